@@ -73,7 +73,7 @@ plane() { # name, its files, the paper's lines
 }
 a=crates/agent/src
 c=crates/controller/src
-device="crates/bartizan/src/southbound"
+device="crates/runtime/src/southbound"
 plane agent "$(files $a $device)" 800
 # What the paper's agent does: it speaks with the controller, keeps what it said, and starts and stops functions.
 plane agent-southbound "$(files $a/session $a/joined.rs $device)" 800

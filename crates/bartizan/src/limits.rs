@@ -33,7 +33,7 @@ fn declared() -> impl Iterator<Item = &'static Limit> {
     let applayer = bartizan_applayer::limits::LIMITS.iter().copied();
     let crates = [
         bartizan_api::limits::LIMITS,
-        crate::control::limits::LIMITS,
+        bartizan_runtime::limits::control::LIMITS,
         bartizan_controller::limits::LIMITS,
         bartizan_packet::limits::LIMITS,
         bartizan_flow::limits::LIMITS,
@@ -46,6 +46,7 @@ fn declared() -> impl Iterator<Item = &'static Limit> {
         bartizan_agent::limits::LIMITS,
         bartizan_events::limits::LIMITS,
         own::LIMITS,
+        bartizan_runtime::limits::LIMITS,
     ];
     crates.into_iter().chain(applayer).flatten()
 }

@@ -5,54 +5,18 @@
 #[macro_use]
 mod say;
 
-#[allow(unsafe_code)] // The allocator's options; the argument stands in the module.
-mod allocator;
+mod arguments;
 #[cfg(test)]
 mod book;
-mod cache;
-mod channel;
 mod commands;
-mod compiling;
-mod control;
-mod crew;
-mod descriptors;
-mod engines;
-mod error;
-mod findings;
-mod firewall;
-mod functions;
-mod generation;
-mod health;
-mod input;
-mod interfaces;
 #[cfg(test)]
 mod limits;
-mod links;
-mod load;
-mod lock;
-mod machine_code;
-#[cfg(test)]
-mod many;
-mod metrics;
-mod offload;
-mod outputs;
-mod plan;
-mod plane;
-mod reload;
-mod rule_files;
-mod sections;
-mod sets;
+mod log;
 #[allow(unsafe_code)] // Signal handlers; the argument stands in the module.
 mod signals;
-mod southbound;
-mod stats;
-mod steer;
-mod stores;
-mod traces;
-mod tuple;
-mod unused;
-mod view;
 
+use bartizan_runtime::allocator::{self, Allocator};
+use bartizan_runtime::error;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -111,8 +75,12 @@ enum Command {
     Man(commands::man::Args),
 }
 
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
 fn main() -> ExitCode {
     allocator::set_up();
+    log::install();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

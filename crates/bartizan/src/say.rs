@@ -11,6 +11,7 @@
 use crate::signals;
 use bartizan_events::harmless;
 use bartizan_rules::Diagnostic;
+use bartizan_runtime::log::Note;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
@@ -80,15 +81,6 @@ pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, color: bool) {
     let colored = (color && safe == plain.as_str()).then(|| finding.render(true));
     let text = colored.as_deref().unwrap_or(&safe);
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
-}
-
-/// Something to be said by whoever had something done: what builds prints nothing.
-#[derive(Clone, Debug)]
-pub enum Note {
-    /// A line.
-    Line(String),
-    /// A finding, with its line.
-    Finding(Diagnostic),
 }
 
 /// Says on standard error what there is to say.

@@ -1,32 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals as flags, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP opens outputs again under their names,
+//! Signals as requests, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP opens outputs again under their names,
 //! SIGUSR2 loads rules and policy anew.
 //!
 //! `unsafe` is needed because the standard library cannot install signal handlers; each handler only stores to an
-//! atomic, which is async-signal-safe. Waiting for a pipe needs it for poll(2).
+//! atomic, which is async-signal-safe.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use bartizan_runtime::requests::Requests;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-static STOP: AtomicBool = AtomicBool::new(false);
-static RELOAD: AtomicBool = AtomicBool::new(false);
-static REOPEN: AtomicBool = AtomicBool::new(false);
+static REQUESTS: Requests = Requests::new();
 
 extern "C" fn on_stop(_signal: libc::c_int) {
-    STOP.store(true, Ordering::Relaxed);
+    REQUESTS.stop();
 }
 
 extern "C" fn on_reload(_signal: libc::c_int) {
-    RELOAD.store(true, Ordering::Relaxed);
+    REQUESTS.reload();
 }
 
 extern "C" fn on_reopen(_signal: libc::c_int) {
-    REOPEN.store(true, Ordering::Relaxed);
+    REQUESTS.reopen();
 }
 
-/// Installs the handlers.
-pub fn install() {
+/// Installs the handlers, and gives the requests that they make.
+pub fn install() -> &'static Requests {
     let handlers: [(libc::c_int, extern "C" fn(libc::c_int)); 4] = [
         (libc::SIGINT, on_stop),
         (libc::SIGTERM, on_stop),
@@ -37,6 +34,7 @@ pub fn install() {
         // SAFETY: the handlers have the type that `signal` wants and only store to an atomic.
         unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
     }
+    &REQUESTS
 }
 
 /// From here on the program ends when nobody reads its results any more (`bartizan check FILE | head`), as others do; until
@@ -62,40 +60,4 @@ pub fn output_closed() {
         // SAFETY: it takes a number.
         unsafe { libc::raise(libc::SIGPIPE) };
     }
-}
-
-/// Whether the end was asked for.
-pub fn stop_asked() -> bool {
-    STOP.load(Ordering::Relaxed)
-}
-
-/// Set once the end was asked for.
-pub const fn stop_flag() -> &'static AtomicBool {
-    &STOP
-}
-
-/// Whether a reload was asked for since the last call.
-pub fn reload_asked() -> bool {
-    RELOAD.load(Ordering::Relaxed) && RELOAD.swap(false, Ordering::Relaxed)
-}
-
-/// Whether outputs are to be opened again, since the last call.
-pub fn reopen_asked() -> bool {
-    REOPEN.load(Ordering::Relaxed) && REOPEN.swap(false, Ordering::Relaxed)
-}
-
-/// Waits until there is something to read (or the other end is closed, or failed), but no longer than `limit`. Files are always ready.
-pub fn wait_readable(from: BorrowedFd<'_>, limit: Duration) -> bool {
-    let mut wanted = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let limit = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: `wanted` is one `pollfd` that lives through the call, and its descriptor is open for as long as it is borrowed.
-    unsafe { libc::poll(&raw mut wanted, 1, limit) != 0 && wanted.revents != 0 }
-}
-
-/// Whether the other end of a socket is closed, in both directions: nobody is there to be answered.
-pub fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
-    let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: `wanted` is one `pollfd` that lives through the call, and its descriptor is open for as long as
-    // it is borrowed.
-    unsafe { libc::poll(&raw mut wanted, 1, 0) > 0 && wanted.revents != 0 }
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 /// The layers from the top to the bottom. Some of these crates are still to come.
 pub const LAYERS: &[(&str, &[&str])] = &[
-    ("7", &["bartizan"]),
+    ("8", &["bartizan"]),
+    ("7", &["runtime"]),
     ("6", &["controller", "agent"]),
     ("5", &["dataplane"]),
     ("4", &["functions", "stages"]),

@@ -40,7 +40,7 @@ const IP: &str = "an IP header by hand: `bartizan_testkit::packet::Ip`";
 
 /// Files that may, each with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("crates/bartizan/src/input.rs", "a frame of zstd, which has no IP in it"),
+    ("crates/runtime/src/input.rs", "a frame of zstd, which has no IP in it"),
     ("crates/packet/src/capture/tests.rs", "the reader's own tests write every variant of the format"),
     ("crates/packet/src/checksum.rs", "the tests of the checksum itself"),
 ];

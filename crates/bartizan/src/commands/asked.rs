@@ -7,16 +7,17 @@
 
 use super::check::{self, Job};
 use super::suricata_line;
-use crate::cache::CacheOption;
-use crate::error::{Exit, Failure};
-use crate::firewall::FirewallOptions;
-use crate::generation::Options;
-use crate::{input, load, plan};
+use crate::arguments::{CacheArgs, FirewallArgs};
+use crate::say;
 use bartizan_applayer::protocols;
 use bartizan_base::Settings;
 use bartizan_detect::reference::{self, Listed};
 use bartizan_events::SURICATA_VERSION;
 use bartizan_pattern::{Compiler, Config, ENGINE_VARIABLE, Engine, EngineInfo, LIBHS};
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::generation::BuildOptions;
+use bartizan_runtime::log::Report;
+use bartizan_runtime::{input, load, plan};
 use std::path::{Path, PathBuf};
 
 /// What has to be said wherever the program goes.
@@ -55,9 +56,9 @@ pub struct Args {
     #[arg(long)]
     init_errors_fatal: bool,
     #[command(flatten)]
-    firewall: FirewallOptions,
+    firewall: FirewallArgs,
     #[command(flatten)]
-    cache: CacheOption,
+    cache: CacheArgs,
     /// Print the settings, `key = value`, and end.
     #[arg(long)]
     dump_config: bool,
@@ -130,19 +131,21 @@ fn test(args: &Args) -> Result<Exit, Failure> {
     if let Some(log) = args.log.as_deref().filter(|log| !log.is_dir()) {
         return Err(Failure::input(format!("the log folder {} is not there; make it", log.display())));
     }
-    let mut options = Options {
+    let mut options = BuildOptions {
         overrides: args.overrides.clone(),
-        cache: args.cache.clone(),
-        firewall: args.firewall.clone(),
+        cache: args.cache.cache.clone(),
+        firewall: args.firewall.options(),
         strict: args.strict,
-        ..Options::default()
+        report: Report::to(say::notes),
+        ..BuildOptions::default()
     };
     let mut policies = Vec::new();
     let mut rules = [args.only.as_slice(), args.more.as_slice()].concat();
     let mut of_settings = args.only.is_empty();
     match &args.config {
         Some(path) if is_host_file(path)? => {
-            let given = plan::Given { config: Some(path.clone()), options, ..plan::Given::default() };
+            let given =
+                plan::RunOptions { config: Some(path.clone()), options, ..plan::RunOptions::default() };
             options = plan::plan(&given)?.options;
             policies.extend(options.policy.take());
             let named = std::mem::take(&mut options.rules);

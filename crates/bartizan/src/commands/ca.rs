@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan ca`: certificates of controllers and devices, and tokens for a device's first one.
 
-use crate::error::{Exit, Failure};
 use crate::say;
 use bartizan_agent::session::client::{self, wall_clock};
 use bartizan_api::southbound::DeviceId;
 use bartizan_channel::authority::{Authority, IssuedCertificate, Withdrawn};
 use bartizan_channel::certificate::{chain, fingerprint};
 use bartizan_channel::token::Tokens;
+use bartizan_runtime::error::{Exit, Failure};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan check FILE...`: are these rules and policies right?
 
-use crate::cache::CacheOption;
-use crate::error::{Exit, Failure};
-use crate::firewall::{self, FirewallOptions};
-use crate::generation::{Builder, Options, is_policy, said_by};
-use crate::reload::Inventory;
-use crate::{control, findings, load, rule_files, say, stats, unused};
+use crate::arguments::{CacheArgs, FirewallArgs};
+use crate::say;
 use bartizan_api::content::Contents;
 use bartizan_base::{Generation, Settings};
 use bartizan_detect::needs::Needs;
@@ -14,6 +10,11 @@ use bartizan_detect::ruleset::Loaded;
 use bartizan_events::output::Rights;
 use bartizan_events::{EveOutputs, TlsStoreOptions};
 use bartizan_rules::{Diagnostic, RuleSetReport, Severity};
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::generation::{BuildOptions, Builder, is_policy, reported};
+use bartizan_runtime::log::Report;
+use bartizan_runtime::reload::Inventory;
+use bartizan_runtime::{control, findings, firewall, load, rule_files, stats, unused};
 use bartizan_stages::settings::EngineSettings;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -45,10 +46,10 @@ pub struct Args {
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
-    firewall: FirewallOptions,
+    firewall: FirewallArgs,
     /// Where compiled patterns are kept.
     #[command(flatten)]
-    cache: CacheOption,
+    cache: CacheArgs,
     /// Print findings and counts as JSON.
     #[arg(long)]
     json: bool,
@@ -57,7 +58,7 @@ pub struct Args {
 /// What is checked, by `check` and by `-T` alike.
 pub struct Job {
     /// Settings, and where compiled patterns are kept.
-    pub options: Options,
+    pub options: BuildOptions,
     /// Rule files.
     pub rules: Vec<PathBuf>,
     /// The rule files that the settings name are checked as well.
@@ -73,13 +74,14 @@ pub struct Job {
 /// Checks. Exit code 1 when there is an error.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let (policies, rules): (Vec<_>, Vec<_>) = args.files.iter().cloned().partition(|p| is_policy(p));
-    let options = Options {
+    let options = BuildOptions {
         suricata_config: args.suricata_config.clone(),
         overrides: args.overrides.clone(),
-        cache: args.cache.clone(),
-        firewall: args.firewall.clone(),
+        cache: args.cache.cache.clone(),
+        firewall: args.firewall.options(),
         strict: args.strict,
-        ..Options::default()
+        report: Report::to(say::notes),
+        ..BuildOptions::default()
     };
     let of_settings = rules.is_empty();
     check(&Job { options, rules, of_settings, policies, verbose: args.verbose, json: args.json })
@@ -92,7 +94,7 @@ pub fn check(job: &Job) -> Result<Exit, Failure> {
     let mut settings = job.options.settings(&mut contents)?;
     load::data_folder(&mut settings, Path::new(""));
     let mut warnings = Vec::new();
-    let cache = crate::cache::open(job.options.cache.cache.as_deref(), &mut warnings)?;
+    let cache = bartizan_runtime::cache::open(job.options.cache.as_deref(), &mut warnings)?;
     let base = load::Base::with(&settings, cache, load::HOSTS, &mut warnings)?;
     contents.absorb(base.contents());
     let per_policy =
@@ -237,17 +239,17 @@ fn has_some(report: &RuleSetReport) -> bool {
 
 /// A policy file is built as a run would build it, with its rule files. Links may have any names, unless the options name those that
 /// there are.
-fn of_policy(of: &Options, path: &Path) -> Result<OfPolicy, Failure> {
+fn of_policy(of: &BuildOptions, path: &Path) -> Result<OfPolicy, Failure> {
     // What cannot be read is no finding in the file.
-    crate::input::read_text(path, "policy file")?;
-    let options = Options { policy: Some(path.to_owned()), ..of.clone() };
+    bartizan_runtime::input::read_text(path, "policy file")?;
+    let options = BuildOptions { policy: Some(path.to_owned()), ..of.clone() };
     let folder = Path::new("");
     let mut builder = if options.links.is_empty() {
         Builder::for_captures(&options, folder)?
     } else {
         Builder::new(&options, folder)?
     };
-    match said_by(&mut builder, |builder| builder.build(Generation(1))) {
+    match reported(&mut builder, |builder| builder.build(Generation(1))) {
         Ok(built) => {
             let mut problems = Vec::new();
             let malformed = built.report.malformed_total();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan completions SHELL`.
 
-use crate::error::{Exit, Failure};
 use crate::say;
+use bartizan_runtime::error::{Exit, Failure};
 use clap::CommandFactory;
 use std::io::Write as _;
 

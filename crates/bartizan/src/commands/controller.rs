@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan controller`: the control plane, until it is told to end.
 
-use crate::error::{Exit, Failure};
-use crate::{plane, signals};
+use crate::signals;
 use bartizan_controller::resources;
 use bartizan_controller::rest::openapi;
 use bartizan_controller::southbound::ServerConfig;
 use bartizan_controller::start::Southbound;
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::plane;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         println!("{:#}", openapi::document(&resources::routes()));
         return Ok(Exit::Done);
     }
-    signals::install();
+    let requests = signals::install();
     let southbound = args.southbound.map(|listen| {
         let (authority, server) = (args.ca.clone(), ServerConfig::default());
         Southbound { listen, authority, server }
@@ -61,7 +62,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::usage("`--ca` is for the listener for agents; add `--southbound ADDR`"));
     }
     let plane = plane::start(&args.state, args.listen, southbound, args.bootstrap)?;
-    while !signals::stop_asked() {
+    while !requests.is_stopped() {
         if !plane.stands() {
             return Err(Failure::stopped("the listener for agents has ended; start the controller again"));
         }

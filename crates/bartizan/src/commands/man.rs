@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan man DIR`.
 
-use crate::error::{Exit, Failure};
+use bartizan_runtime::error::{Exit, Failure};
 use clap::CommandFactory;
 use std::path::PathBuf;
 

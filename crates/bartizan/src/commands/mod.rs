@@ -3,7 +3,6 @@
 
 pub mod asked;
 pub mod ca;
-pub mod captures;
 pub mod check;
 pub mod classify;
 pub mod completions;

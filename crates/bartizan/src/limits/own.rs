@@ -1,41 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of files that the program reads itself and of what it tells, for docs/limits.md. Those of the command socket are in `control`.
+//! Bounds of the command line, for docs/limits.md.
 
 use crate::commands::ctl::diff::PAIRS_MAX;
-use crate::input::TEXT_MAX;
-use crate::load::WRONG_SHOWN;
-use crate::metrics::{collect, http};
-use crate::reload::{LOSS, PLACES_SHOWN};
-use crate::{stats, steer};
-use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
-use bartizan_base::limit::{Limit, bytes, count, time};
-use bartizan_base::{PacketDuration, limits};
-use std::time::Duration;
+use bartizan_base::limit::Trace::NotNeeded;
+use bartizan_base::limit::{Limit, count};
+use bartizan_base::limits;
 
-fn span(of: Duration) -> String {
-    time(PacketDuration::from_millis(of.as_millis() as u64))
-}
-
-/// All of the program's own, but those of the command socket.
+/// All of the program's own.
 pub const LIMITS: &[Limit] = limits! {
     File "lines of two documents that are compared, one's times the other's" = "{}" [count(PAIRS_MAX)]
         in ["bartizan/commands/ctl/diff.rs"], "all of both is shown", [NotNeeded];
-    File "text file (rules, policies), unpacked" = "{}" [bytes(TEXT_MAX)] in ["bartizan/input.rs"], "refused",
-        [Told("the message")];
-    File "values of settings that cannot be understood, listed" = "{}" [count(WRONG_SHOWN)] in ["bartizan/load.rs"],
-        "the rest is counted", [Told("the message")];
-    File "share of the rules that a reload may take away" = "{}, or `reload.max-loss`" [LOSS.to_string()]
-        in ["bartizan/reload.rs"], "the reload is refused", [Metric("bartizan_reloads_total")];
-    File "time that a reload waits until a worker has begun with the generation before, where a level refuses packets without a flow"
-        = "{}" [span(steer::ENTERED)] in ["bartizan/steer.rs"],
-        "those packets come up in the new generation, and pass while their link is open", [Told("the message")];
-    File "files that a refused reload lists" = "{}" [count(PLACES_SHOWN)] in ["bartizan/reload.rs"],
-        "the rest is counted", [Told("the message")];
-    File "request for metrics, time for it, connections at once" = "{}, {}, {}"
-        [bytes(http::REQUEST_MAX), span(http::PATIENCE), count(http::CONNECTIONS_MAX)] in ["bartizan/metrics/http.rs"],
-        "status 431, 408, 503", [Told("the status")];
-    File "time that a scrape waits for workers" = "{}" [span(collect::ANSWER)] in ["bartizan/metrics/collect.rs"],
-        "their last values", [Metric("bartizan_worker_late")];
-    File "time that statistics wait for workers" = "{}" [span(stats::ANSWER)] in ["bartizan/stats.rs"],
-        "their last values are written", [NotNeeded];
 };

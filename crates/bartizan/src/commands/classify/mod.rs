@@ -8,12 +8,12 @@
 mod lookups;
 mod source;
 
-use crate::error::{Exit, Failure};
-use crate::generation::is_policy;
 use crate::say::{self, Harmless};
 use bartizan_classify::generate::{GenerateError, Statistics};
 use bartizan_classify::trace::Draw;
 use bartizan_classify::{Auto, Header, HeaderRule, classbench};
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::generation::is_policy;
 use source::Source;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is classified by: the rules of a ClassBench file, or the policies of a policy file.
 
-use crate::error::Failure;
-use crate::generation::{
-    Builder, Options, Policies, find_link, find_tenant, is_policy, said_by, unnamed_link,
-};
-use crate::input;
+use crate::say;
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::trace::{Draw, draw_seeded};
 use bartizan_classify::{Header, HeaderRule, Net, RankedRule, classbench};
+use bartizan_runtime::error::Failure;
+use bartizan_runtime::generation::{
+    BuildOptions, Builder, Policies, find_link, find_tenant, is_policy, reported, unnamed_link,
+};
+use bartizan_runtime::input;
+use bartizan_runtime::log::Report;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -61,12 +63,16 @@ impl Source {
     }
 
     fn policies(path: &Path, tenant: Option<&str>, link: Option<&str>) -> Result<Self, Failure> {
-        let mut options = Options { policy: Some(path.to_owned()), ..Options::default() };
+        let mut options = BuildOptions {
+            policy: Some(path.to_owned()),
+            report: Report::to(say::notes),
+            ..BuildOptions::default()
+        };
         // Nothing is compiled.
-        options.cache.cache = Some(PathBuf::from("none"));
+        options.cache = Some(PathBuf::from("none"));
         let mut builder = Builder::for_captures(&options, Path::new(""))?;
         let Policies { count, entries, tenants, links } =
-            said_by(&mut builder, |builder| builder.policy_entries(path))?;
+            reported(&mut builder, |builder| builder.policy_entries(path))?;
         let tenant = match tenant {
             Some(name) => find_tenant(&path.display().to_string(), &tenants, name)?,
             None => TenantId(0),

@@ -2,11 +2,11 @@
 //! Which controller is asked, and with which token: options, then variables of the environment, then a file of the user. Tokens come from
 //! files that nobody else can read, never from the command line, where everyone on the machine can see them.
 
-use crate::error::Failure;
-use crate::input;
 use bartizan_config::policy::read;
 use bartizan_config::yaml;
 use bartizan_controller::client::Client;
+use bartizan_runtime::error::Failure;
+use bartizan_runtime::input;
 use serde::Deserialize;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

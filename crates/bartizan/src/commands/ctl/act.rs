@@ -6,11 +6,11 @@ use super::actions::{self, Action, FILE, FOLLOW, FlagKind, IF_MATCH, NEW, PERCEN
 use super::ask::{self, JSON, Request, ask};
 use super::document::{self, Document};
 use super::show;
-use crate::error::{Exit, Failure};
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Route;
 use bartizan_controller::rest::route::{ParameterKind, bad_name};
 use bartizan_controller::store::hex;
+use bartizan_runtime::error::{Exit, Failure};
 use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};

@@ -2,9 +2,9 @@
 //! Asks a controller, and makes of its refusals what this program says: with the place in the document, and the exit code.
 
 use super::document::Document;
-use crate::error::{Exit, Failure};
 use bartizan_controller::client::{Answer, Client};
 use bartizan_controller::rest::Method;
+use bartizan_runtime::error::{Exit, Failure};
 use serde_json::Value;
 
 /// A request.

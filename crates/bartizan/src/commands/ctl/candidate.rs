@@ -4,12 +4,12 @@
 
 use super::apply;
 use super::ask::{self, Request, ask};
-use crate::error::Failure;
 use bartizan_controller::client::Client;
 use bartizan_controller::device::DeviceSpec;
 use bartizan_controller::model::Model;
 use bartizan_controller::render;
 use bartizan_controller::store::{Document, Loaded};
+use bartizan_runtime::error::Failure;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;

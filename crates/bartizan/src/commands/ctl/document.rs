@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Documents of files: YAML or JSON, with the places of what is in them, so that what a controller finds wrong is told with file and line.
 
-use crate::error::Failure;
-use crate::input;
 use bartizan_config::policy::read;
 use bartizan_config::yaml::{self, Node};
+use bartizan_runtime::error::Failure;
+use bartizan_runtime::input;
 use serde_json::Value;
 use std::io::Read as _;
 use std::path::Path;

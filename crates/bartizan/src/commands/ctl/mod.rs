@@ -17,10 +17,10 @@ mod show;
 mod trace;
 mod yaml_text;
 
-use crate::error::{Exit, Failure};
 use actions::Action;
 use bartizan_api::control::COMMANDS;
 use bartizan_config::policy::did_you_mean;
+use bartizan_runtime::error::{Exit, Failure};
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
 
 /// Shown below `--help`.

@@ -5,13 +5,8 @@
 use super::access::Whom;
 use super::candidate::{Candidate, Folder};
 use super::show;
+use crate::arguments::BuildArgs;
 use crate::commands::explain::flow::frames;
-use crate::error::{Exit, Failure};
-use crate::generation::{
-    Builder, Built, BuiltPolicy, Options, find_link, find_tenant, said_by, unnamed_link,
-};
-use crate::tuple::{end_text, protocol_name};
-use crate::{input, load};
 use bartizan_agent::explain::Subject;
 use bartizan_agent::replay::record::RECORD_BYTES;
 use bartizan_agent::replay::report::Row;
@@ -21,6 +16,12 @@ use bartizan_base::{Generation, LinkId, TenantId};
 use bartizan_dataplane::worker::Worker;
 use bartizan_events::harmless_line;
 use bartizan_packet::capture::Decompressed;
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::generation::{
+    BuildOptions, Builder, Built, BuiltPolicy, find_link, find_tenant, reported, unnamed_link,
+};
+use bartizan_runtime::tuple::{end_text, protocol_name};
+use bartizan_runtime::{input, load};
 use bartizan_stages::settings::EngineSettings;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
@@ -60,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     shown: usize,
     #[command(flatten)]
-    options: Options,
+    build: BuildArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -79,10 +80,10 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(options: &Options, policy: &Path) -> Result<Self, Failure> {
-        let options = Options { policy: Some(policy.to_owned()), ..options.clone() };
+    fn new(options: &BuildOptions, policy: &Path) -> Result<Self, Failure> {
+        let options = BuildOptions { policy: Some(policy.to_owned()), ..options.clone() };
         let mut builder = Builder::for_captures(&options, Path::new(""))?;
-        let mut built = said_by(&mut builder, |builder| builder.build(Generation(1)))?;
+        let mut built = reported(&mut builder, |builder| builder.build(Generation(1)))?;
         // What would become of traffic is what prevention does.
         let (settings, _) = EngineSettings::from_settings(builder.settings(), true, [1, 2])
             .map_err(Failure::setting(builder.settings()))?;
@@ -146,8 +147,8 @@ pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     }
     let folder = Folder::new()?;
     let (candidate, base) = policies(args, whom, &folder, !captures.is_empty())?;
-    let after = Stage::new(&args.options, &candidate)?;
-    let before = base.map(|base| Stage::new(&args.options, &base)).transpose()?;
+    let after = Stage::new(&args.build.options(), &candidate)?;
+    let before = base.map(|base| Stage::new(&args.build.options(), &base)).transpose()?;
     let mut report = Report::default();
     let mut left_out = 0;
     if !captures.is_empty() {
@@ -183,7 +184,7 @@ fn policies(
     captures: bool,
 ) -> Result<(PathBuf, Option<PathBuf>), Failure> {
     let Some(device) = &args.device else {
-        let policy = args.options.policy.clone();
+        let policy = args.build.policy.clone();
         let policy = policy
             .ok_or_else(|| Failure::usage("say which policy is asked: --policy FILE or --device NAME"))?;
         return Ok((policy, args.against.as_ref().map(PathBuf::from)));

@@ -2,9 +2,9 @@
 //! Commands to a running program: given by its socket, with what comes of it.
 
 use super::running_text;
-use crate::control;
-use crate::error::{Exit, Failure};
 use bartizan_api::control::{ANSWER_MAX, COMMANDS, Messages, Reply, Request, command, hello};
+use bartizan_runtime::control;
+use bartizan_runtime::error::{Exit, Failure};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Answers of a running program for people.
 
-use crate::tuple::{end_text, protocol_name};
+use bartizan_runtime::tuple::{end_text, protocol_name};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::net::IpAddr;

@@ -3,12 +3,13 @@
 
 use super::running::{To, ask};
 use super::running_text::plain;
-use crate::commands::explain::rule::{attempts, parse_sid};
+use crate::commands::explain::rule::attempts;
 use crate::commands::explain::trace_text;
-use crate::error::{Exit, Failure};
-use crate::traces::{PACKETS, PACKETS_MAX, SECONDS, SECONDS_MAX, TraceAnswer};
 use bartizan_api::control::Request;
 use bartizan_detect::explain::trace::ATTEMPTS;
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::traces::parse_sid;
+use bartizan_runtime::traces::{PACKETS, PACKETS_MAX, SECONDS, SECONDS_MAX, TraceAnswer};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 

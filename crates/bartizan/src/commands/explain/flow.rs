@@ -2,13 +2,8 @@
 //! `bartizan explain flow`: for a 5-tuple what the policy makes of it, for a capture what happened to its flows.
 
 use super::flow_text;
+use crate::arguments::BuildArgs;
 use crate::commands::ctl::running::{self, To};
-use crate::error::{Exit, Failure};
-use crate::generation::{
-    Builder, Built, BuiltPolicy, Options, find_link, find_tenant, said_by, unnamed_link,
-};
-use crate::load;
-use crate::tuple::{self, ANY_PORT, Tuple};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, Subject, explain};
 use bartizan_api::control::command;
 use bartizan_applayer::flow::Engine;
@@ -17,6 +12,12 @@ use bartizan_dataplane::explain::history::{FlowHistory, Histories, Select, Watch
 use bartizan_dataplane::worker::Frame;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::generation::{
+    Builder, Built, BuiltPolicy, find_link, find_tenant, reported, unnamed_link,
+};
+use bartizan_runtime::load;
+use bartizan_runtime::tuple::{self, ANY_PORT, Tuple};
 use bartizan_stages::settings::EngineSettings;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ pub struct Args {
     #[command(flatten)]
     to: To,
     #[command(flatten)]
-    options: Options,
+    build: BuildArgs,
     /// With a capture: prevention, refusals act.
     #[arg(long)]
     ips: bool,
@@ -103,15 +104,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::usage("--socket names a running program, which is asked with --live"));
     }
     let asked = asked(args)?;
-    if matches!(asked, Asked::Tuple(_)) && args.options.policy.is_none() {
+    if matches!(asked, Asked::Tuple(_)) && args.build.policy.is_none() {
         return Err(Failure::usage(
             "without a policy every flow has the same chain, ids alone; say which policy is asked with --policy FILE, or ask a running program with --live",
         ));
     }
     // Before anything is compiled: a wrong flow costs nothing.
     let wanted = args.flow.as_deref().map(Wanted::parse).transpose()?;
-    let mut builder = Builder::for_captures(&args.options, Path::new(""))?;
-    let built = said_by(&mut builder, |builder| builder.build(Generation(1)))?;
+    let mut builder = Builder::for_captures(&args.build.options(), Path::new(""))?;
+    let built = reported(&mut builder, |builder| builder.build(Generation(1)))?;
     // The hash needs no secret here: nobody waits for these flows.
     let (settings, _) = EngineSettings::from_settings(builder.settings(), args.ips, [1, 2])
         .map_err(Failure::setting(builder.settings()))?;
@@ -374,7 +375,7 @@ fn select_packet(stage: &Stage, path: &Path, link: LinkId, number: u64) -> Resul
 
 /// Reads a capture until its end or until `take` has enough.
 pub fn frames(path: &Path, link: LinkId, mut take: impl FnMut(&Frame<'_>) -> bool) -> Result<(), Failure> {
-    let file = crate::input::open(path, "capture")?;
+    let file = bartizan_runtime::input::open(path, "capture")?;
     let mut reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
     let mut number = 0;
     loop {

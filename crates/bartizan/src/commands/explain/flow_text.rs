@@ -2,9 +2,9 @@
 //! Explanations of flows for people.
 
 use super::flow::ExplainedFlow;
-use crate::tuple::{end_text, protocol_name};
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, FunctionAnswer};
 use bartizan_dataplane::explain::history::{FlowHistory, Moment};
+use bartizan_runtime::tuple::{end_text, protocol_name};
 use bartizan_stages::chain::LookupExplained;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;

@@ -6,7 +6,7 @@ mod flow_text;
 pub mod rule;
 pub mod trace_text;
 
-use crate::error::{Exit, Failure};
+use bartizan_runtime::error::{Exit, Failure};
 
 /// Arguments.
 #[derive(clap::Args)]

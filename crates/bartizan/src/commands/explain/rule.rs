@@ -3,9 +3,7 @@
 
 use super::flow::{frames, print_json};
 use super::trace_text;
-use crate::error::{Exit, Failure};
-use crate::view::lock;
-use crate::{load, say};
+use crate::say;
 use bartizan_api::content::Contents;
 use bartizan_base::{FunctionId, Generation, LinkId, Settings};
 use bartizan_dataplane::explain::first::Nobody;
@@ -20,6 +18,10 @@ use bartizan_function::PacketContext;
 use bartizan_function::contain::Panicked;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
+use bartizan_runtime::error::{Exit, Failure};
+use bartizan_runtime::load;
+use bartizan_runtime::traces::parse_sid;
+use bartizan_runtime::view::lock;
 use bartizan_stages::chain::Chains;
 use bartizan_stages::settings::EngineSettings;
 use std::path::PathBuf;
@@ -58,17 +60,6 @@ pub struct Args {
     /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did not hold.
     #[arg(value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
-}
-
-/// A sid, or gid:sid.
-pub fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
-    let number = |text: &str| {
-        text.parse::<u32>().map_err(|_| format!("`{text}` is no number; write the sid, for example 2019284"))
-    };
-    match text.split_once(':') {
-        Some((gid, sid)) => Ok((Some(number(gid)?), number(sid)?)),
-        None => Ok((None, number(text)?)),
-    }
 }
 
 /// A number of attempts to be shown.

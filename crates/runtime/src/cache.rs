@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where compiled patterns are kept between runs.
+//!
+//! Source: XDG Base Directory Specification for the user's folder, the Filesystem Hierarchy Standard for root's. What is in
+//! the folder and who may write there is the matter of `bartizan_pattern::Cache`.
+
+use crate::error::Failure;
+use bartizan_pattern::{Cache, CacheError};
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Opens the cache. One that was asked for has to work; the default one is done without, with a warning.
+pub fn open(choice: Option<&Path>, warnings: &mut Vec<String>) -> Result<Option<Arc<Cache>>, Failure> {
+    let (folder, asked) = match choice {
+        Some(none) if none.as_os_str() == "none" => return Ok(None),
+        Some(folder) => (folder.to_owned(), true),
+        None => match default_folder(is_root(), |name| std::env::var_os(name)) {
+            Some(folder) => (folder, false),
+            None => return Ok(None),
+        },
+    };
+    match Cache::open(&folder) {
+        Ok(cache) => Ok(Some(Arc::new(cache))),
+        Err(error) if asked => Err(Failure::input(format!("{error} (`--cache none`)"))),
+        Err(error @ (CacheError::Folder { .. } | CacheError::Unsafe { .. })) => {
+            warnings.push(format!("rules are compiled anew at every start: {error} (`--cache DIR|none`)"));
+            Ok(None)
+        }
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
+}
+
+fn default_folder(root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if root {
+        return Some(PathBuf::from("/var/cache/bartizan"));
+    }
+    // As the specification says, a path that is not absolute does not count.
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    folder.map(|folder| folder.join("bartizan"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_folder_is_the_users_own() {
+        let with = |xdg: Option<&str>, home: Option<&str>| {
+            default_folder(false, |name| if name == "HOME" { home } else { xdg }.map(OsString::from))
+        };
+        assert_eq!(with(Some("/x"), Some("/h")), Some("/x/bartizan".into()));
+        assert_eq!(with(Some("x"), Some("/h")), Some("/h/.cache/bartizan".into()));
+        assert_eq!(with(None, None), None);
+        assert_eq!(default_folder(true, |_| None), Some("/var/cache/bartizan".into()));
+    }
+}

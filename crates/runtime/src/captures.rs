@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Captures to be read, one after the other: files, the files of a folder (the oldest first, as Suricata has it), standard input (`-`).
+//!
+//! All are looked at before anything is written. A file that was named has to be a capture; of a folder, what is none is said and
+//! skipped. A signal ends the reading between two packets: what was read is inspected and written.
+
+use crate::error::Failure;
+use crate::input;
+use crate::poll::wait_readable;
+use crate::requests::Requests;
+use bartizan_base::LinkId;
+use bartizan_dataplane::worker::Frame;
+use bartizan_dataplane::workers::PoolError;
+use bartizan_events::sink::SinkWatch;
+use bartizan_packet::LinkType;
+use bartizan_packet::capture::{CaptureEnd, CaptureReader};
+use bartizan_ports::PacketFilter;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How often a wait for standard input looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A capture and the link that its packets came in by.
+pub struct Capture {
+    link: LinkId,
+    source: Source,
+}
+
+enum Source {
+    /// What can be opened once only: standard input, pipes.
+    Open(Box<CaptureReader>),
+    /// Opened when its turn comes: a folder may have more files than a process may have open.
+    File(PathBuf),
+}
+
+/// What there is to read.
+pub struct Found {
+    /// In the order in which they are read.
+    pub captures: Vec<Capture>,
+    /// Files of folders that are no captures, and why.
+    pub skipped: Vec<String>,
+}
+
+/// Looks at what was named. `links`: one for each name; all files of a folder have its link.
+///
+/// # Errors
+/// A file is not there or no capture, or a folder has none.
+pub fn open(names: &[PathBuf], links: &[LinkId], requests: &'static Requests) -> Result<Found, Failure> {
+    let mut found = Found { captures: Vec::new(), skipped: Vec::new() };
+    if names.iter().filter(|name| is_stdin(name)).count() > 1 {
+        return Err(Failure::usage("`-` is standard input, which can be read once; name it once"));
+    }
+    for (name, link) in names.iter().zip(links) {
+        if is_stdin(name) {
+            let reader = StandardInput::open(requests)?;
+            found.captures.push(Capture { link: *link, source: Source::Open(Box::new(reader)) });
+        } else if name.is_dir() {
+            found.add_folder(name, *link)?;
+        } else {
+            found.captures.push(Capture { link: *link, source: look_at(name)? });
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn add_folder(&mut self, folder: &Path, link: LinkId) -> Result<(), Failure> {
+        let failed = |error: io::Error| {
+            Failure::input(format!(
+                "cannot read the folder {}: {error}; check who may read it",
+                folder.display()
+            ))
+        };
+        let mut files = Vec::new();
+        let mut folders = 0u64;
+        for entry in std::fs::read_dir(folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            match std::fs::metadata(&path) {
+                Ok(about) if about.is_dir() => folders += 1,
+                Ok(about) => files.push((about.modified().ok(), path)),
+                Err(error) => self.skip(format!("{}: {error}", path.display())),
+            }
+        }
+        files.sort();
+        if folders > 0 {
+            info!("note: {}: its {folders} folders are not looked into; name them as well", folder.display());
+        }
+        let before = self.captures.len();
+        for (_, path) in files {
+            match look_at(&path) {
+                Ok(source) => self.captures.push(Capture { link, source }),
+                Err(error) => self.skip(error.to_string()),
+            }
+        }
+        if self.captures.len() == before {
+            return Err(Failure::input(format!(
+                "no capture is in the folder {}; check the path",
+                folder.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, why: String) {
+        warn!("{why}; it is skipped");
+        self.skipped.push(why);
+    }
+}
+
+fn is_stdin(name: &Path) -> bool {
+    name.as_os_str() == "-"
+}
+
+/// A file that is a capture.
+fn look_at(path: &Path) -> Result<Source, Failure> {
+    let file = input::open(path, "capture")?;
+    let again = file.metadata().is_ok_and(|about| about.is_file());
+    let reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
+    Ok(if again { Source::File(path.to_owned()) } else { Source::Open(Box::new(reader)) })
+}
+
+/// Standard input, which ends when a signal asks for the end.
+struct StandardInput {
+    /// A descriptor of its own: what the standard library reads ahead could not be waited for.
+    file: File,
+    requests: &'static Requests,
+}
+
+impl StandardInput {
+    fn open(requests: &'static Requests) -> Result<CaptureReader, Failure> {
+        let own = io::stdin().as_fd().try_clone_to_owned();
+        let file =
+            own.map_err(|error| Failure::input(format!("cannot read standard input: {error}")))?.into();
+        CaptureReader::new(StandardInput { file, requests }, "-").map_err(Failure::input)
+    }
+}
+
+impl Read for StandardInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !wait_readable(self.file.as_fd(), LOOK) {
+            if self.requests.is_stopped() {
+                return Err(io::Error::new(ErrorKind::ConnectionAborted, STOPPED));
+            }
+        }
+        self.file.read(buffer)
+    }
+}
+
+const STOPPED: &str = "stopped by a signal; the rest was not read";
+
+/// Who takes the frames of captures.
+pub trait Taker {
+    /// From here on frames come from this capture.
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError>;
+    /// Takes a frame.
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError>;
+}
+
+/// Reads captures.
+pub struct Reading<'r> {
+    taker: &'r mut dyn Taker,
+    /// Outputs that a signal may ask to open again.
+    outputs: Vec<Arc<SinkWatch>>,
+    requests: &'static Requests,
+    /// Packets so far.
+    number: u64,
+    filter: Filter,
+}
+
+/// What of the packets is inspected, in tcpdump's language.
+#[derive(Default)]
+pub struct Filter {
+    expression: Option<String>,
+    /// By link type.
+    compiled: Vec<(u32, PacketFilter)>,
+    /// Packets that are not inspected.
+    pub left_out: u64,
+}
+
+impl Filter {
+    /// Compiled once for Ethernet, so that what is wrong is told before anything is written.
+    pub fn new(expression: Option<&str>) -> Result<Self, Failure> {
+        let mut filter = Filter { expression: expression.map(str::to_owned), ..Filter::default() };
+        if expression.is_some() {
+            filter.compile(LinkType::ETHERNET.0.into()).map_err(Failure::input)?;
+        }
+        Ok(filter)
+    }
+
+    fn compile(&mut self, link_type: u32) -> Result<(), String> {
+        let Some(expression) = &self.expression else { return Ok(()) };
+        let compiled = PacketFilter::compile(expression, link_type)
+            .map_err(|error| format!("--filter, for packets of link type {link_type}: {error}"))?;
+        self.compiled.push((link_type, compiled));
+        Ok(())
+    }
+
+    /// Whether a packet is inspected. An error: no such packet can be told.
+    fn lets_through(&mut self, link_type: u32, bytes: &[u8], wire_len: u32) -> Result<bool, String> {
+        if self.expression.is_none() {
+            return Ok(true);
+        }
+        if !self.compiled.iter().any(|(known, _)| *known == link_type) {
+            self.compile(link_type)?;
+        }
+        let filter = self.compiled.iter().find(|(known, _)| *known == link_type);
+        let matches = filter.is_none_or(|(_, filter)| filter.matches(bytes, wire_len));
+        self.left_out += u64::from(!matches);
+        Ok(matches)
+    }
+}
+
+impl<'r> Reading<'r> {
+    /// For a taker and the outputs of its events.
+    pub fn new(
+        taker: &'r mut dyn Taker,
+        outputs: Vec<Arc<SinkWatch>>,
+        (filter, requests): (Filter, &'static Requests),
+    ) -> Self {
+        Reading { taker, outputs, requests, number: 0, filter }
+    }
+
+    /// Reads captures one after the other. Gives those that could not be read to their end, with the reason, and how many packets the filter
+    /// left out.
+    pub fn all(mut self, captures: Vec<Capture>) -> Result<(Vec<String>, u64), PoolError> {
+        let mut incomplete = Vec::new();
+        for Capture { link, source } in captures {
+            let reader = match source {
+                Source::Open(reader) => Ok(*reader),
+                Source::File(path) => input::open(&path, "capture").and_then(|file| {
+                    CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)
+                }),
+            };
+            let why = match reader {
+                Ok(reader) => self.one(reader, link)?,
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(why) = why {
+                warn!("{why}");
+                incomplete.push(why);
+            }
+        }
+        Ok((incomplete, self.filter.left_out))
+    }
+
+    /// Does what signals ask for. True: to end.
+    fn obeys(&self) -> bool {
+        if self.requests.take_reopen() {
+            self.outputs.iter().for_each(|output| output.ask_reopen());
+        }
+        if self.requests.take_reload() {
+            info!("note: SIGUSR2 is for `bartizan run`; captures are inspected with the rules of the start");
+        }
+        self.requests.is_stopped()
+    }
+
+    /// Reads a capture to its end. Some: why it ended early.
+    fn one(&mut self, mut reader: CaptureReader, link: LinkId) -> Result<Option<String>, PoolError> {
+        self.taker.enter_capture(reader.name())?;
+        let mut unsupported = (0u64, 0u32);
+        let failed = loop {
+            if self.obeys() {
+                break Some(format!("{}: {STOPPED}", reader.name()));
+            }
+            match reader.next() {
+                Ok(Some(record)) => {
+                    self.number += 1;
+                    match self.filter.lets_through(record.link_type, record.data, record.wire_len) {
+                        Ok(true) => {}
+                        Ok(false) => continue,
+                        Err(error) => break Some(format!("{}: {error}", reader.name())),
+                    }
+                    let link_type =
+                        LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX));
+                    if !link_type.is_supported() {
+                        unsupported = (unsupported.0 + 1, record.link_type);
+                    }
+                    let frame = Frame {
+                        now: record.timestamp,
+                        bytes: record.data,
+                        wire_len: record.wire_len,
+                        link_type,
+                        link,
+                        number: Some(self.number),
+                    };
+                    self.taker.frame(&frame)?;
+                }
+                Ok(None) => break None,
+                Err(error) => break Some(error.to_string()),
+            }
+        };
+        if unsupported.0 > 0 {
+            let known: Vec<String> = LinkType::SUPPORTED.iter().map(ToString::to_string).collect();
+            warn!(
+                "{}: {} packets have a link type that is not supported ({}) and were only counted; supported are {}: capture it again on such an interface, or convert it",
+                reader.name(),
+                unsupported.0,
+                unsupported.1,
+                known.join(", ")
+            );
+        }
+        Ok(match (&failed, &reader.status().end) {
+            (Some(_), _) => failed,
+            (None, CaptureEnd::BrokeOff { .. }) => {
+                reader.status().notice().map(|n| format!("{}: {n}", reader.name()))
+            }
+            _ => {
+                if let Some(notice) = reader.status().notice() {
+                    info!("note: {}: {notice}", reader.name());
+                }
+                None
+            }
+        })
+    }
+}

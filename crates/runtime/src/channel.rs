@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command channel: what a running program is told to do, and what it answers.
+//!
+//! Who has a [`Channel`] sends commands and waits for answers; who steers the run has the [`Inbox`] and carries them out, one after the other. Signals come by the same
+//! inbox: their handlers may only raise flags, which [`Inbox::next`] makes commands of. So a reload is the same reload, whoever asks for it. What needs nobody who steers is asked
+//! elsewhere (`view`).
+
+use crate::requests::Requests;
+use crate::stats::InterfaceStat;
+use bartizan_agent::joined::Joined;
+use bartizan_api::content::ContentHashes;
+use bartizan_api::southbound::Refusal;
+use bartizan_base::Generation;
+use bartizan_dataplane::eve::RulesInForce;
+use bartizan_dataplane::live::inquiry::Collector;
+use bartizan_detect::ruleset::RefusedRule;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
+use std::time::Duration;
+
+/// Commands that wait at most.
+pub const COMMANDS_WAITING: usize = 64;
+
+/// What the program is told to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Load rules and policy anew.
+    Reload,
+    /// The same; who asks does not wait for it.
+    ReloadLater,
+    /// Open outputs again under their names.
+    Reopen,
+    /// End in order.
+    Stop,
+    /// Tell which rules cannot be used.
+    FailedRules,
+    /// Tell the value of a setting.
+    Setting(String),
+    /// Look into a data set, or change it.
+    Set(SetCommand),
+    /// Build what a controller says beside what runs, and keep it ready.
+    Build(Arc<Joined>),
+    /// Run what is ready.
+    Swap,
+    /// Forget what is ready.
+    Abandon,
+    /// Give a function these settings, by name, beside those of its sections.
+    Configure(String, Map<String, Value>),
+}
+
+/// What is done with a data set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetCommand {
+    /// Adds, removes or looks for a value: set, kind of its values, value as files write it.
+    Value(ValueCommand, String, String, String),
+    /// Takes all values out: set, kind.
+    Clear(String, String),
+    /// Writes sets that have a file for it.
+    Dump,
+}
+
+/// What is done with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueCommand {
+    /// Put it in.
+    Add,
+    /// Take it out.
+    Remove,
+    /// Is it there?
+    Lookup,
+}
+
+/// A generation, and the content that it was built from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunningGeneration {
+    /// This program's number, from 1 on.
+    pub generation: Generation,
+    /// The hashes.
+    pub content: ContentHashes,
+}
+
+impl RunningGeneration {
+    /// The members of an answer.
+    pub fn told(&self) -> Map<String, Value> {
+        let mut told = Map::new();
+        told.insert("generation".to_owned(), self.generation.0.into());
+        told.insert("content".to_owned(), json!(self.content));
+        told
+    }
+}
+
+/// What comes of a command.
+#[derive(Debug)]
+pub enum Answer {
+    /// It is done, or is about to be.
+    Done,
+    /// A generation was handed to the workers.
+    Reloaded(RunningGeneration),
+    /// It is not done: why, and what to do.
+    Refused(String),
+    /// The event of type `stats` with all counters, as JSON.
+    Counters(Vec<u8>),
+    /// What came by an interface.
+    Interface(InterfaceStat),
+    /// Names.
+    Names(Vec<String>),
+    /// The rules that run.
+    Rules(RulesInForce),
+    /// Rules that cannot be used, and how many more there are.
+    FailedRules(Vec<RefusedRule>, u64),
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(u64),
+    /// Workers are asked, and will say it.
+    Workers(Collector),
+    /// A controller's generation cannot be built, and where.
+    NotBuilt(Box<Refusal>),
+    /// What is told of something, by name.
+    Told(serde_json::Map<String, serde_json::Value>),
+}
+
+/// A command on its way.
+#[derive(Debug)]
+pub struct Asked {
+    /// What.
+    pub command: Command,
+    to: Option<Sender<Answer>>,
+}
+
+impl Asked {
+    /// By a signal, to which nobody answers.
+    const fn by_signal(command: Command) -> Self {
+        Asked { command, to: None }
+    }
+
+    /// Whether it came by a signal.
+    pub const fn is_by_signal(&self) -> bool {
+        self.to.is_none()
+    }
+
+    /// Says what came of it. Who asked may have gone.
+    pub fn answer(self, answer: Answer) {
+        if let Some(to) = self.to {
+            let _ = to.send(answer);
+        }
+    }
+
+    /// As [`Asked::answer`], once it is known and before all is done.
+    pub fn answer_early(&self, answer: Answer) {
+        if let Some(to) = &self.to {
+            let _ = to.send(answer);
+        }
+    }
+}
+
+/// Who sends commands.
+#[derive(Clone, Debug)]
+pub struct Channel(SyncSender<Asked>);
+
+/// Who gets them.
+#[derive(Debug)]
+pub struct Inbox {
+    from: Receiver<Asked>,
+    requests: &'static Requests,
+    /// The end was asked for by a signal, and that was said.
+    stopped: bool,
+}
+
+/// Both ends.
+pub fn open(requests: &'static Requests) -> (Channel, Inbox) {
+    let (to, from) = sync_channel(COMMANDS_WAITING);
+    (Channel(to), Inbox { from, requests, stopped: false })
+}
+
+/// Why nothing comes of a command any more.
+const ENDING: &str = "the program is about to end";
+
+/// A command that was sent.
+#[derive(Debug)]
+pub struct Asking(Result<Receiver<Answer>, String>);
+
+impl Asking {
+    /// Waits for what comes of it, however long that takes.
+    pub fn wait(self) -> Answer {
+        let answer = self.0.and_then(|answer| answer.recv().map_err(|_| ENDING.to_owned()));
+        answer.unwrap_or_else(Answer::Refused)
+    }
+}
+
+impl Channel {
+    /// Sends a command and waits for what comes of it, however long that takes.
+    pub fn ask(&self, command: Command) -> Answer {
+        self.begin(command).wait()
+    }
+
+    /// Sends a command; what comes of it is waited for later.
+    pub fn begin(&self, command: Command) -> Asking {
+        let (to, answer) = channel();
+        Asking(match self.0.try_send(Asked { command, to: Some(to) }) {
+            Ok(()) => Ok(answer),
+            Err(TrySendError::Full(_)) => Err(format!(
+                "{COMMANDS_WAITING} commands wait already, perhaps for a reload; ask again later"
+            )),
+            Err(TrySendError::Disconnected(_)) => Err(ENDING.to_owned()),
+        })
+    }
+}
+
+impl Inbox {
+    /// The next command, which signals may be; waits for it for some time.
+    pub fn next(&mut self, wait: Duration) -> Option<Asked> {
+        if self.requests.is_stopped() && !std::mem::replace(&mut self.stopped, true) {
+            return Some(Asked::by_signal(Command::Stop));
+        }
+        if self.requests.take_reload() {
+            return Some(Asked::by_signal(Command::Reload));
+        }
+        if self.requests.take_reopen() {
+            return Some(Asked::by_signal(Command::Reopen));
+        }
+        match self.from.try_recv() {
+            Ok(asked) => Some(asked),
+            Err(TryRecvError::Empty) => self.from.recv_timeout(wait).ok(),
+            Err(TryRecvError::Disconnected) => {
+                // Nobody can send any more: then only time passes here.
+                std::thread::sleep(wait);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static NOTHING: Requests = Requests::new();
+
+    #[test]
+    fn commands_are_answered_and_nobody_waits_for_who_has_gone() {
+        let (channel, mut inbox) = open(&NOTHING);
+        let asking = channel.clone();
+        let client = std::thread::spawn(move || asking.ask(Command::FailedRules));
+        let asked = loop {
+            if let Some(asked) = inbox.next(Duration::from_millis(10)) {
+                break asked;
+            }
+        };
+        assert_eq!(asked.command, Command::FailedRules);
+        asked.answer(Answer::Number(7));
+        assert!(matches!(client.join().unwrap(), Answer::Number(7)));
+        // One that is not answered, and one after the end.
+        let asking = channel.clone();
+        let client = std::thread::spawn(move || asking.ask(Command::Reload));
+        while inbox.next(Duration::from_millis(10)).is_none() {}
+        assert!(matches!(client.join().unwrap(), Answer::Refused(why) if why.contains("about to end")));
+        drop(inbox);
+        assert!(matches!(channel.ask(Command::Stop), Answer::Refused(why) if why.contains("about to end")));
+    }
+
+    #[test]
+    fn so_many_wait_and_no_more() {
+        let (channel, mut inbox) = open(&NOTHING);
+        for _ in 0..COMMANDS_WAITING {
+            channel.0.try_send(Asked::by_signal(Command::Reopen)).unwrap();
+        }
+        assert!(
+            matches!(channel.ask(Command::Reopen), Answer::Refused(why) if why.contains("64 commands wait"))
+        );
+        assert!(inbox.next(Duration::ZERO).is_some());
+        drop(channel);
+        for _ in 1..COMMANDS_WAITING {
+            assert!(inbox.next(Duration::ZERO).is_some());
+        }
+        assert!(inbox.next(Duration::from_millis(1)).is_none());
+    }
+}

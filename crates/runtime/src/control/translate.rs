@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From messages to commands, and from what comes of them to answers in the form that Suricata's tools know.
+
+use super::{flow_words, trace_words};
+use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
+use crate::functions::{self, Functions};
+use crate::traces::{ClientState, TraceError, TraceRequest, Traces};
+use crate::view::{Question, View};
+use bartizan_api::control::{COMMANDS, Reply, Request, command};
+use bartizan_api::southbound::{FunctionOrder, FunctionState};
+use bartizan_dataplane::eve::RulesInForce;
+use bartizan_dataplane::live::inquiry::{self, Collector, FlowsWanted};
+use bartizan_dataplane::live::{Counted, LiveFlow};
+use bartizan_detect::ruleset::RefusedRule;
+use bartizan_events::SURICATA_VERSION;
+use bartizan_offload::Stays;
+use bartizan_ports::Peer;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::info;
+
+/// How long workers are waited for that are asked about their flows, or are to run another generation. One that is idle looks up ten times a second, and is woken.
+const WORKERS: Duration = Duration::from_secs(5);
+
+/// Where commands of clients are taken.
+pub struct Desk {
+    channel: Channel,
+    view: View,
+    functions: Functions,
+    traces: Arc<Traces>,
+    /// Names of the links, by number.
+    links: Vec<String>,
+}
+
+impl Desk {
+    /// With these names of links, by number.
+    pub fn new(channel: Channel, view: View, traces: Arc<Traces>, links: Vec<String>) -> Self {
+        let functions = Functions::new(channel.clone(), view.clone());
+        Desk { channel, view, functions, traces, links }
+    }
+
+    /// Traces of rules.
+    pub fn traces(&self) -> &Traces {
+        &self.traces
+    }
+
+    /// Carries a command out, and says in the log who wanted it. One that takes its time asks `client`
+    /// meanwhile whether somebody still waits for the answer.
+    pub fn carry_out(&self, request: &Request, peer: &Peer, client: &dyn Fn() -> ClientState) -> Reply {
+        let name = request.command.as_str();
+        let Some(spec) = command(name) else {
+            let known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+            return Reply::refused(format!("unknown command; there are {}", known.join(", ")));
+        };
+        info!("control: {peer} asks for {}", spec.name);
+        match spec.name {
+            "command-list" | "help" => commands(),
+            "version" => Reply::ok(version()),
+            "running-mode" => Reply::ok("workers"),
+            "capture-mode" => Reply::ok("AF_PACKET_DEV"),
+            _ => match asked(request) {
+                Ok(Asked::Question(question)) => self.reply(name, self.view.tell(&question)),
+                Ok(Asked::List) => self.functions.list().map_or_else(Reply::refused, Reply::ok),
+                Ok(Asked::Order(order, function, settings)) => {
+                    let reply = state(&self.functions.carry_out(order, &function, &settings));
+                    match order {
+                        FunctionOrder::Configure => reply.with(self.view.in_force.newest().told()),
+                        _ => reply,
+                    }
+                }
+                Ok(Asked::Command(command)) => {
+                    let reloads = command == Command::Reload;
+                    let reply = self.reply(name, self.channel.ask(command));
+                    // Of one that was refused: what goes on.
+                    if reloads { reply.with(self.view.in_force.newest().told()) } else { reply }
+                }
+                Ok(Asked::Trace(wanted)) => self.trace(&wanted, client),
+                Err(why) => Reply::refused(format!("{why}; write `{}`", spec.usage())),
+            },
+        }
+    }
+
+    fn trace(&self, wanted: &TraceRequest, client: &dyn Fn() -> ClientState) -> Reply {
+        match self.traces.trace(wanted, client) {
+            Ok(answer) => match serde_json::to_value(&answer) {
+                Ok(told) => Reply::ok(told),
+                Err(error) => {
+                    Reply::refused(format!("the trace cannot be written ({error}); please report it"))
+                }
+            },
+            Err(TraceError::Other(why)) => Reply::refused(why),
+            Err(TraceError::Unknown(why)) => Reply::refused(self.left_out(wanted, why)),
+        }
+    }
+
+    /// Why a rule is not in force, if it was left out when rules were loaded.
+    fn left_out(&self, wanted: &TraceRequest, why: String) -> String {
+        let Answer::FailedRules(failed, more) = self.channel.ask(Command::FailedRules) else { return why };
+        let rule = wanted.rule;
+        let is_it = |failed: &&RefusedRule| {
+            failed.id.is_some_and(|(gid, sid)| sid == rule.sid && rule.gid.is_none_or(|asked| asked == gid))
+        };
+        match failed.iter().find(is_it) {
+            Some(RefusedRule { file, place: (line, column), message, .. }) => {
+                format!(
+                    "rule {rule} is not in force, as it was left out when it was loaded: {file}:{line}:{column}: {message}"
+                )
+            }
+            None if more > 0 => format!(
+                "{why}. {more} rules that were left out are not listed, and it may be among them: see the log of the start"
+            ),
+            None => why,
+        }
+    }
+
+    fn reply(&self, name: &str, answer: Answer) -> Reply {
+        match answer {
+            Answer::Done => Reply::ok(match name {
+                "shutdown" => "Closing Bartizan",
+                "dataset-clear" => "dataset cleared",
+                "dataset-dump" => "datasets dump done",
+                _ => "done",
+            }),
+            Answer::Reloaded(now) if self.view.wait_for(now.generation, WORKERS) => Reply::ok("done"),
+            Answer::Reloaded(now) => Reply::refused(format!(
+                "generation {} is loaded, and some worker does not run it yet; does it hang? See the log and bartizan_worker_late of the metrics",
+                now.generation.0
+            )),
+            Answer::Refused(why) => Reply::refused(why),
+            Answer::Counters(event) => counters(&event),
+            Answer::Interface(stat) => Reply::ok(json!({
+                "pkts": stat.packets,
+                "invalid-checksums": stat.invalid_checksums,
+                "drop": stat.dropped,
+                "bypassed": stat.bypassed,
+            })),
+            Answer::Names(names) => Reply::ok(json!({"count": names.len(), "ifaces": names})),
+            Answer::Rules(rules) => {
+                Reply::ok(self::rules(name, &rules)).with(self.view.in_force.newest().told())
+            }
+            Answer::FailedRules(rules, more) => failed(&rules, more),
+            Answer::Text(text) => Reply::ok(text),
+            Answer::Number(number) => Reply::ok(number),
+            Answer::Told(told) => Reply::ok(told),
+            Answer::NotBuilt(_) => Reply::refused("it cannot be built"),
+            Answer::Workers(mut collector) => {
+                let end = Instant::now() + WORKERS;
+                collector.collect(|| end.saturating_duration_since(Instant::now()));
+                match name {
+                    "levels" => levels(collector),
+                    "get-flow-stats-by-id" => flow_stats(collector),
+                    _ => self.flows(collector),
+                }
+            }
+        }
+    }
+
+    fn flows(&self, collector: Collector) -> Reply {
+        let (answer, late) = collector.finish();
+        let told: Vec<Value> = answer.flows.iter().filter_map(|flow| self.flow(flow)).collect();
+        let late: Vec<u16> = late.iter().map(|worker| worker.0).collect();
+        Reply::ok(json!({
+            "count": told.len() as u64 + answer.omitted,
+            "flows": told,
+            "omitted": answer.omitted,
+            "late_workers": late,
+        }))
+    }
+
+    fn flow(&self, flow: &LiveFlow) -> Option<Value> {
+        let mut told = serde_json::to_value(flow).ok()?;
+        let link = self.links.get(usize::from(flow.link)).cloned();
+        told.as_object_mut()?.insert("link".to_owned(), link.map_or_else(|| flow.link.into(), Value::from));
+        Some(told)
+    }
+}
+
+fn commands() -> Reply {
+    let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+    Reply::ok(json!({"count": names.len(), "commands": names}))
+}
+
+/// Suricata's number first, which tools compare.
+fn version() -> String {
+    format!("{SURICATA_VERSION} as Bartizan {} has it", env!("CARGO_PKG_VERSION"))
+}
+
+/// Who answers a request: who steers the run, or what can be seen of it at once.
+#[derive(Debug, PartialEq)]
+enum Asked {
+    Command(Command),
+    Question(Question),
+    /// All functions.
+    List,
+    /// Of a function, with settings.
+    Order(FunctionOrder, String, Map<String, Value>),
+    /// A rule on the next packets.
+    Trace(TraceRequest),
+}
+
+/// What a request asks for.
+fn asked(request: &Request) -> Result<Asked, String> {
+    let text = |name: &str| request.text(name).map(str::to_owned);
+    let value = |what| {
+        Ok::<_, String>(SetCommand::Value(what, text("setname")?, text("settype")?, text("datavalue")?))
+    };
+    let order = |order, settings| Ok(Asked::Order(order, text("function")?, settings));
+    let question = match request.command.as_str() {
+        "uptime" => Question::Uptime,
+        "dump-counters" => Question::Counters,
+        "iface-list" => Question::Interfaces,
+        "iface-stat" => Question::Interface(text("iface")?),
+        "ruleset-reload-time" | "ruleset-stats" => Question::Rules,
+        "get-flow-stats-by-id" => {
+            let number = Some(request.number("flow_id")?);
+            Question::Flows(FlowsWanted { number, ..FlowsWanted::default() })
+        }
+        "trace" => return trace_words::parse(request).map(Asked::Trace),
+        "levels" => Question::Levels,
+        "status" => Question::Status,
+        "controller" => Question::Controller,
+        "function-list" => return Ok(Asked::List),
+        "function-health" => return order(FunctionOrder::Health, Map::new()),
+        "function-stop" => return order(FunctionOrder::Stop, Map::new()),
+        "function-start" => return order(FunctionOrder::Start, Map::new()),
+        "function-restart" => return order(FunctionOrder::Restart, Map::new()),
+        "function-configure" => return order(FunctionOrder::Configure, settings_of(request)?),
+        "explain-flow" => Question::Flows(flow_words::parse(request.text("flow")?)?),
+        name => {
+            return Ok(Asked::Command(match name {
+                "conf-get" => Command::Setting(text("variable")?),
+                "reload-rules" | "ruleset-reload-rules" => Command::Reload,
+                "ruleset-reload-nonblocking" => Command::ReloadLater,
+                "ruleset-failed-rules" => Command::FailedRules,
+                "reopen-log-files" => Command::Reopen,
+                "dataset-add" => Command::Set(value(ValueCommand::Add)?),
+                "dataset-remove" => Command::Set(value(ValueCommand::Remove)?),
+                "dataset-lookup" => Command::Set(value(ValueCommand::Lookup)?),
+                "dataset-clear" => Command::Set(SetCommand::Clear(text("setname")?, text("settype")?)),
+                "dataset-dump" => Command::Set(SetCommand::Dump),
+                "shutdown" => Command::Stop,
+                other => return Err(format!("`{other}` is not carried out here")),
+            }));
+        }
+    };
+    Ok(Asked::Question(question))
+}
+
+/// Settings as an object, or as words of a command line.
+fn settings_of(request: &Request) -> Result<Map<String, Value>, String> {
+    match request.arguments.get("settings") {
+        Some(Value::Object(settings)) => Ok(settings.clone()),
+        _ => functions::settings(request.text("settings")?),
+    }
+}
+
+/// How a function stands. An order that was not carried out is refused.
+fn state(state: &FunctionState) -> Reply {
+    match state.done {
+        true => Reply::ok(json!({"function": state.function, "state": state.state, "reason": state.reason})),
+        false => Reply::refused(format!("`{}` is {}: {}", state.function, state.state, state.reason)),
+    }
+}
+
+/// The event's own part, with what Suricata does not count beside it.
+fn counters(event: &[u8]) -> Reply {
+    let Ok(Value::Object(mut event)) = serde_json::from_slice(event) else {
+        return Reply::refused("the counters cannot be read; please report it");
+    };
+    let own = event.remove("bartizan").and_then(|mut own| own.get_mut("stats").map(Value::take));
+    let Some(Value::Object(mut stats)) = event.remove("stats") else {
+        return Reply::refused("there are no counters; please report it");
+    };
+    own.into_iter().for_each(|own| _ = stats.insert("bartizan".to_owned(), own));
+    Reply::ok(stats)
+}
+
+fn rules(name: &str, rules: &RulesInForce) -> Value {
+    if name == "ruleset-reload-time" {
+        return json!([{"id": 0, "last_reload": bartizan_events::time_text(rules.since)}]);
+    }
+    json!([{
+        "id": 0,
+        "rules_loaded": rules.loaded,
+        "rules_failed": rules.failed,
+        "rules_skipped": rules.skipped,
+    }])
+}
+
+fn failed(rules: &[RefusedRule], more: u64) -> Reply {
+    let one = |rule: &RefusedRule| {
+        let id = rule.id.map(|(gid, sid)| format!("{gid}:{sid}")).unwrap_or_default();
+        json!({
+            "tenant_id": 0,
+            "rule": id,
+            "filename": rule.file.as_ref(),
+            "line": rule.place.0,
+            "error": rule.message,
+        })
+    };
+    let mut all: Vec<Value> = rules.iter().map(one).collect();
+    if more > 0 {
+        all.push(json!({"omitted": more}));
+    }
+    Reply::ok(all)
+}
+
+fn levels(collector: Collector) -> Reply {
+    let (inquiry::Answer { levels, .. }, late) = collector.finish();
+    let mut stays = Map::new();
+    for (code, flows) in &levels.stays {
+        let why = Stays::ALL.iter().find(|why| why.name() == *code).map_or("", |why| why.explained());
+        stays.insert((*code).to_owned(), json!({"flows": flows, "meaning": why}));
+    }
+    let late: Vec<u16> = late.iter().map(|worker| worker.0).collect();
+    Reply::ok(json!({
+        "flows": levels.flows,
+        "levels": levels.levels,
+        "moving": levels.moving,
+        "stays": stays,
+        "devices": levels.devices,
+        "late_workers": late,
+    }))
+}
+
+/// Packets and bytes at all levels together.
+fn flow_stats(collector: Collector) -> Reply {
+    let (answer, _) = collector.finish();
+    let Some(flow) = answer.flows.first() else { return Reply::refused("Not existing flow") };
+    let sum = |of: fn(&Counted) -> u64| flow.levels.values().map(of).fold(0, u64::saturating_add);
+    Reply::ok(json!({
+        "pkts_toclient": sum(|counted| counted.pkts_toclient),
+        "pkts_toserver": sum(|counted| counted.pkts_toserver),
+        "bytes_toclient": sum(|counted| counted.bytes_toclient),
+        "bytes_toserver": sum(|counted| counted.bytes_toserver),
+        "age": (flow.last - flow.start).max(0.0) as u64,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command of the table can be asked for; what it wants to be told is asked for.
+    #[test]
+    fn every_command_of_the_table_is_carried_out() {
+        for spec in COMMANDS {
+            let words: Vec<String> = spec
+                .arguments
+                .iter()
+                .map(|argument| match argument.name {
+                    "flow" => "tcp 10.0.0.1".to_owned(),
+                    "settings" => "ports=2".to_owned(),
+                    _ => "1".to_owned(),
+                })
+                .collect();
+            let request = spec.request(&words).unwrap();
+            let here = matches!(
+                spec.name,
+                "command-list" | "help" | "version" | "running-mode" | "capture-mode" | "control-stats"
+            );
+            assert_eq!(asked(&request).is_err(), here, "{}", spec.name);
+            if !spec.arguments.is_empty() {
+                let request = Request { command: spec.name.to_owned(), arguments: Map::new() };
+                assert!(asked(&request).unwrap_err().contains("is missing"), "{}", spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn answers_have_the_form_of_suricatas() {
+        let event = br#"{"timestamp":"x","event_type":"stats","stats":{"uptime":3,"tcp":{"syn":1}},"bartizan":{"version":1,"stats":{"flow":{"room":2}}}}"#;
+        let reply = counters(event);
+        assert_eq!(reply.message, json!({"uptime": 3, "tcp": {"syn": 1}, "bartizan": {"flow": {"room": 2}}}));
+        assert!(!counters(b"{}").ok);
+        let in_force = RulesInForce { loaded: 3, failed: 2, skipped: 1, ..RulesInForce::default() };
+        assert_eq!(
+            rules("ruleset-stats", &in_force),
+            json!([{"id": 0, "rules_loaded": 3, "rules_failed": 2, "rules_skipped": 1}])
+        );
+        assert_eq!(
+            rules("ruleset-reload-time", &in_force),
+            json!([{"id": 0, "last_reload": "1970-01-01T00:00:00.000000+0000"}])
+        );
+        assert!(version().starts_with("8."));
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Firewall mode in the program: whether it is on, and which files its rules are in.
+//!
+//! Nothing of it fails open: a file that cannot be read, or a rule that cannot be loaded, ends the start or the reload.
+
+use crate::error::Failure;
+use crate::load;
+use bartizan_api::content::Contents;
+use bartizan_base::Settings;
+use bartizan_detect::firewall::{self, Policies};
+use bartizan_detect::ruleset::Loaded;
+use bartizan_rules::RuleFile;
+use std::path::PathBuf;
+
+/// The options, named as Suricata's.
+#[derive(Clone, Debug, Default)]
+pub struct FirewallOptions {
+    /// Firewall mode: only what a firewall rule accepts goes on, and then to detection. The rules are in `firewall.rule-files`.
+    pub firewall: bool,
+    /// Firewall mode with the rules of this file instead of those that the settings name.
+    pub firewall_rules_exclusive: Option<PathBuf>,
+}
+
+const ENABLED: &str = "firewall.enabled";
+
+impl FirewallOptions {
+    /// Switches the mode on in the settings where the options ask for it.
+    pub fn apply(&self, settings: &mut Settings) -> Result<(), Failure> {
+        if !self.firewall && self.firewall_rules_exclusive.is_none() {
+            return Ok(());
+        }
+        if settings.get(ENABLED).is_some()
+            && !settings.bool(ENABLED, false).map_err(Failure::setting(settings))?
+        {
+            let place = settings.origin(ENABLED).unwrap_or(ENABLED).to_owned();
+            return Err(Failure::input(format!(
+                "firewall mode is asked for on the command line and switched off in the settings ({place}): correct one of them"
+            )));
+        }
+        settings.set(ENABLED, "yes");
+        Ok(())
+    }
+
+    /// The rules, in the order in which they are evaluated. Without any, nothing is accepted: that is warned of.
+    pub fn files(
+        &self,
+        settings: &Settings,
+        contents: &mut Contents,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<RuleFile>, Failure> {
+        if !is_on(settings)? {
+            return Ok(Vec::new());
+        }
+        Policies::from_settings(settings).map_err(Failure::setting(settings))?;
+        let folder = settings.get("firewall.rule-path").map(PathBuf::from);
+        let keys = settings.children("firewall.rule-files").map(|item| format!("firewall.rule-files.{item}"));
+        let named: Vec<PathBuf> = keys.filter_map(|key| settings.get(&key)).map(PathBuf::from).collect();
+        let paths: Vec<PathBuf> = match (&self.firewall_rules_exclusive, folder) {
+            (Some(only), _) => vec![only.clone()],
+            (None, Some(folder)) => named.iter().map(|name| folder.join(name)).collect(),
+            (None, None) => {
+                if !named.is_empty() {
+                    return Err(Failure::input(
+                        "`firewall.rule-files` names files and `firewall.rule-path` no folder: say where they are",
+                    ));
+                }
+                Vec::new()
+            }
+        };
+        if paths.is_empty() {
+            warnings.push(
+                "firewall mode is on and has no rules: where a policy (`firewall.policies`) does not accept it, nothing goes on; name \
+                 files in `firewall.rule-files` below `firewall.rule-path`"
+                    .to_owned(),
+            );
+        }
+        Ok(load::rule_files(&paths, contents)?.into_iter().map(RuleFile::of_firewall).collect())
+    }
+}
+
+/// Whether the settings ask for the mode.
+pub fn is_on(settings: &Settings) -> Result<bool, Failure> {
+    firewall::is_enabled(settings).map_err(Failure::setting(settings))
+}
+
+/// Refuses rules of which some of the firewall are missing: what they say would be decided by others, or by nobody.
+pub fn accepts(loaded: &Loaded) -> Result<(), Failure> {
+    match loaded.firewall_refused {
+        0 => Ok(()),
+        some => Err(Failure::input(missing(some))),
+    }
+}
+
+/// Says that some are missing.
+pub fn missing(rules: u64) -> String {
+    format!(
+        "{rules} firewall {} cannot be loaded (see above), and a firewall without some of its rules is another one: correct or remove {}",
+        if rules == 1 { "rule" } else { "rules" },
+        if rules == 1 { "it" } else { "them" },
+    )
+}
+
+/// Refuses a run that could not hold back what no rule accepts. `which` of several links it is, to be put before the message.
+pub fn needs_prevention(settings: &Settings, prevention: bool, which: &str) -> Result<(), Failure> {
+    if is_on(settings)? && !prevention {
+        return Err(Failure::input(format!(
+            "{which}firewall mode holds back what no rule accepts, and can do that inline only: use `--inline A B` without `--detect`, or switch \
+             `firewall.enabled` off"
+        )));
+    }
+    Ok(())
+}

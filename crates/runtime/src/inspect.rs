@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Inspection of captures: events and counters of what is in them.
+
+mod summary;
+
+pub use summary::{Refused, RefusedBy, Rules, Seconds, Summary};
+
+use crate::captures::{self, Capture, Filter, Reading, Taker};
+use crate::error::Failure;
+use crate::generation::{BuildOptions, Builder, BuiltPolicy, find_link, reported};
+use crate::requests::Requests;
+use crate::stats_file::{StatsParts, write_stats};
+use crate::steer::tell;
+use crate::stores::Stores;
+use crate::{firewall, load, machine_code, plan, stats, unused};
+use bartizan_base::{Generation, LinkId, Settings, Timestamp};
+use bartizan_dataplane::eve::{EveRecorder, RunInfo, StatsNow};
+use bartizan_dataplane::event_ring::{
+    EventReceiver, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
+};
+use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
+use bartizan_dataplane::workers::{Finished, Pool, PoolError, PoolOptions, stats_of};
+use bartizan_events::EveOutputs;
+use bartizan_events::config::{Destination, EveOutput};
+use bartizan_events::file_store::WhenBehind;
+use bartizan_events::output::Rights;
+use bartizan_events::sink::{Incident, Patience, SinkProblem};
+use bartizan_pattern::jit_support;
+use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::Counters;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use tracing::{error, info, warn};
+
+/// Options of an inspection.
+#[derive(Clone, Default)]
+pub struct InspectOptions {
+    /// What the generation is built from.
+    pub build: BuildOptions,
+    /// Names of the links of the captures, in their order, for policies that name links.
+    pub links: Vec<String>,
+    /// What of the packets is inspected, in tcpdump's language.
+    pub filter: Option<String>,
+    /// Drop, reject and pass act as they would inline.
+    pub prevention: bool,
+    /// Folder for events, counters and files.
+    pub out: Option<PathBuf>,
+    /// Workers.
+    pub threads: u16,
+    /// For tests: flows move between workers at random, by this seed.
+    pub move_flows: Option<u64>,
+    /// Capture files, folders of them, `-` for standard input.
+    pub captures: Vec<PathBuf>,
+}
+
+/// What came of an inspection.
+pub struct Inspection {
+    /// What was read and found.
+    pub summary: Summary,
+    /// Why counters could not be written.
+    pub failure: Option<Failure>,
+    /// All was read, and nothing was lost.
+    pub is_complete: bool,
+}
+
+/// The links of the captures, in their order. Those that no `--link` names have one that no policy names.
+fn links_of(options: &InspectOptions, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Failure> {
+    if options.links.len() > options.captures.len() {
+        return Err(Failure::usage(
+            "more --link than captures: each names the link of one capture, in order",
+        ));
+    }
+    let known = policy.map(|p| p.links.as_slice()).unwrap_or_default();
+    let mut links = Vec::new();
+    for index in 0..options.captures.len() {
+        links.push(match options.links.get(index) {
+            Some(name) => find_link(known, name)?,
+            None => LinkId(u16::try_from(known.len() + index).unwrap_or(u16::MAX)),
+        });
+    }
+    Ok(links)
+}
+
+/// The recorders of so many workers, and where their events come out.
+fn halves(
+    threads: u16,
+    builder: &Builder,
+    stores: &Stores,
+    (ips, run): (bool, &RunInfo),
+) -> Result<(Vec<EveRecorder>, Vec<EventReceiver>), Failure> {
+    let settings = builder.settings();
+    let mut rings = Vec::new();
+    let mut halves = Vec::new();
+    for _ in 0..threads {
+        let (sender, receiver) = event_ring(RING_BYTES, WhenFull::Wait);
+        let half = EveRecorder::for_worker(settings, ips, run.clone(), sender);
+        let mut half = half.map_err(Failure::outputs(settings))?;
+        stores.handles().give(&mut half);
+        halves.push(half);
+        rings.push(receiver);
+    }
+    Ok((halves, rings))
+}
+
+fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
+    let out = out.display();
+    Failure::stopped(format!("cannot make the output folder {out}: {error}; choose another with --out"))
+}
+
+/// Inspects captures and writes their events. `requests`: a request to end stops between two packets; what was read
+/// is inspected and written.
+///
+/// # Errors
+/// Rules, settings, a policy or a capture cannot be used; an output cannot be made.
+pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Inspection, Failure> {
+    let begun = Instant::now();
+    let out = match &options.out {
+        Some(out) => out.clone(),
+        None => options.build.log_folder()?.unwrap_or_else(|| PathBuf::from(plan::OUT)),
+    };
+    let mut builder = Builder::for_captures(&options.build, &out)?;
+    let built = reported(&mut builder, |builder| builder.build(Generation(1)))?;
+    let links = links_of(options, built.policy.as_ref())?;
+    let settings = builder.settings();
+    // Firewall mode is prevention.
+    let ips = options.prevention || firewall::is_on(settings)?;
+    let mut warnings = builder.warnings().to_vec();
+    let app = Arc::new(load::app_layer(settings, &built.needs, load::Mode::over_captures(ips))?);
+    let (engine_settings, more) =
+        EngineSettings::from_settings(settings, ips, load::seed()).map_err(Failure::setting(settings))?;
+    warnings.extend(more);
+    let filter = Filter::new(options.filter.as_deref())?;
+    // Captures are opened before anything is written: a wrong path costs nothing.
+    let found = captures::open(&options.captures, &links, requests)?;
+    let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
+    rights.make_folder(&out).map_err(|error| not_made(&out, &error))?;
+    let _lock = crate::lock::folder(&out)?;
+    let run = RunInfo {
+        own_fields: built.policy.is_some(),
+        functions: built.function_names.clone(),
+        interface: None,
+        link: None,
+    };
+    warnings.extend(continued(settings, &out)?);
+    let mut recorder = EveRecorder::new(settings, &out, ips, run.clone(), &mut warnings)
+        .map_err(Failure::outputs(settings))?;
+    tell_absent_readers(&recorder);
+    recorder.wait_for_readers(Patience::over_captures(requests.stop_flag()));
+    let mut stores = Stores::open(settings, &built.needs, &out, WhenBehind::Wait, &mut warnings)?;
+    stores.handles().give(&mut recorder);
+    for warning in &warnings {
+        warn!("{warning}");
+    }
+    tell_of_machine_code(built.report.loaded);
+    let with_stats = stats::interval(settings)?.is_some();
+    unused::tell(&options.build, settings)?;
+    let rules = stats::rules_of(&built.report);
+    let load_seconds = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let done = if options.threads == 1 {
+        let worker =
+            Worker::new(engine_settings, app, Arc::clone(&built.chains)).map_err(Failure::stopped)?;
+        inspect_alone(worker, &mut recorder, found.captures, (filter, requests))?
+    } else {
+        let (halves, rings) = halves(options.threads, &builder, &stores, (ips, &run))?;
+        let pool_options = PoolOptions { moves: options.move_flows, ..PoolOptions::default() };
+        let pool = Pool::start(&engine_settings, &app, &built.chains, halves, pool_options)
+            .map_err(Failure::stopped)?;
+        inspect_together(pool, rings, &mut recorder, found.captures, (filter, requests))?
+    };
+    let Inspected { counters: totals, stats, threads, clock, incomplete, filtered } = done;
+    let kept = stores.finish();
+    let report = &built.report;
+    if let Some(warning) = stats::checksum_warning(&stats, None) {
+        warn!("{warning}");
+    }
+    let threads: Vec<_> =
+        threads.into_iter().enumerate().map(|(index, own)| (stats::thread_name(index, None), own)).collect();
+    let uptime = begun.elapsed().as_secs();
+    let now = StatsNow { clock, uptime, totals: &stats, threads: &threads, links: &[], ports: &[], rules };
+    let (counters, incidents) = last_events(&mut recorder, with_stats, &now);
+    let mut problems = kept;
+    problems.extend(load::save_datasets(builder.shared(), &rights));
+    let written = write_stats(&out, &counters, &StatsParts::default(), &rights);
+    let flows = stats.iter().find(|(name, _)| *name == "flow.total").map_or(0, |(_, value)| *value);
+    let summary = Summary {
+        packets: totals.packets,
+        bytes: totals.bytes,
+        flows,
+        alerts: recorder.alerts().clone(),
+        refused: options.build.policy.as_ref().map(|_| Refused::of(&recorder, ips)),
+        rules: Rules::of(report),
+        seconds: Seconds { load: load_seconds, inspect: begun.elapsed().as_secs_f64() },
+        threads: options.threads,
+        filtered,
+        incomplete,
+        skipped: found.skipped,
+        patterns: builder.patterns(),
+        eve: recorder.watches().first().map_or_else(|| out.join("eve.json"), |watch| watch.path().to_owned()),
+        events_lost: recorder.watches().iter().map(|watch| watch.lost()).sum(),
+    };
+    incidents.iter().for_each(tell);
+    for problem in &problems {
+        error!("{problem}");
+    }
+    let all = problems.is_empty() && summary.events_lost == 0 && !requests.is_stopped();
+    Ok(Inspection { summary, failure: written.err(), is_complete: all })
+}
+
+/// Writes the event of statistics, with what was lost before it, and settles the outputs. Gives the counters
+/// as they are then, and what happened to the outputs.
+fn last_events(
+    recorder: &mut EveRecorder,
+    with_stats: bool,
+    now: &StatsNow<'_>,
+) -> (Counters, Vec<SinkProblem>) {
+    recorder.settle();
+    let mut statistics = recorder.stats_writer(with_stats);
+    let mut counters = statistics.write(now);
+    let incidents = recorder.finish();
+    statistics.refresh(&mut counters);
+    (counters, incidents)
+}
+
+/// Says what it costs that rules' expressions are interpreted, if they are.
+fn tell_of_machine_code(rules: u64) {
+    if let Some(note) = machine_code::note(jit_support()).filter(|_| rules > 0) {
+        info!("note: {note}");
+    }
+}
+
+/// Says which outputs nobody reads yet.
+fn tell_absent_readers(recorder: &EveRecorder) {
+    for watch in recorder.watches() {
+        if let Some(SinkProblem { path, what: Incident::Lost { error, advice } }) = watch.take_problem() {
+            let path = path.display();
+            info!("note: nobody reads events from {path} yet ({error}): its reader is waited for; {advice}");
+        }
+    }
+}
+
+/// Says which files have events already: those of this run come behind them.
+fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure> {
+    let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?.outputs;
+    let of_output = |output: EveOutput| {
+        let Destination::File(file) = output.destination else { return None };
+        let path = folder.join(&file.path);
+        let about = std::fs::metadata(&path)
+            .ok()
+            .filter(|about| file.append && about.is_file() && about.len() > 0)?;
+        Some(format!(
+            "{} has events of an earlier run ({} bytes); those of this run come behind them: choose another folder with --out, or begin anew with --set outputs.{}.eve-log.append=no",
+            path.display(),
+            about.len(),
+            output.index
+        ))
+    };
+    Ok(outputs.into_iter().filter_map(of_output).collect())
+}
+
+/// What came of the captures.
+struct Inspected {
+    counters: WorkerCounters,
+    stats: Counters,
+    threads: Vec<Counters>,
+    clock: Timestamp,
+    incomplete: Vec<String>,
+    filtered: u64,
+}
+
+struct Alone<'r> {
+    worker: Worker,
+    recorder: &'r mut EveRecorder,
+}
+
+impl Taker for Alone<'_> {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        self.recorder.enter_capture(name);
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        self.worker.frame(frame, self.recorder);
+        Ok(())
+    }
+}
+
+impl Taker for Pool<EveRecorder> {
+    fn enter_capture(&mut self, name: &str) -> Result<(), PoolError> {
+        Pool::enter_capture(self, name)
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError> {
+        Pool::frame(self, frame)
+    }
+}
+
+/// One worker, in this thread.
+fn inspect_alone(
+    worker: Worker,
+    recorder: &mut EveRecorder,
+    captures: Vec<Capture>,
+    reading: (Filter, &'static Requests),
+) -> Result<Inspected, Failure> {
+    let mut alone = Alone { worker, recorder };
+    let watches = alone.recorder.watches();
+    let reading = Reading::new(&mut alone, watches, reading);
+    let (incomplete, filtered) = reading.all(captures).map_err(Failure::stopped)?;
+    let Alone { mut worker, recorder } = alone;
+    worker.shutdown(recorder);
+    worker.take_news().iter().for_each(|news| warn!("{news}"));
+    let stats = stats_of(&worker);
+    let threads = vec![stats.clone()];
+    let (counters, clock) = (*worker.counters(), worker.clock());
+    Ok(Inspected { counters, stats, threads, clock, incomplete, filtered })
+}
+
+/// Several workers; this thread reads, another writes the events.
+fn inspect_together(
+    mut pool: Pool<EveRecorder>,
+    rings: Vec<EventReceiver>,
+    recorder: &mut EveRecorder,
+    captures: Vec<Capture>,
+    reading: (Filter, &'static Requests),
+) -> Result<Inspected, Failure> {
+    let watches = recorder.watches();
+    let outcome = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_all(rings, recorder));
+        // When this fails, the workers end by themselves, and the writer with the last of them.
+        let (incomplete, filtered) = Reading::new(&mut pool, watches, reading).all(captures)?;
+        let mut finished = pool.finish()?;
+        let mut sent = RingCounters::default();
+        for half in &mut finished.recorders {
+            sent = sent.plus(half.close_ring());
+        }
+        sent.for_each(|name, value| finished.stats.push((name, value)));
+        // A failure of the writer is one of the outputs, which are asked for their problems later.
+        let _ = writer.join();
+        Ok::<_, PoolError>((finished, incomplete, filtered))
+    });
+    let (finished, incomplete, filtered) = outcome.map_err(Failure::stopped)?;
+    for half in &finished.recorders {
+        recorder.absorb(half);
+    }
+    let Finished { counters, mut stats, threads, clock, moved, news, .. } = finished;
+    news.iter().for_each(|news| warn!("{news}"));
+    if moved > 0 {
+        stats.push(("flow.moved", moved));
+    }
+    Ok(Inspected { counters, stats, threads, clock, incomplete, filtered })
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The running stack as a library: what `bartizan run` and `bartizan inspect` do, without a command line.
+//!
+//! A program that embeds it builds generations ([`generation::Builder`]), runs links ([`plan::RunOptions`]), and asks
+//! for the end or a reload by [`requests::Requests`]. Nothing is printed: log lines are events of `tracing`, diagnostics
+//! are values ([`log`]).
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[allow(unsafe_code)] // The allocator's options; the argument stands in the module.
+pub mod allocator;
+pub mod cache;
+mod captures;
+pub mod channel;
+mod compiling;
+pub mod control;
+pub mod crew;
+mod descriptors;
+pub mod engines;
+pub mod error;
+pub mod findings;
+pub mod firewall;
+pub mod functions;
+pub mod generation;
+mod health;
+pub mod input;
+pub mod inspect;
+mod interfaces;
+pub mod limits;
+pub mod links;
+pub mod load;
+pub mod lock;
+pub mod log;
+pub mod machine_code;
+#[cfg(test)]
+mod many;
+pub mod metrics;
+pub mod offload;
+mod outputs;
+pub mod plan;
+pub mod plane;
+pub mod poll;
+pub mod reload;
+pub mod requests;
+pub mod rule_files;
+pub mod run;
+mod sections;
+mod sets;
+pub mod southbound;
+pub mod stats;
+mod stats_file;
+pub mod steer;
+pub mod stores;
+pub mod traces;
+pub mod tuple;
+pub mod unused;
+pub mod view;

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From settings and rule files to an engine.
+
+use crate::error::Failure;
+use crate::input;
+use crate::log::Note;
+use bartizan_api::content::{self, ContentKind, Contents};
+use bartizan_api::southbound::Hash;
+use bartizan_applayer::file::FileSettings;
+use bartizan_applayer::flow::Engine;
+use bartizan_base::{SettingError, Settings, TenantId};
+use bartizan_config::kind::FileKind;
+use bartizan_config::suricata::{self, Notes};
+use bartizan_detect::keywords;
+use bartizan_detect::known::Known;
+use bartizan_detect::needs::Needs;
+use bartizan_detect::ruleset::{self, LoadInput, Loaded};
+use bartizan_detect::shared::Shared;
+use bartizan_events::config::EveOutputs;
+use bartizan_events::file_store::{FileStore, FileStoreOptions, WhenBehind};
+use bartizan_events::output::Rights;
+use bartizan_events::tls_store::{TlsStore, TlsStoreOptions};
+use bartizan_flow::FlowHasher;
+use bartizan_flow::host::{HostTableConfig, WhenHostsFull};
+use bartizan_functions::ids::ALERTS_PER_PACKET;
+use bartizan_pattern::{Cache, Compiler, Config};
+use bartizan_rules::{
+    Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, Thresholds, Variables,
+};
+use bartizan_stages::settings::HTTP2_POLICY;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::warn;
+
+/// Values that cannot be understood, of which a message tells.
+pub const WRONG_SHOWN: usize = 20;
+
+/// Reads the settings: a file if given, else the shipped ones; then the overrides.
+pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, Failure> {
+    checked(unchecked(file, overrides, &mut Contents::default())?)
+}
+
+/// Settings whose values are what their keys want, address and port groups included. Otherwise all that are not are said, each with its
+/// place.
+pub fn checked(settings: Settings) -> Result<Settings, Failure> {
+    let mut wrong: Vec<String> = suricata::check(&settings).iter().map(|e| settings.explain(e)).collect();
+    wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.said));
+    if wrong.is_empty() {
+        return Ok(settings);
+    }
+    if wrong.len() > WRONG_SHOWN {
+        let more = wrong.len() - WRONG_SHOWN;
+        wrong.truncate(WRONG_SHOWN);
+        wrong.push(format!("... and {more} more values that cannot be understood"));
+    }
+    Err(Failure::input(wrong.join("\n")))
+}
+
+/// Settings without a check of their values: more are to come. The files are added to `contents`.
+pub fn unchecked(
+    file: Option<&Path>,
+    overrides: &[String],
+    contents: &mut Contents,
+) -> Result<Settings, Failure> {
+    let mut settings = match file {
+        Some(path) => {
+            // What cannot be read is said by who reads it with its includes.
+            if let Ok(text) = std::fs::read(path) {
+                input::is_no_other(path, &String::from_utf8_lossy(&text), FileKind::Suricata)?;
+            }
+            let mut on_file =
+                |path: &Path, bytes: &[u8]| contents.add_file(ContentKind::Settings, path, bytes);
+            let mut notes = Notes { on_file: Some(&mut on_file), ..Notes::default() };
+            let settings = suricata::load_noting(path, &mut notes).map_err(Failure::input)?;
+            notes.odd.iter().for_each(|note| warn!("{note}"));
+            settings
+        }
+        None => suricata::shipped(),
+    };
+    self::overrides(&mut settings, overrides)?;
+    Ok(settings)
+}
+
+/// Applies `KEY=VALUE` overrides.
+pub fn overrides(settings: &mut Settings, overrides: &[String]) -> Result<(), Failure> {
+    suricata::apply_overrides(settings, overrides).map_err(Failure::usage)
+}
+
+/// Reads and parses rule files, and adds them to `contents`.
+pub fn rule_files(paths: &[PathBuf], contents: &mut Contents) -> Result<Vec<RuleFile>, Failure> {
+    paths
+        .iter()
+        .map(|path| {
+            let text = input::read_text(path, "rule file")?;
+            contents.add_file(ContentKind::Rules, path, &text);
+            Ok(bartizan_rules::parse_file(text, &path.display().to_string()))
+        })
+        .collect()
+}
+
+/// What is odd about an address or port group.
+struct OddGroup {
+    /// With its place.
+    said: String,
+    /// As in Suricata, where a group of which nothing is left is well-formed: only rules that use it cannot be loaded.
+    is_usable: bool,
+}
+
+/// Address and port groups of the settings, and what is odd about them.
+fn groups(settings: &Settings) -> (Variables, Vec<OddGroup>) {
+    let mut variables = Variables::new();
+    let mut odd = Vec::new();
+    let mut say = |key: &str, is_usable: bool, error: &dyn std::fmt::Display| {
+        let first =
+            || settings.children(key).next().and_then(|item| settings.origin(&format!("{key}.{item}")));
+        let place =
+            settings.origin(key).or_else(first).map_or_else(String::new, |place| format!("{place}: "));
+        let value = settings.get(key).map_or_else(String::new, |value| format!("`{value}`: "));
+        odd.push(OddGroup { said: format!("{place}setting `{key}`: {value}{error}"), is_usable });
+    };
+    for (kind, is_port) in [("address-groups", false), ("port-groups", true)] {
+        let kind = format!("vars.{kind}");
+        for name in settings.children(&kind) {
+            let key = format!("{kind}.{name}");
+            if settings.children(&key).next().is_some() {
+                say(&key, false, &"this is a list of YAML; write the whole value in quotes: \"[a, b]\"");
+                continue;
+            }
+            let Some(value) = settings.get(&key) else { continue };
+            let set =
+                if is_port { variables.set_port(name, value) } else { variables.set_address(name, value) };
+            if let Err(error) = set {
+                say(&key, false, &error);
+            }
+        }
+    }
+    for (kind, wrong) in
+        [("address-groups", variables.wrong_addresses()), ("port-groups", variables.wrong_ports())]
+    {
+        for (name, error) in &wrong {
+            let key = format!("vars.{kind}.{name}");
+            // Nothing left of a group that another one takes away is an error of that other one in Suricata.
+            let is_named = |other: &str| wrong.iter().any(|(name, _)| **name == *other);
+            let is_usable = matches!(error.kind, ResolveErrorKind::Empty(_))
+                && !settings.get(&key).is_some_and(|value| variables_in(value).any(is_named));
+            say(&key, is_usable, error);
+        }
+    }
+    (variables, odd)
+}
+
+/// Names of the variables in an expression.
+fn variables_in(value: &str) -> impl Iterator<Item = &str> {
+    let is_end = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
+    value.split('$').skip(1).map(move |rest| rest.split(is_end).next().unwrap_or(rest))
+}
+
+/// Address and port groups of settings that were checked. One that no rule can use is said in `warnings`.
+fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
+    let (variables, odd) = groups(settings);
+    warnings.extend(odd.into_iter().map(|group| group.said));
+    variables
+}
+
+/// The shared, rule-independent part of an engine.
+pub struct Base {
+    /// Pattern compiler.
+    pub compiler: Arc<Compiler>,
+    /// State that outlives generations.
+    pub shared: Arc<Shared>,
+    classifications: Classifications,
+    references: ReferenceSystems,
+    thresholds: Option<Thresholds>,
+    variables: Variables,
+    /// Rules of the generations that live.
+    known: Known,
+    /// The files that the settings name beside rules and lists.
+    contents: Contents,
+}
+
+impl Base {
+    /// Reads what the settings name; with the default cache of compiled patterns.
+    pub fn new(settings: &Settings, warnings: &mut Vec<String>) -> Result<Self, Failure> {
+        let cache = crate::cache::open(None, warnings)?;
+        Self::with(settings, cache, HOSTS, warnings)
+    }
+
+    /// Reads what the settings name. `hosts`: entries of the host table that rules use.
+    pub fn with(
+        settings: &Settings,
+        cache: Option<Arc<Cache>>,
+        hosts: u32,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Failure> {
+        let shipped = suricata::shipped();
+        let mut contents = Contents::default();
+        let mut text = |key: &str| {
+            let path = PathBuf::from(settings.get(key)?);
+            match std::fs::read(&path) {
+                Ok(bytes) => {
+                    contents.add_file(ContentKind::Settings, &path, &bytes);
+                    Some((bytes, path.display().to_string()))
+                }
+                // The shipped settings name files that need not be installed here.
+                Err(_) if shipped.get(key) == settings.get(key) => None,
+                Err(error) => {
+                    let path = path.display();
+                    warnings.push(format!(
+                        "{key}: cannot read {path}: {error}; correct the path or remove the key"
+                    ));
+                    None
+                }
+            }
+        };
+        // Without them every alert would have severity 3 and no category.
+        let classifications = text("classification-file")
+            .map_or_else(bartizan_rules::builtin_classifications, |(bytes, name)| {
+                bartizan_rules::parse_classifications(bytes, &name)
+            });
+        let references = text("reference-config-file")
+            .map_or_else(bartizan_rules::builtin_references, |(bytes, name)| {
+                bartizan_rules::parse_references(bytes, &name)
+            });
+        let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
+        let thresholds =
+            text("threshold-file").map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name));
+        // A line of these files that cannot be read is left out: rules that rely on it have other severities and references.
+        for finding in classifications.diagnostics.iter().chain(&references.diagnostics) {
+            warnings
+                .push(format!("{}:{}:{}: {}", finding.file, finding.line, finding.column, finding.message));
+        }
+        Ok(Base {
+            compiler: Arc::new(Compiler::new(config).map_err(Failure::input)?),
+            shared: Arc::new(Shared::new(&self::hosts(hosts))),
+            classifications,
+            references,
+            thresholds,
+            variables: variables(settings, warnings),
+            known: Known::default(),
+            contents,
+        })
+    }
+
+    /// The files that the settings name beside rules and lists: classes, references, thresholds.
+    pub const fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// To be called when a generation was freed: what only it had goes.
+    pub fn generation_freed(&self) {
+        self.known.tidy();
+    }
+
+    /// Lines of the threshold file that are none, or that name variables that are none.
+    pub fn malformed_thresholds(&self) -> Vec<Diagnostic> {
+        let Some(thresholds) = &self.thresholds else { return Vec::new() };
+        let unresolved = keywords::apply_thresholds(&mut [], thresholds, &self.variables);
+        thresholds.diagnostics.iter().cloned().chain(unresolved).collect()
+    }
+
+    /// Lines of the threshold file about rules that are not among those that run. Without any rule nothing is
+    /// said.
+    pub fn unused_thresholds(&self, running: &HashSet<(u32, u32)>) -> Vec<Diagnostic> {
+        let thresholds = self.thresholds.as_ref().filter(|_| !running.is_empty());
+        thresholds.map_or_else(Vec::new, |thresholds| keywords::unused_thresholds(running, thresholds))
+    }
+
+    /// The variables of the settings.
+    pub const fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    /// What loading needs; always with the settings of [`Base::with`]. `tenants`: variables of those that have some of their own.
+    pub fn input<'b>(
+        &'b self,
+        settings: &'b Settings,
+        tenants: &'b [(TenantId, Variables)],
+    ) -> LoadInput<'b> {
+        LoadInput {
+            settings,
+            variables: &self.variables,
+            classifications: Some(&self.classifications),
+            references: Some(&self.references),
+            shared: &self.shared,
+            compiler: &self.compiler,
+            tenants,
+            known: Some(&self.known),
+        }
+    }
+
+    /// Compiles rules into a generation. `notes`: what is to be said of it besides.
+    pub fn rules(
+        &self,
+        files: &mut [RuleFile],
+        settings: &Settings,
+        tenants: &[(TenantId, Variables)],
+        notes: &mut Vec<Note>,
+    ) -> Result<Loaded, Failure> {
+        let damaged = || self.compiler.info().cache.map_or(0, |cache| cache.refused);
+        let before = damaged();
+        let mut loaded = ruleset::load(files, &self.input(settings, tenants)).map_err(Failure::input)?;
+        let found = damaged() - before;
+        if found > 0 {
+            notes.push(Note::Line(format!(
+                "note: {found} files of the pattern cache were damaged or foreign; they were compiled anew and replaced"
+            )));
+        }
+        if let Some(thresholds) = &self.thresholds {
+            loaded.diagnostics.extend(thresholds.diagnostics.iter().cloned());
+            let signatures = &mut loaded.rules.signatures;
+            loaded.diagnostics.extend(keywords::apply_thresholds(signatures, thresholds, &self.variables));
+        }
+        Ok(loaded)
+    }
+}
+
+/// Adds the lists that were read for rules.
+pub fn add_lists(contents: &mut Contents, loaded: &Loaded) {
+    for list in &loaded.lists {
+        contents.add_hash(ContentKind::Lists, &content::file_name(&list.path), Hash(list.sha256));
+    }
+}
+
+/// What becomes of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They are watched.
+    Passive,
+    /// Prevention over captures.
+    Simulated,
+    /// Prevention on a link, with receivers behind it.
+    Live,
+}
+
+impl Mode {
+    /// Of a run over captures.
+    pub const fn over_captures(prevention: bool) -> Self {
+        if prevention { Mode::Simulated } else { Mode::Passive }
+    }
+
+    /// Of a run on links.
+    pub const fn on_links(prevention: bool) -> Self {
+        if prevention { Mode::Live } else { Mode::Passive }
+    }
+}
+
+/// How the parser of HTTP is told the engine's mode. These are no settings of their own.
+const INLINE: &str = "app-layer.protocols.http.inline";
+const STRICT: &str = "app-layer.protocols.http.strict";
+
+/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for them. In prevention bodies are
+/// shown to rules as they come (`http-body-inline: auto`): what waits for a minimal size to be inspected would have left by then.
+pub fn app_layer(settings: &Settings, needs: &Needs, mode: Mode) -> Result<Engine, Failure> {
+    let files = file_settings(settings, needs)?;
+    let mut own = settings.clone();
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    own.set(INLINE, yes(mode != Mode::Passive));
+    own.set(STRICT, yes(mode == Mode::Live));
+    // `auto` is what Suricata ships: on as soon as a rule looks at it.
+    let key = "app-layer.protocols.tls.ja3-fingerprints";
+    if needs.ja3 && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
+        own.set(key, "yes");
+    }
+    let engine = Engine::new(&own, files).map_err(Failure::setting(settings));
+    settings.mark_read_as(&own);
+    let engine = engine?;
+    ask_frames(&engine, settings, needs)?;
+    Ok(engine)
+}
+
+/// Frames are kept if a rule or an output asks for them.
+fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(), Failure> {
+    let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?;
+    let logged = outputs.outputs.iter().any(|output| output.types.frame);
+    engine.ask_frames(needs.frames || logged, needs.stream_frames || logged);
+    Ok(())
+}
+
+/// The warning that rules which refuse HTTP do not see HTTP/2 in clear text, unless the settings refuse it.
+pub fn unseen_http2(settings: &Settings, needs: &Needs) -> Option<String> {
+    let is_refused = settings.get(HTTP2_POLICY).is_some_and(|policy| policy != "inspect");
+    let (rules, see) = match needs.refuse_http {
+        0 => return None,
+        1 => ("1 rule of `http` that drops or rejects does".to_owned(), "it applies"),
+        count => (format!("{count} rules of `http` that drop or reject do"), "they apply"),
+    };
+    (!is_refused).then(|| {
+        format!(
+            "{rules} not see requests over HTTP/2, which is not parsed: {see} to HTTP/1 only, and HTTP/2 in clear text goes on; in prevention \
+             `{HTTP2_POLICY}: drop-flow` (or `reject`) refuses such connections"
+        )
+    })
+}
+
+fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Failure> {
+    let [mut md5, mut sha1, mut sha256] = needs.hashes;
+    for (key, value) in settings.iter() {
+        if key.contains("force-hash") {
+            settings.mark_read(key);
+            md5 |= value.contains("md5");
+            sha1 |= value.contains("sha1");
+            sha256 |= value.contains("sha256");
+        }
+    }
+    let mut files = FileSettings { md5, sha1, sha256, ..FileSettings::default() };
+    let forced = |(key, value): (&str, &str)| {
+        key.ends_with("force-magic")
+            && matches!(value.to_ascii_lowercase().as_str(), "yes" | "true" | "on" | "1")
+    };
+    files.tell_magic = settings.iter().any(forced);
+    if needs.magic || files.tell_magic {
+        let magic = keywords::file::libmagic(settings).map_err(|error| {
+            Failure::stopped(format!(
+                "the kinds of files cannot be told: {error}; install libmagic, or set `force-magic` of the output to `no`"
+            ))
+        })?;
+        files.magic = Some(Arc::new(magic));
+    }
+    // What is amiss is told where the store is started.
+    let store =
+        FileStoreOptions::from_settings(settings, &mut Vec::new()).map_err(Failure::setting(settings))?;
+    if let Some(store) = store {
+        // Files are named by their SHA-256.
+        (files.sha256, files.names_parts) = (true, true);
+        files.store_all = store.force;
+        let depth = match store.stream_depth {
+            Some(depth) => depth,
+            None => settings.size("stream.reassembly.depth", 1 << 20).map_err(Failure::setting(settings))?,
+        };
+        files.store_depth = Some(depth);
+        files.window = FileSettings::STORE_WINDOW;
+    }
+    Ok(files)
+}
+
+/// Starts keeping files, if the settings ask for it; says where rules ask in vain.
+pub fn file_store(
+    settings: &Settings,
+    needs: &Needs,
+    folder: &Path,
+    behind: WhenBehind,
+    warnings: &mut Vec<String>,
+) -> Result<Option<FileStore>, Failure> {
+    let options = FileStoreOptions::from_settings(settings, warnings).map_err(Failure::setting(settings))?;
+    let Some(options) = options else {
+        if needs.store {
+            warnings.push(
+                "rules ask for files to be kept (keyword `filestore`), but the output `file-store` is not enabled: they \
+                 match, and nothing is kept"
+                    .to_owned(),
+            );
+        }
+        return Ok(None);
+    };
+    match FileStore::start(&options, folder, behind) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) => Err(Failure::stopped(format!(
+            "cannot keep files below {}: {error}; choose another folder, or switch the output `file-store` off",
+            folder.display()
+        ))),
+    }
+}
+
+/// Starts storing certificates, if the settings ask for it; says where rules ask in vain.
+pub fn tls_store(
+    settings: &Settings,
+    needs: &Needs,
+    folder: &Path,
+    behind: WhenBehind,
+    warnings: &mut Vec<String>,
+) -> Result<Option<TlsStore>, Failure> {
+    let Some(options) = TlsStoreOptions::from_settings(settings).map_err(Failure::setting(settings))? else {
+        if needs.certificates {
+            warnings.push(
+                "rules ask for certificates to be stored (keyword `tls.store`), but the output `tls-store` is not \
+                 enabled: they match, and nothing is stored"
+                    .to_owned(),
+            );
+        }
+        return Ok(None);
+    };
+    match TlsStore::start(&options, folder, behind) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) => Err(Failure::stopped(format!(
+            "cannot store certificates in {}: {error}; choose another folder (`certs-log-dir`), or switch the output `tls-store` off",
+            options.place(folder).display()
+        ))),
+    }
+}
+
+/// Alerts of one packet that are reported (`packet-alert-max`), and a warning where the number is none that Suricata takes.
+///
+/// # Errors
+/// The setting is no whole number.
+pub fn alerts_max(settings: &Settings) -> Result<(usize, Option<String>), SettingError> {
+    const MOST: usize = 255;
+    match settings.number("packet-alert-max", ALERTS_PER_PACKET)? {
+        most @ 1..=MOST => Ok((most, None)),
+        other => {
+            let said = format!(
+                "packet-alert-max is a number from 1 to {MOST}, not {other}: {ALERTS_PER_PACKET} holds"
+            );
+            Ok((ALERTS_PER_PACKET, Some(said)))
+        }
+    }
+}
+
+/// What rules save lies below the output folder unless the settings name another one.
+pub fn data_folder(settings: &mut Settings, out: &Path) {
+    if settings.get("default-data-dir").is_none() {
+        settings.set("default-data-dir", out.display().to_string());
+        // Set here, it is no setting of the user's that has no effect.
+        let _ = settings.get("default-data-dir");
+    }
+}
+
+/// Writes the data sets that have a file for it. Gives what could not be written.
+pub fn save_datasets(shared: &Shared, rights: &Rights) -> Vec<String> {
+    let failed = shared.datasets.save(rights);
+    failed
+        .iter()
+        .map(|(path, error)| format!("cannot save the dataset to {}: {error}", path.display()))
+        .collect()
+}
+
+/// A secret seed for keyed hashes, new in each run.
+pub fn seed() -> [u64; 2] {
+    use std::hash::{BuildHasher, Hasher};
+    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
+    [random(), random()]
+}
+
+/// Entries of the host table unless something else is said: thresholds, bits and limits by address.
+pub const HOSTS: u32 = 65_536;
+
+/// A host table with a secret hash of this run.
+pub fn hosts(capacity: u32) -> HostTableConfig {
+    HostTableConfig { capacity, shards: 64, hasher: FlowHasher::new(seed()), when_full: WhenHostsFull::Evict }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_shares_the_rules_that_another_one_has() {
+        let mut warnings = Vec::new();
+        let settings = suricata::shipped();
+        let base = Base::with(&settings, None, 64, &mut warnings).unwrap();
+        let load = |second: &str| {
+            let text = format!(
+                "alert tcp any any -> any any (content:\"one\"; sid:1;)\nalert tcp any any -> any any (content:\"{second}\"; sid:2;)\n"
+            );
+            let mut files = [bartizan_rules::parse_file(text, "r.rules")];
+            base.rules(&mut files, &settings, &[], &mut Vec::new()).unwrap().rules
+        };
+        let (first, second) = (load("two"), load("three"));
+        let same = |at: usize| Arc::ptr_eq(&first.signatures[at].signature, &second.signatures[at].signature);
+        assert_eq!([same(0), same(1)], [true, false]);
+    }
+}

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From counters to the metrics page.
+//!
+//! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
+
+use crate::offload::{LevelCounters, LevelPort};
+use crate::southbound::shown::Shown;
+use bartizan_base::{FunctionId, Timestamp};
+use bartizan_dataplane::board::{Board, DecisionKey, Snapshot};
+use bartizan_events::metrics as m;
+use bartizan_events::metrics::{Exposition, Metric, SeriesPlaces};
+use bartizan_events::sink::{SinkProblem, SinkWatch};
+use bartizan_flow::host::HostCounters;
+use bartizan_packet::casts::{CAST_NAMES, Casts};
+use bartizan_packet::sizes::{SIZE_NAMES, Sizes};
+use bartizan_pattern::CacheCounters;
+use bartizan_rules::RuleSetReport;
+use bartizan_stages::lifecycle::Condition;
+use bartizan_stages::quotas::Used;
+use bartizan_xdp::PortCounters;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a scrape waits for workers. An idle one looks up ten times a second.
+pub const ANSWER: Duration = Duration::from_millis(400);
+
+/// What the metrics of a run are made from.
+pub struct Source {
+    started: Instant,
+    board: Board,
+    /// Names of the workers' links.
+    links: Vec<String>,
+    outputs: Vec<Arc<SinkWatch>>,
+    /// Names of functions by their bit, those that no chain of the running generation has included.
+    functions: Vec<&'static str>,
+    /// What the level below counts, where there is one.
+    level: Option<LevelCounters>,
+    rules: Mutex<RuleSetReport>,
+    cache: Mutex<Option<CacheCounters>>,
+    reloads: [AtomicU64; 2],
+    /// The way to a controller.
+    controller: OnceLock<Shown>,
+    /// The series that have a place of their own, of metrics with more than are shown.
+    places: Mutex<SeriesPlaces>,
+}
+
+impl Source {
+    /// For these workers, by number of the links with these names, and outputs.
+    pub fn new(
+        board: Board,
+        links: Vec<String>,
+        outputs: Vec<Arc<SinkWatch>>,
+        functions: Vec<&'static str>,
+        level: Option<LevelCounters>,
+    ) -> Self {
+        Source {
+            started: Instant::now(),
+            board,
+            links,
+            outputs,
+            functions,
+            level,
+            rules: Mutex::new(RuleSetReport::new()),
+            cache: Mutex::new(None),
+            reloads: [AtomicU64::new(0), AtomicU64::new(0)],
+            controller: OnceLock::new(),
+            places: Mutex::default(),
+        }
+    }
+
+    /// The run belongs to a controller.
+    pub fn set_controller(&self, shown: Shown) {
+        let _ = self.controller.set(shown);
+    }
+
+    /// The way to a controller, if there is one.
+    pub fn controller(&self) -> Option<&Shown> {
+        self.controller.get()
+    }
+
+    /// Rules of the generation that was handed to the workers, and what the cache did for them.
+    pub fn loaded(&self, rules: &RuleSetReport, cache: Option<CacheCounters>) {
+        if let Ok(mut shown) = self.rules.lock() {
+            shown.clone_from(rules);
+        }
+        if let Ok(mut shown) = self.cache.lock() {
+            *shown = cache;
+        }
+    }
+
+    /// A reload was asked for.
+    pub fn reloaded(&self, done: bool) {
+        let [took, refused] = &self.reloads;
+        let count = if done { took } else { refused };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Problems that outputs have had since this was asked for last.
+    pub fn problems(&self) -> impl Iterator<Item = SinkProblem> {
+        self.outputs.iter().filter_map(|output| output.take_problem())
+    }
+
+    /// Asks the outputs to open their files again.
+    pub fn ask_reopen(&self) {
+        self.outputs.iter().for_each(|output| output.ask_reopen());
+    }
+
+    /// Asks the workers for their counters.
+    pub fn ask_workers(&self) {
+        self.board.ask();
+    }
+
+    /// Whether all have shown them since.
+    pub fn have_workers_shown(&self) -> bool {
+        self.board.is_answered()
+    }
+
+    /// Frames that came by an interface and that a level below has handled.
+    pub fn handled_below(&self, interface: &str) -> u64 {
+        let own = self.level_ports().filter(|(port, _)| port.interface == interface);
+        own.fold(0, |sum, (_, port)| sum.saturating_add(port.forwarded).saturating_add(port.dropped))
+    }
+
+    /// The page.
+    pub fn page(&self) -> String {
+        self.board.ask();
+        let asked = Instant::now();
+        while !self.board.is_answered() && asked.elapsed() < ANSWER {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // One page at a time: which series have a place of their own is kept from one to the next.
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = Exposition::default();
+        let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
+        let mut hosts: BTreeMap<&str, HostCounters> = BTreeMap::new();
+        let mut tenants: BTreeMap<Arc<str>, Used> = BTreeMap::new();
+        for (number, (snapshot, late)) in self.board.read().iter().enumerate() {
+            let worker = number.to_string();
+            let link = self.links.get(number).map_or("", String::as_str);
+            page.add(&m::WORKER_LATE, &[&worker, link], u64::from(*late));
+            let has_level = self.level_ports().any(|(port, _)| port.link == link);
+            Worker { name: &worker, link, snapshot, functions: &self.functions, has_level }.add(&mut page);
+            for (part, _, limit) in &snapshot.memory {
+                *limits.entry(*part).or_insert(0u64) += limit;
+            }
+            // Workers share what is counted here as well: who has looked last shows most.
+            for (tenant, _, used) in &snapshot.tenants {
+                let known = tenants.entry(Arc::clone(tenant)).or_insert(*used);
+                if snapshot.clock >= latest {
+                    (known.flows, known.state) = (used.flows, used.state);
+                }
+                known.gave_way = known.gave_way.max(used.gave_way);
+                known.flows_refused = known.flows_refused.max(used.flows_refused);
+                known.closed = known.closed.max(used.closed);
+                known.alerts_left_out = known.alerts_left_out.max(used.alerts_left_out);
+            }
+            latest = latest.max(snapshot.clock);
+            // Workers share these tables: the counters that are furthest on are of now.
+            for (function, counters) in &snapshot.hosts {
+                let known = hosts.entry(function).or_default();
+                if counters.created >= known.created {
+                    *known = *counters;
+                }
+            }
+        }
+        for (part, limit) in limits {
+            page.add(&m::MEMORY_LIMIT, &[part], limit);
+        }
+        for (tenant, used) in tenants {
+            add_tenant(&mut page, &tenant, &used);
+        }
+        for (function, counters) in hosts {
+            add_hosts(&mut page, function, &counters);
+        }
+        self.add_level(&mut page);
+        self.add_own(&mut page);
+        page.text_in(&mut places)
+    }
+
+    fn level_ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
+        self.level.iter().flat_map(LevelCounters::ports)
+    }
+
+    /// What came by the ports of links with a level: all of it, while the host sees what goes up.
+    fn add_level(&self, page: &mut Exposition) {
+        for (LevelPort { interface, link, .. }, counters) in self.level_ports() {
+            for (what, frames, bytes) in counters.outcomes() {
+                page.add(&m::PORT_LEVEL, &[interface, what, link], frames);
+                page.add(&m::PORT_LEVEL_BYTES, &[interface, what, link], bytes);
+            }
+            page.add(&m::PORT_DROPPED, &[interface, "level", link], counters.lost);
+            add_sizes(page, (interface, link), &counters.sizes);
+            add_octets(page, (interface, "in", link), counters.bytes(), &counters.casts());
+            add_octets(page, (interface, "out", link), counters.out_bytes, &counters.out_casts());
+        }
+        // Named ports belong to no link: what workers of several links send by one is told by link, and what
+        // leaves below is not known by link.
+        for (interface, counters) in self.level.iter().flat_map(LevelCounters::exits) {
+            add_octets(page, (interface, "out", ""), counters.out_bytes, &counters.out_casts());
+        }
+    }
+
+    /// What is not a worker's.
+    fn add_own(&self, page: &mut Exposition) {
+        if let Ok(rules) = self.rules.lock() {
+            page.add(&m::RULES, &["loaded", ""], rules.loaded);
+            page.add(&m::RULES, &["skipped", ""], rules.skipped);
+            for (reason, count) in &rules.refused {
+                page.add(&m::RULES, &["refused", reason], *count);
+            }
+        }
+        if let Ok(Some(cache)) = self.cache.lock().map(|c| *c) {
+            let results = [
+                ("found", cache.hits),
+                ("missing", cache.misses),
+                ("damaged", cache.refused),
+                ("stored", cache.stored),
+                ("removed", cache.pruned),
+                ("not_written", cache.failed),
+            ];
+            for (result, count) in results {
+                page.add(&m::PATTERN_CACHE, &[result], count);
+            }
+        }
+        for (result, count) in ["done", "refused"].into_iter().zip(&self.reloads) {
+            page.add(&m::RELOADS, &[result], count.load(Ordering::Relaxed));
+        }
+        for output in &self.outputs {
+            let name = output.path().to_string_lossy();
+            page.add(&m::EVENTS_WRITTEN, &[&name], output.written());
+            page.add(&m::EVENTS_LOST, &[&name], output.lost());
+        }
+        if let Some(shown) = self.controller() {
+            let status = shown.handle.status();
+            page.add(&m::SOUTHBOUND_CONNECTED, &[], u64::from(status.in_step));
+            page.add(&m::SOUTHBOUND_GENERATION, &[], status.generation);
+            for (what, count) in shown.counted() {
+                page.add(&m::SOUTHBOUND_EVENTS, &[&what], count);
+            }
+        }
+        page.add(&m::UPTIME, &[], self.started.elapsed().as_secs());
+    }
+}
+
+/// Traffic of a port in one direction: its name, direction and link.
+fn add_octets(
+    page: &mut Exposition,
+    (port, direction, link): (&str, &str, &str),
+    octets: u64,
+    casts: &Casts,
+) {
+    page.add(&m::PORT_OCTETS, &[port, direction, link], octets);
+    for (cast, frames) in CAST_NAMES.iter().zip(casts) {
+        page.add(&m::PORT_CASTS, &[port, direction, cast, link], *frames);
+    }
+}
+
+fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
+    for (name, frames) in SIZE_NAMES.iter().zip(sizes) {
+        page.add(&m::PORT_FRAMES, &[port, name, link], *frames);
+    }
+}
+
+/// What a tenant with a quota uses.
+fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
+    page.add(&m::TENANT_FLOWS, &[tenant], used.flows);
+    page.add(&m::TENANT_STATE, &[tenant], used.state);
+    for (what, count) in [
+        ("gave_way", used.gave_way),
+        ("flows_refused", used.flows_refused),
+        ("closed", used.closed),
+        ("alerts_left_out", used.alerts_left_out),
+    ] {
+        page.add(&m::TENANT_QUOTA, &[tenant, what], count);
+    }
+}
+
+/// What a function keeps per host.
+fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
+    page.add(&m::HOST_ENTRIES, &[function], counters.active);
+    for (event, count) in [
+        ("created", counters.created),
+        ("ended", counters.ended),
+        ("evicted", counters.evicted.saturating_sub(counters.evicted_for_others)),
+        ("evicted_for_others", counters.evicted_for_others),
+        ("refused", counters.refused),
+        ("not_fitting", counters.slot_refused),
+    ] {
+        page.add(&m::HOST_EVENTS, &[function, event], count);
+    }
+    let part = format!("hosts_{function}");
+    page.add(&m::MEMORY, &[&part, ""], counters.memuse);
+    page.add(&m::MEMORY_LIMIT, &[&part], counters.memcap);
+}
+
+/// One worker's part of the page.
+struct Worker<'s> {
+    name: &'s str,
+    /// The name of its link.
+    link: &'s str,
+    snapshot: &'s Snapshot,
+    functions: &'s [&'static str],
+    /// A level below counts what comes by the link's ports.
+    has_level: bool,
+}
+
+impl Worker<'_> {
+    fn add(&self, page: &mut Exposition) {
+        self.packets(page);
+        self.decisions(page);
+        self.functions(page);
+        self.stats(page);
+        self.ports(page);
+        let (snapshot, worker) = (self.snapshot, self.name);
+        page.add(&m::GENERATION, &[worker, self.link], snapshot.generation.0);
+        for (part, used, _) in &snapshot.memory {
+            page.add(&m::MEMORY, &[part, worker, self.link], *used);
+        }
+        page.add(&m::OVERLOAD_PRIORITY, &[worker, self.link], snapshot.sheds_below.into());
+        let counters = &snapshot.counters;
+        page.add(&m::SKIPPED, &["ids", "not_on_path", worker, self.link], counters.spared);
+        let bypassed = counters.bypassed_packets.saturating_add(counters.bypassed_late_packets);
+        page.add(&m::SKIPPED, &["all", "flow_bypassed", worker, self.link], bypassed);
+        page.add(&m::SKIPPED, &["all", "overload", worker, self.link], counters.shed.uninspected);
+        page.add(&m::SKIPPED, &["all", "duplicate", worker, self.link], snapshot.live.duplicates);
+    }
+
+    fn function(&self, id: FunctionId) -> &'static str {
+        if id == FunctionId::ENGINE {
+            return "engine";
+        }
+        let running = self.snapshot.functions.iter().find(|(known, _)| *known == id).map(|(_, name)| *name);
+        running.or_else(|| self.functions.get(usize::from(id.0)).copied()).unwrap_or("unknown")
+    }
+
+    fn packets(&self, page: &mut Exposition) {
+        let Snapshot { policies, passed, refused, alerts, .. } = self.snapshot;
+        let mut add = |number: u32, verdict, packets, bytes| {
+            let labels = [policies.name(number), verdict, self.name, self.link];
+            page.add(&m::PACKETS, &labels, packets);
+            page.add(&m::BYTES, &labels, bytes);
+        };
+        for (number, amount) in (0u32..).zip(passed) {
+            add(number, "pass", amount.packets, amount.bytes);
+        }
+        for (key, amount) in refused {
+            add(key.policy, key.verdict.name(), amount.packets, amount.bytes);
+        }
+        for (number, [allowed, blocked]) in (0u32..).zip(alerts) {
+            page.add(&m::ALERTS, &[policies.name(number), "allowed", self.name, self.link], *allowed);
+            page.add(&m::ALERTS, &[policies.name(number), "blocked", self.name, self.link], *blocked);
+        }
+    }
+
+    fn decisions(&self, page: &mut Exposition) {
+        let mut add = |metric: &Metric, function, key: &DecisionKey, packets| {
+            let policy = self.snapshot.policies.name(key.policy);
+            page.add(
+                metric,
+                &[function, policy, key.reason.name(), key.verdict.name(), self.name, self.link],
+                packets,
+            );
+        };
+        for (key, amount) in &self.snapshot.refused {
+            add(&m::DECISIONS, self.function(key.function), key, amount.packets);
+        }
+        for (key, amount) in &self.snapshot.would {
+            add(&m::STAGED, self.function(key.function), key, amount.packets);
+        }
+        for (function, key, packets) in &self.snapshot.staged {
+            add(&m::STAGED, function, key, *packets);
+        }
+    }
+
+    /// Adds the counters of functions and of their rules.
+    fn functions(&self, page: &mut Exposition) {
+        for now in &self.snapshot.standing {
+            for condition in [Condition::Running, Condition::Stopped, Condition::Failed] {
+                let is = u64::from(now.condition == condition);
+                page.add(&m::FUNCTION_STATE, &[now.function, condition.name(), self.name, self.link], is);
+            }
+            page.add(&m::FUNCTION_FAILURES, &[now.function, self.name, self.link], now.failures);
+            page.add(&m::FUNCTION_RESTARTS, &[now.function, self.name, self.link], now.restarts);
+        }
+        for (function, counter, value) in &self.snapshot.own {
+            page.add(&m::FUNCTION_COUNTERS, &[function, counter, self.name, self.link], *value);
+        }
+        for (_, rule, packets) in self.snapshot.rules.iter().filter(|(function, ..)| *function == "pfw") {
+            page.add(&m::FILTER_RULES, &[&rule.policy, &rule.rule], *packets);
+        }
+    }
+
+    /// Ports, the normaliser and the ways to other workers.
+    fn ports(&self, page: &mut Exposition) {
+        for (port, stats) in &self.snapshot.ports {
+            page.add(&m::PORT_PACKETS, &[port, "in", self.link], stats.received);
+            page.add(&m::PORT_PACKETS, &[port, "out", self.link], stats.sent);
+            page.add(&m::PORT_DROPPED, &[port, "receive_ring", self.link], stats.ring_dropped);
+            page.add(&m::PORT_CUT, &[port, self.link], stats.cut());
+            if !self.has_level {
+                add_sizes(page, (port, self.link), &stats.received_sizes);
+                add_octets(page, (port, "in", self.link), stats.received_bytes, &stats.received_casts);
+            }
+            add_octets(page, (port, "out", self.link), stats.sent_bytes, &stats.sent_casts);
+            for (what, frames) in stats.merged() {
+                page.add(&m::PORT_MERGED, &[port, what, self.link], frames);
+            }
+            for (refusal, frames) in stats.send_failures.iter() {
+                page.add(&m::PORT_DROPPED, &[port, refusal.name(), self.link], frames);
+            }
+        }
+        let (live, worker) = (&self.snapshot.live, self.name);
+        live.normaliser.for_each(|name, value| {
+            page.add(&m::NORMALISED, &[name.trim_start_matches("normaliser."), worker, self.link], value);
+        });
+        page.add(&m::HANDED_OVER, &[worker, self.link], self.snapshot.hand_over.handed_over);
+        page.add(&m::RING_FULL, &["hand_over", worker, self.link], self.snapshot.hand_over.refused);
+    }
+
+    /// What stands in EVE's statistics under other names, and these themselves.
+    fn stats(&self, page: &mut Exposition) {
+        let worker = self.name;
+        let (mut total, mut known) = (0, 0);
+        for (name, value) in &self.snapshot.stats {
+            page.add(&m::STATS, &[name, worker, self.link], *value);
+            if let Some(event) = name.strip_prefix("decoder.event.").filter(|_| *value > 0) {
+                page.add(&m::DECODE_EVENTS, &[event, worker, self.link], *value);
+            } else if let Some(reason) = name.strip_prefix("flow.end.reason.") {
+                page.add(&m::FLOWS_ENDED, &[reason, worker, self.link], *value);
+            }
+            match *name {
+                "flow.active" => page.add(&m::FLOWS_ACTIVE, &["host", worker, self.link], *value),
+                "flow.total" => total = *value,
+                "flow.tcp" | "flow.udp" | "flow.icmpv4" | "flow.icmpv6" => {
+                    known += value;
+                    page.add(&m::FLOWS, &[name.trim_start_matches("flow."), worker, self.link], *value);
+                }
+                _ => {}
+            }
+        }
+        page.add(&m::FLOWS, &["other", worker, self.link], total.saturating_sub(known));
+    }
+}
+
+#[cfg(test)]
+mod tests;

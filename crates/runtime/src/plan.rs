@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a run does: the command line over the host file over the defaults.
+//!
+//! Every key of the host file ends up here or is refused: what this program cannot do is said, not left out. Not done:
+//! links that are captures (`inspect` reads those), several links by options of the command line.
+
+use crate::error::Failure;
+use crate::generation::BuildOptions;
+use crate::reload::Terms;
+use crate::{control, input, outputs};
+use bartizan_api::content::{ContentKind, Contents};
+use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadFail, OffloadLevel, Snap};
+use bartizan_config::kind::FileKind;
+use bartizan_config::policy::values::Share;
+use bartizan_ports::processors;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Folder for events unless something else is said.
+pub const OUT: &str = "bartizan-out";
+
+/// Options of a run; they win over the host file.
+#[derive(Clone, Default)]
+pub struct RunOptions {
+    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win over it.
+    pub config: Option<PathBuf>,
+    /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
+    pub inline: Option<Vec<String>>,
+    /// Watch one interface; nothing is forwarded or refused.
+    pub tap: Option<String>,
+    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    pub filter: Option<String>,
+    /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many
+    /// bytes behind them: `layer4+64`. Flows are counted as they are on the wire, and payloads are inspected
+    /// as far as they are there.
+    pub snap_length: Option<Snap>,
+    /// What generations are built from.
+    pub options: BuildOptions,
+    /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
+    /// both interfaces.
+    pub offload: Option<OffloadLevel>,
+    /// Only report what would be refused, also inline.
+    pub detect: bool,
+    /// Switch off the interfaces' offloads while running, and on again at the end.
+    pub fix_offloads: bool,
+    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per processor]. Each stays on a
+    /// processor of its own where one more is left for all else. Several links of a host file share them.
+    pub workers: Option<u16>,
+    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all processors, then 0.
+    pub spin: Option<u64>,
+    /// Let idle processors sleep as deep as they like, also while packets come. Without this the kernel is asked (by
+    /// /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic: a packet takes tens of microseconds
+    /// less from end to end.
+    pub save_power: bool,
+    /// Largest share of the running rules that a reload may take away, for example `25%` [default: 10%].
+    pub max_loss: Option<Share>,
+    /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
+    pub accept_malformed: bool,
+    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the `default-log-dir` of a suricata.yaml].
+    pub out: Option<PathBuf>,
+    /// Write the number of this process into a file, for who sends it signals; the file goes when the run ends.
+    pub pidfile: Option<PathBuf>,
+    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default: control.socket in /run/bartizan, of other users in their own, or what the
+    /// `unix-command` of a suricata.yaml says].
+    pub control: Option<PathBuf>,
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless given.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// What packets come in by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// Two interfaces, bridged.
+    Inline {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// Whether their offloads are switched off meanwhile.
+        fix_offloads: bool,
+    },
+    /// One interface that is listened on, or several as one.
+    Tap {
+        /// The interfaces.
+        interfaces: Vec<String>,
+        /// Whether their offloads are switched off meanwhile.
+        fix_offloads: bool,
+    },
+}
+
+impl Ports {
+    /// The interfaces.
+    pub fn interfaces(&self) -> Vec<&str> {
+        match self {
+            Ports::Inline { a, b, .. } => vec![a, b],
+            Ports::Tap { interfaces, .. } => interfaces.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// One link of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkPlan {
+    /// Its name in policies, events and counters.
+    pub name: String,
+    /// Ports.
+    pub ports: Ports,
+    /// Worker threads.
+    pub workers: u16,
+    /// Refusals act.
+    pub prevention: bool,
+    /// What of it is looked at.
+    pub filter: Option<Filter>,
+    /// How it is received.
+    pub receive: Receive,
+    /// A level below, for flows of which everything is decided.
+    pub offload: Option<Offload>,
+}
+
+/// How frames of a link are received; what is left out is as the ports have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receive {
+    /// Inline: frames of a receive ring.
+    pub frames: Option<u32>,
+    /// Bytes of a tap's ring.
+    pub ring: Option<u64>,
+    /// Of a tap: within which time a second frame of the same bytes is not looked at, in milliseconds.
+    pub duplicate_window: Option<u32>,
+    /// Of a tap: how many bytes of a frame are looked at.
+    pub snap_length: Option<Snap>,
+    /// Of a tap of several interfaces: how long frames of one wait for those of another, in milliseconds.
+    pub merge_wait: Option<u32>,
+    /// Of a tap: who stamps packets.
+    pub timestamps: host::Timestamps,
+}
+
+impl Receive {
+    fn of(link: &host::Link) -> Self {
+        let tap = link.tap.as_ref();
+        Receive {
+            frames: link.inline.as_ref().and_then(|inline| inline.frames),
+            ring: tap.and_then(|tap| tap.ring).map(|size| size.0),
+            duplicate_window: tap.and_then(|tap| tap.duplicate_window),
+            snap_length: tap.and_then(|tap| tap.snap_length),
+            merge_wait: tap.and_then(|tap| tap.merge_wait),
+            timestamps: tap.and_then(|tap| tap.timestamps).unwrap_or_default(),
+        }
+    }
+}
+
+/// A packet filter in tcpdump's language.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The expression.
+    pub expression: String,
+    /// Where it stands, for messages.
+    pub place: String,
+}
+
+impl Plan {
+    /// Workers of all links.
+    pub fn workers(&self) -> u16 {
+        self.links.iter().map(|link| link.workers).sum()
+    }
+}
+
+impl LinkPlan {
+    /// Packets without a flow may be refused by its level. Where refusals are only reported none are.
+    pub fn drops_early(&self) -> bool {
+        self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
+    }
+
+    /// Its level knows what rules refuse of packets without a flow: it refuses that early, or while the link is open.
+    pub fn knows_refusals(&self) -> bool {
+        let open = |offload: &Offload| offload.fail == OffloadFail::Open;
+        self.drops_early() || self.prevention && self.offload.as_ref().is_some_and(open)
+    }
+
+    /// Whether frames leave by it.
+    pub const fn is_inline(&self) -> bool {
+        matches!(self.ports, Ports::Inline { .. })
+    }
+
+    /// Its interfaces in one word: `eth1-eth2`.
+    pub fn interface(&self) -> String {
+        self.ports.interfaces().join("-")
+    }
+}
+
+/// See the module.
+pub struct Plan {
+    /// The links, by number.
+    pub links: Vec<LinkPlan>,
+    /// Ports that packets may be redirected to, by number.
+    pub exits: Vec<NamedPort>,
+    /// Names of links are those of a host file.
+    pub named: bool,
+    /// How long workers look for packets before they sleep; `None`: as is right for their number.
+    pub spin: Option<Duration>,
+    /// Idle processors wait awake while packets come.
+    pub awake: bool,
+    /// What generations are built from.
+    pub options: BuildOptions,
+    /// Folder for events and counters; `None`: no files.
+    pub out: Option<PathBuf>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
+    /// Where commands are taken, and from whom.
+    pub control: control::Wanted,
+    /// File with the number of the process.
+    pub pid_file: Option<PathBuf>,
+    /// Standard output belongs to events.
+    pub stdout_taken: bool,
+    /// Who says what runs.
+    pub controller: Option<host::Controller>,
+}
+
+/// What a reload may take away: the command line's word, else that of the host file as it is now.
+pub fn terms(given: &RunOptions) -> Result<Terms, Failure> {
+    let of_file = given.config.as_deref().map(read).transpose()?.map(|file| file.reload).unwrap_or_default();
+    let usual = Terms::default();
+    Ok(Terms {
+        max_loss: given.max_loss.or(of_file.max_loss).unwrap_or(usual.max_loss),
+        accept_malformed: given.accept_malformed || of_file.accept_malformed,
+    })
+}
+
+/// Puts command line and host file together.
+pub fn plan(given: &RunOptions) -> Result<Plan, Failure> {
+    let (mut options, mut out) = (given.options.clone(), given.out.clone());
+    let file = given.config.as_deref().map(|path| read_noting(path, &mut options.contents)).transpose()?;
+    let mut wanted = outputs::Wanted::default();
+    if let Some(file) = &file {
+        take_options(&mut options, file);
+        options.below_from = given.config.as_deref().map(places).transpose()?.unwrap_or_default();
+        wanted = outputs::Wanted::of(&file.outputs, out.is_some());
+        out = out.or_else(|| file.outputs.eve.as_ref().map(|eve| eve.dir.clone()));
+    }
+    if out.is_none() && (!wanted.is_set() || wanted.file) {
+        out = Some(options.log_folder()?.unwrap_or_else(|| PathBuf::from(OUT)));
+    }
+    let stdout_taken = wanted.stdout;
+    options.outputs = wanted;
+    let mut links = links(given, file.as_ref())?;
+    let detect = given.detect || file.as_ref().is_some_and(|f| f.detect);
+    links.iter_mut().for_each(|link| link.prevention = link.is_inline() && !detect);
+    options.links = links.iter().map(|link| link.name.clone()).collect();
+    let exits = file.as_ref().map(|file| file.ports.clone()).unwrap_or_default();
+    options.ports = Some(exits.iter().map(|port| port.name.clone()).collect());
+    options.inline = links.iter().any(|link| link.prevention);
+    options.early = links.iter().any(LinkPlan::knows_refusals);
+    let spin = given.spin.or_else(|| file.as_ref()?.spin.map(u64::from));
+    Ok(Plan {
+        awake: links.iter().any(LinkPlan::is_inline)
+            && !given.save_power
+            && !file.as_ref().is_some_and(|f| f.save_power),
+        links,
+        exits,
+        named: given.inline.is_none() && given.tap.is_none(),
+        spin: spin.map(Duration::from_micros),
+        options,
+        out,
+        control: control::Wanted {
+            socket: given.control.clone().or_else(|| file.as_ref()?.control.socket.clone()),
+            group: file.as_ref().and_then(|file| file.control.group.clone()),
+        },
+        pid_file: given.pidfile.clone().or_else(|| file.as_ref()?.pid_file.clone()),
+        metrics: given.metrics.or_else(|| Some(file.as_ref()?.metrics.as_ref()?.listen)),
+        stdout_taken,
+        controller: file.and_then(|file| file.controller),
+    })
+}
+
+fn read(path: &Path) -> Result<HostFile, Failure> {
+    read_noting(path, &mut Contents::default())
+}
+
+/// Reads a host file, and adds it to `contents`.
+fn read_noting(path: &Path, contents: &mut Contents) -> Result<HostFile, Failure> {
+    let text = input::read_utf8(path, "host file")?;
+    contents.add_file(ContentKind::Settings, path, text.as_bytes());
+    input::is_no_other(path, &text, FileKind::Host)?;
+    let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
+    file.relative_to(path.parent().unwrap_or(Path::new("")));
+    Ok(file)
+}
+
+/// Where a host file's settings stand: `bartizan.yaml:4:12`, by key.
+fn places(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    let text = input::read_utf8(path, "host file")?;
+    let places = host::places_of_settings(&text).into_iter();
+    Ok(places.map(|(key, at)| (key, format!("{}:{}:{}", path.display(), at.line, at.column))).collect())
+}
+
+/// What the file says of generations, below what the command line says.
+fn take_options(options: &mut BuildOptions, file: &HostFile) {
+    if options.rules.is_empty() {
+        options.rules.clone_from(&file.rules.0);
+    }
+    options.policy = options.policy.take().or_else(|| file.policy.clone());
+    options.controlled = file.controller.is_some();
+    options.suricata_config = options.suricata_config.take().or_else(|| file.suricata_config.clone());
+    options.cache = options.cache.take().or_else(|| file.cache.clone());
+    options.hosts = file.memory.hosts;
+    options.function_hosts = file.memory.function_hosts.map(|size| size.0);
+    let memory = &file.memory;
+    let mut below: Vec<(String, String)> = Vec::new();
+    let sizes = [("stream.reassembly.memcap", memory.reassembly), ("defrag.memcap", memory.defrag)];
+    below.extend(
+        sizes.iter().filter_map(|(key, size)| Some(((*key).to_owned(), size.as_ref()?.0.to_string()))),
+    );
+    if let Some(flows) = memory.flows {
+        // The setting is bytes in Suricata's accounting.
+        let bytes = u64::from(flows) * bartizan_stages::settings::SURICATA_FLOW_BYTES;
+        below.push(("flow.memcap".to_owned(), bytes.to_string()));
+    }
+    let outputs = &file.outputs;
+    let rights = [("mode", &outputs.mode), ("owner", &outputs.owner), ("group", &outputs.group)];
+    below.extend(
+        rights.iter().filter_map(|(key, value)| Some((format!("output-rights.{key}"), (*value).clone()?))),
+    );
+    below.extend(file.settings.iter().map(|(key, value)| (key.clone(), value.clone())));
+    options.below = below;
+}
+
+/// The links: that of the command line, else those of the file.
+fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, Failure> {
+    let per_processor = || u16::try_from(processors()).unwrap_or(u16::MAX).min(host::WORKERS);
+    let of_file = file.map(|file| file.workers.unwrap_or_else(per_processor));
+    let given_filter =
+        given.filter.clone().map(|expression| Filter { expression, place: "--filter".to_owned() });
+    let one = |ports, name| {
+        let workers = given.workers.or(of_file).unwrap_or(1);
+        let receive = Receive { snap_length: given.snap_length, ..Receive::default() };
+        let filter = given_filter.clone();
+        let offload = given.offload.map(Offload::usual);
+        Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
+    };
+    if let Some(pair) = &given.inline {
+        let [a, b] = pair.as_slice() else { return Err(Failure::usage("--inline wants two interfaces")) };
+        let ports = Ports::Inline { a: a.clone(), b: b.clone(), fix_offloads: given.fix_offloads };
+        return one(ports, pair.join("-"));
+    }
+    if let Some(tap) = &given.tap {
+        let interfaces = vec![tap.clone()];
+        return one(Ports::Tap { interfaces, fix_offloads: given.fix_offloads }, tap.clone());
+    }
+    let Some(file) = file else {
+        return Err(Failure::usage(
+            "packets come in by nothing: give --inline A B, --tap INTERFACE or a host file with -c FILE (see `bartizan run --help`)",
+        ));
+    };
+    if given.filter.is_some() {
+        return Err(Failure::usage(
+            "--filter is for --tap; a link of a host file has its own: `filter: 'not port 22'` beside its `tap`",
+        ));
+    }
+    if given.snap_length.is_some() {
+        return Err(Failure::usage(
+            "--snap-length is for --tap; a tap of a host file has its own: `snap-length: 128` beside its `interface`",
+        ));
+    }
+    let own: Vec<Option<u16>> = file.links.iter().map(|link| link.workers).collect();
+    let workers = match given.workers {
+        Some(all) if usize::from(all) < own.len() => {
+            return Err(Failure::usage(format!(
+                "--workers {all}: the host file has {} links, and each needs a worker; give as many or more",
+                own.len()
+            )));
+        }
+        Some(all) => share_workers(&vec![None; own.len()], all),
+        None => share_workers(&own, of_file.unwrap_or(1)),
+    };
+    let made = file.links.iter().zip(workers).enumerate().map(|(index, (link, workers))| {
+        let ports = ports(link, given)?;
+        let place = || place_in_file(given.config.as_deref(), &format!("links/{index}/filter"));
+        let filter = link.filter.clone().map(|expression| Filter { expression, place: place() });
+        let (name, receive) = (link.name.clone(), Receive::of(link));
+        let offload = link.inline.as_ref().and_then(|inline| inline.offload.clone());
+        Ok(LinkPlan { name, ports, workers, prevention: false, filter, receive, offload })
+    });
+    made.collect()
+}
+
+/// Where a value of the host file stands: `bartizan.yaml:3:5`.
+fn place_in_file(path: Option<&Path>, key: &str) -> String {
+    let Some(path) = path else { return key.to_owned() };
+    let text = input::read_utf8(path, "host file").unwrap_or_default();
+    match host::place_of(&text, key) {
+        Some(at) => format!("{}:{}:{}", path.display(), at.line, at.column),
+        None => path.display().to_string(),
+    }
+}
+
+/// Workers of each link: as many as it says itself, the others share what is left of all, those that come first have one more where it does
+/// not come out even. Each has one at least.
+fn share_workers(own: &[Option<u16>], all: u16) -> Vec<u16> {
+    let taken: u16 = own.iter().flatten().fold(0, |sum, own| sum.saturating_add(*own));
+    let sharers = own.iter().filter(|own| own.is_none()).count();
+    let left = usize::from(all.saturating_sub(taken));
+    let (each, more) = (left.checked_div(sharers).unwrap_or(0), left.checked_rem(sharers).unwrap_or(0));
+    let mut nth = 0;
+    let mut share = || {
+        nth += 1;
+        u16::try_from(each + usize::from(nth <= more)).unwrap_or(1).max(1)
+    };
+    own.iter().map(|own| own.unwrap_or_else(&mut share)).collect()
+}
+
+/// The ports of a link of the host file.
+fn ports(link: &host::Link, given: &RunOptions) -> Result<Ports, Failure> {
+    match link.kind() {
+        Some(LinkKind::Inline(pair)) => Ok(Ports::Inline {
+            a: pair.a.clone(),
+            b: pair.b.clone(),
+            fix_offloads: pair.fix_offloads || given.fix_offloads,
+        }),
+        Some(LinkKind::Tap(tap)) => Ok(Ports::Tap {
+            interfaces: tap.interface.to_vec(),
+            fix_offloads: tap.fix_offloads || given.fix_offloads,
+        }),
+        Some(LinkKind::Capture(files)) => {
+            let files: Vec<_> = files.iter().map(|f| f.display().to_string()).collect();
+            Err(Failure::input(format!(
+                "link `{}` is a capture, which `run` does not replay: `bartizan inspect {}` reads it",
+                link.name,
+                files.join(" ")
+            )))
+        }
+        None => Err(Failure::input(format!("link `{}` has no kind", link.name))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bartizan_stages::settings::EngineSettings;
+
+    const FILE: &str = "\
+links: [{name: wan, inline: {a: eth1, b: eth2, fix-offloads: true, frames: 64}}]
+workers: 3
+detect: true
+spin: 7
+save-power: true
+memory: {flows: 5000, hosts: 1000, reassembly: 1MiB, defrag: 2MiB}
+outputs: {eve: {dir: events}, mode: 0600, owner: '0', group: '12'}
+metrics: {listen: '[::1]:9100'}
+pid-file: run/bartizan.pid
+rules: [a.rules]
+policy: policy.yaml
+settings: {stream.midstream: yes, defrag.memcap: 3mb}
+cache: none
+";
+
+    fn with(name: &str, text: &str, set: impl FnOnce(&mut RunOptions)) -> Result<Plan, Failure> {
+        let folder = std::env::temp_dir().join(format!("bartizan-plan-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("bartizan.yaml");
+        std::fs::write(&path, text).unwrap();
+        let mut given = RunOptions { config: Some(path), ..RunOptions::default() };
+        set(&mut given);
+        let made = plan(&given);
+        std::fs::remove_dir_all(&folder).unwrap();
+        made
+    }
+
+    #[test]
+    fn every_key_of_the_file_has_an_effect() {
+        let plan = with("all", FILE, |_| {}).unwrap();
+        let ports = Ports::Inline { a: "eth1".into(), b: "eth2".into(), fix_offloads: true };
+        let receive = Receive { frames: Some(64), ..Receive::default() };
+        let link = LinkPlan {
+            name: "wan".into(),
+            ports,
+            workers: 3,
+            prevention: false,
+            filter: None,
+            receive,
+            offload: None,
+        };
+        assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], true));
+        assert_eq!((plan.spin, plan.metrics.unwrap().port()), (Some(Duration::from_micros(7)), 9100));
+        assert!(!plan.awake && with("power", &FILE.replace("save-power: true\n", ""), |_| {}).unwrap().awake);
+        assert!(plan.out.unwrap().ends_with("events"));
+        assert!(plan.pid_file.unwrap().ends_with("run/bartizan.pid"));
+        assert!(plan.options.policy.as_ref().unwrap().ends_with("policy.yaml"));
+        assert!(plan.options.rules[0].is_absolute() && plan.options.rules[0].ends_with("a.rules"));
+        assert_eq!(
+            (plan.options.hosts, plan.options.links.as_slice()),
+            (Some(1000), &["wan".to_owned()][..])
+        );
+        let settings = plan.options.settings(&mut Contents::default()).unwrap();
+        let rights = ["mode", "owner", "group"].map(|key| settings.get(&format!("output-rights.{key}")));
+        assert_eq!(rights, [Some("0600"), Some("0"), Some("12")]);
+        let (engine, _) = EngineSettings::from_settings(&settings, false, [0; 2]).unwrap();
+        assert_eq!((engine.flow_capacity, engine.stream.reassembly.memcap), (5000, 1 << 20));
+        // A single setting says more than `memory`.
+        assert_eq!((engine.defrag.memory, engine.stream.midstream), (3 << 20, true));
+    }
+
+    #[test]
+    fn offloads_of_a_tap_are_switched_off_when_asked() {
+        let link = |more: &str| format!("links: [{{name: m, tap: {{interface: e0{more}}}}}]\n");
+        for (file, line_has, own_tap, fix_offloads) in [
+            (link(""), false, false, false),
+            (link(", fix-offloads: true"), false, false, true),
+            (link(", ring: 2MiB, duplicate-window: 5, snap-length: 200"), true, false, true),
+            (link(""), true, false, true),
+            (link(""), true, true, true),
+        ] {
+            let set = |given: &mut RunOptions| {
+                given.fix_offloads = line_has;
+                given.tap = own_tap.then(|| "e0".to_owned());
+            };
+            let plan = with("offloads", &file, set).unwrap();
+            let tap = Ports::Tap { interfaces: vec!["e0".into()], fix_offloads };
+            assert_eq!(plan.links[0].ports, tap, "{file} {line_has} {own_tap}");
+            let receive = plan.links[0].receive;
+            let all = Receive {
+                ring: Some(2 << 20),
+                duplicate_window: Some(5),
+                snap_length: Some(Snap::Frame(200)),
+                ..Receive::default()
+            };
+            assert_eq!(receive, if file.contains("ring") { all } else { Receive::default() });
+        }
+    }
+
+    #[test]
+    fn a_snap_length_is_for_taps() {
+        let plan = with("snap", FILE, |given| {
+            given.tap = Some("e0".to_owned());
+            given.snap_length = Some(Snap::Frame(128));
+        })
+        .unwrap();
+        assert_eq!(
+            plan.links[0].receive,
+            Receive { snap_length: Some(Snap::Frame(128)), ..Receive::default() }
+        );
+        let error = with("snap-file", FILE, |given| given.snap_length = Some(Snap::Frame(128)))
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains("a tap of a host file has its own: `snap-length: 128`"), "{error}");
+    }
+
+    #[test]
+    fn the_command_line_wins() {
+        let set = |given: &mut RunOptions| {
+            given.tap = Some("eth9".to_owned());
+            given.out = Some("elsewhere".into());
+            given.metrics = Some(SocketAddr::from(([127, 0, 0, 1], 1)));
+            given.spin = Some(1);
+            given.workers = Some(2);
+            given.options.rules = vec!["b.rules".into()];
+            given.options.policy = Some("other.yaml".into());
+            given.options.overrides = vec!["defrag.memcap=4mb".to_owned()];
+            given.options.cache = Some("there".into());
+            given.pidfile = Some("other.pid".into());
+        };
+        let plan = with("line", FILE, set).unwrap();
+        let tap = Ports::Tap { interfaces: vec!["eth9".into()], fix_offloads: false };
+        let receive = Receive::default();
+        let link = LinkPlan {
+            name: "eth9".into(),
+            ports: tap,
+            workers: 2,
+            prevention: false,
+            filter: None,
+            receive,
+            offload: None,
+        };
+        assert_eq!((plan.links.as_slice(), plan.named), (&[link][..], false));
+        assert_eq!(plan.out.as_deref(), Some(Path::new("elsewhere")));
+        assert_eq!((plan.metrics.unwrap().port(), plan.spin), (1, Some(Duration::from_micros(1))));
+        assert_eq!(plan.options.rules, [PathBuf::from("b.rules")]);
+        assert_eq!(plan.options.policy.as_deref(), Some(Path::new("other.yaml")));
+        assert_eq!(plan.options.cache.as_deref(), Some(Path::new("there")));
+        assert_eq!(
+            plan.options.settings(&mut Contents::default()).unwrap().get("defrag.memcap"),
+            Some("4mb")
+        );
+        assert_eq!(plan.pid_file.as_deref(), Some(Path::new("other.pid")));
+    }
+
+    #[test]
+    fn what_a_run_cannot_do_is_said() {
+        let error =
+            with("capture", "links: [{name: a, capture: x.pcap}]\n", |_| {}).err().unwrap().to_string();
+        assert!(error.contains("bartizan inspect") && error.contains("x.pcap"), "{error}");
+        let two = "links: [{name: a, tap: {interface: e0}}, {name: b, filter: ip, tap: {interface: e1}}]\n";
+        let filter = &with("filter", two, |_| {}).unwrap().links[1].filter;
+        assert!(
+            filter.as_ref().is_some_and(|f| f.expression == "ip" && f.place.ends_with(".yaml:1:60")),
+            "{filter:?}"
+        );
+        let error =
+            with("filter", two, |given| given.filter = Some("ip".to_owned())).err().unwrap().to_string();
+        assert!(error.contains("--filter is for --tap"), "{error}");
+        let error = with("few", two, |given| given.workers = Some(1)).err().unwrap().to_string();
+        assert!(error.contains("2 links, and each needs a worker"), "{error}");
+    }
+
+    #[test]
+    fn several_links_share_the_workers() {
+        let file = "links:
+  - {name: wan, inline: {a: e0, b: e1}}
+  - {name: mirror, tap: {interface: e2}, workers: 2}
+  - {name: lan, inline: {a: e3, b: e4}}
+workers: 7
+";
+        let of = |plan: &Plan| plan.links.iter().map(|l| (l.workers, l.prevention)).collect::<Vec<_>>();
+        let plan = with("several", file, |_| {}).unwrap();
+        assert_eq!(of(&plan), [(3, true), (2, false), (2, true)]);
+        assert_eq!(plan.options.links, ["wan", "mirror", "lan"]);
+        assert_eq!(plan.links[2].interface(), "e3-e4");
+        // The command line's number is for all of them.
+        let plan = with("several", file, |given| {
+            given.workers = Some(4);
+            given.detect = true;
+        })
+        .unwrap();
+        assert_eq!(of(&plan), [(2, false), (1, false), (1, false)]);
+        // The command line's link is the only one.
+        assert_eq!(with("several", file, |given| given.tap = Some("e9".to_owned())).unwrap().links.len(), 1);
+        for (own, all, share) in [
+            (&[None][..], 3, &[3][..]),
+            (&[None, None], 1, &[1, 1]),
+            (&[None, Some(5), None, None], 6, &[1, 5, 1, 1]),
+            (&[Some(2)], 8, &[2]),
+        ] {
+            assert_eq!(share_workers(own, all), share);
+        }
+    }
+
+    #[test]
+    fn outputs_are_files_unless_others_are_given() {
+        let link = "links: [{name: a, tap: {interface: e0}}]\n";
+        assert_eq!(with("none", link, |_| {}).unwrap().out, Some(PathBuf::from(OUT)));
+        let plan = with("stdout", &format!("{link}outputs: {{stdout: true}}\n"), |_| {}).unwrap();
+        assert_eq!((plan.out, plan.stdout_taken), (None, true));
+        let plan =
+            with("both", &format!("{link}outputs: {{stdout: true}}\n"), |given| given.out = Some("o".into()))
+                .unwrap();
+        assert_eq!((plan.out, plan.stdout_taken), (Some(PathBuf::from("o")), true));
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A controller in this process: that of `bartizan controller`, and that of a run that has all planes in one.
+
+use crate::error::Failure;
+use crate::{descriptors, load, sections};
+use bartizan_agent::{AGENTS_OWN, order};
+use bartizan_controller::Settings;
+use bartizan_controller::server::CONNECTIONS_MAX;
+use bartizan_controller::start::{Config, Plane, Southbound, StartError};
+use bartizan_flow::host::HostTable;
+use bartizan_functions::reference;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use tracing::info;
+
+/// Descriptors that it has besides those of connections: its store, libraries, workers of a run in the same process.
+const OWN_DESCRIPTORS: u64 = 512;
+
+/// Starts one, and says what is to be known of it. `bootstrap`: also a token that makes an administrator's.
+///
+/// # Errors
+/// Something that it needs is not there, or taken.
+pub fn start(
+    state: &Path,
+    listen: SocketAddr,
+    southbound: Option<Southbound>,
+    bootstrap: bool,
+) -> Result<Plane, Failure> {
+    let connections = CONNECTIONS_MAX + southbound.as_ref().map_or(0, |of| of.server.connections);
+    let wanted = connections as u64 + OWN_DESCRIPTORS;
+    if let Some(most) = descriptors::raise(wanted).filter(|most| *most < wanted) {
+        say(&format!(
+            "{most} files may be open here; {wanted} are needed for all connections that may come: raise the limit (`LimitNOFILE=` of systemd, `ulimit -n`)"
+        ));
+    }
+    let config = Config {
+        state: state.to_owned(),
+        listen,
+        southbound,
+        bootstrap,
+        settings: Settings { functions: functions(), sections: sections::check(), ..Settings::default() },
+        say,
+    };
+    let plane = bartizan_controller::start::start(&config).map_err(failure)?;
+    plane.said.iter().for_each(|line| say(line));
+    Ok(plane)
+}
+
+/// Says something of it while it runs.
+pub fn say(line: &str) {
+    info!("bartizan: {line}");
+}
+
+/// The names that chains may have, in the order in which they run: those of this program's functions. A device of another version says
+/// itself what it lacks.
+fn functions() -> Vec<String> {
+    let hosts = Arc::new(HostTable::new(&load::hosts(1)));
+    let specs = reference::specs(&hosts);
+    // This program's own have one; a run says so if they had none.
+    let order = order::order(&specs).unwrap_or_default();
+    let mut ordered: Vec<_> = specs.iter().enumerate().map(|(at, spec)| (order.get(at), spec.name)).collect();
+    ordered.sort_unstable();
+    let names = ordered.into_iter().map(|(_, name)| name).filter(|name| !AGENTS_OWN.contains(name));
+    names.map(str::to_owned).collect()
+}
+
+fn failure(error: StartError) -> Failure {
+    let StartError::Listen { source, .. } = &error else { return Failure::stopped(error) };
+    let advice = match source.kind() {
+        ErrorKind::AddrInUse => "another program (or another controller) listens there; give another port",
+        ErrorKind::AddrNotAvailable => "this machine has no such address; `ip address` lists those it has",
+        ErrorKind::PermissionDenied => "ports below 1024 are for root; give a higher one",
+        _ => "give another address",
+    };
+    Failure::stopped(format!("{error}; {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn chains_name_functions_in_the_order_in_which_they_run() {
+        let functions = super::functions();
+        let at = |name: &str| functions.iter().position(|known| known == name).expect(name);
+        assert!(at("pfw") < at("sfw") && at("sfw") < at("ids"), "{functions:?}");
+        assert!(!functions.iter().any(|name| name == "gate" || name == "names"), "{functions:?}");
+    }
+}

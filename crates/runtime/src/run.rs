@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs the stack on live traffic, on links that are inline between two interfaces or passive on one.
+
+use crate::channel::RunningGeneration;
+use crate::crew::{self, Parts, Stack};
+use crate::engines::Engines;
+use crate::error::Failure;
+use crate::functions::Functions;
+use crate::generation::{Builder, Built};
+use crate::links::Links;
+use crate::metrics::{self, Source};
+use crate::offload::{Below, LevelCounters};
+use crate::plan::{self, LinkPlan, Plan, RunOptions};
+use crate::reload::Inventory;
+use crate::requests::Requests;
+use crate::southbound::{InForce, Workers};
+use crate::stats::{Named, Statistics, StatsLink};
+use crate::stats_file::{StatsParts, write_stats};
+use crate::steer::{Steering, tell};
+use crate::stores::Stores;
+use crate::traces::Traces;
+use crate::view::{self, View};
+use crate::{channel, control, firewall, load, lock, machine_code, southbound, stats, unused};
+use bartizan_api::content::Contents;
+use bartizan_base::Generation;
+use bartizan_config::suricata;
+use bartizan_dataplane::board::Board;
+use bartizan_dataplane::eve::{AlertTap, EveRecorder, RunInfo};
+use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_events::file_store::WhenBehind;
+use bartizan_events::output::Rights;
+use bartizan_events::sink::SinkWatch;
+use bartizan_pattern::jit_support;
+use bartizan_ports::{AWAKE_DEVICE, Awake, Interface};
+use bartizan_rules::RuleSetReport;
+use bartizan_stages::record::Recorder as _;
+use bartizan_stages::settings::EngineSettings;
+use bartizan_stages::stats::Counters;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tracing::{error, info, warn};
+
+/// What came of a run.
+pub struct Outcome {
+    /// What was handled, lost and written, in lines for people.
+    pub summary: String,
+    /// Events go to standard output.
+    pub stdout_taken: bool,
+    /// Why the run ended before it was asked to, or its counters could not be written.
+    pub failure: Option<Failure>,
+    /// Nothing was lost: every event was written, and what is kept between runs was stored.
+    pub is_complete: bool,
+}
+
+/// Runs links until the end is requested: by `requests`, a command, or a failure.
+///
+/// # Errors
+/// The run cannot begin, or a defect ended it.
+pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome, Failure> {
+    let mut plan = plan::plan(options)?;
+    // What can be refused at once is looked at before rules are loaded, which takes its time.
+    let interfaces = interfaces(&plan)?;
+    let mut links = Links::new(&plan, interfaces.clone())?;
+    // Without a folder no output is a file with a relative name.
+    let folder = plan.out.as_deref().unwrap_or(Path::new(""));
+    let mut builder = Builder::new(&plan.options, folder)?;
+    let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
+    fits_firewall(&plan, &builder)?;
+    let _locks = locks(&plan, &rights)?;
+    let listener = plan.metrics.map(metrics::listen).transpose()?;
+    let socket = control::open(&plan.control, builder.settings())?;
+    let plane = southbound::here::start(plan.controller.as_mut())?;
+    let mut controller = plan.controller.as_ref().map(southbound::Opened::open).transpose()?;
+    let built = southbound::first(controller.as_mut(), &mut builder)?;
+    let mut warnings: Vec<String> = builder.warnings().to_vec();
+    let settings = settings_of(&plan, &builder, load::seed(), &mut warnings)?;
+    let runs = runs_of(&plan, &built.function_names);
+    let mut recorder = recorder_of(&plan, &builder, &runs, &mut warnings)?;
+    let engines = Engines::new(&plan, &builder, &built)?;
+    let mut stores =
+        Stores::open(builder.settings(), &built.needs, folder, WhenBehind::GiveUp, &mut warnings)?;
+    stores.handles().give(&mut recorder);
+    let every = stats::interval(builder.settings())?;
+    check_unread(&plan, &builder)?;
+    let refuses_midstream = refuses_midstream(&plan, &settings) && built.chains.enforces_something();
+    let stack =
+        |(link, settings): (&LinkPlan, _)| Some(Stack { settings, engine: engines.of(link.prevention)? });
+    let stacks: Vec<Stack> = plan.links.iter().zip(settings).filter_map(stack).collect();
+    let mut of_links = links.open(stacks, &mut warnings)?;
+    let mut below = Below::open(&plan, &interfaces, &mut of_links, (&built.chains, &built.function_names))?;
+    warnings.append(&mut below.notes);
+    let Built { chains, report, inventory, function_names, contents, .. } = built;
+    warnings.iter().chain(&inventory.notes()).for_each(|warning| warn!("{warning}"));
+    let board = Board::new(plan.workers());
+    let source = source_of(&plan, &board, &recorder, function_names, below.counters());
+    source.loaded(&report, builder.cache());
+    let server = listener.map(|listener| metrics::serve(listener, Arc::clone(&source))).transpose()?;
+    server.iter().for_each(|server| info!("metrics: http://{}/metrics", server.address()));
+    let control = Arc::new(Control::for_workers(plan.workers()).map_err(Failure::stopped)?);
+    let statistics = statistics_of(&plan, &recorder, every, &report, board.clone());
+    let statistics = Arc::new(Mutex::new(statistics.with_level(below.counters())));
+    let (channel, inbox) = channel::open(requests);
+    let in_force = in_force_of(&builder, &inventory, &contents);
+    let view = view_of(&plan, &control, &source, (&statistics, &in_force));
+    let (tap, alerts) = southbound::tap(plan.controller.as_ref());
+    recorder.tap_alerts(tap.as_ref().map(AlertTap::another));
+    let functions = Functions::new(channel.clone(), view.clone());
+    let way = (channel.clone(), Workers::new(&control, &in_force, &plan, below.stand.clone()), functions);
+    let running = southbound::start(controller, alerts, way, (&source, &statistics))?;
+    let traces = Arc::new(Traces::new(&control, builder.keywords(), &chains, builder.tenants()));
+    let commands = commands_of(socket, (channel, view), &traces, &plan)?;
+    tell_what_runs(&plan, &builder, refuses_midstream);
+    tell_first(&in_force, &report);
+    let live = live_options(&plan);
+    let below = Mutex::new(below);
+    let parts = Parts { links: of_links, chains, live, control: &control, board };
+    let (yaml, shared) = (builder.settings().clone(), Arc::clone(builder.shared()));
+    let handles = stores.handles();
+    let for_worker = |link: usize, ring| {
+        let prevention = plan.links.get(link).is_some_and(|link| link.prevention);
+        let run = runs.get(link).cloned().unwrap_or_default();
+        let mut half =
+            EveRecorder::for_worker(&yaml, prevention, run, ring).map_err(Failure::outputs(&yaml))?;
+        handles.clone().give(&mut half);
+        half.tap_alerts(tap.as_ref().map(AlertTap::another));
+        Ok(half)
+    };
+    let steer = |finished: &dyn Fn() -> bool| {
+        let (control, source, engines, given) = (&*control, &*source, &engines, options);
+        let (rights, statistics, in_force, traces) = (&rights, &*statistics, &*in_force, &*traces);
+        let steering = Steering { control, source, engines, given, rights, statistics, in_force, traces };
+        steering.run(&mut builder, inventory, inbox, (&mut links, &below), finished);
+    };
+    let mut ended = crew::run(parts, &mut recorder, for_worker, steer)?;
+    let below = below.into_inner().unwrap_or_else(PoisonError::into_inner);
+    drop((server, commands, running, plane));
+    let mut statistics = view::lock(&statistics);
+    statistics.counted_beside(below.close(ended.failure.is_some()));
+    let (threads, of_links) = ended.take_counters();
+    statistics.warn(&of_links);
+    let ports = statistics.ports(&ended.ports());
+    let last = Last { threads, of_links, ports: &ports };
+    let (counters, of_links) = last_events(&mut recorder, &mut statistics, &ended, last);
+    let mut problems = stores.finish();
+    problems.extend(load::save_datasets(&shared, &rights));
+    problems.iter().for_each(|problem| error!("{problem}"));
+    let (summary, events_lost) = sum_up(&ended, &recorder);
+    let parts = StatsParts { links: &of_links, ports: &ports };
+    let written = plan.out.as_deref().map(|out| write_stats(out, &counters, &parts, &rights)).transpose();
+    Ok(Outcome {
+        summary,
+        stdout_taken: plan.stdout_taken,
+        failure: written.err().or(ended.failure).or_else(|| links.end().map(Failure::stopped)),
+        is_complete: events_lost == 0 && problems.is_empty(),
+    })
+}
+
+fn live_options(plan: &Plan) -> LiveOptions {
+    let spin = plan.spin.unwrap_or_else(|| crew::spin(plan.workers()));
+    LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() }
+}
+
+/// Counters in the last event of statistics beside the sums.
+struct Last<'p> {
+    threads: Vec<Counters>,
+    of_links: Vec<Counters>,
+    ports: &'p Named,
+}
+
+/// Writes the last event of statistics, with what was lost before it, and settles the outputs. Gives the
+/// counters as they are then.
+fn last_events(
+    recorder: &mut EveRecorder,
+    statistics: &mut Statistics,
+    ended: &crew::Ended,
+    last: Last<'_>,
+) -> (Counters, Named) {
+    recorder.ending();
+    recorder.settle();
+    let Last { threads, of_links, ports } = last;
+    let (mut counters, of_links) = statistics.write(ended.clock, &ended.stats, threads, of_links, ports);
+    recorder.finish().iter().for_each(tell);
+    statistics.refresh(&mut counters);
+    (counters, of_links)
+}
+
+/// What of a controller's runs with the first generation.
+fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) -> Arc<InForce> {
+    let in_force = Arc::new(InForce::default());
+    let first = RunningGeneration { generation: Generation(1), content: contents.hashes() };
+    in_force.note(first, builder.held(), &builder.tenants(), inventory.told());
+    in_force
+}
+
+/// What writes events of one link with one worker; others have recorders of their own, whose events it writes.
+fn recorder_of(
+    plan: &Plan,
+    builder: &Builder,
+    runs: &[RunInfo],
+    warnings: &mut Vec<String>,
+) -> Result<EveRecorder, Failure> {
+    let folder = plan.out.as_deref().unwrap_or(Path::new(""));
+    let prevention = plan.links.iter().any(|link| link.prevention);
+    let run = runs.first().cloned().unwrap_or_default();
+    EveRecorder::new(builder.settings(), folder, prevention, run, warnings)
+        .map_err(Failure::outputs(builder.settings()))
+}
+
+/// What was handled and written, in lines for people, and the number of lost events.
+fn sum_up(ended: &crew::Ended, recorder: &EveRecorder) -> (String, u64) {
+    let mut text = String::new();
+    if ended.failure.is_none() {
+        ended.print(&mut text);
+    }
+    let lost = events_summary(&mut text, &recorder.watches());
+    (text, lost)
+}
+
+/// Firewall mode needs prevention.
+fn fits_firewall(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
+    for link in &plan.links {
+        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
+        firewall::needs_prevention(builder.settings(), link.prevention, &which)?;
+    }
+    Ok(())
+}
+
+/// Whether connections that are open already are refused on some link.
+fn refuses_midstream(plan: &Plan, settings: &[EngineSettings]) -> bool {
+    let mut links = plan.links.iter().zip(settings);
+    links.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses())
+}
+
+/// Statistics of the links, as often as the settings say.
+fn statistics_of(
+    plan: &Plan,
+    recorder: &EveRecorder,
+    every: Option<Duration>,
+    report: &RuleSetReport,
+    board: Board,
+) -> Statistics {
+    let links = plan.links.iter().map(|link| StatsLink::new(&link.name, link.interface(), link.workers));
+    let writer = recorder.stats_writer(every.is_some());
+    Statistics::new(writer, board, every, stats::rules_of(report), links.collect())
+}
+
+/// What can be told of the run at any time.
+fn view_of(
+    plan: &Plan,
+    control: &Arc<Control>,
+    source: &Arc<Source>,
+    (statistics, in_force): (&Arc<Mutex<Statistics>>, &Arc<InForce>),
+) -> View {
+    let interfaces = plan.links.iter().flat_map(|link| link.ports.interfaces());
+    View {
+        control: Arc::clone(control),
+        source: Arc::clone(source),
+        statistics: Arc::clone(statistics),
+        in_force: Arc::clone(in_force),
+        interfaces: interfaces.map(str::to_owned).collect(),
+    }
+}
+
+/// Begins to take commands by a socket, and says where.
+fn commands_of(
+    socket: control::Opened,
+    (channel, view): (channel::Channel, View),
+    traces: &Arc<Traces>,
+    plan: &Plan,
+) -> Result<Option<control::Server>, Failure> {
+    let place = match socket {
+        control::Opened::Place(place) => place,
+        control::Opened::None => return Ok(None),
+        control::Opened::Without(note) => {
+            info!("note: {note}");
+            return Ok(None);
+        }
+    };
+    let links = plan.links.iter().map(|link| link.name.clone()).collect();
+    let desk = control::Desk::new(channel, view, Arc::clone(traces), links);
+    let server = control::Server::start(place, desk).map_err(|error| {
+        Failure::stopped(format!("cannot take commands: {error}; leave them out with --control none"))
+    })?;
+    info!("commands: {} (`bartizan ctl`)", server.path().display());
+    Ok(Some(server))
+}
+
+/// What events say of each link's run.
+fn runs_of(plan: &Plan, functions: &[&'static str]) -> Vec<RunInfo> {
+    let run = |link: &LinkPlan| RunInfo {
+        own_fields: true,
+        functions: functions.to_vec(),
+        interface: Some(link.interface()),
+        link: plan.named.then(|| link.name.clone()),
+    };
+    plan.links.iter().map(run).collect()
+}
+
+/// Where metrics come from.
+fn source_of(
+    plan: &Plan,
+    board: &Board,
+    recorder: &EveRecorder,
+    functions: Vec<&'static str>,
+    level: Option<LevelCounters>,
+) -> Arc<Source> {
+    let names = plan.links.iter().flat_map(|link| vec![link.name.clone(); link.workers.into()]);
+    Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions, level))
+}
+
+/// Says what the first generation is, as a reload says it of the next.
+fn tell_first(in_force: &InForce, report: &RuleSetReport) {
+    let RunningGeneration { generation, content } = in_force.newest();
+    info!(
+        "generation {}: {} rules loaded, {} refused; {content}",
+        generation.0,
+        report.loaded,
+        report.refused_total()
+    );
+}
+
+/// Says what runs, and what to know of it.
+fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
+    if refuses_midstream {
+        info!(
+            "note: TCP connections that are open already are refused until they open anew (stream_midstream); to reset them set stream.midstream-policy to reject, to pick them up set stream.midstream to yes"
+        );
+    }
+    for link in &plan.links {
+        let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
+        if let Some(snap) = link.receive.snap_length {
+            info!(
+                "note: {which}{snap} are looked at (snap-length): what lies behind them is not inspected, and parsers meet it as lost"
+            );
+        }
+    }
+    if let Some(note) = machine_code::note(jit_support()) {
+        info!("note: {note}");
+    }
+    info!(
+        "running on {} (patterns: {}); SIGUSR2 loads rules and policy anew, SIGHUP opens outputs again, SIGINT or SIGTERM ends it",
+        plan.links.iter().map(LinkPlan::interface).collect::<Vec<_>>().join(", "),
+        builder.patterns()
+    );
+    if plan.awake
+        && let Err(error) = Awake::open()
+    {
+        info!(
+            "note: {AWAKE_DEVICE}: {error}: processors may sleep between packets (--save-power says that they shall)"
+        );
+    }
+}
+
+/// The interfaces of each link, each another one, however they are named.
+fn interfaces(plan: &Plan) -> Result<Vec<Vec<Interface>>, Failure> {
+    let several = plan.links.len() > 1;
+    let mut known: Vec<(u32, String, &str)> = Vec::new();
+    let mut of_links = Vec::new();
+    for link in &plan.links {
+        let which = if several { format!("link `{}`: ", link.name) } else { String::new() };
+        let mut found = Vec::new();
+        for name in link.ports.interfaces() {
+            let looked_up =
+                Interface::look_up(name).map_err(|error| Failure::input(format!("{which}{error}")))?;
+            if let Some((_, other, of)) = known.iter().find(|(index, ..)| *index == looked_up.index) {
+                return Err(Failure::input(twice(link, name, other, of)));
+            }
+            known.push((looked_up.index, name.to_owned(), &link.name));
+            found.push(looked_up);
+        }
+        of_links.push(found);
+    }
+    Ok(of_links)
+}
+
+/// Says that an interface is given twice.
+fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
+    let what =
+        if name == other { "is given twice".to_owned() } else { format!("and `{name}` are one interface") };
+    if of != link.name {
+        return format!(
+            "links `{of}` and `{}`: `{other}` {what}: one link is one pair of ports or one tap",
+            link.name
+        );
+    }
+    if !link.is_inline() {
+        return format!("link `{}`: `{other}` {what}: give each interface of a tap once", link.name);
+    }
+    format!(
+        "`{other}` {what}: inline, packets come in by one interface and leave by another; give two, or watch one with --tap"
+    )
+}
+
+/// Settings of the workers of each link.
+fn settings_of(
+    plan: &Plan,
+    builder: &Builder,
+    seed: [u64; 2],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<EngineSettings>, Failure> {
+    plan.links.iter().map(|link| engine_settings(builder, plan, link, seed, warnings)).collect()
+}
+
+/// Settings of a link's workers.
+fn engine_settings(
+    builder: &Builder,
+    plan: &Plan,
+    link: &LinkPlan,
+    seed: [u64; 2],
+    warnings: &mut Vec<String>,
+) -> Result<EngineSettings, Failure> {
+    let (settings, said) = EngineSettings::from_settings(builder.settings(), link.prevention, seed)
+        .map_err(Failure::setting(builder.settings()))?;
+    for warning in said {
+        // Links mostly say the same.
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+    let mut settings = settings.for_live_links();
+    settings.decoder.cut_frames = link.receive.snap_length.is_some();
+    let settings = if link.prevention {
+        settings.for_real_receivers(plan.options.leaves_urgent_bytes_to_us())
+    } else {
+        settings
+    };
+    Ok(if link.is_inline() { settings.between_two_sides() } else { settings })
+}
+
+/// One instance per output folder and per inline interface.
+fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
+    let mut locks = Vec::new();
+    locks.extend(plan.pid_file.as_deref().map(lock::pid_file).transpose()?);
+    for link in plan.links.iter().filter(|link| link.is_inline()) {
+        for name in link.ports.interfaces() {
+            locks.extend(lock::interface(name)?);
+        }
+    }
+    if let Some(out) = &plan.out {
+        rights.make_folder(out).map_err(|error| {
+            let folder = out.display();
+            Failure::stopped(format!(
+                "cannot make the output folder {folder}: {error}; choose another with --out"
+            ))
+        })?;
+        locks.push(lock::folder(out)?);
+    }
+    Ok(locks)
+}
+
+/// Settings that nothing has read by now have no effect: those of the host file are mistakes, the others are told of.
+fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
+    let settings = builder.settings();
+    if let Some(key) = settings.unread().iter().find(|key| plan.options.below.iter().any(|(k, _)| &k == key))
+    {
+        let near = suricata::nearest_known(key).filter(|near| near != key);
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        return Err(Failure::input(format!(
+            "the host file sets `{key}`, which nothing reads{hint}; correct or remove it"
+        )));
+    }
+    unused::tell(&plan.options, settings)
+}
+
+/// Says what was written and what was lost. Gives the number of lost events, whoever lost them.
+fn events_summary(text: &mut String, watches: &[Arc<SinkWatch>]) -> u64 {
+    let mut lost = 0;
+    for watch in watches {
+        let path = watch.path().display();
+        let _ = match watch.lost() {
+            0 => writeln!(text, "events: {} in {path}", watch.written()),
+            some => writeln!(text, "events: {} in {path}, {some} lost", watch.written()),
+        };
+        lost += watch.lost();
+    }
+    lost
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the southbound client does with this program: its commands go the way of all others, to who steers the run.
+
+use super::in_force::InForce;
+use crate::channel::{Answer, Asking, Channel, Command};
+use crate::functions::Functions;
+use crate::generation::BuildError;
+use crate::offload::stand::{LevelNow, LevelsStand};
+use crate::plan::{LinkPlan, Plan};
+use bartizan_agent::joined::{Joined, Joiner};
+use bartizan_agent::session::Candidate;
+use bartizan_agent::session::client::Device;
+use bartizan_api::content::ContentHashes;
+use bartizan_api::southbound::{
+    Diagnostic, FunctionOrder, FunctionState, Interfaces, LevelStands, LevelState, LocalContent, Refusal,
+    RefusalCode, Stands, WorkerRuns,
+};
+use bartizan_base::{Generation, WorkerId};
+use bartizan_config::policy::{PolicyError, Problem};
+use bartizan_dataplane::live::Control;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{error, info};
+
+/// How long workers have until they run a generation that was handed to them. One that is idle looks up ten times a second, and is woken.
+const WORKERS: Duration = Duration::from_secs(5);
+
+/// What workers run, and what levels of their links do.
+#[derive(Clone)]
+pub struct Workers {
+    /// The workers.
+    pub control: Arc<Control>,
+    /// Whose numbers they have.
+    pub in_force: Arc<InForce>,
+    /// Their links, in order, with how many each has.
+    links: Vec<(String, u16)>,
+    /// Names of the ports that policies may redirect to.
+    ports: Vec<String>,
+    /// How levels stand.
+    levels: LevelsStand,
+}
+
+/// A link, its worker there, and its number among those of all links.
+type Place<'w> = (&'w str, u16, WorkerId);
+
+/// The level below, as controllers know it.
+const BELOW: &str = "xdp";
+
+impl Workers {
+    /// Those of the links of a run.
+    pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, plan: &Plan, levels: LevelsStand) -> Self {
+        let of = |link: &LinkPlan| (link.name.clone(), link.workers);
+        let links = plan.links.iter().map(of).collect();
+        let ports = plan.exits.iter().map(|port| port.name.clone()).collect();
+        Workers { control: Arc::clone(control), in_force: Arc::clone(in_force), links, ports, levels }
+    }
+
+    /// The links and ports that policies may name.
+    pub fn interfaces(&self) -> Interfaces {
+        let links = self.links.iter().map(|(link, _)| link.clone()).collect();
+        Interfaces { links, ports: self.ports.clone() }
+    }
+
+    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+        let places =
+            self.links.iter().flat_map(|(link, workers)| (0..*workers).map(move |worker| (link, worker)));
+        (0u16..).zip(places).map(|(number, (link, worker))| (link.as_str(), worker, WorkerId(number)))
+    }
+
+    /// The controller's number of what a worker runs.
+    fn running_in(&self, worker: WorkerId) -> u64 {
+        self.in_force.generation(self.control.running_in(worker).unwrap_or(Generation(0)))
+    }
+
+    /// The controller's number of what acts at a level; 0 if nothing of it does.
+    fn acting(&self, level: &LevelNow) -> u64 {
+        level.generation.map_or(0, |own| self.in_force.generation(own))
+    }
+
+    /// What each of them runs now, and what acts at the levels that packets of its link meet before it.
+    pub fn runs(&self) -> Vec<WorkerRuns> {
+        let one = |(link, worker, number): Place<'_>| {
+            let mut levels = BTreeMap::from([("host".to_owned(), self.running_in(number))]);
+            let below = self.levels.below(link).filter(|level| level.generation.is_some());
+            levels.extend(below.map(|level| (BELOW.to_owned(), self.acting(&level))));
+            WorkerRuns { link: link.to_owned(), worker, levels }
+        };
+        self.places().map(one).collect()
+    }
+
+    /// What the levels of each link do now, and which rules nobody evaluates.
+    pub fn stands(&self) -> Stands {
+        let mut levels = Vec::new();
+        for (link, _) in &self.links {
+            levels.push(self.host(link));
+            levels.extend(self.levels.below(link).map(|level| LevelStands {
+                link: link.clone(),
+                level: BELOW.to_owned(),
+                generation: self.acting(&level),
+                state: level.state,
+                why: level.why,
+                rules: level.rules,
+            }));
+        }
+        let ContentHashes { lists, settings, .. } = self.in_force.newest().content;
+        let content = Some(LocalContent { lists, settings });
+        Stands { levels, left_out: self.in_force.left_out(), content }
+    }
+
+    /// The host: the oldest of what its workers run.
+    fn host(&self, link: &str) -> LevelStands {
+        let own = self.places().filter(|(of, ..)| *of == link);
+        let generation = own.map(|(.., worker)| self.running_in(worker)).min().unwrap_or(0);
+        let (is_off, why) = self.levels.away(link).unwrap_or_default();
+        let state = if is_off { LevelState::Off } else { LevelState::On };
+        let (link, level) = (link.to_owned(), "host".to_owned());
+        LevelStands { link, level, generation, state, why, rules: None }
+    }
+}
+
+/// The way of the client to this program.
+pub struct SteeredDevice {
+    /// To who steers.
+    channel: Channel,
+    /// What comes of it.
+    workers: Workers,
+    /// To the functions.
+    functions: Functions,
+    /// What the controller has said as parts of a policy file.
+    joiner: Joiner,
+    /// The last generation could not be stored, which was said.
+    unstored: bool,
+    /// What is being built.
+    begun: Option<Begun>,
+}
+
+/// A generation that is being built, or its parts that are none.
+type Begun = Result<(Arc<Joined>, Asking), Refusal>;
+
+impl SteeredDevice {
+    /// The way to a run's steering, its workers and its functions.
+    pub const fn new(channel: Channel, workers: Workers, functions: Functions, joiner: Joiner) -> Self {
+        SteeredDevice { channel, workers, functions, joiner, unstored: false, begun: None }
+    }
+
+    fn begun(&mut self, candidate: &Candidate) -> Begun {
+        let joined = self
+            .joiner
+            .join(&candidate.held, candidate.manifest)
+            .map_err(|wrong| refusal(RefusalCode::Policy, wrong))?;
+        let joined = Arc::new(joined);
+        let asking = self.channel.begin(Command::Build(Arc::clone(&joined)));
+        Ok((joined, asking))
+    }
+}
+
+/// A refusal of this kind.
+fn refusal(code: RefusalCode, diagnostics: Vec<Diagnostic>) -> Refusal {
+    Refusal { code, diagnostics, more: 0 }
+}
+
+/// Something that is about no object of a generation.
+fn whole(joined: &Joined, message: String) -> Diagnostic {
+    joined.diagnostic(&Problem { position: Default::default(), path: String::new(), message })
+}
+
+/// What is wrong with a generation, said of its objects.
+pub fn refused(joined: &Joined, error: BuildError) -> Refusal {
+    let problem = |message: String| Problem { position: Default::default(), path: String::new(), message };
+    let problems = match error {
+        BuildError::Policy(PolicyError::Wrong { problems, .. }) => problems,
+        BuildError::Policy(error) => vec![problem(error.to_string())],
+        BuildError::Other(failure) => vec![problem(failure.to_string())],
+    };
+    refusal(RefusalCode::Policy, problems.iter().map(|problem| joined.diagnostic(problem)).collect())
+}
+
+/// A refusal for people, on several lines.
+pub fn told(refusal: &Refusal) -> String {
+    const SHOWN: usize = 10;
+    let said = |d: &Diagnostic| match d.line {
+        0 => format!("\n  {} {}: {}", d.object.as_str(), d.pointer, d.message),
+        line => format!("\n  {} {line}:{}: {}", d.object.as_str(), d.column, d.message),
+    };
+    let mut text: String = refusal.diagnostics.iter().take(SHOWN).map(said).collect();
+    let more = (refusal.diagnostics.len().saturating_sub(SHOWN) as u64).saturating_add(refusal.more);
+    if more > 0 {
+        text.push_str(&format!("\n  ... and {more} more"));
+    }
+    text
+}
+
+impl Device for SteeredDevice {
+    fn begin(&mut self, candidate: &Candidate) {
+        self.begun = Some(self.begun(candidate));
+    }
+
+    fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+        let number = candidate.held.generation;
+        let begun = self.begun.take().unwrap_or_else(|| self.begun(candidate));
+        let built = begun.and_then(|(joined, asking)| match asking.wait() {
+            Answer::Done => Ok(()),
+            Answer::NotBuilt(refusal) => Err(*refusal),
+            // The run is about to end, or too much waits: it may be taken another time.
+            Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
+            _ => Err(refusal(RefusalCode::Store, Vec::new())),
+        });
+        if let Err(refusal) = &built {
+            let content = self.workers.in_force.newest().content;
+            info!(
+                "generation {number} of the controller is refused, what runs goes on ({content}):{}",
+                told(refusal)
+            );
+        }
+        built
+    }
+
+    fn swap(&mut self) -> Vec<WorkerRuns> {
+        if std::mem::take(&mut self.unstored) {
+            info!("controller: generations are stored again");
+        }
+        if let Answer::Reloaded(now) = self.channel.ask(Command::Swap) {
+            // Those that do not yet are told as they are.
+            let _ = self.workers.control.wait_running(now.generation, WORKERS);
+        }
+        self.workers.runs()
+    }
+
+    fn stands(&mut self) -> Option<Stands> {
+        Some(self.workers.stands())
+    }
+
+    fn abandon(&mut self, why: &std::io::Error) {
+        // Once, however often it is tried: the log may lie on the same disk.
+        if !std::mem::replace(&mut self.unstored, true) {
+            error!(
+                "a generation of the controller cannot be stored, what runs goes on: {why}; make room there, it is tried again by itself"
+            );
+        }
+        let _ = self.channel.ask(Command::Abandon);
+    }
+
+    fn order(
+        &mut self,
+        order: FunctionOrder,
+        function: &str,
+        settings: &Map<String, Value>,
+    ) -> FunctionState {
+        self.functions.carry_out(order, function, settings)
+    }
+}

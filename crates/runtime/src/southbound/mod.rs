@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's side of a run that belongs to a controller: what the controller says comes by the southbound protocol, is built and stored
+//! beside what runs, and runs; alerts and counters go up.
+//!
+//! * [`device`]: the client's way to who steers the run;
+//! * [`here`]: the controller itself, where it runs in this process;
+//! * [`in_force`]: the controller's numbers of what runs;
+//! * [`reports`]: what goes up;
+//! * [`shown`]: what is shown of it.
+//!
+//! A run protects before it has a controller, and whatever becomes of it: it begins with the generation that was stored last.
+
+pub mod device;
+pub mod here;
+pub mod in_force;
+mod reports;
+pub mod shown;
+
+pub use device::Workers;
+pub use in_force::InForce;
+use reports::{Alerts, Sources};
+use shown::Shown;
+
+use crate::channel::Channel;
+use crate::error::Failure;
+use crate::functions::Functions;
+use crate::generation::{Builder, Built, reported};
+use crate::lock;
+use crate::metrics::Source;
+use crate::stats::Statistics;
+use bartizan_agent::joined::{Joined, Joiner};
+use bartizan_agent::session::client::{Client, ClientConfig, wall_clock};
+use bartizan_agent::session::store::{FileStore, Store};
+use bartizan_agent::session::{Held, SessionConfig};
+use bartizan_api::southbound::{DeviceId, Refusal, RefusalCode};
+use bartizan_base::Generation;
+use bartizan_channel::identity::Identity;
+use bartizan_config::host::Controller;
+use bartizan_config::policy::Seconds;
+use bartizan_dataplane::eve::AlertTap;
+use device::SteeredDevice;
+use reports::Reporter;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use tracing::{error, info, warn};
+
+/// What is there of a controller before it is reached.
+pub struct Opened {
+    config: Controller,
+    device: Result<DeviceId, String>,
+    store: FileStore,
+    held: Held,
+    joined: Option<Arc<Joined>>,
+    joiner: Joiner,
+    /// Why what was stored cannot be used.
+    trouble: Option<String>,
+    /// One run for a folder.
+    _lock: lock::Lock,
+}
+
+/// The first generation of a run.
+///
+/// # Errors
+/// It cannot be built.
+pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<Built, Failure> {
+    match controller {
+        Some(controller) => controller.build(builder),
+        None => reported(builder, |builder| builder.build(Generation(1))),
+    }
+}
+
+/// What the client needs of a run: the way to who steers, the workers, and the functions.
+type Way = (Channel, Workers, Functions);
+
+/// Begins to speak with a controller, if there is one. `None` as well if the device has no identity; what was stored runs.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn start(
+    controller: Option<Opened>,
+    alerts: Option<Alerts>,
+    way: Way,
+    (source, statistics): (&Arc<Source>, &Arc<Mutex<Statistics>>),
+) -> Result<Option<Running>, Failure> {
+    let Some((controller, alerts)) = controller.zip(alerts) else { return Ok(None) };
+    let sources = Sources { alerts, source: Arc::clone(source), statistics: Arc::clone(statistics) };
+    controller.start(way, sources)
+}
+
+/// The id in a device's certificate.
+fn device_of(folder: &Path) -> Result<DeviceId, String> {
+    let advice = || {
+        format!(
+            "enrol the device (`bartizan ca enrol DEVICE --controller ... --identity {} <TOKEN`)",
+            folder.display()
+        )
+    };
+    let identity = Identity::load(folder).map_err(|error| format!("{error}; {}", advice()))?;
+    let device = identity.facts().map_err(|error| format!("{error}; {}", advice()))?.device;
+    let device = device
+        .ok_or_else(|| format!("the certificate in {} is no device's; {}", folder.display(), advice()))?;
+    DeviceId::new(device).map_err(|error| error.to_string())
+}
+
+impl Opened {
+    /// Looks what was stored.
+    ///
+    /// # Errors
+    /// The folder cannot be used, or there is neither an identity nor anything stored.
+    pub fn open(config: &Controller) -> Result<Self, Failure> {
+        let state = &config.state;
+        let lock = lock::state(state)?;
+        let mut store = FileStore::new(state);
+        let (held, trouble) = match store.load() {
+            Ok(held) => (held, None),
+            Err(error) => (Held::default(), Some(format!("what was stored cannot be read: {error}"))),
+        };
+        let (device, joiner) = (device_of(&config.identity), Joiner::default());
+        let joined = None;
+        let mut opened =
+            Opened { config: config.clone(), device, store, held, joined, joiner, trouble, _lock: lock };
+        if opened.held.generation > 0 {
+            opened.look_through();
+        }
+        if let (Err(error), true) = (&opened.device, opened.joined.is_none()) {
+            return Err(Failure::input(format!("controller: {error}")));
+        }
+        Ok(opened)
+    }
+
+    /// Joins what was stored, if an earlier start did not end over that.
+    fn look_through(&mut self) {
+        // Where it cannot be noted that it is tried it is tried all the same.
+        if matches!(self.store.may_build(), Ok(false)) {
+            let generation = self.held.generation;
+            return self.step_back(format!(
+                "generation {generation} was stored while it was built, and the program ended over that twice: it is left out"
+            ));
+        }
+        match self.joiner.join(&self.held, self.held.manifest().hash()) {
+            Ok(whole) => self.joined = Some(Arc::new(whole)),
+            Err(diagnostics) => {
+                let wrong = Refusal { code: RefusalCode::Policy, diagnostics, more: 0 };
+                self.step_back(unusable(&self.held, &wrong));
+            }
+        }
+    }
+
+    /// What was stored last cannot be used. If it was stored while it was built, and the program ended before it was known that it cannot run, the
+    /// generation before it is there; else nothing is.
+    fn step_back(&mut self, trouble: String) {
+        self.trouble = Some(trouble);
+        let before = self.store.before();
+        let before = before
+            .and_then(|before| Some((self.joiner.join(&before, before.manifest().hash()).ok()?, before)));
+        let Some((joined, before)) = before else {
+            self.held = Held::default();
+            return;
+        };
+        // The next that is stored takes its place in any case.
+        let _ = self.store.withdraw();
+        (self.joined, self.held) = (Some(Arc::new(joined)), before);
+    }
+
+    /// The first generation of a run: what was stored, else what this host says itself.
+    fn build(&mut self, builder: &mut Builder) -> Result<Built, Failure> {
+        while let Some(joined) = self.joined.take() {
+            match reported(builder, |builder| builder.build_held(&joined, Generation(1))) {
+                Ok(built) => {
+                    if let Err(error) = self.store.prove() {
+                        warn!("controller: it cannot be noted that what was stored is built: {error}");
+                    }
+                    self.warn();
+                    info!("controller: generation {} runs, as it was stored", joined.generation);
+                    builder.hold(Some(joined));
+                    return Ok(built);
+                }
+                Err(error) => {
+                    let refusal = device::refused(&joined, error);
+                    self.step_back(unusable(&self.held, &refusal));
+                }
+            }
+        }
+        self.warn();
+        let built = reported(builder, |builder| builder.build(Generation(1)))?;
+        info!("controller: nothing of it runs yet; until then {}", builder.meanwhile());
+        Ok(built)
+    }
+
+    fn warn(&self) {
+        if let Some(trouble) = &self.trouble {
+            warn!("controller: {trouble}");
+        }
+    }
+
+    fn start(self, (channel, workers, functions): Way, sources: Sources) -> Result<Option<Running>, Failure> {
+        let device = match self.device {
+            Ok(device) => device,
+            Err(error) => {
+                warn!("controller: {error}; until then what was stored runs, and nothing new comes");
+                return Ok(None);
+            }
+        };
+        let stopped =
+            |error: std::io::Error| Failure::stopped(format!("cannot start the southbound client: {error}"));
+        // The check of the host file has seen to it, or the controller of this process.
+        let address = self.config.address.clone().unwrap_or_default();
+        let [instance, seed] = crate::load::seed();
+        let session = SessionConfig {
+            seed,
+            interfaces: Some(workers.interfaces()),
+            ..SessionConfig::new(device.clone(), instance)
+        };
+        let config = ClientConfig {
+            session,
+            controller: address.clone(),
+            identity: self.config.identity.clone(),
+            clock: wall_clock(),
+        };
+        let steered = SteeredDevice::new(channel, workers.clone(), functions, self.joiner);
+        let client = Client::resume(config, self.store, steered, self.held, self.trouble).map_err(stopped)?;
+        let handle = client.handle();
+        let source = Arc::clone(&sources.source);
+        let Seconds(every) =
+            self.config.statistics_every.unwrap_or(bartizan_config::host::STATISTICS_EVERY_USUAL);
+        let reporter = Reporter::new(handle.clone(), workers, sources, std::time::Duration::from_secs(every));
+        let serve = move || {
+            if let Err(error) = client.run() {
+                error!("the southbound client has ended: {error}; what runs goes on");
+            }
+        };
+        let client =
+            std::thread::Builder::new().name("southbound".to_owned()).spawn(serve).map_err(stopped)?;
+        let reports = reporter.start().map_err(stopped)?;
+        info!("controller: {address} (device `{device}`)");
+        let shown = Shown { handle, device, address };
+        source.set_controller(shown.clone());
+        Ok(Some(Running { shown, client: Some(client), reports: Some(reports), _lock: self._lock }))
+    }
+}
+
+fn unusable(held: &Held, refusal: &Refusal) -> String {
+    format!("generation {} was stored, and cannot be used:{}", held.generation, device::told(refusal))
+}
+
+/// A run's client. Dropping it ends it.
+pub struct Running {
+    shown: Shown,
+    client: Option<JoinHandle<()>>,
+    reports: Option<reports::Running>,
+    _lock: lock::Lock,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.reports.take());
+        self.shown.handle.stop();
+        let _ = self.client.take().map(JoinHandle::join);
+    }
+}
+
+/// Where alerts of workers are taken, if a controller is to get them, and who takes them.
+pub fn tap(plan: Option<&Controller>) -> (Option<AlertTap>, Option<Alerts>) {
+    match plan {
+        Some(_) => {
+            let (tap, alerts) = AlertTap::open();
+            (Some(tap), Some(alerts))
+        }
+        None => (None, None),
+    }
+}

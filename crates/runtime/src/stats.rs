@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Events of type `stats` while a run goes on: every `stats.interval` seconds workers are asked for their counters, and what they show is
+//! written. Nothing of it holds a worker up.
+//!
+//! This is the control plane: the interval, the uptime and the time of a load are of the system's clock. The event has the packet clock.
+
+use crate::error::Failure;
+use crate::offload::LevelCounters;
+use bartizan_base::{FunctionId, Settings, Timestamp};
+use bartizan_dataplane::board::{Amount, Board, DecisionKey, Snapshot};
+use bartizan_dataplane::eve::{RulesInForce, StatsNow, StatsWriter};
+use bartizan_packet::casts::{Casts, add_casts};
+use bartizan_ports::PortStats;
+use bartizan_rules::RuleSetReport;
+use bartizan_stages::stats::{Counters, Sum, mostly_wrong_checksums, visit_capture};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+use tracing::warn;
+
+/// How long the answers of workers are waited for. An idle one looks up ten times a second.
+pub const ANSWER: Duration = Duration::from_millis(400);
+/// Seconds between two events unless the settings say otherwise, as in Suricata.
+const INTERVAL: u64 = 8;
+
+/// What the settings say of statistics: whether there are any, and how often.
+pub fn interval(settings: &Settings) -> Result<Option<Duration>, Failure> {
+    let wrong = Failure::setting(settings);
+    let (enabled, seconds) =
+        (settings.bool("stats.enabled", true), settings.number("stats.interval", INTERVAL));
+    let (enabled, seconds) = enabled.and_then(|enabled| Ok((enabled, seconds?))).map_err(wrong)?;
+    Ok(enabled.then(|| Duration::from_secs(seconds.max(1))))
+}
+
+/// The rules of a generation that has just been loaded.
+pub fn rules_of(report: &RuleSetReport) -> RulesInForce {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    RulesInForce {
+        loaded: report.loaded,
+        failed: report.refused_total(),
+        skipped: report.skipped,
+        since: Timestamp::from_parts(since.as_secs(), since.subsec_nanos()),
+    }
+}
+
+/// What to do where most checksums are wrong. `interface`: live.
+pub fn checksum_warning(counters: &[(&'static str, u64)], interface: Option<&str>) -> Option<String> {
+    let (wrong, checked) = mostly_wrong_checksums(counters)?;
+    let said = format!(
+        "{wrong} of {checked} TCP segments have a wrong checksum and are NOT INSPECTED: their sender leaves checksums to its device, and they \
+         were taken before the device had them"
+    );
+    let none = "`--set capture.checksum-validation=none` (or `capture: {checksum-validation: none}` in the settings)";
+    Some(match interface {
+        Some(interface) => format!(
+            "{said}; run `ethtool -K INTERFACE tx off` for the sender's interface (of a veth pair: for the other end of {interface}), or take \
+             them unchecked with {none}"
+        ),
+        None => format!("{said}; inspect the capture again with {none}"),
+    })
+}
+
+/// Names of workers as Suricata has them: `W#01-eth0`.
+pub fn thread_name(worker: usize, interface: Option<&str>) -> String {
+    match interface {
+        Some(interface) => format!("W#{:02}-{interface}", worker + 1),
+        None => format!("W#{:02}", worker + 1),
+    }
+}
+
+/// What came by an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceStat {
+    /// Packets.
+    pub packets: u64,
+    /// Of those: lost before anybody saw them.
+    pub dropped: u64,
+    /// TCP segments of its link with wrong checksums.
+    pub invalid_checksums: u64,
+    /// Packets that a level below has handled.
+    pub bypassed: u64,
+}
+
+/// A link, as statistics name it.
+#[derive(Clone, Debug)]
+pub struct StatsLink {
+    /// Its name.
+    pub name: String,
+    /// Its interfaces.
+    pub interface: String,
+    /// Its workers.
+    pub workers: u16,
+    /// It was said that its checksums are mostly wrong.
+    warned: bool,
+}
+
+impl StatsLink {
+    /// A link of a run.
+    pub fn new(name: &str, interface: String, workers: u16) -> Self {
+        StatsLink { name: name.to_owned(), interface, workers, warned: false }
+    }
+}
+
+/// Asks, waits and writes.
+pub struct Statistics {
+    writer: StatsWriter,
+    board: Board,
+    /// How often workers are asked.
+    every: Duration,
+    started: Instant,
+    next: Instant,
+    asked: Option<Instant>,
+    rules: RulesInForce,
+    links: Vec<StatsLink>,
+    /// What is counted beside the workers, of each link; none where there is nothing such.
+    beside: Vec<Counters>,
+    /// Counters of ports at a level below.
+    level: Option<LevelCounters>,
+    /// Names of functions that there were: what they counted stays when no chain has them any more.
+    functions: BTreeMap<FunctionId, &'static str>,
+}
+
+impl Statistics {
+    /// For a run that begins now on these links.
+    pub fn new(
+        writer: StatsWriter,
+        board: Board,
+        every: Option<Duration>,
+        rules: RulesInForce,
+        links: Vec<StatsLink>,
+    ) -> Self {
+        let started = Instant::now();
+        let every = every.unwrap_or(Duration::from_secs(INTERVAL));
+        let (next, asked, beside, functions) = (started + every, None, Vec::new(), BTreeMap::new());
+        let level = None;
+        Statistics { writer, board, every, started, next, asked, rules, links, beside, level, functions }
+    }
+
+    /// With what a level below counts of ports.
+    pub fn with_level(self, level: Option<LevelCounters>) -> Self {
+        Statistics { level, ..self }
+    }
+
+    /// Other rules run from here on.
+    pub fn loaded(&mut self, rules: RulesInForce) {
+        self.rules = rules;
+    }
+
+    /// Whether [`Statistics::look`] is about to write: what is counted beside the workers is to be told.
+    pub fn is_due(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// What is counted beside the workers, of each link, as it is now.
+    pub fn counted_beside(&mut self, beside: Vec<Counters>) {
+        self.beside = beside;
+    }
+
+    /// To be called often: asks when it is time, writes when the answers are there.
+    pub fn look(&mut self) {
+        let now = Instant::now();
+        match self.asked {
+            None if now >= self.next => {
+                self.board.ask();
+                self.asked = Some(now);
+            }
+            Some(asked) if self.board.is_answered() || now - asked > ANSWER => {
+                self.asked = None;
+                // Every so many seconds since the start, also when one was late.
+                while self.next <= now {
+                    self.next += self.every;
+                }
+                let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+                self.write_shown(&shown);
+            }
+            _ => {}
+        }
+    }
+
+    fn write_shown(&mut self, shown: &[Snapshot]) {
+        let Gathered { clock, totals, threads, links } = self.gather(shown);
+        self.warn(&links);
+        let ports = self.ports(&ports_of(shown));
+        self.write(clock, &totals, threads, links, &ports);
+    }
+
+    /// What an event would say of what workers show now, as JSON.
+    pub fn show(&mut self) -> Vec<u8> {
+        let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+        let Gathered { clock, totals, threads, links } = self.gather(&shown);
+        let (totals, threads, links) = self.with_names(&totals, threads, links);
+        let (uptime, rules, ports) = (self.uptime(), self.rules, self.ports(&ports_of(&shown)));
+        let (totals, threads, links, ports) = (&totals, &threads, &links, &ports);
+        self.writer.show(&StatsNow { clock, uptime, totals, threads, links, ports, rules })
+    }
+
+    /// All counters as workers show them now, with what is counted beside them, and what each of the links and policies has seen.
+    pub fn sums(&mut self) -> Sums {
+        let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+        let totals = with_beside(&self.gather(&shown).totals, &self.beside);
+        let mut links = BTreeMap::new();
+        let mut policies = BTreeMap::new();
+        let mut rest = shown.as_slice();
+        for link in &self.links {
+            let (own, others) = rest.split_at(rest.len().min(link.workers.into()));
+            rest = others;
+            let seen: &mut Seen = links.entry(link.name.clone()).or_default();
+            own.iter().for_each(|snapshot| seen.add_worker(snapshot));
+        }
+        let mut reasons = Reasons::new();
+        for snapshot in &shown {
+            Seen::add_policies(snapshot, &mut policies);
+            self.functions.extend(snapshot.functions.iter().copied());
+            add_reasons(snapshot, &self.functions, &mut reasons);
+        }
+        Sums { totals, links, policies, reasons }
+    }
+
+    /// What came by an interface, and what of it was lost. Of wrong checksums those of its link are told. What a level below has handled is not counted here.
+    pub fn interface(&self, name: &str) -> InterfaceStat {
+        let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
+        let mut stat = InterfaceStat::default();
+        for snapshot in &shown {
+            let mut own = snapshot.ports.iter().filter(|(port, _)| port == name).peekable();
+            if own.peek().is_some() {
+                let of =
+                    |name: &str| snapshot.stats.iter().find(|(known, _)| *known == name).map_or(0, |s| s.1);
+                stat.invalid_checksums += of("tcp.invalid_checksum");
+            }
+            for (_, port) in own {
+                // As the kernel counts them: with those that found the ring full.
+                stat.packets += port.ring_received.saturating_add(port.ring_dropped);
+                stat.dropped += port.ring_dropped;
+            }
+        }
+        stat
+    }
+
+    /// Seconds since the start.
+    pub fn uptime(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
+    /// The rules that run.
+    pub const fn rules(&self) -> RulesInForce {
+        self.rules
+    }
+
+    /// What workers show, together, each, and those of each link.
+    fn gather(&self, shown: &[Snapshot]) -> Gathered {
+        let sum_of = |shown: &[Snapshot]| {
+            let mut sum = Sum::default();
+            for snapshot in shown {
+                sum.next_worker();
+                counters_of(snapshot, |name, value| sum.add(name, value));
+            }
+            sum.finish()
+        };
+        let threads: Vec<Counters> = shown.chunks(1).map(sum_of).collect();
+        let mut rest = shown;
+        let mut links = Vec::new();
+        for link in &self.links {
+            let (own, others) = rest.split_at(rest.len().min(link.workers.into()));
+            links.push(sum_of(own));
+            rest = others;
+        }
+        let clock = shown.iter().map(|s| s.clock).fold(Timestamp::ZERO, Timestamp::max);
+        Gathered { clock, totals: sum_of(shown), threads, links }
+    }
+
+    /// Says once of each link that most checksums are wrong.
+    pub fn warn(&mut self, links: &[Counters]) {
+        for (link, counters) in self.links.iter_mut().zip(links) {
+            let warning = checksum_warning(counters, Some(&link.interface));
+            if let Some(warning) = warning.filter(|_| !link.warned) {
+                link.warned = true;
+                warn!("{warning}");
+            }
+        }
+    }
+
+    /// Writes an event. Gives all its counters, and those of each link where there are several.
+    pub fn write(
+        &mut self,
+        clock: Timestamp,
+        totals: &[(&'static str, u64)],
+        threads: Vec<Counters>,
+        links: Vec<Counters>,
+        ports: &Named,
+    ) -> (Counters, Named) {
+        let (totals, threads, links) = self.with_names(totals, threads, links);
+        let (uptime, rules) = (self.uptime(), self.rules);
+        let now = StatsNow { clock, uptime, totals: &totals, threads: &threads, links: &links, ports, rules };
+        (self.writer.write(&now), links)
+    }
+
+    /// Octets and frames of ports in both directions, of those that workers have counted at the host, with
+    /// those that a level below has.
+    pub fn ports(&self, host: &BTreeMap<String, PortStats>) -> Named {
+        let mut ports: BTreeMap<&str, [PortFrames; 2]> = BTreeMap::new();
+        for (name, stats) in host {
+            let came = PortFrames { octets: stats.received_bytes, casts: stats.received_casts };
+            ports.insert(name, [came, PortFrames { octets: stats.sent_bytes, casts: stats.sent_casts }]);
+        }
+        let of_links = self.level.iter().flat_map(LevelCounters::ports);
+        let of_links = of_links.map(|(port, counters)| (port.interface.as_str(), true, counters));
+        let exits = self.level.iter().flat_map(LevelCounters::exits);
+        let exits = exits.map(|(interface, counters)| (interface, false, counters));
+        for (interface, receives, counters) in of_links.chain(exits) {
+            let [came, left] = ports.entry(interface).or_default();
+            if receives {
+                // All that came, of which the host has seen what went up.
+                *came = PortFrames { octets: counters.bytes(), casts: counters.casts() };
+            }
+            left.octets = left.octets.saturating_add(counters.out_bytes);
+            add_casts(&mut left.casts, &counters.out_casts());
+        }
+        let named = |(name, [came, left]): (&str, [PortFrames; 2])| {
+            let [in_unicast, in_multicast, in_broadcast] = came.casts;
+            let [out_unicast, out_multicast, out_broadcast] = left.casts;
+            let counters = vec![
+                ("in.octets", came.octets),
+                ("in.unicast", in_unicast),
+                ("in.multicast", in_multicast),
+                ("in.broadcast", in_broadcast),
+                ("out.octets", left.octets),
+                ("out.unicast", out_unicast),
+                ("out.multicast", out_multicast),
+                ("out.broadcast", out_broadcast),
+            ];
+            (name.to_owned(), counters)
+        };
+        ports.into_iter().map(named).collect()
+    }
+
+    /// Brings counters of outputs up to date.
+    pub fn refresh(&self, counters: &mut Counters) {
+        self.writer.refresh(counters);
+    }
+
+    /// With what is counted beside the workers, and with the names of workers and links.
+    fn with_names(
+        &self,
+        totals: &[(&'static str, u64)],
+        threads: Vec<Counters>,
+        mut links: Vec<Counters>,
+    ) -> (Counters, Named, Named) {
+        for (link, beside) in links.iter_mut().zip(&self.beside) {
+            link.extend(beside.iter().copied());
+        }
+        let names = self.links.iter().flat_map(|link| {
+            (0..usize::from(link.workers)).map(|worker| thread_name(worker, Some(&link.interface)))
+        });
+        let threads: Named = names.zip(threads).collect();
+        // One link's are those of all.
+        let several = self.links.len() > 1;
+        let names = self.links.iter().filter(|_| several).map(|link| link.name.clone());
+        (with_beside(totals, &self.beside), threads, names.zip(links).collect())
+    }
+}
+
+/// Frames of a port in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct PortFrames {
+    octets: u64,
+    casts: Casts,
+}
+
+/// Workers' counters of ports, by name.
+fn ports_of(shown: &[Snapshot]) -> BTreeMap<String, PortStats> {
+    let mut ports: BTreeMap<String, PortStats> = BTreeMap::new();
+    for (name, stats) in shown.iter().flat_map(|snapshot| &snapshot.ports) {
+        let sum = ports.entry(name.clone()).or_default();
+        *sum = sum.plus(stats);
+    }
+    ports
+}
+
+/// What counters stand at.
+pub struct Sums {
+    /// All, by their names in EVE's `stats`.
+    pub totals: Counters,
+    /// What links have seen.
+    pub links: BTreeMap<String, Seen>,
+    /// What policies have seen.
+    pub policies: BTreeMap<String, Seen>,
+    /// Why packets of policies did not go on, or would not have.
+    pub reasons: Reasons,
+}
+
+/// Packets that did not go on: by policy, whether they only would not have, function, reason.
+pub type Reasons = BTreeMap<(String, bool, &'static str, &'static str), u64>;
+
+fn add_reasons(snapshot: &Snapshot, functions: &BTreeMap<FunctionId, &'static str>, reasons: &mut Reasons) {
+    let name = |id: FunctionId| functions.get(&id).copied().unwrap_or("unknown");
+    let mut add = |key: &DecisionKey, would, function, packets| {
+        let policy = snapshot.policies.name(key.policy).to_owned();
+        *reasons.entry((policy, would, function, key.reason.name())).or_default() += packets;
+    };
+    snapshot.refused.iter().for_each(|(key, amount)| add(key, false, name(key.function), amount.packets));
+    snapshot.would.iter().for_each(|(key, amount)| add(key, true, name(key.function), amount.packets));
+    snapshot.staged.iter().for_each(|(function, key, packets)| add(key, true, function, *packets));
+}
+
+/// What a link or a policy has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Packets.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Packets that did not go on.
+    pub refused: u64,
+    /// Packets that would not have: in detection, and in staged policies.
+    pub would: u64,
+    /// Alerts.
+    pub alerts: u64,
+    /// Flows that began.
+    pub flows: u64,
+}
+
+impl Seen {
+    fn passed(&mut self, amount: Amount) {
+        self.packets += amount.packets;
+        self.bytes += amount.bytes;
+    }
+
+    fn refused(&mut self, amount: Amount) {
+        self.passed(amount);
+        self.refused += amount.packets;
+    }
+
+    fn add_worker(&mut self, snapshot: &Snapshot) {
+        snapshot.passed.iter().for_each(|amount| self.passed(*amount));
+        snapshot.refused.iter().for_each(|(_, amount)| self.refused(*amount));
+        self.would += snapshot.would.iter().map(|(_, amount)| amount.packets).sum::<u64>();
+        self.would += snapshot.staged.iter().map(|(.., packets)| packets).sum::<u64>();
+        self.alerts += snapshot.alerts.iter().flatten().sum::<u64>();
+        self.flows += snapshot.flows.iter().sum::<u64>();
+    }
+
+    fn add_policies(snapshot: &Snapshot, policies: &mut BTreeMap<String, Seen>) {
+        let names = &snapshot.policies;
+        let mut of = |number: u32, add: &dyn Fn(&mut Seen)| match policies.get_mut(names.name(number)) {
+            Some(seen) => add(seen),
+            None => add(policies.entry(names.name(number).to_owned()).or_default()),
+        };
+        for (number, amount) in (0..).zip(&snapshot.passed) {
+            of(number, &|seen| seen.passed(*amount));
+        }
+        for (number, alerts) in (0..).zip(&snapshot.alerts) {
+            of(number, &|seen| seen.alerts += alerts.iter().sum::<u64>());
+        }
+        for (number, flows) in (0..).zip(&snapshot.flows) {
+            of(number, &|seen| seen.flows += flows);
+        }
+        for (key, amount) in &snapshot.refused {
+            of(key.policy, &|seen| seen.refused(*amount));
+        }
+        for (key, amount) in &snapshot.would {
+            of(key.policy, &|seen| seen.would += amount.packets);
+        }
+        for (_, key, packets) in &snapshot.staged {
+            of(key.policy, &|seen| seen.would += packets);
+        }
+    }
+}
+
+/// Counters by the name of who has them.
+pub type Named = Vec<(String, Counters)>;
+
+/// What workers show at one moment.
+struct Gathered {
+    clock: Timestamp,
+    totals: Counters,
+    threads: Vec<Counters>,
+    links: Vec<Counters>,
+}
+
+/// The sums of all workers, with what is counted beside them.
+fn with_beside(totals: &[(&'static str, u64)], beside: &[Counters]) -> Counters {
+    let mut all = totals.to_vec();
+    for (name, value) in beside.iter().flatten() {
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(*value),
+            None => all.push((name, *value)),
+        }
+    }
+    all
+}
+
+/// All that a live worker counts.
+fn counters_of(snapshot: &Snapshot, mut each: impl FnMut(&'static str, u64)) {
+    for (name, value) in &snapshot.stats {
+        each(name, *value);
+    }
+    for (_, port) in &snapshot.ports {
+        visit_capture(port, &mut each);
+    }
+    snapshot.live.normaliser.for_each(&mut each);
+    snapshot.live.for_each_loss(&mut each);
+    snapshot.hand_over.for_each(&mut each);
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after statistics and outputs between them. A thread of its own looks after links and
+//! the level below.
+//!
+//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]), nor do links: what a killed run has left is taken over, a
+//! changed MTU is followed, and a program that somebody has taken away is attached again, however long a build takes.
+
+use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox, RunningGeneration};
+use crate::engines::Engines;
+use crate::error::Failure;
+use crate::generation::{Builder, Built, reported};
+use crate::health::Health;
+use crate::links::Links;
+use crate::log;
+use crate::metrics::Source;
+use crate::offload::Below;
+use crate::plan::{self, RunOptions};
+use crate::reload::Inventory;
+use crate::sets;
+use crate::southbound::InForce;
+use crate::southbound::device::refused;
+use crate::stats::{self, Statistics};
+use crate::traces::Traces;
+use crate::view;
+use bartizan_agent::joined::Joined;
+use bartizan_base::Generation;
+use bartizan_dataplane::live::Control;
+use bartizan_events::output::Rights;
+use bartizan_events::sink::SinkProblem;
+use serde_json::{Map, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// How often links, statistics and outputs are looked at while no command comes.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often what is counted beside workers is read, for who asks for counters.
+const BESIDE: Duration = Duration::from_secs(1);
+
+/// How long a reload waits until a worker has begun with the generation before, where the level below refuses packets without a flow.
+pub const ENTERED: Duration = Duration::from_secs(3);
+
+/// What commands act upon.
+pub struct Steering<'r> {
+    /// The workers.
+    pub control: &'r Control,
+    /// What is shown of them.
+    pub source: &'r Source,
+    /// Their application layers.
+    pub engines: &'r Engines,
+    /// The command line.
+    pub given: &'r RunOptions,
+    /// Of files that are written.
+    pub rights: &'r Rights,
+    /// What is told of it.
+    pub statistics: &'r Mutex<Statistics>,
+    /// A controller's numbers of what runs.
+    pub in_force: &'r InForce,
+    /// Traces of rules.
+    pub traces: &'r Traces,
+}
+
+/// What changes while it is steered.
+struct Course<'s> {
+    builder: &'s mut Builder,
+    below: &'s Mutex<Below>,
+    running: Arc<Inventory>,
+    number: u64,
+    /// A controller's generation that is built, and is to run once it is stored.
+    ready: Option<(Arc<Joined>, Built)>,
+    /// Reloads that wait until it does: a generation has one number.
+    waiting: Vec<Asked>,
+}
+
+impl Steering<'_> {
+    /// Carries out commands until the workers have ended. Says what outputs have to say, once.
+    pub fn run(
+        &self,
+        builder: &mut Builder,
+        running: Arc<Inventory>,
+        inbox: Inbox,
+        (links, below): (&mut Links, &Mutex<Below>),
+        finished: &dyn Fn() -> bool,
+    ) {
+        let (ready, waiting) = (None, Vec::new());
+        let course = Course { builder, below, running, number: 1, ready, waiting };
+        let (control, ends) = (self.control, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let keeper = scope.spawn(|| keep(links, below, control, &ends));
+            let over = Over(&ends);
+            // A defect there is one here: it is told when both have ended.
+            self.steer(course, inbox, &|| finished() || keeper.is_finished());
+            drop(over);
+            keeper.thread().unpark();
+        });
+    }
+
+    fn steer(&self, mut course: Course<'_>, mut inbox: Inbox, finished: &dyn Fn() -> bool) {
+        let mut read_beside = Instant::now();
+        let mut health = Health::default();
+        while !finished() {
+            self.obey(&mut inbox, &mut course);
+            self.source.problems().for_each(|problem| tell(&problem));
+            for (worker, news) in self.control.take_news() {
+                info!("worker {}: {news}", worker.0);
+                health.note(worker, &news);
+            }
+            if let Some(controller) = self.source.controller() {
+                health.tell(|state| controller.handle.health(state));
+            }
+            if self.control.free_left() {
+                course.builder.generation_freed();
+            }
+            self.look_at_statistics(&mut read_beside, course.below);
+        }
+    }
+
+    /// Writes statistics when it is time for them.
+    fn look_at_statistics(&self, read_beside: &mut Instant, below: &Mutex<Below>) {
+        let mut statistics = view::lock(self.statistics);
+        if statistics.is_due() || read_beside.elapsed() > BESIDE {
+            statistics.counted_beside(view::lock(below).beside());
+            *read_beside = Instant::now();
+        }
+        statistics.look();
+    }
+
+    /// Carries out what comes until it is time for the next look.
+    fn obey(&self, inbox: &mut Inbox, course: &mut Course<'_>) {
+        let end = Instant::now() + LOOK;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            if let Some(asked) = inbox.next(left) {
+                self.carry_out(asked, course);
+            }
+        }
+    }
+
+    fn carry_out(&self, asked: Asked, course: &mut Course<'_>) {
+        let no = |why: &str| Answer::Refused(why.to_owned());
+        let reloads = matches!(asked.command, Command::Reload | Command::ReloadLater);
+        if reloads && course.ready.is_some() && course.waiting.len() < COMMANDS_WAITING {
+            course.waiting.push(asked);
+            return;
+        }
+        let answer = match &asked.command {
+            Command::ReloadLater => {
+                asked.answer_early(Answer::Done);
+                self.reload(course);
+                return;
+            }
+            Command::Reload => self.reload(course),
+            Command::Reopen => {
+                self.source.ask_reopen();
+                match asked.is_by_signal() {
+                    true => {
+                        info!("outputs are opened again (SIGHUP); SIGUSR2 loads rules and policy anew")
+                    }
+                    false => info!("outputs are opened again"),
+                }
+                Answer::Done
+            }
+            Command::Stop => {
+                // Before the socket goes with the workers.
+                asked.answer_early(Answer::Done);
+                view::lock(course.below).end_watch();
+                self.control.stop();
+                return;
+            }
+            Command::FailedRules => {
+                let (rules, more) = course.running.failed();
+                Answer::FailedRules(rules, more)
+            }
+            Command::Setting(key) => match course.builder.settings().get(key) {
+                Some(value) => Answer::Text(value.to_owned()),
+                None => no("Unable to get value"),
+            },
+            Command::Configure(function, settings) => self.configure(function, settings, course),
+            Command::Set(command) => sets::carry_out(command, course.builder.shared(), self.rights),
+            Command::Build(joined) => self.build_held(joined, course),
+            Command::Swap => match course.ready.take() {
+                Some(ready) => self.run_held(ready, course),
+                None => no("nothing is ready"),
+            },
+            Command::Abandon => {
+                course.ready = None;
+                Answer::Done
+            }
+        };
+        asked.answer(answer);
+        if course.ready.is_none() {
+            std::mem::take(&mut course.waiting).into_iter().for_each(|asked| self.carry_out(asked, course));
+        }
+    }
+
+    /// Builds a controller's generation beside the running one. That it weakens is meant so.
+    fn build_held(&self, joined: &Arc<Joined>, course: &mut Course<'_>) -> Answer {
+        course.ready = None;
+        let number = Generation(course.number + 1);
+        match reported(course.builder, |builder| builder.build_held(joined, number)) {
+            Ok(built) => {
+                course.ready = Some((Arc::clone(joined), built));
+                Answer::Done
+            }
+            Err(error) => Answer::NotBuilt(Box::new(refused(joined, error))),
+        }
+    }
+
+    /// Hands a controller's generation to the workers.
+    fn run_held(&self, (joined, built): (Arc<Joined>, Built), course: &mut Course<'_>) -> Answer {
+        let generation = joined.generation;
+        course.builder.hold(Some(joined));
+        self.source.reloaded(true);
+        let said = self.swap(built, course);
+        info!("generation {generation} of the controller runs: {said}");
+        Answer::Reloaded(self.in_force.newest())
+    }
+
+    /// Lets workers run a generation. What is said of it.
+    fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
+        let Course { builder, below, running, number, .. } = course;
+        let before = Generation(*number);
+        *number += 1;
+        // The level has room for the lists of two generations: while it acts by the one before the last, it reads what would be written over.
+        let is_read = || view::lock(below).is_behind(before);
+        let begun = Instant::now();
+        while is_read() && begun.elapsed() < ENTERED && !self.control.stopping() {
+            std::thread::sleep(LOOK);
+        }
+        let free = !is_read();
+        let said = view::lock(below).prepare(&built.chains, &built.function_names, free);
+        if let Some(said) = said {
+            warn!("{said}");
+        }
+        // A policy alone changes nothing of the rules of libraries.
+        let left_out = match Arc::ptr_eq(running, &built.inventory) {
+            true => self.in_force.left_out(),
+            false => built.inventory.told(),
+        };
+        let content = built.contents.hashes();
+        let newest = RunningGeneration { generation: Generation(*number), content };
+        self.in_force.note(newest, builder.held(), &builder.tenants(), left_out);
+        self.engines.ask(&built);
+        self.traces.enter(&built.chains, builder.tenants());
+        self.control.swap(built.chains);
+        self.source.loaded(&built.report, builder.cache());
+        view::lock(self.statistics).loaded(stats::rules_of(&built.report));
+        let (loaded, refused) = (built.report.loaded, built.report.refused_total());
+        for left_out in running.left_out(&built.inventory) {
+            warn!("{left_out}");
+        }
+        *running = built.inventory;
+        let malformed = match running.malformed() {
+            0 => String::new(),
+            some => format!(", {some} of them malformed lines"),
+        };
+        format!("{loaded} rules loaded, {refused} refused{malformed}; {content}")
+    }
+
+    /// Builds a generation beside the running one and swaps it when it is whole and does not weaken.
+    fn reload(&self, course: &mut Course<'_>) -> Answer {
+        let Course { builder, running, number, .. } = course;
+        let built = self.build(builder, Generation(*number + 1), running);
+        self.source.reloaded(built.is_ok());
+        match built {
+            Ok(built) => {
+                let said = self.swap(built, course);
+                info!("generation {}: {said}", course.number);
+                Answer::Reloaded(self.in_force.newest())
+            }
+            Err(error) => {
+                let content = self.in_force.newest().content;
+                let said = format!("reload refused, generation {number} goes on ({content}): {error}");
+                info!("{said}");
+                Answer::Refused(said)
+            }
+        }
+    }
+
+    /// Gives a function other settings: a generation is built with them as by a reload, from the files as they are now. One that is refused changes nothing.
+    fn configure(&self, function: &str, settings: &Map<String, Value>, course: &mut Course<'_>) -> Answer {
+        let before = match course.builder.configure(function, settings) {
+            Ok(before) => before,
+            Err(why) => return Answer::Refused(why),
+        };
+        let answer = self.reload(course);
+        if matches!(answer, Answer::Refused(_)) {
+            course.builder.restore(before);
+        }
+        answer
+    }
+
+    /// The next generation, if it may take the place of the running one.
+    fn build(
+        &self,
+        builder: &mut Builder,
+        number: Generation,
+        running: &Inventory,
+    ) -> Result<Built, Failure> {
+        let terms = plan::terms(self.given)?;
+        let built = reported(builder, |builder| builder.build(number))?;
+        running.may_become(&built.inventory, &terms).map_err(Failure::input)?;
+        Ok(built)
+    }
+}
+
+/// Looks after links and the level below them until it is to end.
+fn keep(links: &mut Links, below: &Mutex<Below>, control: &Control, ends: &AtomicBool) {
+    while !ends.load(Ordering::Acquire) {
+        let mut said = links.look(control);
+        said.extend(view::lock(below).look(links));
+        said.iter().for_each(|said| log::line(said));
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+/// Ends who looks after links, however steering ends.
+struct Over<'e>(&'e AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Says what happened to an output.
+pub fn tell(problem: &SinkProblem) {
+    let kind = if problem.is_error() { "error" } else { "note" };
+    info!("{kind}: {problem}");
+}

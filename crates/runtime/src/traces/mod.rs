@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Traces of rules on running workers: `trace` of the command socket.
+//!
+//! * [`plan`]: which rule set of a generation has the rule, for which classes of flows;
+//! * [`live`]: a trace under way, as workers see it.
+//!
+//! While no rule is traced workers do nothing for it: a trace is put around detection between two batches
+//! ([`bartizan_stages::observers`]) and taken away the same way. It evaluates what `bartizan explain rule`
+//! evaluates, by the same code.
+
+pub mod live;
+mod plan;
+
+use crate::view::lock;
+use bartizan_base::TenantId;
+use bartizan_config::policy::did_you_mean;
+use bartizan_dataplane::live::Control;
+use bartizan_dataplane::live::inquiry::{Collector, FlowsWanted, Question};
+use bartizan_detect::explain::trace::{Summary, Trace};
+use bartizan_stages::chain::Chains;
+use bartizan_stages::observers::{FunctionObserver, Observers};
+use live::{EndReason, LiveTrace, Report, Scope, TraceObserver};
+use plan::{NoRule, Plan};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub use plan::{Keywords, RuleLabel, RuleNumber};
+
+/// Traces at once.
+pub const TRACES_MAX: usize = 4;
+/// Packets of a trace unless the request says.
+pub const PACKETS: u64 = 100;
+/// Most packets of a trace.
+pub const PACKETS_MAX: u64 = 10_000;
+/// Seconds of a trace unless the request says.
+pub const SECONDS: u64 = 60;
+/// Most seconds of a trace.
+pub const SECONDS_MAX: u64 = 600;
+/// Interval between two looks whether a trace has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// Longest wait for workers to go on without a trace.
+const WORKERS: Duration = Duration::from_secs(1);
+
+/// A trace that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// The rule.
+    pub rule: RuleNumber,
+    /// Packets for which the rule's head holds, after which it ends.
+    pub packets: u64,
+    /// After so much time it ends as well.
+    pub time: Duration,
+    /// Attempts that are described.
+    pub attempts: usize,
+    /// The flows that it is about; `None`: all.
+    pub flows: Option<FlowsWanted>,
+    /// The tenant whose traffic it is about; `None`: all.
+    pub tenant: Option<String>,
+}
+
+/// The result of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceAnswer {
+    /// The rules that were traced: several where rule sets have different ones.
+    pub rules: BTreeSet<RuleLabel>,
+    /// Why it ended: `packets`, `time`, `rule_gone`, `client_gone`, `shutdown`, `failed`.
+    pub ended: String,
+    /// The end in a sentence.
+    pub reason: String,
+    /// Generations in which the rule was traced.
+    pub generations: BTreeSet<u64>,
+    /// Packets that the rule was asked about.
+    pub packets: u64,
+    /// Packets for which its head held.
+    pub fitting: u64,
+    /// Reports of workers that could not be taken in time: attempts and alerts that are missing below.
+    pub lost: u64,
+    /// Workers that had not begun with it when it ended.
+    pub late_workers: Vec<u16>,
+    /// The report, in the form of `bartizan explain rule`.
+    pub trace: Trace,
+}
+
+/// Whether the client of a trace is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientState {
+    /// It waits.
+    Waits,
+    /// It has closed its end.
+    Gone,
+    /// The program is about to end.
+    Ending,
+}
+
+/// Why there is no trace.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TraceError {
+    /// The rule is not in force; the sentence.
+    Unknown(String),
+    /// Something else.
+    Other(String),
+}
+
+/// Counters of traces, for `control-stats`.
+#[derive(Debug, Default)]
+pub struct TraceCounters {
+    /// Begun.
+    pub begun: AtomicU64,
+    /// Refused as there were [`TRACES_MAX`].
+    pub refused: AtomicU64,
+    /// Reports that were lost.
+    pub lost: AtomicU64,
+}
+
+/// See the module.
+pub struct Traces {
+    control: Arc<Control>,
+    keywords: Keywords,
+    state: Mutex<State>,
+    /// The counters.
+    pub counters: TraceCounters,
+}
+
+struct State {
+    /// The chains that run, or that workers are about to enter.
+    chains: Arc<Chains>,
+    /// Numbers of the tenants, by name.
+    tenants: Vec<(String, TenantId)>,
+    active: Vec<Arc<LiveTrace>>,
+}
+
+impl Traces {
+    /// The traces of the workers of `control`, which run these chains.
+    pub fn new(
+        control: &Arc<Control>,
+        keywords: Keywords,
+        chains: &Arc<Chains>,
+        tenants: Vec<(String, TenantId)>,
+    ) -> Self {
+        let state = State { chains: Arc::clone(chains), tenants, active: Vec::new() };
+        Traces {
+            control: Arc::clone(control),
+            keywords,
+            state: Mutex::new(state),
+            counters: TraceCounters::default(),
+        }
+    }
+
+    /// Traces go on in another generation, or end. To be called before workers enter it.
+    pub fn enter(&self, chains: &Arc<Chains>, tenants: Vec<(String, TenantId)>) {
+        let mut state = lock(&self.state);
+        (state.chains, state.tenants) = (Arc::clone(chains), tenants);
+        for trace in &state.active {
+            let Some(rule) = trace.all_plans().last().map(|plan| plan.wanted) else { continue };
+            match Plan::new(chains, rule, &self.keywords) {
+                Ok(plan) => trace.enter(plan),
+                Err(why) => trace.end(Some(EndReason::RuleGone(chains.generation, why_not(rule, &why)))),
+            }
+        }
+    }
+
+    /// Traces under way.
+    pub fn now(&self) -> usize {
+        lock(&self.state).active.len()
+    }
+
+    /// Traces a rule until that has ended. `client` is asked from time to time.
+    pub fn trace(
+        &self,
+        wanted: &TraceRequest,
+        client: &dyn Fn() -> ClientState,
+    ) -> Result<TraceAnswer, TraceError> {
+        let (trace, from, begun) = self.begin(wanted)?;
+        let ends = TraceGuard(self, &trace);
+        let mut summary = Summary::keeping(wanted.attempts);
+        let (ended, reason) = collect(&trace, &from, (wanted, client), &mut summary);
+        drop(ends);
+        let late_workers = late(begun);
+        // What workers that were at it have said meanwhile.
+        from.try_iter().for_each(|report| add(&mut summary, report));
+        let counts = &trace.counts;
+        let of = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        summary.add_head_failures(counts.head_failures.each_ref().map(of));
+        self.counters.lost.fetch_add(trace.lost(), Ordering::Relaxed);
+        let plans = trace.all_plans();
+        Ok(TraceAnswer {
+            rules: plans.iter().flat_map(|plan| plan.labels()).collect(),
+            ended: ended.to_owned(),
+            reason,
+            generations: plans.iter().map(|plan| plan.generation.0).collect(),
+            packets: of(&counts.packets),
+            fitting: of(&counts.fitting),
+            lost: trace.lost(),
+            late_workers,
+            trace: summary.finish(),
+        })
+    }
+
+    fn begin(
+        &self,
+        wanted: &TraceRequest,
+    ) -> Result<(Arc<LiveTrace>, Receiver<Report>, Collector), TraceError> {
+        let mut state = lock(&self.state);
+        let other = TraceError::Other;
+        if state.active.len() >= TRACES_MAX {
+            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(other(format!(
+                "{TRACES_MAX} rules are traced already; try again when one of these traces has ended"
+            )));
+        }
+        let tenant = wanted.tenant.as_deref().map(|name| tenant(&state.tenants, name));
+        let scope = Scope { flows: wanted.flows, tenant: tenant.transpose().map_err(other)? };
+        let plan = Plan::new(&state.chains, wanted.rule, &self.keywords).map_err(|why| {
+            let said = why_not(wanted.rule, &why);
+            match why {
+                NoRule::Unknown(..) => TraceError::Unknown(said),
+                NoRule::NoDetection | NoRule::Ambiguous(_) => TraceError::Other(said),
+            }
+        })?;
+        let (trace, from) = LiveTrace::new(plan, scope, (wanted.packets, wanted.attempts));
+        let trace = Arc::new(trace);
+        state.active.push(Arc::clone(&trace));
+        let Some(begun) = self.install(&state) else {
+            state.active.pop();
+            return Err(other("workers have as many questions as they take; try again".to_owned()));
+        };
+        self.counters.begun.fetch_add(1, Ordering::Relaxed);
+        Ok((trace, from, begun))
+    }
+
+    /// Lets workers go on with the traces that are under way. `None`: they have as many questions as they
+    /// take; a trace that has ended asks nothing there any more, and goes with the next change or generation.
+    fn install(&self, state: &State) -> Option<Collector> {
+        let observer =
+            |trace: &Arc<LiveTrace>| Arc::new(TraceObserver(Arc::clone(trace))) as Arc<dyn FunctionObserver>;
+        let observers = Observers::new(state.active.iter().map(observer).collect());
+        self.control.ask(Question::Observe(observers))
+    }
+}
+
+/// Ends a trace, however that comes.
+struct TraceGuard<'t>(&'t Traces, &'t Arc<LiveTrace>);
+
+impl Drop for TraceGuard<'_> {
+    fn drop(&mut self) {
+        let TraceGuard(traces, trace) = self;
+        trace.end(None);
+        let mut state = lock(&traces.state);
+        state.active.retain(|other| !Arc::ptr_eq(other, trace));
+        let without = traces.install(&state);
+        drop(state);
+        // Workers that have ended with the program have said all, and answer nothing any more.
+        if let Some(mut without) = without.filter(|_| !traces.control.stopping()) {
+            let end = Instant::now() + WORKERS;
+            without.collect(|| end.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+fn tenant(known: &[(String, TenantId)], name: &str) -> Result<TenantId, String> {
+    let found = known.iter().find(|(of, _)| of == name).map(|(_, id)| *id);
+    found.ok_or_else(|| match known.is_empty() {
+        true => format!("there is no tenant `{name}`: this run has no policy with tenants; leave it out"),
+        false => format!(
+            "there is no tenant `{name}`; {}",
+            did_you_mean(name, known.iter().map(|(of, _)| of.as_str()))
+        ),
+    })
+}
+
+/// Takes reports until a trace has ended. Why, in a word and a sentence.
+fn collect(
+    trace: &LiveTrace,
+    from: &Receiver<Report>,
+    (wanted, client): (&TraceRequest, &dyn Fn() -> ClientState),
+    summary: &mut Summary,
+) -> (&'static str, String) {
+    let end = Instant::now() + wanted.time;
+    let mut looked = Instant::now();
+    loop {
+        match from.recv_timeout(LOOK) {
+            Ok(report) => add(summary, report),
+            Err(RecvTimeoutError::Timeout) => {}
+            // The trace itself holds the other end.
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+        }
+        if trace.is_over() {
+            return words(trace.ended());
+        }
+        if looked.elapsed() < LOOK {
+            continue;
+        }
+        looked = Instant::now();
+        if looked >= end {
+            return ("time", format!("{} seconds are over", wanted.time.as_secs()));
+        }
+        match client() {
+            ClientState::Waits => {}
+            ClientState::Gone => return ("client_gone", "the client has gone".to_owned()),
+            ClientState::Ending => return ("shutdown", "the program is about to end".to_owned()),
+        }
+    }
+}
+
+fn words(end: Option<EndReason>) -> (&'static str, String) {
+    match end {
+        Some(EndReason::Packets) => {
+            ("packets", "the rule's head has held for as many packets as were asked for".to_owned())
+        }
+        Some(EndReason::RuleGone(generation, why)) => {
+            ("rule_gone", format!("generation {} does not have the rule: {why}", generation.0))
+        }
+        Some(EndReason::Failed(what)) => ("failed", format!("tracing broke off, {what}: please report this")),
+        None => ("shutdown", "the trace was ended".to_owned()),
+    }
+}
+
+fn add(summary: &mut Summary, report: Report) {
+    match report {
+        Report::Attempt(attempt) => summary.add(attempt),
+        Report::Alerts(packet, alerts) => summary.add_alerts(packet, alerts),
+    }
+}
+
+/// The workers that have not begun with a trace.
+fn late(mut begun: Collector) -> Vec<u16> {
+    begun.collect(|| Duration::ZERO);
+    begun.finish().1.iter().map(|worker| worker.0).collect()
+}
+
+/// Why a rule cannot be traced.
+fn why_not(rule: RuleNumber, why: &NoRule) -> String {
+    match why {
+        NoRule::NoDetection => "no chain of the running generation has detection (`ids`)".to_owned(),
+        NoRule::Unknown(0, _) => format!("no rule with sid {rule} is in force: no rules are loaded"),
+        NoRule::Unknown(count, nearest) => {
+            let nearest = nearest.map(|sid| format!("; the nearest is {sid}")).unwrap_or_default();
+            format!("no rule with sid {rule} is among the {count} in force{nearest}")
+        }
+        NoRule::Ambiguous(all) => {
+            format!("several rules have this sid: {}; write which one is meant, as gid:sid", all.join(", "))
+        }
+    }
+}
+/// Reads the number of a rule: a sid, or gid:sid.
+///
+/// # Errors
+/// It is no number.
+pub fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
+    let number = |text: &str| {
+        text.parse::<u32>().map_err(|_| format!("`{text}` is no number; write the sid, for example 2019284"))
+    };
+    match text.split_once(':') {
+        Some((gid, sid)) => Ok((Some(number(gid)?), number(sid)?)),
+        None => Ok((None, number(text)?)),
+    }
+}

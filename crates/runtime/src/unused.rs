@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings that have no effect: a message for each whose loss weakens ([`UnsupportedSetting`]), one for the
+//! types of events that are not written, one
+//! line for those of Suricata that this program has no use for, and a word about each that nobody has, which
+//! is misspelt.
+//!
+//! Settings that are switched off (`enabled: no`, with all beside it) are not missed. Asked for when everything
+//! that reads settings is built. With `--strict` all but the one line are errors.
+
+use crate::error::Failure;
+use crate::generation::BuildOptions;
+use crate::log;
+use bartizan_applayer::protocols;
+use bartizan_base::{Settings, parse_bool};
+use bartizan_config::suricata::{self, UnsupportedSetting, is_off, unsupported_settings};
+use bartizan_events::EveOutputs;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Misspelt keys that are named; more are counted.
+const NAMED: usize = 5;
+/// Sections that the one line names.
+const SECTIONS: usize = 8;
+/// Outputs that are written.
+const OUTPUTS: [&str; 3] = ["eve-log", "file-store", "tls-store"];
+/// Read when a rule asks for it; with a dot at its end, all below.
+const LATER: [&str; 7] = [
+    "pcre.match-limit",
+    "pcre.match-limit-recursion",
+    "datasets.",
+    "default-reputation-path",
+    "reputation-categories-file",
+    "reputation-files",
+    "reputation-files.",
+];
+
+/// See the module.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Unused {
+    /// Settings of Suricata without an effect here.
+    known: Vec<String>,
+    /// Keys that are no settings: where they come from, and what is said of them.
+    unknown: Vec<(String, String)>,
+    /// Settings whose loss weakens.
+    unsupported: Vec<UnsupportedSetting>,
+    /// Outputs that are switched on and not written.
+    outputs: Vec<String>,
+    /// Outputs whose events go where none can go here; of these a warning is given where outputs are read.
+    elsewhere: Vec<String>,
+    /// Types of events that are asked for and not written, with the place of the first.
+    types: Option<(String, BTreeSet<String>)>,
+    /// Single settings of the command line that are known and have no effect.
+    single: Vec<String>,
+}
+
+/// Whether a key is of an output that is not written.
+fn is_of_other_output(key: &str) -> bool {
+    let name = key.strip_prefix("outputs.").and_then(|rest| rest.split('.').nth(1));
+    name.is_some_and(|name| !OUTPUTS.contains(&name))
+}
+
+/// Whether a key is read when a rule asks for it.
+fn is_read_later(key: &str) -> bool {
+    LATER.iter().any(|later| key == *later || later.ends_with('.') && key.starts_with(later))
+}
+
+/// Whether the value of a key is the name by which an item of a list is known (`outputs.1 = eve-log`).
+fn is_name(settings: &Settings, key: &str) -> bool {
+    settings.get(key).is_some_and(|name| settings.children(key).any(|child| child == name))
+}
+
+/// Whether events of this type are written: those of protocols are, as soon as there is a parser.
+fn is_written(kind: &str) -> bool {
+    protocols::TABLE.iter().any(|spec| spec.eve_type == Some(kind))
+}
+
+/// The place that a list's item, or the first of its options, comes from.
+fn origin_of<'s>(settings: &'s Settings, key: &str) -> Option<&'s str> {
+    let below = format!("{key}.");
+    let mut keys = settings.iter().map(|(known, _)| known);
+    settings
+        .origin(key)
+        .or_else(|| keys.find_map(|known| settings.origin(known).filter(|_| known.starts_with(&below))))
+}
+
+impl Unused {
+    /// What the settings have that nothing has read so far.
+    pub fn of(settings: &Settings) -> Self {
+        let mut found = Unused::default();
+        // Before anything is asked here, which counts as read.
+        let unread = settings.unread();
+        found.unsupported = unsupported_settings(settings, &unread);
+        for key in &unread {
+            // Without an origin it was set by the program.
+            let Some(origin) = settings.origin(key).filter(|_| !is_name(settings, key)) else { continue };
+            // Of outputs that are not written it is said as a whole.
+            if is_read_later(key)
+                || is_of_other_output(key)
+                || found.unsupported.iter().any(|one| one.covers(key))
+            {
+                continue;
+            }
+            if !suricata::is_known(key) {
+                found.add_unknown(origin, key, &format!("setting `{key}`"), settings);
+            } else if is_off(settings, key) {
+            } else if origin == "--set" {
+                found.single.push(key.clone());
+            } else {
+                found.known.push(key.clone());
+            }
+        }
+        found.add_outputs(settings);
+        found.add_types(settings);
+        found
+    }
+
+    /// Types of events that an output asks for and that nothing here writes. A value that cannot be
+    /// understood was an error before.
+    fn add_types(&mut self, settings: &Settings) {
+        let outputs = EveOutputs::from_settings(settings).map(|all| all.outputs).unwrap_or_default();
+        for output in outputs {
+            let list = format!("outputs.{}.eve-log.types", output.index);
+            for item in settings.children(&list) {
+                let key = format!("{list}.{item}");
+                let Some(kind) = settings.get(&key).or_else(|| settings.children(&key).next()) else {
+                    continue;
+                };
+                let is_asked = output.types.protocols.contains_key(kind);
+                let is_known = suricata::is_known(&format!("{key}.{kind}.enabled"));
+                let Some(origin) = origin_of(settings, &key) else { continue };
+                if is_asked && is_known && !is_written(kind) && !is_off(settings, &format!("{key}.{kind}.x"))
+                {
+                    let (_, names) = self.types.get_or_insert_with(|| (origin.to_owned(), BTreeSet::new()));
+                    names.insert(kind.to_owned());
+                }
+            }
+        }
+    }
+
+    /// `what` it is called for people.
+    fn add_unknown(&mut self, origin: &str, key: &str, what: &str, settings: &Settings) {
+        let near = suricata::nearest_known(key).filter(|near| settings.get(near).is_none());
+        let hint = near.map_or_else(
+            || "correct or remove it".to_owned(),
+            |near| match near.strip_suffix(".enabled").and_then(|n| n.rsplit('.').next()) {
+                // The name of a type of events.
+                Some(kind) if !what.contains(key) => format!("did you mean `{kind}`?"),
+                _ => format!("did you mean `{near}`?"),
+            },
+        );
+        self.unknown.push((origin.to_owned(), format!("there is no {what}; {hint}")));
+    }
+
+    /// Outputs that are on and not written, and types of events that nobody has.
+    fn add_outputs(&mut self, settings: &Settings) {
+        for item in settings.children("outputs") {
+            let section = format!("outputs.{item}");
+            let filetype = |name: &str| settings.get(&format!("{section}.eve-log.{name}"));
+            let is_on = filetype("enabled").and_then(parse_bool) == Some(true);
+            if let Some(to) = filetype("filetype").or_else(|| filetype("type"))
+                && is_on
+                && matches!(to, "redis" | "syslog")
+            {
+                self.elsewhere.push(format!("{section}.eve-log: events cannot go to {to} here"));
+            }
+            for name in settings.children(&section).filter(|name| !OUTPUTS.contains(name)) {
+                let on = settings.get(&format!("{section}.{name}.enabled")).and_then(parse_bool);
+                if on == Some(true) {
+                    self.outputs.push(name.to_owned());
+                }
+            }
+            let types = format!("{section}.eve-log.types");
+            for number in settings.children(&types) {
+                let key = format!("{types}.{number}");
+                let Some(kind) = settings.get(&key) else { continue };
+                let setting = format!("{key}.{kind}.enabled");
+                if !suricata::is_known(&setting) && !is_off(settings, &key) {
+                    let origin = settings.origin(&key).unwrap_or(&types);
+                    self.add_unknown(origin, &setting, &format!("type of events `{kind}`"), settings);
+                }
+            }
+        }
+    }
+
+    /// Settings that are misspelt or weaken, and events that are not written, a line each.
+    fn faults(&self) -> Vec<String> {
+        let misspelt = self.unknown.iter().map(|(at, what)| format!("{at}: {what}"));
+        let unsupported = self.unsupported.iter().map(ToString::to_string);
+        misspelt
+            .chain(unsupported)
+            .chain(self.types_line())
+            .chain(self.outputs_line())
+            .chain(self.elsewhere.clone())
+            .collect()
+    }
+
+    /// These lines as an error.
+    fn error(&self) -> Result<(), Failure> {
+        let faults = self.faults();
+        if faults.is_empty() { Ok(()) } else { Err(Failure::input(faults.join("\n"))) }
+    }
+
+    /// One line for all types of events that are not written.
+    fn types_line(&self) -> Option<String> {
+        let (origin, names) = self.types.as_ref()?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Some(format!(
+            "{origin}: types of events that are asked for and not written here: {}; take them out of `types`, or leave them to another sensor",
+            names.join(", ")
+        ))
+    }
+
+    /// One line for all outputs that are not written.
+    fn outputs_line(&self) -> Option<String> {
+        (!self.outputs.is_empty()).then(|| {
+            let names = self.outputs.join(", ");
+            format!("outputs that are switched on and not written here: {names}; eve-log, file-store and tls-store are")
+        })
+    }
+
+    /// What is to be said, in few lines; `all`: each setting by its name.
+    pub fn lines(&self, all: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        let shown = if all { self.unknown.len() } else { NAMED };
+        lines.extend(self.unknown.iter().take(shown).map(|(at, what)| format!("warning: {at}: {what}")));
+        if self.unknown.len() > shown {
+            lines.push(format!(
+                "warning: ... and {} more settings that there are not; `bartizan check -v` names them",
+                self.unknown.len() - shown
+            ));
+        }
+        lines.extend(self.unsupported.iter().map(|one| format!("warning: {one}")));
+        let types_and_outputs = self.types_line().into_iter().chain(self.outputs_line());
+        lines.extend(types_and_outputs.map(|line| format!("warning: {line}")));
+        lines.extend(
+            self.single
+                .iter()
+                .map(|key| format!("warning: --set {key}: this setting of Suricata has no effect here")),
+        );
+        if all {
+            lines
+                .extend(self.known.iter().map(|key| format!("note: the setting `{key}` has no effect here")));
+        } else if !self.known.is_empty() {
+            lines.push(self.summary());
+        }
+        lines
+    }
+
+    /// The settings without effect by their sections.
+    fn summary(&self) -> String {
+        let mut sections: BTreeMap<&str, usize> = BTreeMap::new();
+        for key in &self.known {
+            let section = key.split('.').next().unwrap_or(key);
+            // What these sections have is of many things.
+            let depth = if matches!(section, "app-layer" | "outputs" | "detect") { 3 } else { 1 };
+            let end = key.match_indices('.').nth(depth - 1).map_or(key.len(), |(at, _)| at);
+            *sections.entry(key.get(..end).unwrap_or(key)).or_default() += 1;
+        }
+        let mut counts: Vec<(&str, usize)> = sections.into_iter().collect();
+        counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+        let named: Vec<String> =
+            counts.iter().take(SECTIONS).map(|(name, count)| format!("{name} {count}")).collect();
+        let more = match counts.len().saturating_sub(SECTIONS) {
+            0 => String::new(),
+            more => format!(" and {more} more sections"),
+        };
+        format!(
+            "note: {} settings of Suricata have no effect here: {}{more}; `bartizan check -v` names them",
+            self.known.len(),
+            named.join(", ")
+        )
+    }
+}
+
+/// Says what has no effect. With `--strict` what is misspelt, weakens or is not written is an error.
+pub fn tell(options: &BuildOptions, settings: &Settings) -> Result<(), Failure> {
+    let unused = Unused::of(settings);
+    if options.strict {
+        unused.error()?;
+    }
+    unused.lines(false).iter().for_each(|line| log::line(line));
+    Ok(())
+}
+
+/// As [`tell`], for a check: names all of them if `all`; true if something is an error with `--strict`.
+pub fn check(settings: &Settings, all: bool) -> bool {
+    let unused = Unused::of(settings);
+    unused.lines(all).iter().for_each(|line| log::line(line));
+    !unused.faults().is_empty()
+}
