@@ -33,6 +33,7 @@ pub mod lock;
 pub mod log;
 pub mod machine_code;
 #[cfg(test)]
+#[allow(clippy::print_stdout)] // Measurements, which people read.
 mod many;
 pub mod metrics;
 pub mod offload;
