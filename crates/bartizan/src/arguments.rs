@@ -2,10 +2,11 @@
 //! Arguments that several commands share, and the options of the runtime that they become.
 
 use crate::say;
-use bartizan_config::host::{self, OffloadLevel, Snap};
+use bartizan_config::host::{self, Snap};
 use bartizan_config::policy::values::Share;
 use bartizan_runtime::firewall::FirewallOptions;
 use bartizan_runtime::generation::BuildOptions;
+use bartizan_runtime::levels::Levels;
 use bartizan_runtime::log::Report;
 use bartizan_runtime::plan::RunOptions;
 use std::net::SocketAddr;
@@ -108,7 +109,7 @@ pub struct RunArgs {
     /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
     /// both interfaces.
     #[arg(long, value_name = "LEVEL", requires = "inline", conflicts_with = "tap", value_parser = offload_level)]
-    pub offload: Option<OffloadLevel>,
+    pub offload: Option<String>,
     /// Only report what would be refused, also inline.
     #[arg(long)]
     pub detect: bool,
@@ -160,6 +161,7 @@ impl RunArgs {
             snap_length: of.snap_length,
             options: of.build.options(),
             offload: of.offload,
+            levels: Levels::default(),
             detect: of.detect,
             fix_offloads: of.fix_offloads,
             workers: of.workers,
@@ -181,11 +183,8 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// A level, in words that say which there are.
-fn offload_level(text: &str) -> Result<OffloadLevel, String> {
-    match text {
-        "xdp" => Ok(OffloadLevel::Xdp),
-        _ => Err("there is one level: `xdp`".to_owned()),
-    }
+fn offload_level(text: &str) -> Result<String, String> {
+    Levels::default().of_name(text).map(|level| level.name().to_owned())
 }
 
 /// A snap length, in words that say how to write one.
@@ -273,7 +272,7 @@ mod tests {
         let made = line(&all).ok().unwrap();
         assert_eq!(made.config, Some("f.yaml".into()));
         assert_eq!(made.inline, Some(vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!((made.offload, made.detect, made.fix_offloads), (Some(OffloadLevel::Xdp), true, true));
+        assert_eq!((made.offload.as_deref(), made.detect, made.fix_offloads), (Some("xdp"), true, true));
         assert_eq!((made.workers, made.spin, made.save_power), (Some(3), Some(5), true));
         assert_eq!((made.max_loss, made.accept_malformed), ("25%".parse().ok(), true));
         let paths =

@@ -119,8 +119,8 @@ pub struct Inline {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Offload {
-    /// Which.
-    pub level: OffloadLevel,
+    /// Its name, for example `xdp` (the kernel's XDP hook).
+    pub level: String,
     /// How it is attached to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers that cannot), `auto` (native where the driver can), which it
     /// is unless given.
     #[serde(default)]
@@ -145,9 +145,9 @@ pub struct Offload {
 impl Offload {
     /// A level with all as it is unless given.
     #[must_use]
-    pub fn usual(level: OffloadLevel) -> Self {
+    pub fn usual(level: &str) -> Self {
         Offload {
-            level,
+            level: level.to_owned(),
             mode: OffloadMode::default(),
             entries: None,
             fail: OffloadFail::default(),
@@ -167,14 +167,6 @@ pub enum OffloadFail {
     Closed,
     /// They are forwarded.
     Open,
-}
-
-/// Levels below this program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum OffloadLevel {
-    /// The kernel's XDP hook.
-    Xdp,
 }
 
 /// How a level is attached to interfaces.
@@ -854,7 +846,7 @@ controller: {address: 'controller.example:9444', identity: id, state: /var/lib/b
         };
         let offload =
             |file: HostFile| file.links[0].inline.as_ref().and_then(|inline| inline.offload.clone()).unwrap();
-        assert_eq!(offload(level("").unwrap()), Offload::usual(OffloadLevel::Xdp));
+        assert_eq!(offload(level("").unwrap()), Offload::usual("xdp"));
         let Offload { fail, stale, .. } = offload(level(", fail: open, stale: 5s").unwrap());
         assert_eq!((fail, stale), (OffloadFail::Open, Some(Seconds(5))));
         for (keys, expected) in [

@@ -8,11 +8,11 @@ use crate::xdp_program;
 
 use bartizan_base::{Generation, Reason, Spread, Timestamp};
 use bartizan_flow::{FlowHasher, FlowTable, FlowTableConfig, Insert};
-use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action as Fate, Device as _, Done, FlowManager, Offer};
 use bartizan_packet::PacketFlags;
 use bartizan_testkit::namespace::{inside, number};
 use bartizan_testkit::random::Random;
+use bartizan_xdp::XdpDevice;
 use bartizan_xdp::{Action, Control, Fail, Watch, boot_time, monotonic_time};
 use std::sync::Arc;
 use std::time::Duration;

@@ -23,13 +23,13 @@
 //! [`Counts::refused_inside`]. Else the frame goes up, and is counted for neither. An entry of the flow around never acts by itself upon a frame that may have a tunnel: the host looks into it.
 
 use crate::key::{DeviceKey, Fields};
+use crate::marks::Mark;
 use crate::stays::Stays;
 use bartizan_base::{Generation, Level, PacketDuration, PortIndex, Reason, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::Progress;
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
-use bartizan_xdp::Mark;
 
 /// IP protocols of packets that carry a packet of IPv4, and of IPv6.
 const IP_IN_IP: [u8; 2] = [4, 41];

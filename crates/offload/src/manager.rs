@@ -31,13 +31,13 @@ mod credit;
 
 use crate::device::{Action, Device, Sides, Wish};
 use crate::key::DeviceKey;
+use crate::marks::Mark;
 use crate::stays::Stays;
 use backend::Backend;
 use bartizan_base::{FlowId, Generation, Level, PacketDuration, Path, Reason, Timestamp};
 use bartizan_flow::level::{Command, SunkId, Task};
 use bartizan_flow::{EndReason, FlowKey, FlowTable};
 use bartizan_packet::windows::Windows;
-use bartizan_xdp::Mark;
 pub use counters::{Handled, LevelFacts, ManagerCounters};
 use credit::{Ledger, Refused};
 use std::collections::VecDeque;

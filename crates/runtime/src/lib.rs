@@ -26,6 +26,7 @@ mod health;
 pub mod input;
 pub mod inspect;
 mod interfaces;
+pub mod levels;
 pub mod limits;
 pub mod links;
 pub mod load;

@@ -13,6 +13,7 @@ pub mod stand;
 
 use crate::crew::OfLink;
 use crate::error::Failure;
+use crate::levels::Levels;
 use crate::links::Links;
 use crate::lock;
 use crate::plan::{LinkPlan, Plan};
@@ -22,15 +23,15 @@ use bartizan_config::host::{
     OFFLOAD_DROP_SAMPLES_USUAL, OFFLOAD_ENTRIES_USUAL, OFFLOAD_STALE_USUAL, Offload, OffloadFail, OffloadMode,
 };
 use bartizan_offload::Device;
-use bartizan_offload::devices::xdp::XdpDevice;
+use bartizan_offload::level::{
+    AttachMode, DeviceSetup, Early, EarlyOptions, Fail, Left, LeftOn, LevelDriver, LevelError, LevelOptions,
+    LevelView, OpenLevel, PortCounters, PortNews, PortSetup, Side, Watch,
+};
 use bartizan_packet::slots::PORTS;
 use bartizan_ports::Interface;
 use bartizan_stages::chain::Chains;
+use bartizan_stages::settings::EngineSettings;
 use bartizan_stages::stats::Counters;
-use bartizan_xdp::{
-    Early, EarlyOptions, Fail, Left, Mode, ModeChoice, Options, PINS, Pinned, PortCounters, PortNews,
-    PortSetup, Program, Side, Tables, Watch, XdpError, pinned, remove_left,
-};
 use stand::LevelsStand;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +51,7 @@ pub struct LevelPort {
 
 /// What the level counts by port, for who shows it.
 pub struct LevelCounters {
-    tables: Arc<Tables>,
+    view: Arc<dyn LevelView>,
     ports: Vec<LevelPort>,
     /// Interfaces of named ports.
     exits: Vec<(String, u8)>,
@@ -59,14 +60,12 @@ pub struct LevelCounters {
 impl LevelCounters {
     /// Each named port that it sends by, and what left by it.
     pub fn exits(&self) -> impl Iterator<Item = (&str, PortCounters)> {
-        self.exits
-            .iter()
-            .filter_map(|(port, index)| Some((port.as_str(), self.tables.port_counters(*index)?)))
+        self.exits.iter().filter_map(|(port, index)| Some((port.as_str(), self.view.port_counters(*index)?)))
     }
 
     /// Each port, and what came by it.
     pub fn ports(&self) -> impl Iterator<Item = (&LevelPort, PortCounters)> {
-        self.ports.iter().filter_map(|port| Some((port, self.tables.port_counters(port.index)?)))
+        self.ports.iter().filter_map(|port| Some((port, self.view.port_counters(port.index)?)))
     }
 }
 
@@ -76,6 +75,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A link that has a level, or is to have it again.
 struct LinkLevel {
     name: String,
+    /// Name of the kind of level, for messages.
+    title: &'static str,
     /// What its two ports are attached with; their interfaces are those of now.
     setups: [PortSetup; 2],
     /// The program is on its ports.
@@ -88,28 +89,27 @@ struct LinkLevel {
 
 impl LinkLevel {
     /// One that is on no port yet.
-    fn new(link: &str, setups: [PortSetup; 2]) -> Self {
-        LinkLevel { name: link.to_owned(), setups, attached: false, waits: false, told: None }
+    fn new(link: &str, title: &'static str, setups: [PortSetup; 2]) -> Self {
+        LinkLevel { name: link.to_owned(), title, setups, attached: false, waits: false, told: None }
     }
 
     /// Attaches the program to both interfaces, or to none. What is to be said of it.
-    fn attach(&mut self, program: &mut Program, interfaces: &[Interface]) -> Result<Vec<String>, XdpError> {
+    fn attach(
+        &mut self,
+        level: &mut dyn OpenLevel,
+        interfaces: &[Interface],
+    ) -> Result<Vec<String>, LevelError> {
         let mut notes = Vec::new();
         self.waits = false;
         for (at, (setup, interface)) in self.setups.iter_mut().zip(interfaces).enumerate() {
             setup.ifindex = interface.index;
-            match program.attach(setup) {
+            match level.attach(setup) {
                 Ok(attached) => {
                     self.waits |= attached.waits;
-                    if attached.mode == Mode::Generic {
-                        notes.push(format!(
-                            "link `{}`: the driver of `{}` runs no XDP programs, so the kernel does (generic mode), which is slower",
-                            self.name, interface.name
-                        ));
-                    }
+                    notes.extend(attached.note.map(|note| format!("link `{}`: {note}", self.name)));
                 }
                 Err(error) => {
-                    self.setups.iter().take(at).for_each(|before| drop(program.detach(before.index)));
+                    self.setups.iter().take(at).for_each(|before| level.detach(before.index));
                     return Err(error);
                 }
             }
@@ -119,8 +119,8 @@ impl LinkLevel {
     }
 
     /// Its interfaces are others now, or gone: what was attached to those before goes. They may be in another network namespace.
-    fn detach(&mut self, program: &mut Program) {
-        self.setups.iter().for_each(|port| drop(program.detach(port.index)));
+    fn detach(&mut self, level: &mut dyn OpenLevel) {
+        self.setups.iter().for_each(|port| level.detach(port.index));
         self.attached = false;
     }
 
@@ -144,32 +144,38 @@ impl LinkLevel {
     }
 
     /// Of its interfaces those whose program somebody else has taken away or replaced.
-    fn taken_from<'i>(&self, program: &mut Program, interfaces: &'i [Interface]) -> Vec<&'i str> {
+    fn taken_from<'i>(&self, level: &mut dyn OpenLevel, interfaces: &'i [Interface]) -> Vec<&'i str> {
         let ports = self.setups.iter().zip(interfaces);
-        let gone = ports.filter(|(port, _)| !program.is_attached(port.index));
+        let gone = ports.filter(|(port, _)| !level.is_attached(port.index));
         gone.map(|(_, interface)| interface.name.as_str()).collect()
     }
 
     /// Follows what became of its interfaces; none while they are gone.
-    fn follow(&mut self, program: &mut Program, interfaces: Option<&[Interface]>, said: &mut Vec<String>) {
+    fn follow(
+        &mut self,
+        level: &mut dyn OpenLevel,
+        interfaces: Option<&[Interface]>,
+        said: &mut Vec<String>,
+    ) {
         if let Some(interfaces) = interfaces.filter(|interfaces| self.is_on(interfaces)) {
-            let taken = self.taken_from(program, interfaces);
+            let taken = self.taken_from(level, interfaces);
             if taken.is_empty() {
                 return;
             }
             said.push(format!(
-                "warning: link `{}`: somebody has taken the XDP program away from `{}`; it is attached again (`bpftool net` shows what is there)",
+                "warning: link `{}`: somebody has taken the {} program away from `{}`; it is attached again (`bpftool net` shows what is there)",
                 self.name,
+                self.title,
                 taken.join("`, `")
             ));
         }
         if self.attached {
-            self.detach(program);
+            self.detach(level);
         }
         let Some(interfaces) = interfaces else { return };
-        match self.attach(program, interfaces) {
+        match self.attach(level, interfaces) {
             Ok(notes) => {
-                said.push(format!("note: link `{}` has its XDP level again", self.name));
+                said.push(format!("note: link `{}` has its {} level again", self.name, self.title));
                 said.extend(notes.into_iter().map(|note| format!("warning: {note}")));
                 self.told = None;
             }
@@ -178,9 +184,10 @@ impl LinkLevel {
                 let why = error.to_string();
                 if self.told.as_ref() != Some(&why) {
                     said.push(format!(
-                        "warning: link `{}` runs without its XDP level until that can be used again: {}",
+                        "warning: link `{}` runs without its {} level until that can be used again: {}",
                         self.name,
-                        error.with_holders()
+                        self.title,
+                        error.explain()
                     ));
                     self.told = Some(why);
                 }
@@ -189,11 +196,17 @@ impl LinkLevel {
     }
 }
 
+/// The level that runs, and its kind.
+struct Opened {
+    driver: &'static dyn LevelDriver,
+    level: Box<dyn OpenLevel>,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Below {
     /// Detaches when it goes.
-    program: Option<Program>,
+    level: Option<Opened>,
     /// Of each link: the first of its slots, and how many each worker has.
     shares: Vec<Option<(u32, u32)>>,
     ports: Vec<LevelPort>,
@@ -225,15 +238,48 @@ fn entries(link: &LinkPlan) -> Option<(u32, u32)> {
     Some((each, each * u32::from(link.workers.max(1))))
 }
 
-/// All links share one program, which is attached in one way.
-fn one_mode(plan: &Plan) -> Result<(), Failure> {
-    let mut wanted = plan.links.iter().filter_map(|link| Some((&link.name, link.offload.as_ref()?.mode)));
-    let Some((first, mode)) = wanted.next() else { return Ok(()) };
-    match wanted.find(|(_, other)| *other != mode) {
-        None => Ok(()),
-        Some((name, _)) => Err(Failure::input(format!(
-            "links `{first}` and `{name}` want their XDP level in different ways (`mode` of `offload`), and all links share one program; give both the same `mode`, or leave it out"
-        ))),
+/// Of each link the number of its first worker among those of all links.
+fn first_workers(plan: &Plan) -> Vec<u32> {
+    let before = plan.links.iter().scan(0, |all, link| {
+        let first = *all;
+        *all += u32::from(link.workers);
+        Some(first)
+    });
+    before.collect()
+}
+
+/// All links share one level, which is attached in one way.
+fn one_kind(plan: &Plan) -> Result<(), Failure> {
+    let mut wanted = plan.links.iter().filter_map(|link| Some((&link.name, link.offload.as_ref()?)));
+    let Some((first, offload)) = wanted.next() else { return Ok(()) };
+    for (name, other) in wanted {
+        if other.level != offload.level {
+            return Err(Failure::input(format!(
+                "links `{first}` and `{name}` want different levels (`level` of `offload`), and all links share one; give both the same `level`"
+            )));
+        }
+        if other.mode != offload.mode {
+            return Err(Failure::input(format!(
+                "links `{first}` and `{name}` want their {} level in different ways (`mode` of `offload`), and all links share one program; give both the same `mode`, or leave it out",
+                plan.levels.of_name(&offload.level).map_or("", |driver| driver.title())
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The kind of a link's level.
+fn driver_of(plan: &Plan, link: &LinkPlan) -> Result<&'static dyn LevelDriver, Failure> {
+    let name = link.offload.as_ref().map_or("", |offload| offload.level.as_str());
+    plan.levels.of_name(name).map_err(|why| Failure::input(format!("link `{}`: {why}", link.name)))
+}
+
+/// How a level is attached to interfaces.
+const fn attach_mode(offload: &Offload) -> AttachMode {
+    match offload.mode {
+        OffloadMode::Auto => AttachMode::Auto,
+        OffloadMode::Native => AttachMode::Native,
+        OffloadMode::Generic => AttachMode::Generic,
     }
 }
 
@@ -253,10 +299,10 @@ fn note_level(
     stand: &LevelsStand,
     level: &LinkLevel,
     (link, number, watch): (&LinkPlan, LinkId, Watch),
-    tables: Arc<Tables>,
+    view: Arc<dyn LevelView>,
 ) {
     let asks = link.knows_refusals().then(|| (number, !link.drops_early()));
-    stand.note_level(&link.name, tables, (watch, u32::from(link.workers)), asks);
+    stand.note_level(&link.name, view, (watch, u32::from(link.workers)), asks);
     stand.note_off(&link.name, level.off());
 }
 
@@ -282,20 +328,29 @@ fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
 }
 
 /// A run that wants a level does not begin without it: who has taken the hook is told.
-fn cannot_be_used(link: &str, error: XdpError) -> Failure {
-    let why = error.with_holders();
-    Failure::input(format!("link `{link}`: its XDP level cannot be used: {why}; or leave `offload` out"))
+fn cannot_be_used(link: &str, title: &str, error: LevelError) -> Failure {
+    let why = error.explain();
+    Failure::input(format!("link `{link}`: its {title} level cannot be used: {why}; or leave `offload` out"))
 }
 
 /// What was left on the interfaces of an inline link that has no level now goes: it would take frames away from this run.
-fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<String>) -> Result<(), Failure> {
-    for interface in interfaces {
-        let taken = remove_left(interface.index)
+fn take_away_left(
+    levels: &Levels,
+    link: &LinkPlan,
+    interfaces: &[Interface],
+    notes: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let all = interfaces.iter().flat_map(|interface| levels.iter().map(move |driver| (interface, driver)));
+    for (interface, driver) in all {
+        let taken = driver
+            .remove_left(interface.index)
             .map_err(|error| Failure::input(format!("link `{}`: {error}", link.name)))?;
         if taken {
             notes.push(format!(
-                "link `{}`: the XDP program that a killed run had left on `{}` is taken away, since the link has no `offload` now",
-                link.name, interface.name
+                "link `{}`: the {} program that a killed run had left on `{}` is taken away, since the link has no `offload` now",
+                link.name,
+                driver.title(),
+                interface.name
             ));
         }
     }
@@ -305,28 +360,32 @@ fn take_away_left(link: &LinkPlan, interfaces: &[Interface], notes: &mut Vec<Str
 /// Takes away what was left on the two interfaces of links that are to have a level, unless it was the same link before: else it would forward what comes by one of them to an interface
 /// that is none of the link's. Before anything is attached: it may be across from what is another link now.
 fn take_away_unpaired(
-    program: &mut Program,
+    Opened { driver, level }: &mut Opened,
     plan: &Plan,
     interfaces: &[Vec<Interface>],
     notes: &mut Vec<String>,
-) -> Result<(), XdpError> {
-    let left = pinned()?;
-    let on = |own: &Interface| left.iter().find(|pinned| pinned.ifindex == own.index).map(|p| p.program);
+) -> Result<(), LevelError> {
+    let left = driver.left()?;
+    let on = |own: &Interface| left.iter().find(|left| left.ifindex == own.index).map(|left| left.program);
     for (link, interfaces) in plan.links.iter().zip(interfaces).filter(|(link, _)| link.offload.is_some()) {
         let [first, second] = interfaces.as_slice() else { continue };
         let goes_on = match (on(first), on(second)) {
             (None, None) => true,
             (Some(old), Some(other)) if old == other => {
                 // The tables of another build are not read: who updates the program has its links open meanwhile.
-                program.left_paired(old, [first.index, second.index])?.unwrap_or(true)
+                level.left_paired(old, [first.index, second.index])?.unwrap_or(true)
             }
             _ => false,
         };
         for own in interfaces.iter().filter(|_| !goes_on) {
-            if program.remove_left(own.index)? {
+            if level.remove_left(own.index)? {
                 notes.push(format!(
-                    "link `{}`: the XDP program that a killed run had left on `{}` is taken away, since it was not that of this link, with `{}` and `{}` across from each other",
-                    link.name, own.name, first.name, second.name
+                    "link `{}`: the {} program that a killed run had left on `{}` is taken away, since it was not that of this link, with `{}` and `{}` across from each other",
+                    link.name,
+                    driver.title(),
+                    own.name,
+                    first.name,
+                    second.name
                 ));
             }
         }
@@ -335,23 +394,35 @@ fn take_away_unpaired(
 }
 
 /// All that is wrong with the interfaces of links that are to have a level, so that it is mended at once.
-fn check_all(program: &mut Program, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
+fn check_all(
+    Opened { driver, level }: &mut Opened,
+    plan: &Plan,
+    interfaces: &[Vec<Interface>],
+) -> Result<(), Failure> {
     let with_level = || plan.links.iter().zip(interfaces).filter(|(link, _)| link.offload.is_some());
     let all: Vec<u32> = with_level().flat_map(|(_, own)| own.iter().map(|own| own.index)).collect();
     let names: Vec<_> = with_level().map(|(link, _)| link.name.as_str()).collect();
-    program.check(&all).map_err(|error| cannot_be_used(&names.join("`, `"), error))
+    level.check(&all).map_err(|error| cannot_be_used(&names.join("`, `"), driver.title(), error))
 }
 
 impl Below {
     /// What was left on interfaces that are no inline link of this run goes, unless whoever is inline there lives.
     fn take_away_others(&mut self, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
-        let failed = |error: XdpError| {
-            Failure::input(format!("what a killed run may have left cannot be taken away: {error}"))
-        };
         let inline = plan.links.iter().zip(interfaces).filter(|(link, _)| link.is_inline());
         let own: Vec<u32> =
             inline.flat_map(|(_, interfaces)| interfaces).map(|interface| interface.index).collect();
-        for Pinned { ifindex, name, .. } in pinned().map_err(failed)? {
+        for driver in plan.levels.iter() {
+            self.take_away_of(driver, &own)?;
+        }
+        Ok(())
+    }
+
+    /// Of one kind of level. `own`: interfaces of inline links of this run.
+    fn take_away_of(&mut self, driver: &dyn LevelDriver, own: &[u32]) -> Result<(), Failure> {
+        let failed = |error: LevelError| {
+            Failure::input(format!("what a killed run may have left cannot be taken away: {error}"))
+        };
+        for LeftOn { ifindex, name, .. } in driver.left().map_err(failed)? {
             if own.contains(&ifindex) {
                 continue;
             }
@@ -361,19 +432,22 @@ impl Below {
                 Err(_) => continue,
                 Ok(None) => {
                     self.notes.push(format!(
-                        "an XDP program of this program is pinned on `{name}`, which is no inline link here, and whether the run that it is of lives cannot be told: {} cannot be used; if none does, remove its file in {PINS}",
-                        lock::ROOTS_FOLDER
+                        "an {} program of this program is pinned on `{name}`, which is no inline link here, and whether the run that it is of lives cannot be told: {} cannot be used; if none does, remove its file in {}",
+                        driver.title(),
+                        lock::ROOTS_FOLDER,
+                        driver.left_place()
                     ));
                     continue;
                 }
             };
-            let taken = match &mut self.program {
-                Some(program) => program.remove_left(ifindex),
-                None => remove_left(ifindex),
+            let taken = match &mut self.level {
+                Some(opened) if opened.driver.name() == driver.name() => opened.level.remove_left(ifindex),
+                _ => driver.remove_left(ifindex),
             };
             if taken.map_err(failed)? {
                 self.notes.push(format!(
-                    "the XDP program that a killed run had left on `{name}` is taken away, since `{name}` is no inline link now: what comes by it is not forwarded any more"
+                    "the {} program that a killed run had left on `{name}` is taken away, since `{name}` is no inline link now: what comes by it is not forwarded any more",
+                    driver.title()
                 ));
             }
         }
@@ -390,86 +464,24 @@ impl Below {
         of_links: &mut [OfLink],
         (chains, names): (&Chains, &[&'static str]),
     ) -> Result<Self, Failure> {
+        one_kind(plan)?;
+        let firsts = first_workers(plan);
         let mut below = Below::default();
-        let mut slots = 0;
-        for link in &plan.links {
-            let share = entries(link).map(|(each, all)| {
-                let first = slots;
-                slots += all;
-                (first, each)
-            });
-            below.shares.push(share);
-        }
-        one_mode(plan)?;
-        let early = below.plan_early(plan, of_links);
-        let (early_links, in_tunnels) = (below.early.clone(), below.early_in_tunnels);
-        let mut firsts = Vec::new();
-        let mut all_workers = 0;
-        for link in &plan.links {
-            firsts.push(all_workers);
-            let own = all_workers..all_workers + u32::from(link.workers);
-            all_workers = own.end;
-            below.workers.extend(own.filter(|_| link.offload.is_some()));
-        }
+        below.plan_entries(plan, &firsts);
         let mut reach = EarlyReach::default();
-        let all = interfaces;
-        let links = plan.links.iter().zip(all).zip(&*of_links).zip(0u16..);
-        for (((link, interfaces), of_link), number) in links {
-            let Some(offload) = &link.offload else {
+        let links = plan.links.iter().zip(interfaces).zip(&*of_links).zip(0u16..);
+        for (((link, own), of_link), number) in links {
+            if link.offload.is_none() {
                 if link.is_inline() {
-                    take_away_left(link, interfaces, &mut below.notes)?;
+                    take_away_left(&plan.levels, link, own, &mut below.notes)?;
                 }
                 continue;
-            };
-            let settings = &of_link.stack.settings;
+            }
+            if below.level.is_none() {
+                reach = below.open_level((plan, interfaces), link, of_links, chains)?;
+            }
             let first = firsts.get(usize::from(number)).copied().unwrap_or_default();
-            let watch = watch(offload, settings.spread(link.workers).of_link(LinkId(number)), first);
-            let mode = match offload.mode {
-                OffloadMode::Auto => ModeChoice::Auto,
-                OffloadMode::Native => ModeChoice::Only(Mode::Native),
-                OffloadMode::Generic => ModeChoice::Only(Mode::Generic),
-            };
-            let failed = |error: XdpError| cannot_be_used(&link.name, error);
-            let own_number = below.early_number(LinkId(number));
-            let program = match &mut below.program {
-                Some(program) => program,
-                none => {
-                    let (flows, tunnels, workers) = (slots, settings.decoder, all_workers);
-                    let [one, other] = settings.seed;
-                    let seed = one ^ other.rotate_left(32);
-                    let options = Options { flows, mode, tunnels, workers, early, seed };
-                    let program = none.insert(Program::load(&options).map_err(failed)?);
-                    reach = begin(program, (&early_links, in_tunnels), chains, &mut below.notes);
-                    take_away_unpaired(program, plan, all, &mut below.notes).map_err(failed)?;
-                    check_all(program, plan, all)?;
-                    program
-                }
-            };
-            let setup = |side, at: u16| {
-                let index = u8::try_from(number * 2 + at).unwrap_or(u8::MAX);
-                PortSetup {
-                    ifindex: 0,
-                    link: LinkId(number),
-                    side: if settings.side_in_key { side } else { Side::Unknown },
-                    index,
-                    pair: index ^ 1,
-                    vlans_in_key: settings.vlan_in_key,
-                    drop_samples: drop_samples(offload),
-                    early: own_number.map(if link.drops_early() { Early::Always } else { Early::WhileOpen }),
-                    watch: Some(watch),
-                }
-            };
-            let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
-            let mut level = LinkLevel::new(&link.name, setups);
-            below.notes.extend(level.attach(program, interfaces).map_err(failed)?);
-            note_level(&below.stand, &level, (link, LinkId(number), watch), program.tables());
-            below.ports.extend(interfaces.iter().zip(&setups).map(|(interface, setup)| LevelPort {
-                interface: interface.name.clone(),
-                link: link.name.clone(),
-                number: number.into(),
-                index: setup.index,
-            }));
-            below.links.push(level);
+            below.attach_link(link, own, &of_link.stack.settings, (LinkId(number), first))?;
         }
         below.stand.note_rules(chains, names, reach);
         below.open_exits(plan)?;
@@ -484,33 +496,129 @@ impl Below {
         Ok(below)
     }
 
+    /// Shares out entries and numbers of workers. `firsts`: of each link the number of its first worker.
+    fn plan_entries(&mut self, plan: &Plan, firsts: &[u32]) {
+        let mut slots = 0;
+        for (link, first) in plan.links.iter().zip(firsts) {
+            self.shares.push(entries(link).map(|(each, all)| {
+                let first = slots;
+                slots += all;
+                (first, each)
+            }));
+            let own = *first..first + u32::from(link.workers);
+            self.workers.extend(own.filter(|_| link.offload.is_some()));
+        }
+    }
+
+    /// Opens the level that all links share, with the table of the first generation. `link`: the first that has one. How
+    /// many of its rules the table holds.
+    fn open_level(
+        &mut self,
+        (plan, interfaces): (&Plan, &[Vec<Interface>]),
+        link: &LinkPlan,
+        of_links: &[OfLink],
+        chains: &Chains,
+    ) -> Result<EarlyReach, Failure> {
+        let driver = driver_of(plan, link)?;
+        let failed = |error: LevelError| cannot_be_used(&link.name, driver.title(), error);
+        let (Some(offload), Some(of_link)) = (
+            &link.offload,
+            plan.links.iter().position(|own| own.name == link.name).and_then(|at| of_links.get(at)),
+        ) else {
+            return Ok(EarlyReach::default());
+        };
+        let settings = &of_link.stack.settings;
+        let [one, other] = settings.seed;
+        let options = LevelOptions {
+            flows: plan.links.iter().filter_map(entries).map(|(_, all)| all).sum(),
+            mode: attach_mode(offload),
+            tunnels: settings.decoder,
+            workers: plan.workers().into(),
+            early: self.plan_early(plan, driver, of_links),
+            seed: one ^ other.rotate_left(32),
+        };
+        let level = driver.open(&options).map_err(failed)?;
+        let opened = self.level.insert(Opened { driver, level });
+        let reach = begin(opened, (&self.early, self.early_in_tunnels), chains, &mut self.notes);
+        take_away_unpaired(opened, plan, interfaces, &mut self.notes).map_err(failed)?;
+        check_all(opened, plan, interfaces)?;
+        Ok(reach)
+    }
+
+    /// Attaches the level to a link's two interfaces. `first`: number of the link's first worker.
+    fn attach_link(
+        &mut self,
+        link: &LinkPlan,
+        interfaces: &[Interface],
+        settings: &EngineSettings,
+        (number, first): (LinkId, u32),
+    ) -> Result<(), Failure> {
+        let early = self.early_number(number);
+        let (Some(opened), Some(offload)) = (&mut self.level, &link.offload) else { return Ok(()) };
+        let title = opened.driver.title();
+        let watch = watch(offload, settings.spread(link.workers).of_link(number), first);
+        let setup = |side, at: u16| {
+            let index = u8::try_from(number.0 * 2 + at).unwrap_or(u8::MAX);
+            PortSetup {
+                ifindex: 0,
+                link: number,
+                side: if settings.side_in_key { side } else { Side::Unknown },
+                index,
+                pair: index ^ 1,
+                vlans_in_key: settings.vlan_in_key,
+                drop_samples: drop_samples(offload),
+                early: early.map(if link.drops_early() { Early::Always } else { Early::WhileOpen }),
+                watch: Some(watch),
+            }
+        };
+        let setups = [setup(Side::First, 0), setup(Side::Second, 1)];
+        let mut level = LinkLevel::new(&link.name, title, setups);
+        let attached = level.attach(&mut *opened.level, interfaces);
+        self.notes.extend(attached.map_err(|error| cannot_be_used(&link.name, title, error))?);
+        note_level(&self.stand, &level, (link, number, watch), opened.level.view());
+        self.ports.extend(interfaces.iter().zip(&setups).map(|(interface, setup)| LevelPort {
+            interface: interface.name.clone(),
+            link: link.name.clone(),
+            number: number.0.into(),
+            index: setup.index,
+        }));
+        self.links.push(level);
+        Ok(())
+    }
+
     /// Notes which links have early tables and whether these judge packets in tunnels; the program's options
     /// for them.
-    fn plan_early(&mut self, plan: &Plan, of_links: &[OfLink]) -> Option<EarlyOptions> {
+    fn plan_early(
+        &mut self,
+        plan: &Plan,
+        driver: &dyn LevelDriver,
+        of_links: &[OfLink],
+    ) -> Option<EarlyOptions> {
         self.early = early_links(plan);
         self.early_in_tunnels = of_links.iter().all(|of_link| {
             let settings = &of_link.stack.settings;
-            settings.tunnel_in_key && XdpDevice::reads_tunnels(settings.decoder.max_layers)
+            settings.tunnel_in_key && driver.reads_tunnels(settings.decoder.max_layers)
         });
         early_options(&self.early, plan, of_links)
     }
 
     /// Makes named ports known to the program, behind the ports of all links.
     fn open_exits(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let Some(program) = &mut self.program else { return Ok(()) };
+        let Some(Opened { driver, level }) = &mut self.level else { return Ok(()) };
         for (at, port) in plan.exits.iter().enumerate() {
             let index =
                 u8::try_from(plan.links.len() * 2 + at).ok().filter(|index| u32::from(*index) < PORTS);
             if let Some(index) = index {
                 let failed = |why: String| {
                     Failure::input(format!(
-                        "port `{}`: the XDP level cannot send by it: {why}; or leave `offload` out",
-                        port.name
+                        "port `{}`: the {} level cannot send by it: {why}; or leave `offload` out",
+                        port.name,
+                        driver.title()
                     ))
                 };
                 let interface =
                     Interface::look_up(&port.interface).map_err(|error| failed(error.to_string()))?;
-                program.set_exit(index, interface.index).map_err(|error| failed(error.to_string()))?;
+                level.set_exit(index, interface.index).map_err(|error| failed(error.to_string()))?;
             }
             self.exits.push((port.interface.clone(), index));
         }
@@ -524,21 +632,22 @@ impl Below {
 
     /// Whether the level refuses packets without a flow by the list of a generation before this one, since no worker has begun with it.
     pub fn is_behind(&self, generation: Generation) -> bool {
-        let tables = self.program.as_ref().map(Program::tables);
-        tables.is_some_and(|tables| tables.early().is_some() && tables.generation() < generation.0)
+        self.level.as_ref().is_some_and(|Opened { level, .. }| {
+            level.early_outcomes().is_some() && level.view().generation() < generation
+        })
     }
 
     /// Makes the table of a generation by which packets without a flow are refused, before any worker enters it. What is to be said: how much of the rules it holds, if not all.
     /// `names`: of its functions by their bit. `free`: the level does not read the place of the table ([`Below::is_behind`] the generation before). Else this generation has none.
-    pub fn prepare(&self, chains: &Chains, names: &[&'static str], free: bool) -> Option<String> {
-        let program = self.program.as_ref()?;
+    pub fn prepare(&mut self, chains: &Chains, names: &[&'static str], free: bool) -> Option<String> {
+        let opened = self.level.as_mut()?;
         if !free {
             return Some(format!(
                 "packets without a flow are not refused early in generation {}, and pass while a link is open: no worker has begun with the one before; reload once more when one has",
                 chains.generation.0
             ));
         }
-        let (reach, said) = prepare(program, (&self.early, self.early_in_tunnels), chains);
+        let (reach, said) = prepare(opened, (&self.early, self.early_in_tunnels), chains);
         self.stand.note_rules(chains, names, reach);
         said
     }
@@ -552,11 +661,11 @@ impl Below {
             self.looked = Some(Instant::now());
             self.stand.note_away(links.away());
         }
-        let Some(program) = &mut self.program else { return said };
-        if program.waits() {
-            let tables = program.tables();
-            if self.workers.iter().all(|worker| tables.last_beat(*worker).is_some()) {
-                let now = program.take_over();
+        let Some(Opened { driver, level }) = &mut self.level else { return said };
+        if level.waits() {
+            let view = level.view();
+            if self.workers.iter().all(|worker| view.silence(*worker).is_some()) {
+                let now = level.take_over();
                 let why = now.as_ref().err().map(ToString::to_string);
                 if let Some(why) = why.as_ref().filter(|why| Some(*why) != self.told.as_ref()) {
                     said.push(format!("error: {why}; it is tried again"));
@@ -566,7 +675,7 @@ impl Below {
                 }
                 self.told = why;
                 if let Some(left) = now.ok().filter(|left| left.programs > 0) {
-                    said.push(note(&left));
+                    said.push(note(driver.title(), &left));
                     self.left.add(&left);
                 }
             }
@@ -574,28 +683,27 @@ impl Below {
         if !is_due {
             return said;
         }
-        for level in &mut self.links {
-            level.follow(program, links.inline_interfaces(&level.name), &mut said);
-            self.stand.note_off(&level.name, level.off());
+        for link in &mut self.links {
+            link.follow(&mut **level, links.inline_interfaces(&link.name), &mut said);
+            self.stand.note_off(&link.name, link.off());
         }
-        for news in program.follow_losses() {
+        for news in level.follow_losses() {
             let (name, why) = match &news {
-                PortNews::Closed { name, why, .. } => (name, Some(why.to_string())),
+                PortNews::Closed { name, why, .. } => (name, Some(why.clone())),
                 PortNews::Open { name } => (name, None),
             };
             let port = self.ports.iter().find(|port| port.interface == *name);
             port.into_iter().for_each(|port| self.stand.note_port(&port.link, name, why.clone()));
-            said.push(told(&news));
+            said.push(told(driver.title(), &news));
         }
         for port in &self.ports {
-            // An interface that is gone takes the level with it.
-            let _ = program.refresh_mtu(port.index);
+            level.refresh_mtu(port.index);
         }
         for (interface, index) in self.exits.iter().filter_map(|(name, index)| Some((name, (*index)?))) {
             let now = Interface::look_up(interface).ok().map(|interface| interface.index);
             // What cannot leave by it goes up, and is refused by the host's own port.
-            if now.is_none_or(|now| program.set_exit(index, now).is_err()) {
-                let _ = program.clear_exit(index);
+            if now.is_none_or(|now| level.set_exit(index, now).is_err()) {
+                level.clear_exit(index);
             }
         }
         said
@@ -603,18 +711,17 @@ impl Below {
 
     /// The run is about to end since somebody wants it: that its workers fall silent is no failure.
     pub fn end_watch(&mut self) {
-        if let Some(program) = &mut self.program {
-            // Else its last frames fail as the policy says.
-            let _ = program.end_watch();
+        if let Some(opened) = &mut self.level {
+            opened.level.end_watch();
         }
     }
 
     /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail open does. Gives the last counters ([`Below::beside`]).
     pub fn close(self, failed: bool) -> Vec<Counters> {
         let counters = self.beside();
-        match self.program {
-            Some(program) if failed => program.leave(),
-            Some(program) => program.end(),
+        match self.level {
+            Some(opened) if failed => opened.level.leave(),
+            Some(opened) => opened.level.end(),
             None => {}
         }
         counters
@@ -623,8 +730,8 @@ impl Below {
     /// What it counts beside the workers, of each link, for statistics. Of what was left the first link with a level has all.
     #[must_use]
     pub fn beside(&self) -> Vec<Counters> {
-        let Some(program) = &self.program else { return Vec::new() };
-        let tables = program.tables();
+        let Some(opened) = &self.level else { return Vec::new() };
+        let view = opened.level.view();
         let mut first = Some(&self.left);
         let of_link = |(number, share): (usize, &Option<(u32, u32)>)| {
             if share.is_none() {
@@ -638,7 +745,7 @@ impl Below {
                 ("offload.closed_bytes", 0),
                 ("offload.lost_pkts", 0),
             ];
-            for port in own.filter_map(|port| tables.port_counters(port.index)) {
+            for port in own.filter_map(|port| view.port_counters(port.index)) {
                 let of_port = [port.open, port.open_bytes, port.closed, port.closed_bytes, port.lost];
                 for ((_, sum), part) in counters.iter_mut().zip(of_port) {
                     *sum = sum.saturating_add(part);
@@ -665,9 +772,9 @@ impl Below {
 
     /// What it counts by port; `None` without a level.
     pub fn counters(&self) -> Option<LevelCounters> {
-        let tables = self.program.as_ref()?.tables();
+        let view = self.level.as_ref()?.level.view();
         let exits = self.exits.iter().filter_map(|(port, index)| Some((port.clone(), (*index)?)));
-        Some(LevelCounters { tables, ports: self.ports.clone(), exits: exits.collect() })
+        Some(LevelCounters { view, ports: self.ports.clone(), exits: exits.collect() })
     }
 
     /// The devices of a link's workers, by worker; none where the link has no level below.
@@ -679,82 +786,86 @@ impl Below {
         max_layers: u8,
     ) -> Vec<Box<dyn Device>> {
         let share = self.shares.get(number).copied().flatten();
-        let (Some(program), Some((first, each)), Some(offload)) = (&self.program, share, &link.offload)
-        else {
+        let (Some(opened), Some((first, each)), Some(offload)) = (&self.level, share, &link.offload) else {
             return Vec::new();
         };
         let watch = watch(offload, spread, first_worker);
+        let early = u16::try_from(number).ok().and_then(|number| self.early_number(LinkId(number)));
         let device = |worker: u32| {
-            let device = XdpDevice::new(program.tables(), first + worker * each, each).limited_to(max_layers);
-            let exits = self.exits.iter().map(|(_, index)| *index).collect();
-            let device = device.watched(first_worker + worker, &watch).with_exits(exits);
-            match u16::try_from(number).ok().and_then(|number| self.early_number(LinkId(number))) {
-                Some(link) => Box::new(device.with_early(link, worker == 0)) as Box<dyn Device>,
-                None => Box::new(device),
-            }
+            opened.level.device(DeviceSetup {
+                first_slot: first + worker * each,
+                entries: each,
+                max_layers,
+                worker: first_worker + worker,
+                watch,
+                exits: self.exits.iter().map(|(_, index)| *index).collect(),
+                early: early.map(|link| (link, worker == 0)),
+            })
         };
         (0..u32::from(link.workers)).map(device).collect()
     }
 }
 
 /// What is said of a port that takes nothing, or takes frames again.
-fn told(news: &PortNews) -> String {
+fn told(title: &str, news: &PortNews) -> String {
     match news {
         PortNews::Closed { name, lost, why } => format!(
-            "warning: nothing leaves by `{name}` at the XDP level any more, {lost} frames were lost there: {why}. Packets of flows that were handled below come up until it takes frames again"
+            "warning: nothing leaves by `{name}` at the {title} level any more, {lost} frames were lost there: {why}. Packets of flows that were handled below come up until it takes frames again"
         ),
-        PortNews::Open { name } => format!("note: `{name}` takes frames of the XDP level again"),
+        PortNews::Open { name } => format!("note: `{name}` takes frames of the {title} level again"),
     }
 }
 
 /// Before a link can be left open it is known what is refused: the first generation, with its table. How many of its rules the table holds.
 fn begin(
-    program: &Program,
+    opened: &mut Opened,
     judged: (&[LinkId], bool),
     chains: &Chains,
     notes: &mut Vec<String>,
 ) -> EarlyReach {
-    let (reach, said) = prepare(program, judged, chains);
+    let (reach, said) = prepare(opened, judged, chains);
     notes.extend(said);
-    program.tables().enter_generation(chains.generation.0);
+    opened.level.enter_generation(chains.generation);
     reach
 }
 
 /// Makes the table of a generation ([`Below::prepare`]). `judged`: the links whose packets are, and whether
 /// those in tunnels are as well. How much of the list it has, and what is to be said.
 fn prepare(
-    program: &Program,
+    Opened { driver, level }: &mut Opened,
     (links, tunnels): (&[LinkId], bool),
     chains: &Chains,
 ) -> (EarlyReach, Option<String>) {
-    let tables = program.tables();
-    let (Some(early), Some(tables)) = (chains.early.as_ref(), tables.early()) else {
+    let (Some(early), Some(outcomes)) = (chains.early.as_ref(), level.early_outcomes()) else {
         return (EarlyReach::default(), None);
     };
-    let table = early.rules.table(EarlyLevel { links, outcomes: tables.outcomes(), tunnels });
+    let title = driver.title();
+    let table = early.rules.table(EarlyLevel { links, outcomes, tunnels });
     let (held, all) = (table.reach.rules, early.rules.len());
-    if !tables.write(chains.generation.0 as u8, &table.words) {
+    if !level.write_early(chains.generation, &table.words) {
         let said = "packets without a flow are not refused early: their table has no room";
         return (EarlyReach { rules: 0, ..table.reach }, Some(said.to_owned()));
     }
     let mut said = Vec::new();
     if held < all {
-        said.push(format!("early-drop: the XDP level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here, and passes while a link is open that nobody serves"));
+        said.push(format!("early-drop: the {title} level has room for the first {held} of {all} rules, each policy's default counted as one; what none of these decides comes up and is dropped here, and passes while a link is open that nobody serves"));
     }
     if !table.reach.tenants {
-        said.push("early-drop: the XDP level has no room for what tells tenants apart; what a rule for a tenant may match comes up and is decided here, and passes while a link is open that nobody serves".to_owned());
+        said.push(format!("early-drop: the {title} level has no room for what tells tenants apart; what a rule for a tenant may match comes up and is decided here, and passes while a link is open that nobody serves"));
     }
     (table.reach, (!said.is_empty()).then(|| said.join("; ")))
 }
 
 /// What is said of what a killed run had left.
-fn note(left: &Left) -> String {
+fn note(title: &str, left: &Left) -> String {
     let Left { programs, unread, entries, forwarded, dropped, open, closed } = left;
     if programs == unread {
-        return "note: the XDP program that a killed run had left is replaced; it is of another build, so what it had counted is not read".to_owned();
+        return format!(
+            "note: the {title} program that a killed run had left is replaced; it is of another build, so what it had counted is not read"
+        );
     }
     format!(
-        "note: the XDP program that a killed run had left is replaced, and its {entries} flows are judged anew; no flow record has what they had handled since they went below ({} packets with {} bytes forwarded, {} with {} dropped); {} packets passed uninspected since nobody served them, and {} were dropped for it",
+        "note: the {title} program that a killed run had left is replaced, and its {entries} flows are judged anew; no flow record has what they had handled since they went below ({} packets with {} bytes forwarded, {} with {} dropped); {} packets passed uninspected since nobody served them, and {} were dropped for it",
         forwarded.frames, forwarded.bytes, dropped.frames, dropped.bytes, open.frames, closed.frames
     )
 }

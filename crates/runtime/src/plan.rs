@@ -6,10 +6,11 @@
 
 use crate::error::Failure;
 use crate::generation::BuildOptions;
+use crate::levels::Levels;
 use crate::reload::Terms;
 use crate::{control, input, outputs};
 use bartizan_api::content::{ContentKind, Contents};
-use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadFail, OffloadLevel, Snap};
+use bartizan_config::host::{self, HostFile, LinkKind, NamedPort, Offload, OffloadFail, Snap};
 use bartizan_config::kind::FileKind;
 use bartizan_config::policy::values::Share;
 use bartizan_ports::processors;
@@ -40,7 +41,9 @@ pub struct RunOptions {
     pub options: BuildOptions,
     /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
     /// both interfaces.
-    pub offload: Option<OffloadLevel>,
+    pub offload: Option<String>,
+    /// Kinds of level that links may name.
+    pub levels: Levels,
     /// Only report what would be refused, also inline.
     pub detect: bool,
     /// Switch off the interfaces' offloads while running, and on again at the end.
@@ -201,6 +204,8 @@ pub struct Plan {
     pub spin: Option<Duration>,
     /// Idle processors wait awake while packets come.
     pub awake: bool,
+    /// Kinds of level that links may name.
+    pub levels: Levels,
     /// What generations are built from.
     pub options: BuildOptions,
     /// Folder for events and counters; `None`: no files.
@@ -219,7 +224,13 @@ pub struct Plan {
 
 /// What a reload may take away: the command line's word, else that of the host file as it is now.
 pub fn terms(given: &RunOptions) -> Result<Terms, Failure> {
-    let of_file = given.config.as_deref().map(read).transpose()?.map(|file| file.reload).unwrap_or_default();
+    let of_file = given
+        .config
+        .as_deref()
+        .map(|path| read(path, &given.levels))
+        .transpose()?
+        .map(|file| file.reload)
+        .unwrap_or_default();
     let usual = Terms::default();
     Ok(Terms {
         max_loss: given.max_loss.or(of_file.max_loss).unwrap_or(usual.max_loss),
@@ -230,7 +241,11 @@ pub fn terms(given: &RunOptions) -> Result<Terms, Failure> {
 /// Puts command line and host file together.
 pub fn plan(given: &RunOptions) -> Result<Plan, Failure> {
     let (mut options, mut out) = (given.options.clone(), given.out.clone());
-    let file = given.config.as_deref().map(|path| read_noting(path, &mut options.contents)).transpose()?;
+    let file = given
+        .config
+        .as_deref()
+        .map(|path| read_noting(path, &given.levels, &mut options.contents))
+        .transpose()?;
     let mut wanted = outputs::Wanted::default();
     if let Some(file) = &file {
         take_options(&mut options, file);
@@ -269,20 +284,27 @@ pub fn plan(given: &RunOptions) -> Result<Plan, Failure> {
         pid_file: given.pidfile.clone().or_else(|| file.as_ref()?.pid_file.clone()),
         metrics: given.metrics.or_else(|| Some(file.as_ref()?.metrics.as_ref()?.listen)),
         stdout_taken,
+        levels: given.levels.clone(),
         controller: file.and_then(|file| file.controller),
     })
 }
 
-fn read(path: &Path) -> Result<HostFile, Failure> {
-    read_noting(path, &mut Contents::default())
+fn read(path: &Path, levels: &Levels) -> Result<HostFile, Failure> {
+    read_noting(path, levels, &mut Contents::default())
 }
 
 /// Reads a host file, and adds it to `contents`.
-fn read_noting(path: &Path, contents: &mut Contents) -> Result<HostFile, Failure> {
+fn read_noting(path: &Path, levels: &Levels, contents: &mut Contents) -> Result<HostFile, Failure> {
     let text = input::read_utf8(path, "host file")?;
     contents.add_file(ContentKind::Settings, path, text.as_bytes());
     input::is_no_other(path, &text, FileKind::Host)?;
     let mut file = host::parse(&path.display().to_string(), &text).map_err(Failure::input)?;
+    for link in &file.links {
+        let Some(offload) = link.inline.as_ref().and_then(|inline| inline.offload.as_ref()) else { continue };
+        levels
+            .of_name(&offload.level)
+            .map_err(|why| Failure::input(format!("{}: link `{}`: {why}", path.display(), link.name)))?;
+    }
     file.relative_to(path.parent().unwrap_or(Path::new("")));
     Ok(file)
 }
@@ -335,7 +357,7 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
         let workers = given.workers.or(of_file).unwrap_or(1);
         let receive = Receive { snap_length: given.snap_length, ..Receive::default() };
         let filter = given_filter.clone();
-        let offload = given.offload.map(Offload::usual);
+        let offload = given.offload.as_deref().map(Offload::usual);
         Ok(vec![LinkPlan { name, ports, workers, prevention: false, filter, receive, offload }])
     };
     if let Some(pair) = &given.inline {
@@ -601,6 +623,20 @@ cache: none
         assert!(error.contains("--filter is for --tap"), "{error}");
         let error = with("few", two, |given| given.workers = Some(1)).err().unwrap().to_string();
         assert!(error.contains("2 links, and each needs a worker"), "{error}");
+    }
+
+    #[test]
+    fn a_level_has_a_name_that_this_program_knows() {
+        let link = |level: &str| {
+            format!("links: [{{name: w, inline: {{a: e0, b: e1, offload: {{level: {level}}}}}}}]\n")
+        };
+        let plan = with("level", &link("xdp"), |_| {}).unwrap();
+        assert_eq!(plan.links[0].offload, Some(Offload::usual("xdp")));
+        let error = with("no-level", &link("nic"), |_| {}).err().unwrap().to_string();
+        assert!(
+            error.contains("bartizan.yaml: link `w`: there is no level `nic`") && error.contains("`xdp`"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the program has counted, summed over processors.
 
-use bartizan_packet::casts::Casts;
-use bartizan_packet::sizes::Sizes;
+use bartizan_offload::level::PortCounters;
 use bartizan_packet::slots::{CarrierLine, PortLine, SEEN_SHIFT, SlotLine};
 use bartizan_packet::windows::End;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,126 +101,42 @@ impl Counts {
     }
 }
 
-/// Numbers of a port since the program was loaded, of the time while it was enabled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortCounters {
-    /// Frames that came by it: those that went up, were forwarded or dropped (for their flow or early), and that failed open or closed.
-    pub frames: u64,
-    /// Frames that went up.
-    pub up: u64,
-    /// Bytes of those, without the checksum of a frame; so are those below.
-    pub up_bytes: u64,
-    /// Frames that left by another port, or were lost there.
-    pub forwarded: u64,
-    /// Bytes of those.
-    pub forwarded_bytes: u64,
-    /// Frames that were dropped for their flow.
-    pub dropped: u64,
-    /// Bytes of those.
-    pub dropped_bytes: u64,
-    /// Frames without a flow that were dropped early.
-    pub early: u64,
-    /// Bytes of those.
-    pub early_bytes: u64,
-    /// Frames that left by the port across the link because who serves them had failed.
-    pub open: u64,
-    /// Bytes of those.
-    pub open_bytes: u64,
-    /// Frames that were dropped because who serves them had failed.
-    pub closed: u64,
-    /// Bytes of those.
-    pub closed_bytes: u64,
-    /// Frames that were to leave by this port, and that its device did not take or the kernel did not give it: they are lost.
-    pub lost: u64,
-    /// Frames by size ([`bartizan_packet::sizes`]).
-    pub sizes: Sizes,
-    /// Frames that came to a group of stations.
-    pub multicast: u64,
-    /// Frames that came to all stations.
-    pub broadcast: u64,
-    /// Frames that were to leave by this port, with those that were lost there.
-    pub out: u64,
-    /// Bytes of those.
-    pub out_bytes: u64,
-    /// Frames to a group of stations.
-    pub out_multicast: u64,
-    /// Frames to all stations.
-    pub out_broadcast: u64,
-}
-
-impl PortCounters {
-    pub(crate) fn add(&mut self, line: &PortLine) {
-        for (sum, part) in [
-            (&mut self.frames, line.frames),
-            (&mut self.up, line.up),
-            (&mut self.up_bytes, line.up_bytes),
-            (&mut self.forwarded, line.forwarded),
-            (&mut self.forwarded_bytes, line.forwarded_bytes),
-            (&mut self.dropped, line.dropped),
-            (&mut self.dropped_bytes, line.dropped_bytes),
-            (&mut self.early, line.early),
-            (&mut self.early_bytes, line.early_bytes),
-            (&mut self.open, line.open),
-            (&mut self.open_bytes, line.open_bytes),
-            (&mut self.closed, line.closed),
-            (&mut self.closed_bytes, line.closed_bytes),
-            (&mut self.multicast, line.multicast),
-            (&mut self.broadcast, line.broadcast),
-            (&mut self.out, line.out),
-            (&mut self.out_bytes, line.out_bytes),
-            (&mut self.out_multicast, line.out_multicast),
-            (&mut self.out_broadcast, line.out_broadcast),
-        ] {
-            *sum = sum.wrapping_add(part);
-        }
-        let sizes = [
-            line.size_64,
-            line.size_127,
-            line.size_255,
-            line.size_511,
-            line.size_1023,
-            line.size_1518,
-            line.size_9216,
-            line.size_larger,
-        ];
-        self.sizes.iter_mut().zip(sizes).for_each(|(sum, part)| *sum = sum.wrapping_add(part));
+/// Adds what one processor has counted.
+pub(crate) fn add_line(counters: &mut PortCounters, line: &PortLine) {
+    for (sum, part) in [
+        (&mut counters.frames, line.frames),
+        (&mut counters.up, line.up),
+        (&mut counters.up_bytes, line.up_bytes),
+        (&mut counters.forwarded, line.forwarded),
+        (&mut counters.forwarded_bytes, line.forwarded_bytes),
+        (&mut counters.dropped, line.dropped),
+        (&mut counters.dropped_bytes, line.dropped_bytes),
+        (&mut counters.early, line.early),
+        (&mut counters.early_bytes, line.early_bytes),
+        (&mut counters.open, line.open),
+        (&mut counters.open_bytes, line.open_bytes),
+        (&mut counters.closed, line.closed),
+        (&mut counters.closed_bytes, line.closed_bytes),
+        (&mut counters.multicast, line.multicast),
+        (&mut counters.broadcast, line.broadcast),
+        (&mut counters.out, line.out),
+        (&mut counters.out_bytes, line.out_bytes),
+        (&mut counters.out_multicast, line.out_multicast),
+        (&mut counters.out_broadcast, line.out_broadcast),
+    ] {
+        *sum = sum.wrapping_add(part);
     }
-
-    /// What became of all that came: its name, frames, bytes.
-    #[must_use]
-    pub const fn outcomes(&self) -> [(&'static str, u64, u64); 6] {
-        [
-            ("up", self.up, self.up_bytes),
-            ("forwarded", self.forwarded, self.forwarded_bytes),
-            ("dropped", self.dropped, self.dropped_bytes),
-            ("early", self.early, self.early_bytes),
-            ("open", self.open, self.open_bytes),
-            ("closed", self.closed, self.closed_bytes),
-        ]
-    }
-
-    /// All that came, by the kind of its destination ([`bartizan_packet::casts`]).
-    #[must_use]
-    pub const fn casts(&self) -> Casts {
-        casts(self.frames, self.multicast, self.broadcast)
-    }
-
-    /// All that was to leave, by the kind of its destination.
-    #[must_use]
-    pub const fn out_casts(&self) -> Casts {
-        casts(self.out, self.out_multicast, self.out_broadcast)
-    }
-
-    /// Bytes of all that came.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.outcomes().iter().fold(0, |sum, (.., bytes)| sum.wrapping_add(*bytes))
-    }
-}
-
-/// `frames`: of all kinds, read before or after the others of a line that is being written.
-const fn casts(frames: u64, multicast: u64, broadcast: u64) -> Casts {
-    [frames.saturating_sub(multicast).saturating_sub(broadcast), multicast, broadcast]
+    let sizes = [
+        line.size_64,
+        line.size_127,
+        line.size_255,
+        line.size_511,
+        line.size_1023,
+        line.size_1518,
+        line.size_9216,
+        line.size_larger,
+    ];
+    counters.sizes.iter_mut().zip(sizes).for_each(|(sum, part)| *sum = sum.wrapping_add(part));
 }
 
 /// The bytes of a block that is being written: each number of 64 bits is whole, the block need not be of one moment, but what stands behind was read later.

@@ -4,36 +4,23 @@
 //! A table is written whole while nobody reads it, and is read from the moment at which the level enters its generation ([`crate::Tables::enter_generation`]): generations of even numbers
 //! have one, those of odd numbers the other. What its words mean is told by crate `classify` (`early`), which makes them.
 
-use crate::index;
 use crate::memory::Words;
 use crate::sys::Map;
-use crate::tables::Key;
+use bartizan_offload::level::EarlyOptions;
+use bartizan_offload::marks::{MarkMemory, Marks};
 use bartizan_packet::slots::{EARLY_OUTCOMES, EARLY_WORDS, EarlyCount};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Who reads a table that is about to be written over is done with its packet long before.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Marks there are at least and at most.
-const MARKS: (u32, u32) = (1 << 12, 1 << 24);
-/// Marks for each flow: so few packets go up for the mark of another flow.
-const MARKS_PER_FLOW: u64 = 4;
 /// Flows that are known to have passed while their link was open, of those whose answers the rules refuse where they open; of more than these the one that passed nothing for the longest time
 /// is forgotten, and its answers are refused.
 const PASSED: u32 = 1 << 16;
 /// 64-bit numbers of an outcome's line.
 const COUNT_WORDS: usize = EarlyCount::LEN / 8;
-
-/// How much there is room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EarlyOptions {
-    /// Links whose packets are judged.
-    pub links: u32,
-    /// Flows that the host can have on them together.
-    pub flows: u64,
-}
 
 /// How large the tables are.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +38,7 @@ impl Size {
             return Size { wanted: false, links: 1, outcomes: 1, marks: 2, processors: 1 };
         };
         let links = links.max(1);
-        let marks = marks_for(flows);
+        let marks = Marks::needed(flows);
         Size { wanted: true, links, outcomes: (EARLY_OUTCOMES / links).max(1), marks, processors }
     }
 
@@ -93,11 +80,11 @@ pub struct EarlyTables {
 impl EarlyTables {
     /// `seed`: of the hash by which flows have marks.
     pub(crate) fn map([words, counts, marks]: &[Map; 3], size: Size, seed: u64) -> io::Result<Self> {
-        let marks = Store::Mapped(Words::map(marks.fd(), size.marks as usize / 2)?);
+        let marks: Box<dyn MarkMemory> = Box::new(Words::map(marks.fd(), size.marks as usize / 2)?);
         Ok(EarlyTables {
             words: Words::map(words.fd(), size.words() as usize)?,
             counts: Words::map(counts.fd(), size.counts() as usize * COUNT_WORDS)?,
-            marks: Arc::new(Marks { words: marks, mask: size.marks_mask(), seed }),
+            marks: Marks::in_memory(marks, seed),
             size,
         })
     }
@@ -153,88 +140,5 @@ impl EarlyTables {
     #[must_use]
     pub const fn marks(&self) -> &Arc<Marks> {
         &self.marks
-    }
-}
-
-/// The memory in which marks are counted.
-#[derive(Debug)]
-enum Store {
-    /// The program reads them.
-    Mapped(Words),
-    /// A device of this process does.
-    Own(Box<[AtomicU64]>),
-}
-
-/// Numbers of flows by their hash.
-#[derive(Debug)]
-pub struct Marks {
-    words: Store,
-    mask: u32,
-    seed: u64,
-}
-
-impl Marks {
-    /// Marks for so many flows, in this process.
-    #[must_use]
-    pub fn new(flows: u64, seed: u64) -> Arc<Self> {
-        let marks = marks_for(flows);
-        let words = Store::Own((0..marks / 2).map(|_| AtomicU64::new(0)).collect());
-        Arc::new(Marks { words, mask: marks - 1, seed })
-    }
-
-    /// The mark of a key.
-    fn of(&self, key: &Key) -> u32 {
-        (index::hash(self.seed, key) >> 32) as u32 & self.mask
-    }
-
-    fn word(&self, mark: u32) -> Option<&AtomicU64> {
-        let words = match &self.words {
-            Store::Mapped(words) => words.get(),
-            Store::Own(words) => words,
-        };
-        words.get(mark as usize / 2)
-    }
-
-    /// Whether some flow with the hash of a key is marked.
-    #[must_use]
-    pub fn has(&self, key: &Key) -> bool {
-        let at = self.of(key);
-        self.word(at).is_none_or(|word| (word.load(Ordering::SeqCst) >> (at % 2 * 32)) as u32 != 0)
-    }
-}
-
-/// The number of marks for so many flows.
-fn marks_for(flows: u64) -> u32 {
-    let marks = flows.saturating_mul(MARKS_PER_FLOW).next_power_of_two();
-    u32::try_from(marks).unwrap_or(MARKS.1).clamp(MARKS.0, MARKS.1)
-}
-
-/// A flow that the host knows: while this is there, packets of it go up whatever the rules say. Its key has no tenant.
-#[derive(Debug)]
-pub struct Mark {
-    marks: Arc<Marks>,
-    at: u32,
-}
-
-/// One flow more in a mark's word.
-const fn one(at: u32) -> u64 {
-    1 << (at % 2 * 32)
-}
-
-impl Mark {
-    /// Marks a flow. What leaves after this call is answered by nothing that is refused for want of the mark.
-    #[must_use]
-    pub fn new(marks: &Arc<Marks>, key: &Key) -> Option<Self> {
-        let at = marks.of(key);
-        marks.word(at)?.fetch_add(one(at), Ordering::SeqCst);
-        Some(Mark { marks: Arc::clone(marks), at })
-    }
-}
-
-impl Drop for Mark {
-    fn drop(&mut self) {
-        if let Some(word) = self.marks.word(self.at) {
-            word.fetch_sub(one(self.at), Ordering::SeqCst);
-        }
     }
 }

@@ -13,6 +13,7 @@
 //! somebody chooses flows by their hash; its packets go up, and that is all.
 
 use crate::error::InsertError;
+use bartizan_offload::marks::hash;
 use bartizan_packet::slots::INDEX_PLACES;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -27,18 +28,6 @@ const SLOT: u64 = 0xffff_ffff;
 /// How many buckets a table of so many flows has: a power of two.
 pub(crate) const fn buckets_of(flows: u32) -> u32 {
     flows.div_ceil(2).next_power_of_two()
-}
-
-/// One step of the hash; `mix` of `ebpf/index.h`.
-const fn mix(hash: u64, word: u64) -> u64 {
-    let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ (hash >> 29)
-}
-
-/// The hash of a flow's key, for all tables that go by one; `hash_of` of `ebpf/index.h`. Who knows the seed can choose flows that share a bucket or a mark.
-pub(crate) fn hash(seed: u64, key: &[u64; KEY_WORDS]) -> u64 {
-    let hash = key.iter().fold(seed, |hash, word| mix(hash, *word));
-    mix(hash, hash >> 32)
 }
 
 /// Buckets and slots, borrowed from where they are mapped.

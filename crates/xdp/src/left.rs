@@ -12,61 +12,13 @@ use crate::sys::{self, Attachment};
 use crate::tables::{PORT_WORDS, SLOT_WORDS, words_of_slot};
 use aya::maps::{HashMap, Map, MapData, MapInfo};
 use aya::programs::{ProgramInfo, loaded_programs};
+use bartizan_offload::level::{Handled, Left, LeftOn};
 use bartizan_packet::slots::{ControlFlags, PORTS, PortLine, PortWord, SlotAction, SlotControl, SlotLine};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::AtomicU64;
 
 /// The map of ports by their interfaces.
 const PORTS_MAP: &str = "ports";
-
-/// Frames with their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handled {
-    /// Frames.
-    pub frames: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-impl Handled {
-    fn add(&mut self, more: Handled) {
-        self.frames = self.frames.saturating_add(more.frames);
-        self.bytes = self.bytes.saturating_add(more.bytes);
-    }
-}
-
-/// What the tables had in them that a process has left. All that was counted since they were made; no flow record has it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// Programs that were left.
-    pub programs: u64,
-    /// Of these, programs of another build, whose tables are not read: nothing of them is in the other numbers.
-    pub unread: u64,
-    /// Entries of flows.
-    pub entries: u64,
-    /// What they had forwarded.
-    pub forwarded: Handled,
-    /// What they had dropped.
-    pub dropped: Handled,
-    /// Frames that had failed open.
-    pub open: Handled,
-    /// Frames that had failed closed.
-    pub closed: Handled,
-}
-
-impl Left {
-    /// Adds up.
-    pub fn add(&mut self, more: &Left) {
-        let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
-        sum(&mut self.programs, more.programs);
-        sum(&mut self.unread, more.unread);
-        sum(&mut self.entries, more.entries);
-        self.forwarded.add(more.forwarded);
-        self.dropped.add(more.dropped);
-        self.open.add(more.open);
-        self.closed.add(more.closed);
-    }
-}
 
 /// An attachment that was left, and the program on it.
 pub(crate) struct Found {
@@ -75,22 +27,11 @@ pub(crate) struct Found {
     pub program: u32,
 }
 
-/// An interface with a pinned program that runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pinned {
-    /// Number of the interface.
-    pub ifindex: u32,
-    /// Its name.
-    pub name: String,
-    /// Number of the program.
-    pub program: u32,
-}
-
 /// Interfaces of this network namespace with a pinned program that runs, whether who has pinned it lives or not. Pins of interfaces that are gone are removed.
 ///
 /// # Errors
 /// The folder is not this user's alone, a program is not ours, the kernel refuses.
-pub fn pinned() -> Result<Vec<Pinned>, XdpError> {
+pub fn pinned() -> Result<Vec<LeftOn>, XdpError> {
     let mut all = Vec::new();
     for (ifindex, pin) in Pin::all()? {
         let Some(attachment) = pin.find()? else { continue };
@@ -98,7 +39,7 @@ pub fn pinned() -> Result<Vec<Pinned>, XdpError> {
             Ok((program, interface)) if interface == ifindex => {
                 is_ours(&pin, program)?;
                 if let Ok(Link { name, .. }) = crate::program::ask(ifindex) {
-                    all.push(Pinned { ifindex, name, program });
+                    all.push(LeftOn { ifindex, name, program });
                 }
             }
             // What is pinned is attached before: this one was taken away, or went with its interface.

@@ -11,6 +11,8 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod counters;
+mod device;
+mod driver;
 mod early;
 mod error;
 mod features;
@@ -34,14 +36,20 @@ mod rights;
 mod sys;
 mod tables;
 
-pub use counters::{Counts, PortCounters, Progress};
-pub use early::{EarlyCounted, EarlyOptions, EarlyTables, Mark, Marks};
+pub use counters::{Counts, Progress};
+pub use device::XdpDevice;
+pub use driver::XdpDriver;
+pub use early::{EarlyCounted, EarlyTables};
 pub use error::{InsertError, XdpError};
 pub use holders::{Hold, Holder, Holders};
-pub use left::{Handled, Left, Pinned, pinned, remove_left};
-pub use lost::PortNews;
+pub use left::{pinned, remove_left};
 pub use pin::PINS;
-pub use port::{Attached, Early, Fail, Mode, ModeChoice, PortSetup, Side, Watch};
+pub use port::{Attached, Mode, ModeChoice};
+// What a level's ports are, whatever the kind of level.
+pub use bartizan_offload::level::{
+    Early, EarlyOptions, Fail, Handled, Left, LeftOn, PortCounters, PortNews, PortSetup, Side, Watch,
+};
+pub use bartizan_offload::marks::{Mark, Marks};
 pub use program::{Options, Program, Runner};
 pub use sys::Run;
 pub use tables::{Action, Control, Key, Tables, boot_time, boot_to_real, monotonic_time};

@@ -21,25 +21,6 @@ use std::sync::atomic::Ordering;
 const REPORTERS: [(&str, &str); 2] =
     [("bartizan_lost", "xdp_devmap_xmit"), ("bartizan_refused", "xdp_redirect_err")];
 
-/// What became of a port that packets leave by.
-#[derive(Debug)]
-pub enum PortNews {
-    /// It takes nothing. What was to leave by it goes up from now on.
-    Closed {
-        /// Its interface.
-        name: String,
-        /// Frames that were lost there, of all that were to leave by it since it was attached.
-        lost: u64,
-        /// Why, and what to do.
-        why: XdpError,
-    },
-    /// It takes frames again: packets of flows leave by it as before.
-    Open {
-        /// Its interface.
-        name: String,
-    },
-}
-
 /// The reports, once somebody listens.
 #[derive(Debug)]
 pub(crate) struct Reports {

@@ -27,6 +27,12 @@ unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
 
+impl bartizan_offload::marks::MarkMemory for Words {
+    fn words(&self) -> &[AtomicU64] {
+        self.get()
+    }
+}
+
 impl Words {
     /// Maps the `count` numbers that an array holds (entries × their length ÷ 8).
     ///

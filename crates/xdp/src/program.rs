@@ -7,22 +7,23 @@
 
 mod check;
 
-use crate::early::{EarlyOptions, EarlyTables, Size};
+use crate::early::{EarlyTables, Size};
 use crate::error::XdpError;
 use crate::features;
 use crate::index::{PLACES, buckets_of};
-use crate::left::{self, Left, LeftTables, program_name};
+use crate::left::{self, LeftTables, program_name};
 use crate::link::Link;
-use crate::lost::{self, PortNews, Reports};
+use crate::lost::{self, Reports};
 use crate::memory::Words;
 use crate::object::{self, insist, map, not_loaded};
 use crate::pin::Pin;
-use crate::port::{Attached, Early, Fail, Mode, ModeChoice, PortSetup, Watch};
+use crate::port::{Attached, Mode, ModeChoice};
 use crate::prove::{self, Probe};
 use crate::sys::{self, Attachment, Map, Run, Write};
 use crate::tables::{HEARTBEAT_WORDS, LOST_WORDS, NOT_BEGUN, PORT_WORDS, SLOT_WORDS, Tables};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader};
+use bartizan_offload::level::{Early, EarlyOptions, Fail, Left, PortNews, PortSetup, Watch};
 use bartizan_packet::DecoderConfig;
 use bartizan_packet::slots::{
     EarlyCount, ExitFlags, ExitWord, PORTS, PortFlags, PortWord, UdpPorts, WatchEntry,
@@ -704,12 +705,17 @@ impl Program {
                 Err(why) => {
                     let lost = self.tables.port_counters(index).unwrap_or_default().lost;
                     if self.closed.insert(index) {
-                        news.push(PortNews::Closed { name, lost, why });
+                        news.push(PortNews::Closed { name, lost, why: why.to_string() });
                     }
                 }
             }
         }
         news
+    }
+
+    /// The interface of a port.
+    pub(crate) fn port_name(&self, index: u8) -> Option<&str> {
+        self.ports.get(&index).map(|port| port.name.as_str())
     }
 
     /// Packets come to it from the port across its link.

@@ -8,13 +8,14 @@
 //! A program that had found the old flow's place, and was held up between two instructions (by a hypervisor) until its slot was used again, compares the key of the new flow and passes its packet up; only
 //! one that was held up behind the comparison would see the new flow's slot, for one packet. By then the old flow's packets have gone up for the whole time of grace.
 
-use crate::counters::{Counts, PortCounters, bytes_of};
+use crate::counters::{Counts, add_line, bytes_of};
 use crate::early::EarlyTables;
 use crate::error::InsertError;
 use crate::index::{Index, KEY_WORDS};
 use crate::memory::Words;
 use crate::sys::{self, Map, Write};
 use bartizan_base::Reason;
+use bartizan_offload::level::PortCounters;
 use bartizan_packet::slots::{
     ControlFlags, Heartbeat, LostLine, PORTS, PortLine, SlotAction, SlotControl, SlotLine, UDP_PORT_BLOCKS,
 };
@@ -240,7 +241,7 @@ impl Tables {
         let processors = self.processors as usize;
         let lines = self.counts.get().chunks_exact(processors * PORT_WORDS).nth(index.into())?;
         let mut sum = PortCounters::default();
-        lines.chunks_exact(PORT_WORDS).for_each(|line| sum.add(&PortLine::read(&bytes_of(line))));
+        lines.chunks_exact(PORT_WORDS).for_each(|line| add_line(&mut sum, &PortLine::read(&bytes_of(line))));
         let lost = self.lost.get().chunks_exact(processors * LOST_WORDS).nth(index.into())?;
         let frames = lost.chunks_exact(LOST_WORDS).map(|line| LostLine::read(&bytes_of(line)).frames);
         let tried = self.tried.get(usize::from(index)).map_or(0, |tried| tried.load(Ordering::Acquire));

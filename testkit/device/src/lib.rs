@@ -6,6 +6,10 @@
 //! take effect in their order, each so many polls later; a packet that has found an entry is counted later as
 //! well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
 
+mod driver;
+
+pub use driver::{MockDriver, MockLevelState};
+
 use bartizan_base::{Generation, Level, PacketDuration, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Fin, Progress, Seq};
@@ -13,10 +17,10 @@ use bartizan_offload::device::{
     Action, Actions, Answered, Capabilities, Counting, Counts, Device, Install, Request, Said, Sides, Wish,
 };
 use bartizan_offload::key::{DeviceKey, Fields};
+use bartizan_offload::marks::{Mark, Marks};
 use bartizan_offload::stays::Stays;
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::{Line, Segment, WINDOW_WORDS, Windows};
-use bartizan_xdp::{Mark, Marks};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -3,10 +3,10 @@
 
 use bartizan_base::{FlowId, Generation, LinkId, PacketDuration, Timestamp};
 use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTable, FlowTableConfig, Insert};
-use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action, FlowManager, Offer};
 use bartizan_packet::DecoderConfig;
 use bartizan_testkit::packet::{End, UDP};
+use bartizan_xdp::XdpDevice;
 use bartizan_xdp::{ModeChoice, Options, Program, Tables};
 use std::net::Ipv4Addr;
 use std::sync::Arc;

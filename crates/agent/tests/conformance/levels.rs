@@ -11,7 +11,6 @@ use bartizan_classify::early::{EarlyLevel, Protocol, Question, outcome};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_events::time_text;
 use bartizan_flow::{EspFlows, FlowKey, FlowScope};
-use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_offload::{Action, Device, DeviceKey, FlowManager};
 use bartizan_packet::windows::Segment;
 use bartizan_packet::{
@@ -20,6 +19,7 @@ use bartizan_packet::{
 use bartizan_testkit::namespace::{inside, number, ports};
 use bartizan_testkit_device::{Habits, MockDevice, MockPacket, MockStranger, MockWire};
 use bartizan_testkit_worker::events;
+use bartizan_xdp::XdpDevice;
 use bartizan_xdp::{Early, EarlyOptions, ModeChoice, Options, PortSetup, Program, Side};
 use serde_json::Value;
 use std::collections::BTreeSet;

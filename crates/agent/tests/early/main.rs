@@ -10,7 +10,6 @@ use bartizan_base::{Decision, Generation, LinkId, Reason, Settings, Spread, Time
 use bartizan_classify::early::{EarlyLevel, EarlyReach, Protocol, Question, outcome};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_offload::FlowManager;
-use bartizan_offload::devices::xdp::XdpDevice;
 use bartizan_packet::{DecoderConfig, LinkType, VlanIds};
 use bartizan_stages::chain::Chains;
 use bartizan_testkit::namespace::{inside, number, ports, run};
@@ -20,6 +19,7 @@ use bartizan_testkit::packet::{
 use bartizan_testkit::random::Random;
 use bartizan_testkit::tunnels::Tunnel;
 use bartizan_testkit_worker::Nothing;
+use bartizan_xdp::XdpDevice;
 use bartizan_xdp::{
     Early, EarlyOptions, Fail, ModeChoice, Options, PortSetup, Program, Side, Watch, monotonic_time,
 };

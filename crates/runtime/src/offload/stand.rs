@@ -8,11 +8,12 @@ use bartizan_api::southbound::{LevelState, RuleLeftOut, RulesAtLevel};
 use bartizan_base::{FunctionId, Generation, LinkId};
 use bartizan_classify::early::{EarlyReach, OnLink, Unknown};
 use bartizan_function::HandsUp;
+use bartizan_offload::level::{Fail, LevelView, Watch};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::early::{Early, NotBelow, Origin};
-use bartizan_xdp::{Fail, Tables, Watch, monotonic_time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A link's level, as it was noted.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ type Rules = (u64, BTreeMap<LinkId, RulesAtLevel>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    tables: Option<Arc<Tables>>,
+    view: Option<Arc<dyn LevelView>>,
     /// Levels by the names of their links.
     links: BTreeMap<String, OfLink>,
     /// Links that are without some of their interfaces: whether without all, and why.
@@ -67,12 +68,12 @@ impl LevelsStand {
     pub(super) fn note_level(
         &self,
         link: &str,
-        tables: Arc<Tables>,
+        view: Arc<dyn LevelView>,
         (watch, workers): (Watch, u32),
         early: Option<(LinkId, bool)>,
     ) {
         let mut inner = self.inner();
-        inner.tables = Some(tables);
+        inner.view = Some(view);
         let level = OfLink { watch, workers, early, off: None, closed: BTreeMap::new() };
         inner.links.insert(link.to_owned(), level);
     }
@@ -121,13 +122,13 @@ impl LevelsStand {
     pub fn below(&self, link: &str) -> Option<LevelNow> {
         let inner = self.inner();
         let level = inner.links.get(link)?;
-        let tables = inner.tables.as_ref()?;
+        let view = inner.view.as_ref()?;
         if let Some(why) = &level.off {
             let why = why.clone();
             return Some(LevelNow { generation: None, state: LevelState::Off, why, rules: None });
         }
-        let generation = tables.generation();
-        let (state, mut why) = level.life(|worker| tables.last_beat(worker), monotonic_time());
+        let generation = view.generation().0;
+        let (state, mut why) = level.life(|worker| view.silence(worker));
         for (interface, closed) in &level.closed {
             let before = if why.is_empty() { "" } else { "; " };
             why.push_str(&format!("{before}nothing leaves by `{interface}` there: {closed}"));
@@ -143,11 +144,10 @@ impl LevelsStand {
 
 impl OfLink {
     /// Whether somebody who serves it is silent for too long. Who has not begun is not watched.
-    fn life(&self, last_beat: impl Fn(u32) -> Option<u64>, now: u64) -> (LevelState, String) {
-        let stale = u64::try_from(self.watch.stale.as_nanos()).unwrap_or(u64::MAX);
+    fn life(&self, silence: impl Fn(u32) -> Option<Duration>) -> (LevelState, String) {
         let is_silent = |worker: &u32| {
-            let last = last_beat(self.watch.first.saturating_add(*worker));
-            last.is_some_and(|last| now.saturating_sub(last) > stale)
+            let silence = silence(self.watch.first.saturating_add(*worker));
+            silence.is_some_and(|silence| silence > self.watch.stale)
         };
         let silent: Vec<String> =
             (0..self.workers).filter(is_silent).map(|worker| worker.to_string()).collect();
@@ -230,7 +230,6 @@ fn why_not(origin: &Origin, unknown: Option<Unknown>, is_held: bool) -> Option<&
 mod tests {
     use super::*;
     use bartizan_base::{Fid, Spread};
-    use std::time::Duration;
 
     #[test]
     fn what_a_rule_asks_for_beyond_its_level_is_the_reason() {
@@ -256,16 +255,20 @@ mod tests {
             |fail| Watch { fail, stale: Duration::from_nanos(100), spread: Spread::new([1, 2], 3), first: 4 };
         let level =
             |fail| OfLink { watch: watch(fail), workers: 3, early: None, off: None, closed: BTreeMap::new() };
-        let beats =
-            |worker: u32| [(4, 900), (5, 901)].into_iter().find(|(of, _)| *of == worker).map(|(_, at)| at);
+        let at = |now: u64| {
+            move |worker: u32| {
+                let last = [(4, 900), (5, 901)].into_iter().find(|(of, _)| *of == worker)?.1;
+                Some(Duration::from_nanos(now - last))
+            }
+        };
         // The third has not begun.
-        assert_eq!(level(Fail::Open).life(beats, 1_000), (LevelState::On, String::new()));
-        let (state, why) = level(Fail::Open).life(beats, 1_001);
+        assert_eq!(level(Fail::Open).life(at(1_000)), (LevelState::On, String::new()));
+        let (state, why) = level(Fail::Open).life(at(1_001));
         assert!(
             state == LevelState::Open && why.contains("worker 0:") && why.contains("uninspected"),
             "{why}"
         );
-        let (state, why) = level(Fail::Closed).life(beats, 1_002);
+        let (state, why) = level(Fail::Closed).life(at(1_002));
         assert!(
             state == LevelState::Closed && why.contains("worker 0, 1:") && why.contains("dropped"),
             "{why}"

@@ -4,21 +4,23 @@
 //! What is asked is done at once, by stores into memory that the program reads, and by a system call for each entry that comes or goes. So answers are there with the next
 //! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
-use crate::device::{
-    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Endpoint, Install, Request, Said,
-    Sides, Wish,
-};
-use crate::key::{DeviceKey, Field, Fields};
-use crate::stays::Stays;
+use crate::counters;
+use crate::early::EarlyCounted;
+use crate::error::InsertError;
+use crate::tables::{self, Control, Key, Tables, boot_time, boot_to_real, monotonic_time};
 use bartizan_base::{Generation, Level, Timestamp};
 use bartizan_flow::level::{Answer, SunkId};
 use bartizan_flow::tcp::{Fin, Progress, Seq};
+use bartizan_offload::device::{
+    Action, Actions, Answered, Capabilities, Counting, Counts, Device, Endpoint, Install, Request, Said,
+    Sides, Wish,
+};
+use bartizan_offload::key::{DeviceKey, Field, Fields};
+use bartizan_offload::level::{Fail, Watch};
+use bartizan_offload::marks::Mark;
+use bartizan_offload::stays::Stays;
 use bartizan_packet::TunnelKind;
 use bartizan_packet::windows::Windows;
-use bartizan_xdp::{
-    Control, EarlyCounted, Fail, InsertError, Key, Mark, Tables, Watch, boot_time, boot_to_real,
-    monotonic_time,
-};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +57,7 @@ struct Entry {
     sunk: SunkId,
     key: Key,
     /// What is done with its packets.
-    action: bartizan_xdp::Action,
+    action: tables::Action,
     /// The flow is refused.
     refuses: bool,
     /// Its segments are compared with numbers.
@@ -97,17 +99,17 @@ const TCP: u8 = 6;
 /// Protocols whose packets are judged without a flow.
 const EARLY_PROTOCOLS: [u8; 4] = [TCP, 17, 1, 58];
 
-fn sides(counts: &bartizan_xdp::Counts) -> Sides {
+fn sides(counts: &counters::Counts) -> Sides {
     let mut ends = counts.ends.iter();
     counts.progress.map(|side| {
         let end = ends.next().copied().flatten();
-        let bartizan_xdp::Progress { sent, acknowledged } = side?;
+        let counters::Progress { sent, acknowledged } = side?;
         let fin = end.map(|end| Fin { number: Seq(end.number), second: end.second });
         Some(Progress { sent: Seq(sent), acknowledged: Seq(acknowledged), fin })
     })
 }
 
-const fn control(action: bartizan_xdp::Action, generation: Generation) -> Control {
+const fn control(action: tables::Action, generation: Generation) -> Control {
     Control { action, generation: generation.0 as u32 }
 }
 
@@ -240,15 +242,15 @@ impl XdpDevice {
     fn install(&mut self, request: &Request, install: &Install) -> Answered {
         let slot = self.slot(request.place);
         let action = match (install.action, &install.windows) {
-            (Action::Forward, None) => bartizan_xdp::Action::Forward,
-            (Action::Forward, Some(_)) => bartizan_xdp::Action::Compare,
+            (Action::Forward, None) => tables::Action::Forward,
+            (Action::Forward, Some(_)) => tables::Action::Compare,
             (Action::Redirect(port), _) => match self.exits.get(usize::from(port.0)).copied().flatten() {
-                Some(exit) => bartizan_xdp::Action::Redirect(exit),
+                Some(exit) => tables::Action::Redirect(exit),
                 None => return Answered::Refused(Stays::Egress),
             },
-            (Action::Drop(reason), _) => bartizan_xdp::Action::Drop(reason),
+            (Action::Drop(reason), _) => tables::Action::Drop(reason),
             (Action::DropFrom(reason, endpoint), _) => {
-                bartizan_xdp::Action::DropFrom(reason, endpoint == Endpoint::High)
+                tables::Action::DropFrom(reason, endpoint == Endpoint::High)
             }
         };
         // Who finds the key finds what to do.
@@ -269,7 +271,7 @@ impl XdpDevice {
         }
         if let Some(entry) = self.entries.get_mut(at) {
             let refuses = install.action.drops().is_some();
-            let compares = action == bartizan_xdp::Action::Compare;
+            let compares = action == tables::Action::Compare;
             *entry = Some(Entry { sunk: request.sunk, key: install.key.0, action, refuses, compares });
         }
         Answered::Done(Answer::Installed)

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A kind of level below the host: how it is opened, attached to links, followed and closed.
+//!
+//! ```text
+//!   LevelDriver --open--> OpenLevel --device--> Device (one for each worker)
+//!                           |   |
+//!                  ports ---+   +--view--> LevelView (counters and signs of life, for anyone)
+//! ```
+//!
+//! A [`LevelDriver`] stands in a program's list of levels by its name. [`OpenLevel`] is one that runs: all links of a
+//! process share it, each with two ports. A level lets traffic up until a link is attached, and whatever it does not
+//! have (signs of life, rules without a flow, what a killed process has left) it says by the values of its methods.
+
+use crate::device::Device;
+use bartizan_base::{Generation, LinkId, Spread};
+use bartizan_packet::DecoderConfig;
+use bartizan_packet::casts::Casts;
+use bartizan_packet::sizes::Sizes;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A fault of a level: what, where, why, what to do.
+pub trait LevelFault: std::error::Error + Send + Sync {
+    /// The message with what takes a search: who holds what this needs.
+    fn explain(self: Box<Self>) -> String;
+}
+
+/// Why a level cannot do something.
+#[derive(Debug)]
+pub struct LevelError(Box<dyn LevelFault>);
+
+impl LevelError {
+    /// Of a fault of one kind of level.
+    pub fn new(fault: impl LevelFault + 'static) -> Self {
+        LevelError(Box::new(fault))
+    }
+
+    /// The message with what takes a search.
+    #[must_use]
+    pub fn explain(self) -> String {
+        self.0.explain()
+    }
+}
+
+impl fmt::Display for LevelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for LevelError {}
+
+/// One kind of level.
+pub trait LevelDriver: Send + Sync {
+    /// Its name in the host file.
+    fn name(&self) -> &'static str;
+
+    /// Its name in messages.
+    fn title(&self) -> &'static str;
+
+    /// Whether it reads no more of a packet in a tunnel than a host that gives one up with so many layers.
+    fn reads_tunnels(&self, max_layers: u8) -> bool;
+
+    /// Opens it, attached to nothing.
+    ///
+    /// # Errors
+    /// This machine has it not, or the process may not.
+    fn open(&self, options: &LevelOptions) -> Result<Box<dyn OpenLevel>, LevelError>;
+
+    /// Interfaces of this network namespace on which a process has left this kind of level, whether it lives or not.
+    ///
+    /// # Errors
+    /// They cannot be looked for.
+    fn left(&self) -> Result<Vec<LeftOn>, LevelError>;
+
+    /// Where an operator finds what is left.
+    fn left_place(&self) -> &'static str;
+
+    /// Takes away what is left on an interface: whether something was.
+    ///
+    /// # Errors
+    /// It cannot be taken away.
+    fn remove_left(&self, ifindex: u32) -> Result<bool, LevelError>;
+}
+
+/// A level that runs. It ends when this is dropped.
+pub trait OpenLevel: Send {
+    /// All that keeps these interfaces from being attached.
+    ///
+    /// # Errors
+    /// Some of them are not fit: all of these in one message.
+    fn check(&mut self, interfaces: &[u32]) -> Result<(), LevelError>;
+
+    /// Attaches a port.
+    ///
+    /// # Errors
+    /// The interface is not fit, or taken.
+    fn attach(&mut self, port: &PortSetup) -> Result<AttachedPort, LevelError>;
+
+    /// Takes a port's interface away from the level; nothing happens where there is none.
+    fn detach(&mut self, index: u8);
+
+    /// Whether a port still has what was attached to it.
+    fn is_attached(&mut self, index: u8) -> bool;
+
+    /// Follows a changed MTU of a port's interface.
+    fn refresh_mtu(&mut self, index: u8);
+
+    /// Lets redirected packets leave by an interface under this number.
+    ///
+    /// # Errors
+    /// The level cannot send by it.
+    fn set_exit(&mut self, index: u8, ifindex: u32) -> Result<(), LevelError>;
+
+    /// Takes that back.
+    fn clear_exit(&mut self, index: u8);
+
+    /// Whether something that a process has left had these interfaces across from each other; `None`: that cannot be read.
+    ///
+    /// # Errors
+    /// It cannot be looked into.
+    fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, LevelError>;
+
+    /// Takes away what is left on an interface: whether something was.
+    ///
+    /// # Errors
+    /// It cannot be taken away.
+    fn remove_left(&mut self, ifindex: u32) -> Result<bool, LevelError>;
+
+    /// Whether ports wait for [`OpenLevel::take_over`].
+    fn waits(&self) -> bool;
+
+    /// All workers serve their frames: replaces what a killed process has left, and has ports stay that are to fail open.
+    ///
+    /// # Errors
+    /// It could not; it can be tried again.
+    fn take_over(&mut self) -> Result<Left, LevelError>;
+
+    /// Ports that have come to take nothing, or take frames again, since the last call.
+    fn follow_losses(&mut self) -> Vec<PortNews>;
+
+    /// Rules without a flow: how many outcomes a table can have. `None`: it has no such tables.
+    fn early_outcomes(&self) -> Option<u32>;
+
+    /// Writes the table of a generation by which packets without a flow are refused. `false`: it has no room.
+    fn write_early(&mut self, generation: Generation, table: &[u64]) -> bool;
+
+    /// Entries and tables of this generation act from now on.
+    fn enter_generation(&mut self, generation: Generation);
+
+    /// One worker's device.
+    fn device(&self, setup: DeviceSetup) -> Box<dyn Device>;
+
+    /// What anyone may read at any time.
+    fn view(&self) -> Arc<dyn LevelView>;
+
+    /// Workers are about to fall silent as they should: nobody watches them any more.
+    fn end_watch(&mut self);
+
+    /// Ends it, with what would fail open.
+    fn end(self: Box<Self>);
+
+    /// Ends the process's part as if that had been killed: what is to fail open stays.
+    fn leave(self: Box<Self>);
+}
+
+/// What anyone may read of a level that runs.
+pub trait LevelView: fmt::Debug + Send + Sync {
+    /// Counters of a port; `None`: there is no such port.
+    fn port_counters(&self, index: u8) -> Option<PortCounters>;
+
+    /// The generation that acts.
+    fn generation(&self) -> Generation;
+
+    /// How long a worker has given no sign of life; `None`: it has given none yet.
+    fn silence(&self, worker: u32) -> Option<Duration>;
+}
+
+/// How a level is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct LevelOptions {
+    /// Flows that it is to hold, of all links.
+    pub flows: u32,
+    /// How it is attached to interfaces.
+    pub mode: AttachMode,
+    /// In which datagrams the host looks for tunnels.
+    pub tunnels: DecoderConfig,
+    /// Workers of all links together, which give signs of life.
+    pub workers: u32,
+    /// Room for refusing packets without a flow.
+    pub early: Option<EarlyOptions>,
+    /// What hashes of flows' keys begin with. Nobody outside is to know it.
+    pub seed: u64,
+}
+
+/// Room for refusing packets without a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlyOptions {
+    /// Links whose packets are judged.
+    pub links: u32,
+    /// Flows that the host can have on them together.
+    pub flows: u64,
+}
+
+/// How a level is attached to interfaces, where it knows several ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AttachMode {
+    /// The quickest that an interface can.
+    #[default]
+    Auto,
+    /// By its driver.
+    Native,
+    /// By the kernel.
+    Generic,
+}
+
+/// A worker's device.
+#[derive(Clone, Debug)]
+pub struct DeviceSetup {
+    /// The first of its slots.
+    pub first_slot: u32,
+    /// Flows that it can hold.
+    pub entries: u32,
+    /// Layers with which the host gives a packet up (`decoder.max-layers`).
+    pub max_layers: u8,
+    /// Its number among the workers of all links.
+    pub worker: u32,
+    /// What becomes of its frames when it fails.
+    pub watch: Watch,
+    /// Named ports that redirected packets can leave by: of each its number at the level; `None`: the level cannot send by it.
+    pub exits: Vec<Option<u8>>,
+    /// Its link's number among those with rules without a flow, and whether this worker gives what they counted.
+    pub early: Option<(u8, bool)>,
+}
+
+/// A port that is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachedPort {
+    /// What a process has left runs there until [`OpenLevel::take_over`].
+    pub waits: bool,
+    /// What an operator should know of how it is attached.
+    pub note: Option<String>,
+}
+
+/// An interface on which a process has left a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOn {
+    /// Number of the interface.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Number of what is there: interfaces with the same one were of one process.
+    pub program: u32,
+}
+
+/// On which side of its link the senders behind a port are, as it stands in keys (`FlowSide` of crate `flow`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Side {
+    /// Not known, or it does not matter: sides are no part of keys.
+    #[default]
+    Unknown = 0,
+    /// The side of the link's first port.
+    First = 1,
+    /// The side of its second port.
+    Second = 2,
+}
+
+/// What becomes of frames that would go up while the worker that they would go to has failed: it gives no sign of life, since it hangs, or the process is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fail {
+    /// They are dropped. When the process is gone the program is, too.
+    #[default]
+    Closed,
+    /// They leave by the port across the link. The attachment is pinned once workers live ([`OpenLevel::take_over`]), so the program goes on when the process is gone, until the next one takes it over.
+    Open,
+}
+
+/// Who serves the frames of a port that go up, and how long they may give no sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// What becomes of their frames then.
+    pub fail: Fail,
+    /// For so long. Zero watches nobody.
+    pub stale: Duration,
+    /// How frames are shared out among the link's workers.
+    pub spread: Spread,
+    /// Number of the first of them among the workers of all links.
+    pub first: u32,
+}
+
+/// When packets without a flow are refused by early tables. Each with the number of the port's link among those that have such tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Early {
+    /// At any time.
+    Always(u8),
+    /// Only while nobody serves the link and it fails open: until then they go up.
+    WhileOpen(u8),
+}
+
+impl Early {
+    /// The link's number among those that have such tables.
+    #[must_use]
+    pub const fn link(self) -> u8 {
+        match self {
+            Early::Always(link) | Early::WhileOpen(link) => link,
+        }
+    }
+}
+
+/// A port of a link, as the host knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSetup {
+    /// Number of its interface in this network namespace.
+    pub ifindex: u32,
+    /// The link, as it stands in keys.
+    pub link: LinkId,
+    /// Side of the link, as it stands in keys of what comes by this port.
+    pub side: Side,
+    /// The port's own number, from 0 to 63.
+    pub index: u8,
+    /// Number of the port across the link.
+    pub pair: u8,
+    /// Whether VLAN ids are part of keys.
+    pub vlans_in_key: bool,
+    /// Of two to the power of so many packets that would be dropped one goes up instead, by chance. `None`: none does.
+    pub drop_samples: Option<u8>,
+    /// Whether packets without a flow are refused by early tables . `None`: they go up.
+    pub early: Option<Early>,
+    /// Who serves it. `None`: nobody is watched, and frames go up whatever happens.
+    pub watch: Option<Watch>,
+}
+
+/// Numbers of a port since the program was loaded, of the time while it was enabled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames that came by it: those that went up, were forwarded or dropped (for their flow or early), and that failed open or closed.
+    pub frames: u64,
+    /// Frames that went up.
+    pub up: u64,
+    /// Bytes of those, without the checksum of a frame; so are those below.
+    pub up_bytes: u64,
+    /// Frames that left by another port, or were lost there.
+    pub forwarded: u64,
+    /// Bytes of those.
+    pub forwarded_bytes: u64,
+    /// Frames that were dropped for their flow.
+    pub dropped: u64,
+    /// Bytes of those.
+    pub dropped_bytes: u64,
+    /// Frames without a flow that were dropped early.
+    pub early: u64,
+    /// Bytes of those.
+    pub early_bytes: u64,
+    /// Frames that left by the port across the link because who serves them had failed.
+    pub open: u64,
+    /// Bytes of those.
+    pub open_bytes: u64,
+    /// Frames that were dropped because who serves them had failed.
+    pub closed: u64,
+    /// Bytes of those.
+    pub closed_bytes: u64,
+    /// Frames that were to leave by this port, and that its device did not take or the kernel did not give it: they are lost.
+    pub lost: u64,
+    /// Frames by size ([`bartizan_packet::sizes`]).
+    pub sizes: Sizes,
+    /// Frames that came to a group of stations.
+    pub multicast: u64,
+    /// Frames that came to all stations.
+    pub broadcast: u64,
+    /// Frames that were to leave by this port, with those that were lost there.
+    pub out: u64,
+    /// Bytes of those.
+    pub out_bytes: u64,
+    /// Frames to a group of stations.
+    pub out_multicast: u64,
+    /// Frames to all stations.
+    pub out_broadcast: u64,
+}
+
+impl PortCounters {
+    /// What became of all that came: its name, frames, bytes.
+    #[must_use]
+    pub const fn outcomes(&self) -> [(&'static str, u64, u64); 6] {
+        [
+            ("up", self.up, self.up_bytes),
+            ("forwarded", self.forwarded, self.forwarded_bytes),
+            ("dropped", self.dropped, self.dropped_bytes),
+            ("early", self.early, self.early_bytes),
+            ("open", self.open, self.open_bytes),
+            ("closed", self.closed, self.closed_bytes),
+        ]
+    }
+
+    /// All that came, by the kind of its destination ([`bartizan_packet::casts`]).
+    #[must_use]
+    pub const fn casts(&self) -> Casts {
+        casts(self.frames, self.multicast, self.broadcast)
+    }
+
+    /// All that was to leave, by the kind of its destination.
+    #[must_use]
+    pub const fn out_casts(&self) -> Casts {
+        casts(self.out, self.out_multicast, self.out_broadcast)
+    }
+
+    /// Bytes of all that came.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.outcomes().iter().fold(0, |sum, (.., bytes)| sum.wrapping_add(*bytes))
+    }
+}
+
+/// `frames`: of all kinds, read before or after the others of a line that is being written.
+const fn casts(frames: u64, multicast: u64, broadcast: u64) -> Casts {
+    [frames.saturating_sub(multicast).saturating_sub(broadcast), multicast, broadcast]
+}
+
+/// Frames with their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Handled {
+    /// Adds up.
+    pub fn add(&mut self, more: Handled) {
+        self.frames = self.frames.saturating_add(more.frames);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
+/// What the tables had in them that a process has left. All that was counted since they were made; no flow record has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Programs that were left.
+    pub programs: u64,
+    /// Of these, programs of another build, whose tables are not read: nothing of them is in the other numbers.
+    pub unread: u64,
+    /// Entries of flows.
+    pub entries: u64,
+    /// What they had forwarded.
+    pub forwarded: Handled,
+    /// What they had dropped.
+    pub dropped: Handled,
+    /// Frames that had failed open.
+    pub open: Handled,
+    /// Frames that had failed closed.
+    pub closed: Handled,
+}
+
+impl Left {
+    /// Adds up.
+    pub fn add(&mut self, more: &Left) {
+        let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
+        sum(&mut self.programs, more.programs);
+        sum(&mut self.unread, more.unread);
+        sum(&mut self.entries, more.entries);
+        self.forwarded.add(more.forwarded);
+        self.dropped.add(more.dropped);
+        self.open.add(more.open);
+        self.closed.add(more.closed);
+    }
+}
+
+/// What became of a port that packets leave by.
+#[derive(Debug)]
+pub enum PortNews {
+    /// It takes nothing. What was to leave by it goes up from now on.
+    Closed {
+        /// Its interface.
+        name: String,
+        /// Frames that were lost there, of all that were to leave by it since it was attached.
+        lost: u64,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// It takes frames again: packets of flows leave by it as before.
+    Open {
+        /// Its interface.
+        name: String,
+    },
+}

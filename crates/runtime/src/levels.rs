@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kinds of level below the host, by the name that a host file gives. One more of this program is one line here; a
+//! program that embeds the runtime adds its own ([`Levels::with`]).
+
+use bartizan_offload::level::LevelDriver;
+use bartizan_xdp::XdpDriver;
+use std::fmt;
+
+/// Those of this program.
+const OWN: [&dyn LevelDriver; 1] = [&XdpDriver];
+
+/// The kinds of level that a run may use.
+#[derive(Clone, Default)]
+pub struct Levels {
+    more: Vec<&'static dyn LevelDriver>,
+}
+
+impl Levels {
+    /// With one more kind.
+    #[must_use]
+    pub fn with(mut self, level: &'static dyn LevelDriver) -> Self {
+        self.more.push(level);
+        self
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &'static dyn LevelDriver> + '_ {
+        OWN.into_iter().chain(self.more.iter().copied())
+    }
+
+    /// The kind of a name.
+    ///
+    /// # Errors
+    /// There is none: a message with those that there are.
+    pub fn of_name(&self, name: &str) -> Result<&'static dyn LevelDriver, String> {
+        self.iter().find(|level| level.name() == name).ok_or_else(|| {
+            let known: Vec<String> = self.iter().map(|level| format!("`{}`", level.name())).collect();
+            format!("there is no level `{name}` below this program; there is {}", known.join(", "))
+        })
+    }
+}
+
+impl fmt::Debug for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(LevelDriver::name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_found_by_its_name() {
+        let levels = Levels::default();
+        assert_eq!(levels.of_name("xdp").ok().unwrap().title(), "XDP");
+        assert_eq!(
+            levels.of_name("xdq").err().unwrap(),
+            "there is no level `xdq` below this program; there is `xdp`"
+        );
+        assert_eq!(format!("{levels:?}"), "[\"xdp\"]");
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A kind of level whose devices are mocks: it notes what it is asked, and handles no packets by itself.
+
+use crate::{Habits, MockDevice, MockWire};
+use bartizan_base::Generation;
+use bartizan_offload::Device;
+use bartizan_offload::level::{
+    AttachedPort, DeviceSetup, Left, LeftOn, LevelDriver, LevelError, LevelOptions, LevelView, OpenLevel,
+    PortCounters, PortNews, PortSetup,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What a level was asked.
+#[derive(Debug, Default)]
+pub struct MockLevelState {
+    /// How it was opened.
+    pub options: Option<LevelOptions>,
+    /// Ports that are attached.
+    pub ports: BTreeMap<u8, PortSetup>,
+    /// Ports that were attached at any time.
+    pub attached: Vec<PortSetup>,
+    /// Interfaces that redirected packets may leave by.
+    pub exits: BTreeMap<u8, u32>,
+    /// Devices that it gave.
+    pub devices: Vec<DeviceSetup>,
+    /// The generation that acts.
+    pub generation: u64,
+    /// Nobody is watched any more.
+    pub watch_ended: bool,
+    /// How it ended: `Some(true)`: what is to fail open would have stayed.
+    pub ended: Option<bool>,
+}
+
+/// The driver of levels of the name `mock`. All of its levels share one state.
+#[derive(Clone, Default)]
+pub struct MockDriver {
+    state: Arc<Mutex<MockLevelState>>,
+    wires: Arc<Mutex<Vec<MockWire>>>,
+}
+
+impl fmt::Debug for MockDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state().fmt(f)
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MockDriver {
+    /// What was asked so far.
+    pub fn state(&self) -> MutexGuard<'_, MockLevelState> {
+        lock(&self.state)
+    }
+
+    /// Entries of all devices.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        lock(&self.wires).iter().map(MockWire::entries).sum()
+    }
+}
+
+impl LevelDriver for MockDriver {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+
+    fn title(&self) -> &'static str {
+        "mock"
+    }
+
+    fn reads_tunnels(&self, _: u8) -> bool {
+        true
+    }
+
+    fn open(&self, options: &LevelOptions) -> Result<Box<dyn OpenLevel>, LevelError> {
+        self.state().options = Some(*options);
+        Ok(Box::new(MockLevel(self.clone())))
+    }
+
+    fn left(&self) -> Result<Vec<LeftOn>, LevelError> {
+        Ok(Vec::new())
+    }
+
+    fn left_place(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn remove_left(&self, _: u32) -> Result<bool, LevelError> {
+        Ok(false)
+    }
+}
+
+struct MockLevel(MockDriver);
+
+impl OpenLevel for MockLevel {
+    fn check(&mut self, _: &[u32]) -> Result<(), LevelError> {
+        Ok(())
+    }
+
+    fn attach(&mut self, port: &PortSetup) -> Result<AttachedPort, LevelError> {
+        let mut state = self.0.state();
+        state.ports.insert(port.index, *port);
+        state.attached.push(*port);
+        Ok(AttachedPort { waits: false, note: None })
+    }
+
+    fn detach(&mut self, index: u8) {
+        self.0.state().ports.remove(&index);
+    }
+
+    fn is_attached(&mut self, index: u8) -> bool {
+        self.0.state().ports.contains_key(&index)
+    }
+
+    fn refresh_mtu(&mut self, _: u8) {}
+
+    fn set_exit(&mut self, index: u8, ifindex: u32) -> Result<(), LevelError> {
+        self.0.state().exits.insert(index, ifindex);
+        Ok(())
+    }
+
+    fn clear_exit(&mut self, index: u8) {
+        self.0.state().exits.remove(&index);
+    }
+
+    fn left_paired(&mut self, _: u32, _: [u32; 2]) -> Result<Option<bool>, LevelError> {
+        Ok(None)
+    }
+
+    fn remove_left(&mut self, _: u32) -> Result<bool, LevelError> {
+        Ok(false)
+    }
+
+    fn waits(&self) -> bool {
+        false
+    }
+
+    fn take_over(&mut self) -> Result<Left, LevelError> {
+        Ok(Left::default())
+    }
+
+    fn follow_losses(&mut self) -> Vec<PortNews> {
+        Vec::new()
+    }
+
+    fn early_outcomes(&self) -> Option<u32> {
+        None
+    }
+
+    fn write_early(&mut self, _: Generation, _: &[u64]) -> bool {
+        false
+    }
+
+    fn enter_generation(&mut self, generation: Generation) {
+        self.0.state().generation = generation.0;
+    }
+
+    fn device(&self, setup: DeviceSetup) -> Box<dyn Device> {
+        let (device, wire) = MockDevice::new(Habits { entries: setup.entries, ..Habits::default() });
+        lock(&self.0.wires).push(wire);
+        self.0.state().devices.push(setup);
+        Box::new(device)
+    }
+
+    fn view(&self) -> Arc<dyn LevelView> {
+        Arc::new(self.0.clone())
+    }
+
+    fn end_watch(&mut self) {
+        self.0.state().watch_ended = true;
+    }
+
+    fn end(self: Box<Self>) {
+        self.0.state().ended = Some(false);
+    }
+
+    fn leave(self: Box<Self>) {
+        self.0.state().ended = Some(true);
+    }
+}
+
+impl LevelView for MockDriver {
+    fn port_counters(&self, index: u8) -> Option<PortCounters> {
+        self.state().ports.contains_key(&index).then(PortCounters::default)
+    }
+
+    fn generation(&self) -> Generation {
+        Generation(self.state().generation)
+    }
+
+    fn silence(&self, _: u32) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}
