@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All tests of this folder, in one program.
+
+mod embed;
+mod levels;
