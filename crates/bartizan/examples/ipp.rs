@@ -14,13 +14,14 @@
 use bartizan_base::{Fid, Settings};
 use bartizan_classify::trace::{Draw, Random, draw};
 use bartizan_classify::{
-    Auto, Classifier, Flat, FlatV4, Header, HeaderRule, Hsm, Linear, Match, NO_FID, Net, Range, RankedRule,
-    Segmentation, classbench,
+    Auto, Classifier, Flat, FlatV4, Header, HeaderRule, Linear, Match, NO_FID, Net, Range, RankedRule,
+    classbench,
 };
 use bartizan_detect::groups::{Groups, RULES_MAX};
 use bartizan_detect::ruleset::{LoadInput, load};
 use bartizan_pattern::{Compiler, Config};
 use bartizan_rules::{Rule, RuleDirection, Variables, parse_file};
+use bartizan_testkit_golden::{Hsm, Segmentation};
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::Read;

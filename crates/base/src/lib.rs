@@ -6,6 +6,7 @@
 //! ([`FlowId`]) and a time of the packet clock ([`Timestamp`]) never for the wall's.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod at;
 mod bytes;
 mod direction;
 mod ends;

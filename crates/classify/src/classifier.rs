@@ -67,8 +67,11 @@ pub enum InsertError {
 }
 
 impl InsertError {
-    /// Says what forbids these entries in this set of so many.
-    pub(crate) fn check(set: u8, sets: usize, entries: &[RankedRule]) -> Result<(), Self> {
+    /// Checks whether entries can be inserted into set `set` of `sets`.
+    ///
+    /// # Errors
+    /// There is no such set, or an entry has the number that means no rule, or a DNS name.
+    pub fn check(set: u8, sets: usize, entries: &[RankedRule]) -> Result<(), Self> {
         if usize::from(set) >= sets {
             return Err(InsertError::NoSuchSet { set, sets: sets as u8 });
         }

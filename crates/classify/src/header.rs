@@ -37,7 +37,8 @@ pub struct Net {
 
 impl Net {
     /// First and last address, as numbers, with the version.
-    pub(crate) fn range(self) -> (bool, u128, u128) {
+    #[must_use]
+    pub fn range(self) -> (bool, u128, u128) {
         let (v6, bits, number) = match self.address {
             IpAddr::V4(v4) => (false, 32, u128::from(u32::from(v4))),
             IpAddr::V6(v6) => (true, 128, u128::from(v6)),

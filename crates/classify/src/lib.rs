@@ -3,8 +3,10 @@
 //!
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the reference
 //! that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables with updates) is
-//! the one for large and fast-changing sets, [`Hsm`] that of the IPP paper, [`StrideBv`] the twin of the hardware's table;
-//! [`Auto`] chooses. [`Segments`] explain a lookup. [`early`] makes tables by which a level below refuses packets without a flow. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers. [`names`] knows which
+//! the one for large and fast-changing sets; [`Auto`] chooses. (The twin of the hardware's table and the structure of the
+//! IPP paper are golden models beside the product: `testkit/golden`.)
+//!
+//! [`Segments`] explain a lookup. [`early`] makes tables by which a level below refuses packets without a flow. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers. [`names`] knows which
 //! addresses have a name of a policy now.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -16,7 +18,6 @@ pub mod early;
 mod flat;
 pub mod generate;
 mod header;
-mod hsm;
 mod layered;
 pub mod limits;
 pub mod list;
@@ -25,7 +26,6 @@ pub mod names;
 mod patched;
 pub mod segments;
 mod split;
-mod stride;
 mod sync;
 pub mod trace;
 
@@ -34,11 +34,9 @@ pub use bitvector::BitVector;
 pub use classifier::{Classifier, InsertError, Linear, Match, NO_FID, RankedRule, SETS_MAX};
 pub use flat::{Flat, FlatV4, FlatV6};
 pub use header::{Header, HeaderNames, HeaderRule, NameId, NameIds, Net, Range};
-pub use hsm::{Hsm, Segmentation};
 pub use layered::Layered;
 pub use list::List;
 pub use live::{Live, Reader, Rebuild, Rebuilt, Version};
 pub use names::Names;
 pub use segments::Segments;
 pub use split::{Compiled, Level, Options};
-pub use stride::{StrideBv, Ternary};

@@ -20,7 +20,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Helpers of tests, which lie in no layer: dev-dependencies of any crate.
-const HELPERS: &[&str] = &["testkit", "testkit-device", "testkit-worker"];
+const HELPERS: &[&str] = &["testkit", "testkit-device", "testkit-golden", "testkit-worker"];
 
 /// Where the layer table for people stands, between these two lines.
 const TABLE: (&str, &str, &str) = ("ARCHITECTURE.md", "<!-- layers -->", "<!-- end of layers -->");

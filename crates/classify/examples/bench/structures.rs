@@ -5,9 +5,8 @@
 use crate::common::{BUDGET, CALL, Rows, build, cpu_ns, entries, load, v4};
 use bartizan_base::Fid;
 use bartizan_classify::trace::{Draw, draw};
-use bartizan_classify::{
-    BitVector, Classifier, FlatV4, HeaderRule, Hsm, Linear, NO_FID, Segmentation, StrideBv,
-};
+use bartizan_classify::{BitVector, Classifier, FlatV4, HeaderRule, Linear, NO_FID};
+use bartizan_testkit_golden::{Hsm, Segmentation, StrideBv};
 use std::path::Path;
 use std::time::Instant;
 

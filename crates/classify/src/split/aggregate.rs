@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The tables of one group: what a slot, a list and a port class lead to.
 
-use super::at::At;
 use super::displace::{Placement, place};
 use super::field::Field;
 use super::group::Group;
+use bartizan_base::at::At;
 
 /// No rule.
 pub(crate) const NONE: u32 = u32::MAX;

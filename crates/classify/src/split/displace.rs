@@ -4,8 +4,8 @@
 //! Source: Tarjan and Yao, "Storing a sparse table" (CACM 1979). Every row is moved by a number of its own so that no
 //! two cells meet; a cell carries its row's number as a check. Numbers are taken modulo the size, a power of two.
 
-use super::at::At;
 use super::group::Run;
+use bartizan_base::at::At;
 
 /// Slots at most: a check has 24 bits, and the last displacement stands for no row.
 pub(crate) const SLOTS_MAX: usize = 1 << 23;

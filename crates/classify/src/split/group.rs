@@ -6,9 +6,9 @@
 //! the other. Cells are found row by row: the rules of a row and of the prefixes around it are ranges of columns, one
 //! inside the other or apart, because prefixes are.
 
-use super::at::At;
 use super::ports::{Bits, Combination, has};
 use super::prefix::{Prefix, Prefixes};
+use bartizan_base::at::At;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 

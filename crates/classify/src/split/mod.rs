@@ -8,7 +8,6 @@
 //! Not done here: inserts and deletes (see `crate::live`); this is what is compiled from a set of rules.
 
 mod aggregate;
-mod at;
 pub(crate) mod displace;
 mod field;
 mod group;
@@ -24,10 +23,8 @@ mod tables;
 mod vector;
 
 pub(crate) use aggregate::NONE;
-pub(crate) use at::At;
 pub(crate) use portable::BLOCK;
 pub use vector::Level;
-pub(crate) use vector::{Line, first_bit};
 
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::HeaderRule;

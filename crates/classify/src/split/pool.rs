@@ -5,10 +5,10 @@
 //! A lookup takes no branch and needs no check: a cell where no rule matches has the number of an empty list.
 
 use super::aggregate::{Aggregate, Form, NONE, NONE16};
-use super::at::At;
 use super::field::{Field, bits};
 use super::group::Group;
 use super::prefix::Prefixes;
+use bartizan_base::at::At;
 
 /// Cells of a pool at most.
 const CELLS_MAX: usize = 1 << 16;

@@ -6,11 +6,11 @@
 //! costs more than the read that it saves.
 
 use super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT};
-use super::at::At;
 use super::pool::Pool;
 use super::search::Search4;
 use super::tables::{Bundle, PortWords, Searches, Tables, Words};
 use crate::flat::{FlatV4, FlatV6};
+use bartizan_base::at::At;
 
 /// Headers of a block.
 pub(crate) const BLOCK: usize = 64;

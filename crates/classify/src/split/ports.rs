@@ -4,8 +4,8 @@
 //! Rule sets use few different combinations of these, so each value gets a class per field, and each combination of
 //! classes the set of rule combinations that it satisfies.
 
-use super::at::At;
 use crate::header::{HeaderRule, Range};
+use bartizan_base::at::At;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 

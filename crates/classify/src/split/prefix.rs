@@ -3,8 +3,8 @@
 //!
 //! The class of an address is the longest prefix that it lies in, because that one says which others it lies in.
 
-use super::at::At;
 use crate::header::Net;
+use bartizan_base::at::At;
 
 /// Leading bits of an address, at the top of 128. Ordered so that a prefix comes right before those inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From an address to its longest prefix's leaf: a multi-way trie for IPv4, search among intervals for IPv6.
 
-use super::at::At;
 use super::prefix::{Prefix, Prefixes};
+use bartizan_base::at::At;
 
 /// An entry that points to a node.
 pub(crate) const NODE: u32 = 1 << 31;

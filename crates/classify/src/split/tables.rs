@@ -6,13 +6,13 @@
 //! or rank follows. Small groups are found in pools (see [`super::pool`]).
 
 use super::aggregate::Aggregate;
-use super::at::At;
 use super::field::{Field, bits};
 use super::group::Group;
 use super::pool::{Pool, take_pools};
 use super::ports::Ports;
 use super::prefix::Prefixes;
 use super::search::{Search4, Search6};
+use bartizan_base::at::At;
 
 /// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it would be most of
 /// the memory, and such tables mostly stand while faster ones are built beside them.

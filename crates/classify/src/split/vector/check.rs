@@ -2,11 +2,11 @@
 //! Whether every index that a lookup can form is in bounds. The vector forms rest on this; see [`super::Checked`].
 
 use super::super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, EMPTY, Form, NONE8, PATTERN_SHIFT};
-use super::super::at::At;
 use super::super::field::Field;
 use super::super::pool::Pool;
 use super::super::search::{Level4, NODE, Search4, Search6};
 use super::super::tables::{Bundle, PortTable, PortWords, Searches, Tables, Words};
+use bartizan_base::at::At;
 
 /// Values of each port field.
 const VALUES: [usize; 5] = [1 << 16, 1 << 16, 1 << 8, 1 << 16, 1 << 8];

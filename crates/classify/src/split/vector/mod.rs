@@ -7,9 +7,6 @@
 
 mod avx512;
 mod check;
-mod line;
-
-pub(crate) use line::{Line, first_bit};
 
 use super::portable::{BLOCK, Stage};
 use super::tables::Tables;

@@ -11,12 +11,12 @@
 //! wild in the other, the tables grow with their product, and [`Hsm::insert`] refuses beyond its limit. Inserts and deletes
 //! build anew.
 
-use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
-use crate::header::{Header, HeaderRule, number};
-use crate::split::At;
 use bartizan_base::Fid;
+use bartizan_base::at::At;
+use bartizan_classify::{Classifier, Header, HeaderRule, InsertError, Match, Net, RankedRule, SETS_MAX};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// No rule.
 const NONE: u32 = u32::MAX;
@@ -39,7 +39,7 @@ type Bits = Vec<u64>;
 fn span(rule: &HeaderRule, field: usize, v6: bool) -> Option<(u128, u128)> {
     let bits = if v6 { 128 } else { 32 };
     let all = (0, u128::MAX >> (128 - bits));
-    let net = |net: Option<crate::Net>| match net.map(crate::Net::range) {
+    let net = |net: Option<Net>| match net.map(Net::range) {
         None => Some(all),
         Some((version, first, last)) => (version == v6).then_some((first, last)),
     };
@@ -57,8 +57,8 @@ fn span(rule: &HeaderRule, field: usize, v6: bool) -> Option<(u128, u128)> {
 
 fn values(header: &Header) -> [u128; FIELDS] {
     [
-        number(header.source).1,
-        number(header.destination).1,
+        number(header.source),
+        number(header.destination),
         header.source_port.into(),
         header.destination_port.into(),
         header.protocol.into(),
@@ -415,5 +415,13 @@ impl Classifier for Hsm {
         let [v4, v6] = &self.parts;
         let tables = v4.iter().map(|p| p.bytes(false)).chain(v6.iter().map(|p| p.bytes(true))).sum::<usize>();
         tables + self.len() * size_of::<RankedRule>()
+    }
+}
+
+/// An address as a number.
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u32::from(v4).into(),
+        IpAddr::V6(v6) => v6.into(),
     }
 }

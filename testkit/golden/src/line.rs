@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ands of bit vectors, a cache line at a time, compiled for each level: plain code, which the compiler vectorises.
+//! Ands of bit vectors, a cache line at a time.
 
-use super::super::at::At;
-use super::Level;
+use bartizan_base::at::At;
 use core::ops::Range;
 
 /// 512 bits.
@@ -27,38 +26,11 @@ impl Line {
 /// The first bit in `range` (of lines) that is valid and set in every vector; a vector begins at each of `starts`.
 #[inline]
 pub(crate) fn first_bit(
-    level: Level,
     valid: &[Line],
     lines: &[Line],
     starts: &[usize],
     range: Range<usize>,
 ) -> Option<usize> {
-    #[cfg(target_arch = "x86_64")]
-    match level {
-        // SAFETY: who has the level has found it on this machine.
-        Level::Avx512 => return unsafe { avx512(valid, lines, starts, range) },
-        // SAFETY: as above.
-        Level::Avx2 => return unsafe { avx2(valid, lines, starts, range) },
-        Level::Portable => {}
-    }
-    let _ = level;
-    portable(valid, lines, starts, range)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1")]
-fn avx512(valid: &[Line], lines: &[Line], starts: &[usize], range: Range<usize>) -> Option<usize> {
-    portable(valid, lines, starts, range)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1")]
-fn avx2(valid: &[Line], lines: &[Line], starts: &[usize], range: Range<usize>) -> Option<usize> {
-    portable(valid, lines, starts, range)
-}
-
-#[inline(always)]
-fn portable(valid: &[Line], lines: &[Line], starts: &[usize], range: Range<usize>) -> Option<usize> {
     for line in range {
         let mut left = valid.at(line).0;
         for start in starts {

@@ -12,12 +12,12 @@
 //!
 //! Inserts build anew; deletes clear valid bits.
 
-use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
-use crate::flat::Flat;
-use crate::header::{Header, HeaderRule, Net, Range};
-use crate::split::At;
-use crate::split::{Level, Line, first_bit};
+use crate::line::{Line, first_bit};
 use bartizan_base::Fid;
+use bartizan_base::at::At;
+use bartizan_classify::{
+    Classifier, Flat, Header, HeaderRule, InsertError, Match, Net, Range, RankedRule, SETS_MAX,
+};
 
 /// Bits of a line.
 const LINE: usize = 512;
@@ -185,7 +185,7 @@ impl Planes {
     }
 
     /// Rank of the first entry of a set that is left.
-    fn find(&self, level: Level, set: usize, key: &[u8]) -> Option<u32> {
+    fn find(&self, set: usize, key: &[u8]) -> Option<u32> {
         let (from, to) = (self.bounds.at(set), self.bounds.at(set + 1));
         let mut starts = [0usize; 80];
         let count = self.valid.len();
@@ -195,7 +195,7 @@ impl Planes {
             *start = (stride * VALUES + usize::from(value)) * count;
         }
         let starts = starts.get(..self.strides.len()).unwrap_or_default();
-        first_bit(level, &self.valid, &self.lines, starts, from..to).map(|bit| self.ranks.at(bit))
+        first_bit(&self.valid, &self.lines, starts, from..to).map(|bit| self.ranks.at(bit))
     }
 
     fn bytes(&self) -> usize {
@@ -207,7 +207,6 @@ impl Planes {
 #[derive(Clone, Debug)]
 pub struct StrideBv {
     limit: usize,
-    level: Level,
     sets: Vec<Vec<RankedRule>>,
     /// Entries that were deleted since the vectors were made, by set and place.
     gone: Vec<Vec<bool>>,
@@ -220,14 +219,7 @@ impl StrideBv {
     pub fn new(sets: u8, limit: usize) -> Self {
         let sets = vec![Vec::new(); usize::from(sets.min(SETS_MAX))];
         let planes = [false, true].map(|v6| Planes::new(&sets, v6, limit).unwrap_or_default());
-        StrideBv { limit, level: Level::best(), gone: vec![Vec::new(); sets.len()], sets, planes }
-    }
-
-    /// Lowers what lookups run on, to compare.
-    pub fn set_level(&mut self, level: Level) {
-        if level < self.level && level.is_here() {
-            self.level = level;
-        }
+        StrideBv { limit, gone: vec![Vec::new(); sets.len()], sets, planes }
     }
 
     /// The ternary entries of both versions.
@@ -292,7 +284,7 @@ impl Classifier for StrideBv {
             let entry = match &key {
                 Some((key, length)) => {
                     let key = key.get(..*length).unwrap_or_default();
-                    planes.find(self.level, set, key).and_then(|rank| list.get(rank as usize))
+                    planes.find(set, key).and_then(|rank| list.get(rank as usize))
                 }
                 // What has no flat form is in no vector.
                 None => {

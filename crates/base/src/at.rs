@@ -2,7 +2,8 @@
 //! Reading where an index is in bounds if nothing is wrong.
 
 /// Reading a slice where an index out of bounds is a mistake of the builder: the default then, never a panic.
-pub(crate) trait At<T> {
+pub trait At<T> {
+    /// The element at an index, or the default.
     fn at(&self, index: usize) -> T;
 }
 
