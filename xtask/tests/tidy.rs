@@ -55,4 +55,5 @@ rules! {
     no_circle_of_files_is_large = tidy::circles::check;
     folders_of_a_crate_use_those_below = tidy::folders::check;
     every_test_file_is_run_by_one_program_of_its_crate = tidy::programs::check;
+    every_dependency_is_used = tidy::dependencies::check;
 }

@@ -8,6 +8,7 @@
 pub mod arrows;
 pub mod circles;
 pub mod clocks;
+pub mod dependencies;
 pub mod files;
 pub mod floor;
 pub mod folders;
@@ -55,4 +56,5 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("circles", circles::check),
     ("folders", folders::check),
     ("test programs", programs::check),
+    ("dependencies", dependencies::check),
 ];
