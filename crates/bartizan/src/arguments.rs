@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arguments that several commands share, and the options of the runtime that they become.
 
-use crate::say;
+use crate::log;
 use bartizan_config::host::{self, Snap};
 use bartizan_config::policy::values::Share;
 use bartizan_runtime::firewall::FirewallOptions;
 use bartizan_runtime::generation::BuildOptions;
 use bartizan_runtime::levels::Levels;
-use bartizan_runtime::log::Report;
 use bartizan_runtime::plan::RunOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -78,7 +77,7 @@ impl BuildArgs {
             firewall: self.firewall.options(),
             cache: self.cache.cache.clone(),
             strict: self.strict,
-            report: Report::to(say::notes),
+            report: log::report(),
             ..BuildOptions::default()
         }
     }

@@ -18,6 +18,7 @@ mod signals;
 use bartizan_runtime::allocator::{self, Allocator};
 use bartizan_runtime::error;
 use clap::{Parser, Subcommand};
+use log::LogArgs;
 use std::process::ExitCode;
 
 /// Integrated network security: packet filter, stateful firewall and IDS/IPS in one chain per flow.
@@ -78,9 +79,20 @@ enum Command {
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
+impl Command {
+    /// How its log lines are written.
+    fn log(&self) -> LogArgs {
+        match self {
+            Command::Run(args) => args.log,
+            Command::Inspect(args) => args.log,
+            Command::Controller(args) => args.log,
+            _ => LogArgs::default(),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     allocator::set_up();
-    log::install();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -104,6 +116,7 @@ fn main() -> ExitCode {
         Some(Command::Ctl(_) | Command::Ca(_)) => signals::end_with_the_output(),
         _ => signals::end_with_the_pipe(),
     }
+    log::install(cli.command.as_ref().map(Command::log).unwrap_or_default());
     let Some(command) = cli.command else { return ended(commands::asked::run(&cli.asked, &arguments())) };
     ended(match command {
         Command::Inspect(args) => commands::inspect::run(&args),
@@ -128,14 +141,14 @@ fn ended(result: Result<error::Exit, error::Failure>) -> ExitCode {
     let exit = match result {
         Ok(exit) => exit,
         Err(failure) => {
-            eprintln!("bartizan: {failure}");
+            log::last(&failure.to_string());
             failure.exit
         }
     };
     match say::failure() {
         None => exit.into(),
         Some(message) => {
-            eprintln!("bartizan: {message}");
+            log::last(&message);
             error::Exit::Stopped.into()
         }
     }

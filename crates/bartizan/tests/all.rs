@@ -55,6 +55,7 @@ mod inline;
 mod inspect_policy;
 mod left_behind;
 mod live_eve;
+mod log_lines;
 mod lost_output;
 mod moving_flows;
 mod mtu;

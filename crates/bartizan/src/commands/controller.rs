@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan controller`: the control plane, until it is told to end.
 
+use crate::log::LogArgs;
 use crate::signals;
 use bartizan_controller::resources;
 use bartizan_controller::rest::openapi;
@@ -30,6 +31,9 @@ pub struct Args {
     /// Where the REST API listens; port 0 for any that is free.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9443")]
     listen: SocketAddr,
+    /// Log lines.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Where it listens for devices' agents; without, it does not.
     #[arg(long, value_name = "ADDR")]
     southbound: Option<SocketAddr>,

@@ -2,6 +2,7 @@
 //! `bartizan inspect`: what is in these captures?
 
 use crate::arguments::BuildArgs;
+use crate::log::LogArgs;
 use crate::signals;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::inspect::{self, InspectOptions, Refused, Summary};
@@ -22,6 +23,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     build: BuildArgs,
+    /// Log lines.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Name of the link that the capture comes from, for policies that name links; repeated for further captures.
     #[arg(long, value_name = "NAME")]
     link: Vec<String>,

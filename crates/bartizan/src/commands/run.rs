@@ -2,6 +2,7 @@
 //! `bartizan run`: the stack on live traffic, on links that are inline between two interfaces or passive on one.
 
 use crate::arguments::RunArgs;
+use crate::log::LogArgs;
 use crate::{say, signals};
 use bartizan_events::harmless;
 use bartizan_runtime::error::{Exit, Failure};
@@ -13,6 +14,9 @@ use std::io::Write as _;
 pub struct Args {
     #[command(flatten)]
     run: RunArgs,
+    /// Log lines.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Runs until a signal.
