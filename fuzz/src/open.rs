@@ -60,8 +60,8 @@ pub fn run(data: &[u8]) {
     let offsets: Vec<Vec<usize>> = pieces.iter().map(offsets).collect();
     let none = vec![Vec::new(); pieces.len()];
     let make = || if kind & 2 == 0 { Feeder::new(&engine, port) } else { Feeder::passive(&engine, port) };
-    // Which cuts mean something only HTTP's table entry says.
-    let (_, http) = protocols::by_name("http").expect("HTTP is in the table");
+    // Which cuts mean something only the entries of such protocols say: that of HTTP.
+    let (_, http) = protocols::all().find(|(_, spec)| spec.has_trailing_bytes).expect("HTTP is in the table");
     let [whole, cut] = [none, offsets].map(|offsets| {
         let mut flow = cuts::play(http, make, &pieces, &offsets);
         flow.finish();

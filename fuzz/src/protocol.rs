@@ -166,7 +166,7 @@ impl Driver {
 
 /// All that can be seen of a parser's transactions, as text.
 pub fn look(spec: &ProtocolSpec, parser: &dyn Parser) -> Vec<String> {
-    let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+    let options = LogOptions { extended: true, version: spec.records.version, ..LogOptions::default() };
     let mut seen = Vec::new();
     let mut scratch = Vec::new();
     for tx in parser.tx_range().filter_map(|id| parser.tx(id)) {

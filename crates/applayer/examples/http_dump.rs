@@ -77,7 +77,9 @@ fn dump(path: &str, pairs: &[String]) -> Result<(), Box<dyn std::error::Error>> 
         json.begin_object();
         tx.log(&mut json, &LogOptions { extended: true, ..LogOptions::default() }, false);
         json.end_object();
-        let mut shown = serde_json::json!({"tx": id, "request_length": tx.number("http.request_len", Direction::ToServer), "progress": [tx.progress(Direction::ToServer), tx.progress(Direction::ToClient)],
+        let length =
+            SPEC.number("http.request_len").and_then(|number| tx.number(number, Direction::ToServer));
+        let mut shown = serde_json::json!({"tx": id, "request_length": length, "progress": [tx.progress(Direction::ToServer), tx.progress(Direction::ToClient)],
             "http": serde_json::from_slice::<serde_json::Value>(json.bytes())?,
             "events": tx.common().events.as_slice().iter().map(|c| SPEC.events[usize::from(*c)]).collect::<Vec<_>>()});
         let mut tracks = Vec::new();

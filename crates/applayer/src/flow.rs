@@ -710,12 +710,8 @@ impl AppLayer {
         if let Some(expected) = self.expected
             && expected != id
         {
-            let name = |p| protocols::spec(p).map(|s| s.name);
-            self.events.set(if name(expected) == Some("tls") {
-                event::NO_TLS_AFTER_STARTTLS
-            } else {
-                event::UNEXPECTED_PROTOCOL
-            });
+            let absent = protocols::spec(expected).map_or(event::UNEXPECTED_PROTOCOL, |spec| spec.absent);
+            self.events.set(absent);
         }
     }
 

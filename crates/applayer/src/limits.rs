@@ -3,15 +3,15 @@
 
 use crate::file::{FileSettings, SIDS_MAX};
 use crate::flow::{HOLDS_MAX, HOLDS_SPAN, OPEN_LIMIT, SWITCHED_LIMIT};
-use crate::protocols::{dns, http, tftp, tls};
-use crate::{frames, magic};
+use crate::{frames, magic, protocols};
 use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Stats};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate, by folder.
-pub const LIMITS: &[&[Limit]] =
-    &[COMMON, http::limits::LIMITS, dns::limits::LIMITS, tls::limits::LIMITS, tftp::LIMITS];
+/// All of this crate: those of all protocols, then those that each protocol declares.
+pub fn all() -> impl Iterator<Item = &'static [Limit]> {
+    core::iter::once(COMMON).chain(protocols::TABLE.iter().map(|spec| spec.limits))
+}
 
 const COMMON: &[Limit] = limits! {
     Flow "bytes of a direction that wait for the protocol to be known" = "{}; behind a switch of protocols {}"

@@ -4,8 +4,10 @@
 //! A protocol is one file in `protocols/` and one line in `protocols/mod.rs`. Parsers are state machines
 //! without I/O, clock or globals: bytes come in, transactions come out.
 
+use crate::event::EventCode;
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
+use bartizan_base::limit::Limit;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings, Timestamp};
 
 /// A protocol's number: its position in [`crate::protocols::TABLE`].
@@ -149,19 +151,92 @@ impl BufferSpec {
     }
 }
 
-/// All that is fixed about a protocol.
+/// Identifier of a number within a protocol ([`NumberSpec::id`]).
+pub type NumberId = u16;
+
+/// A number of a transaction that keywords compare.
+#[derive(Clone, Copy, Debug)]
+pub struct NumberSpec {
+    /// Identifier within the protocol, handed to [`Transaction::number`].
+    pub id: NumberId,
+    /// Name by which keywords find it when rules load. A name belongs to one protocol.
+    pub name: &'static str,
+}
+
+/// The parts of a protocol's records and alerts that differ between protocols.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordSpec {
+    /// Records have the transaction's number (`tx_id`), as Suricata's of this protocol do.
+    pub tx_id: bool,
+    /// An alert on a transaction has its progress (`ts_progress`, `tc_progress`).
+    pub progress: bool,
+    /// An alert has the bodies of messages where its options ask for them (`http-body`).
+    pub bodies: bool,
+    /// Records have the address that a proxy forwards for (`xff`), where the output's options ask for it.
+    pub forwarded: bool,
+    /// Records of the latest version have the sender of the message as their source.
+    pub by_message: bool,
+    /// Latest version of the records, the default of the option `version`; 0 where there is one form only.
+    pub version: u8,
+    /// Environment variable that replaces this default.
+    pub version_variable: Option<&'static str>,
+}
+
+impl RecordSpec {
+    /// Records without peculiarities; alerts have the progress.
+    pub const PLAIN: RecordSpec = RecordSpec {
+        tx_id: false,
+        progress: true,
+        bodies: false,
+        forwarded: false,
+        by_message: false,
+        version: 0,
+        version_variable: None,
+    };
+}
+
+/// Names of the counters of the memory that all parsers of a protocol hold.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryCounters {
+    /// Bytes held (`http.memuse`).
+    pub used: &'static str,
+    /// The bound (`http.memcap`).
+    pub limit: &'static str,
+}
+
+/// A protocol's counters in `stats`, beside those that each protocol has.
+#[derive(Clone, Copy, Debug)]
+pub struct CounterSpec {
+    /// `app_layer` counters have the transport in their names (`dns_udp`), also where this program parses one only.
+    pub by_transport: bool,
+    /// Counters of its memory, as Suricata has them.
+    pub memory: Option<MemoryCounters>,
+}
+
+impl CounterSpec {
+    /// The counters that each protocol has.
+    pub const PLAIN: CounterSpec = CounterSpec { by_transport: false, memory: None };
+}
+
+/// All that is fixed about a protocol. Other parts of the program read it and compare no names.
 pub struct ProtocolSpec {
     /// Name in rules, in settings (`app-layer.protocols.NAME`) and as prefix of its events: `http`.
     pub name: &'static str,
-    /// Other names that rules may use (`http1` and `http` for HTTP/1).
+    /// Other names that rules may use (`ssl` for TLS).
     pub aliases: &'static [&'static str],
+    /// Name in rules that stands for all protocols that declare it (`http` for both versions).
+    pub family: Option<&'static str>,
+    /// Name that means this protocol and none of its family: in hooks and in settings of firewall mode (`http1`).
+    pub exact_name: &'static str,
     /// Name in EVE's `app_proto`.
     pub eve_name: &'static str,
     /// Name of the EVE event type and of the object that holds a transaction's record (`http`, `dns`, `tls`);
     /// `None` for protocols without records.
     pub eve_type: Option<&'static str>,
-    /// Its records tell the transaction's number (`tx_id`), as Suricata's of this protocol do.
-    pub eve_tx_id: bool,
+    /// The parts of its records and alerts that differ between protocols.
+    pub records: RecordSpec,
+    /// Counters beside those that each protocol has.
+    pub counters: CounterSpec,
     /// Transports that can carry it.
     pub transports: &'static [Transport],
     /// First bytes that identify it.
@@ -182,13 +257,44 @@ pub struct ProtocolSpec {
     pub states: PerDirection<&'static [&'static str]>,
     /// What rules can look at.
     pub buffers: &'static [BufferSpec],
+    /// Numbers that keywords compare.
+    pub numbers: &'static [NumberSpec],
+    /// The number that is 1 once what a direction sends is encrypted: its bytes tell rules nothing from there on.
+    pub encrypted: Option<NumberId>,
     /// Names of its frames ([`crate::frames`]), the stream's own first.
     pub frames: &'static [&'static str],
     /// Names of its events without prefix, by [`crate::event::EventCode`] (`app-layer-event:http.NAME`).
     pub events: &'static [&'static str],
+    /// Event of a flow that agreed to switch to this protocol and speaks another one.
+    pub absent: EventCode,
+    /// Bytes in one piece with a message's end belong to that message unless they begin another one: a cut there
+    /// changes what is parsed.
+    pub has_trailing_bytes: bool,
+    /// Its bounds, for docs/limits.md.
+    pub limits: &'static [Limit],
     /// Reads its section of the settings (keys without the prefix `app-layer.protocols.NAME.`) and makes the
     /// factory that makes a parser per flow.
     pub configure: fn(&Settings) -> Result<Box<dyn ParserFactory>, SettingError>,
+}
+
+impl ProtocolSpec {
+    /// The identifier of a number.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<NumberId> {
+        self.numbers.iter().find(|number| number.name == name).map(|number| number.id)
+    }
+
+    /// Whether its transactions are parsed. A protocol that is recognised only has none, and so no states.
+    #[must_use]
+    pub const fn is_parsed(&self) -> bool {
+        !self.states.to_server.is_empty()
+    }
+
+    /// Whether rules may call it so: by its name, another of its names or that of its family.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name) || self.family == Some(name)
+    }
 }
 
 /// Makes the parser of a flow; holds the settings that all parsers of the protocol share.

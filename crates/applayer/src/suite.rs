@@ -292,7 +292,7 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
             files.push((direction, file.name.clone(), file.size, format!("{:?}", file.state)));
         }
     }
-    let options = LogOptions { extended: true, dns_version: 3, ..LogOptions::default() };
+    let options = LogOptions { extended: true, version: spec.records.version, ..LogOptions::default() };
     Shape {
         events: tx.common().events.as_slice().to_vec(),
         progress: Direction::BOTH.map(|d| tx.progress(d)),

@@ -4,6 +4,7 @@
 use crate::event::Events;
 use crate::file::FileTrack;
 use crate::memory::Held;
+use crate::protocol::NumberId;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 use bartizan_events::JsonWriter;
@@ -131,10 +132,10 @@ pub trait Transaction: Send {
         false
     }
 
-    /// A number that keywords ask for by name (`http.response_code`, `dns.opcode`, `tls.version` ...).
-    /// `None`: this transaction has no such number (yet).
-    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
-        let _ = (name, direction);
+    /// A number that keywords compare, one of [`crate::protocol::ProtocolSpec::numbers`]. `None`: this transaction
+    /// has no such number (yet).
+    fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
+        let _ = (id, direction);
         None
     }
 
@@ -226,8 +227,8 @@ pub struct LogOptions {
     pub custom: Vec<String>,
     /// `dump-all-headers`: none, request, response, both.
     pub dump_all_headers: PerDirection<bool>,
-    /// Version of DNS records: 3, or 2 (`SURICATA_EVE_DNS_VERSION`).
-    pub dns_version: u8,
+    /// Version of the records ([`crate::protocol::RecordSpec::version`]).
+    pub version: u8,
     /// Formats of dns records: detailed, grouped.
     pub formats: Vec<String>,
     /// Bodies that an alert's record shows (`alert.http-body`, `alert.http-body-printable`).

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 /// As packets meet them.
 fn declared() -> impl Iterator<Item = &'static Limit> {
-    let applayer = bartizan_applayer::limits::LIMITS.iter().copied();
+    let applayer = bartizan_applayer::limits::all();
     let crates = [
         bartizan_api::limits::LIMITS,
         bartizan_runtime::limits::control::LIMITS,

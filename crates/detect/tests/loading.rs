@@ -162,7 +162,7 @@ fn rules_that_ask_whether_something_is_not_set_whose_setter_was_left_out_are_ski
 #[test]
 fn rules_that_refuse_http_are_counted() {
     let count =
-        |rules: &str| Needs::of(&load_text(rules, &Settings::new(), &Arc::default()).rules).refuse_http;
+        |rules: &str| Needs::of(&load_text(rules, &Settings::new(), &Arc::default()).rules).refuse_parsed;
     for (rule, refuses) in [
         ("drop http any any -> any any (http.uri; content:\"/x\"; sid:1;)", 1),
         ("reject http1 any any -> any any (content:\"x\"; sid:1;)", 1),

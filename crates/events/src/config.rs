@@ -142,8 +142,6 @@ pub struct EventTypes {
     pub alert: Option<AlertOptions>,
     /// Own `xff` of the alerts; `None`: as the output says.
     pub alert_xff: Option<XffOptions>,
-    /// Own `xff` of the records `http`; `None`: as the output says.
-    pub http_xff: Option<XffOptions>,
     /// `anomaly`.
     pub anomaly: Option<AnomalyOptions>,
     /// `drop`.
@@ -174,6 +172,8 @@ pub struct EventTypes {
 pub struct ProtocolOptions {
     /// The settings below the type, keys without prefix.
     pub settings: Settings,
+    /// Own `xff`, for protocols that know whom a proxy forwards for; `None`: as the output says.
+    pub xff: Option<XffOptions>,
 }
 
 impl ProtocolOptions {

@@ -380,7 +380,7 @@ fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(),
 /// The warning that rules which refuse HTTP do not see HTTP/2 in clear text, unless the settings refuse it.
 pub fn unseen_http2(settings: &Settings, needs: &Needs) -> Option<String> {
     let is_refused = settings.get(HTTP2_POLICY).is_some_and(|policy| policy != "inspect");
-    let (rules, see) = match needs.refuse_http {
+    let (rules, see) = match needs.refuse_parsed {
         0 => return None,
         1 => ("1 rule of `http` that drops or rejects does".to_owned(), "it applies"),
         count => (format!("{count} rules of `http` that drop or reject do"), "they apply"),

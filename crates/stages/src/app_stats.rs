@@ -14,8 +14,6 @@ const KINDS: usize = TABLE.len();
 /// TCP and UDP.
 const TRANSPORTS: usize = 2;
 const OVER_BOTH: [Transport; TRANSPORTS] = [Transport::Tcp, Transport::Udp];
-/// Protocols whose counters have the transport in their names, whether this program parses both or not.
-const BY_TRANSPORT: &[&str] = &["dns", "krb5", "nfs", "dcerpc", "ldap", "sip", "enip"];
 
 /// Names of a protocol's counters over one transport.
 struct Names {
@@ -29,7 +27,7 @@ struct Names {
 static NAMES: LazyLock<Vec<[Names; TRANSPORTS]>> = LazyLock::new(|| {
     let of = |spec: &ProtocolSpec, ending: &str| {
         let name = spec.name;
-        let ending = if BY_TRANSPORT.contains(&name) { ending } else { "" };
+        let ending = if spec.counters.by_transport { ending } else { "" };
         Names {
             flow: format!("app_layer.flow.{name}{ending}"),
             tx: format!("app_layer.tx.{name}{ending}"),
@@ -117,7 +115,7 @@ impl AppStats {
             if !over.iter().any(|transport| spec.transports.contains(transport)) {
                 continue;
             }
-            if !BY_TRANSPORT.contains(&spec.name) {
+            if !spec.counters.by_transport {
                 each(name(over_tcp), tcp + udp);
                 continue;
             }

@@ -8,8 +8,10 @@
 //!
 //! Not done: frames, headers, streams.
 
+use crate::event::UNEXPECTED_PROTOCOL;
 use crate::protocol::{
-    DetectionPattern, Input, ParseContext, Parser, ParserFactory, Probe, Progress, ProtocolSpec, Transport,
+    CounterSpec, DetectionPattern, Input, ParseContext, Parser, ParserFactory, Probe, Progress, ProtocolSpec,
+    RecordSpec, Transport,
 };
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
@@ -27,9 +29,12 @@ const FRAME_HEAD: usize = 9;
 pub const SPEC: ProtocolSpec = ProtocolSpec {
     name: "http2",
     aliases: &[],
+    family: Some("http"),
+    exact_name: "http2",
     eve_name: "http2",
     eve_type: None,
-    eve_tx_id: false,
+    records: RecordSpec::PLAIN,
+    counters: CounterSpec::PLAIN,
     transports: &[Transport::Tcp],
     patterns: &[DetectionPattern {
         transport: Transport::Tcp,
@@ -46,8 +51,13 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     complete: PerDirection::new(0, 0),
     states: PerDirection { to_server: &[], to_client: &[] },
     buffers: &[],
+    numbers: &[],
+    encrypted: None,
     frames: &[],
     events: &[],
+    absent: UNEXPECTED_PROTOCOL,
+    has_trailing_bytes: false,
+    limits: &[],
     configure: |_| Ok(Box::new(Factory)),
 };
 

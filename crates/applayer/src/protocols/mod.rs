@@ -7,7 +7,7 @@ pub mod http2;
 pub mod tftp;
 pub mod tls;
 
-use crate::protocol::{ProtocolId, ProtocolSpec};
+use crate::protocol::{NumberId, ProtocolId, ProtocolSpec};
 
 /// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
 pub const TABLE: &[&ProtocolSpec] =
@@ -22,12 +22,74 @@ pub fn spec(id: ProtocolId) -> Option<&'static ProtocolSpec> {
     TABLE.get(usize::from(id.0)).copied()
 }
 
+/// All protocols with their numbers.
+pub fn all() -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
+    TABLE.iter().enumerate().map(|(index, spec)| (ProtocolId(index as u8), *spec))
+}
+
 /// Finds a protocol by its name or an alias.
 #[must_use]
 pub fn by_name(name: &str) -> Option<(ProtocolId, &'static ProtocolSpec)> {
-    TABLE
-        .iter()
-        .enumerate()
-        .find(|(_, spec)| spec.name == name || spec.aliases.contains(&name))
-        .map(|(index, spec)| (ProtocolId(index as u8), *spec))
+    all().find(|(_, spec)| spec.name == name || spec.aliases.contains(&name))
+}
+
+/// Whether a name stands for a family of protocols.
+#[must_use]
+pub fn is_family(name: &str) -> bool {
+    TABLE.iter().any(|spec| spec.family == Some(name))
+}
+
+/// The protocols that rules mean by a name: one, or those of a family.
+pub fn called(name: &str) -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
+    all().filter(move |(_, spec)| spec.is_called(name))
+}
+
+/// Whether a parsed protocol has a relative that is recognised only, so that rules on it see less than their
+/// family.
+#[must_use]
+pub fn has_unparsed_relative(id: ProtocolId) -> bool {
+    let Some((own, family)) = spec(id).and_then(|own| Some((own, own.family?))) else { return false };
+    own.is_parsed() && called(family).any(|(_, relative)| !relative.is_parsed())
+}
+
+/// Finds the protocol that has a number of this name.
+#[must_use]
+pub fn by_number(name: &str) -> Option<(ProtocolId, &'static ProtocolSpec, NumberId)> {
+    all().find_map(|(id, spec)| Some((id, spec, spec.number(name)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::GENERIC_BASE;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn declarations_name_each_thing_once() {
+        let (mut names, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+        for (id, spec) in all() {
+            for name in core::iter::once(&spec.name).chain(spec.aliases) {
+                assert!(names.insert(*name), "{name} twice");
+                assert_eq!(by_name(name).map(|found| found.0), Some(id), "{name}");
+            }
+            assert!(names.contains(spec.exact_name) && !is_family(spec.exact_name), "{}", spec.name);
+            let ids: BTreeSet<_> = spec.numbers.iter().map(|number| number.id).collect();
+            assert_eq!(ids.len(), spec.numbers.len(), "{}: a number twice", spec.name);
+            for number in spec.numbers {
+                assert!(numbers.insert(number.name), "{} twice", number.name);
+                assert!(by_number(number.name).is_some_and(|found| (found.0, found.2) == (id, number.id)));
+            }
+            assert!(spec.encrypted.is_none_or(|number| ids.contains(&number)), "{}", spec.name);
+            assert!(spec.absent >= GENERIC_BASE, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_family_is_all_that_declare_it() {
+        let called = |name| called(name).map(|(_, spec)| spec.name).collect::<Vec<_>>();
+        assert_eq!(called("http"), ["http", "http2"]);
+        assert_eq!((called("http1"), called("ssl"), called("smtp2")), (vec!["http"], vec!["tls"], vec![]));
+        let unparsed = |name| by_name(name).is_some_and(|(id, _)| has_unparsed_relative(id));
+        assert!(unparsed("http") && !unparsed("http2") && !unparsed("tls"));
+    }
 }

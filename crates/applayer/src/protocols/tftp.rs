@@ -6,11 +6,11 @@
 //!
 //! Not done: the transferred files, options of requests (RFC 2347).
 
-use crate::event::EventCode;
+use crate::event::{EventCode, UNEXPECTED_PROTOCOL};
 use crate::memory::allocated;
 use crate::protocol::{
-    BufferKind::Single, BufferSpec, Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress,
-    ProtocolSpec, Transport, buffer,
+    BufferKind::Single, BufferSpec, CounterSpec, Input, NumberId, NumberSpec, ParseContext, Parser,
+    ParserFactory, Probe, ProbePort, Progress, ProtocolSpec, RecordSpec, Transport, buffer,
 };
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId, TxList};
 use crate::worklist::Worklist;
@@ -35,6 +35,11 @@ const BUFFERS: &[BufferSpec] = &[
     buffer(MODE, "tftp.mode", true, false, COMPLETE, Single),
 ];
 
+/// `tftp.opcode`: 1 reads a file, 2 writes one.
+const OPCODE: NumberId = 0;
+
+const NUMBERS: &[NumberSpec] = &[NumberSpec { id: OPCODE, name: "tftp.opcode" }];
+
 const EVENTS: &[&str] = &["flooded"];
 const FLOODED: EventCode = 0;
 
@@ -45,9 +50,12 @@ const MODES: [&[u8]; 3] = [b"netascii", b"octet", b"mail"];
 pub const SPEC: ProtocolSpec = ProtocolSpec {
     name: "tftp",
     aliases: &[],
+    family: None,
+    exact_name: "tftp",
     eve_name: "tftp",
     eve_type: Some("tftp"),
-    eve_tx_id: false,
+    records: RecordSpec::PLAIN,
+    counters: CounterSpec::PLAIN,
     transports: &[Transport::Udp],
     patterns: &[],
     ports: &[ProbePort {
@@ -65,8 +73,13 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
         to_client: &["response_started", "response_complete"],
     },
     buffers: BUFFERS,
+    numbers: NUMBERS,
+    encrypted: None,
     frames: &[],
     events: EVENTS,
+    absent: UNEXPECTED_PROTOCOL,
+    has_trailing_bytes: false,
+    limits: LIMITS,
     configure: |_| Ok(Box::new(Factory)),
 };
 
@@ -142,8 +155,8 @@ impl Transaction for TftpTransaction {
         }
     }
 
-    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
-        (name == "tftp.opcode" && direction == Direction::ToServer).then_some(self.operation.into())
+    fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
+        (id == OPCODE && direction == Direction::ToServer).then_some(self.operation.into())
     }
 
     fn message_direction(&self) -> Option<Direction> {

@@ -47,12 +47,12 @@ pub(crate) fn play<P: Player>(
     }
 }
 
-/// Whether an HTTP message of this direction is over and no other has begun.
+/// Whether a message of this direction is over, no other has begun, and what follows may belong to the former.
 fn has_ended(spec: &ProtocolSpec, parser: &dyn Parser, direction: Direction) -> bool {
     // An earlier one may be open for good: a response without request makes a transaction of its own in between.
     let progress = |id| parser.tx(id).map(|tx| tx.progress(direction));
     let last = parser.tx_range().filter_map(progress).rfind(|progress| *progress > 0);
-    spec.name == "http" && last == Some(spec.complete[direction])
+    spec.has_trailing_bytes && last == Some(spec.complete[direction])
 }
 
 /// Whether nothing is here, or the beginning of a message; empty lines before a request are nobody's.

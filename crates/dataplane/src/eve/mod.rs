@@ -14,6 +14,7 @@ use crate::event_ring::{EventSender, LineSink, RingCounters};
 use crate::workers::WorkerRecorder;
 use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
+use bartizan_applayer::protocol::RecordSpec;
 use bartizan_applayer::transaction::LogOptions;
 use bartizan_base::{
     Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
@@ -168,7 +169,7 @@ impl EveRecorder {
                 .types
                 .protocols
                 .iter()
-                .map(|(name, o)| Ok((name.clone(), log_options(o)?)))
+                .map(|(name, o)| Ok((name.clone(), log_options(name, o)?)))
                 .collect::<Result<_, SettingError>>()?;
             outputs.push(Output { options, sink, protocols });
         }
@@ -380,18 +381,30 @@ impl WorkerRecorder for EveRecorder {
     }
 }
 
-fn log_options(options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
+/// The options of the events of a type. One without a parser in this program has none that mean something.
+fn log_options(kind: &str, options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
     let (request, response) = options.dump_all_headers();
-    let version = std::env::var("SURICATA_EVE_DNS_VERSION").ok().and_then(|v| v.parse().ok());
+    let mut specs = bartizan_applayer::protocols::TABLE.iter();
+    let spec = specs.find(|spec| spec.eve_type == Some(kind));
     Ok(LogOptions {
         extended: options.extended(false)?,
         custom: options.list("custom"),
         dump_all_headers: PerDirection::new(request, response),
-        dns_version: options.settings.number("version", version.unwrap_or(3))?,
+        version: spec.map_or(Ok(0), |spec| record_version(spec.records, options))?,
         formats: options.list("formats"),
         bodies: bartizan_applayer::transaction::Bodies::default(),
         settings: options.settings.clone(),
     })
+}
+
+/// The version of records that an output asks for.
+fn record_version(records: RecordSpec, options: &ProtocolOptions) -> Result<u8, SettingError> {
+    if records.version == 0 {
+        return Ok(0);
+    }
+    let of_process = records.version_variable.and_then(|name| std::env::var(name).ok());
+    let usual = of_process.and_then(|version| version.parse().ok()).unwrap_or(records.version);
+    options.settings.number("version", usual)
 }
 
 impl Recorder for EveRecorder {

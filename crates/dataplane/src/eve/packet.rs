@@ -9,7 +9,7 @@ use bartizan_applayer::frames::{Frame, Frames};
 use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::{Bodies, LogOptions};
 use bartizan_base::{Decision, Direction, FunctionId, Reason, TenantId, Verdict};
-use bartizan_events::config::{AlertOptions, EventTypes};
+use bartizan_events::config::{AlertOptions, EveOutput, EventTypes};
 use bartizan_events::record::{
     AlertFlow, AlertInfo, AlertRecord, AnomalyKind, AnomalyRecord, ArpRecord, DropRecord, FileInfo,
     FileRecord, FileState, FrameRecord, InPlace, MetadataRecord, NetworkHeader, PacketBytes, PacketRecord,
@@ -171,11 +171,20 @@ pub(super) fn file_info<'a>(
 /// A transaction's record inside another event, which is always the extended one.
 pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies) {
     let Some(kind) = tx.spec.eve_type else { return };
-    let options = LogOptions { extended: true, dns_version: 3, bodies, ..LogOptions::default() };
+    let version = tx.spec.records.version;
+    let options = LogOptions { extended: true, version, bodies, ..LogOptions::default() };
     w.object(kind);
     tx.tx.log(w, &options, true);
     w.end_object();
     tx.tx.log_beside(w, &options);
+}
+
+/// How an alert shows the bodies of a transaction's messages.
+fn bodies_of(tx: TxRecord<'_>, alert: &AlertOptions) -> Bodies {
+    if !tx.spec.records.bodies {
+        return Bodies::default();
+    }
+    Bodies { base64: alert.http_body, printable: alert.http_body_printable }
 }
 
 /// The address that a proxy forwards for, by a request's header.
@@ -184,6 +193,12 @@ fn forwarded_for<'t>(tx: TxRecord<'t>, options: &XffOptions) -> Option<&'t str> 
         return None;
     }
     options.address_in(tx.tx.request_field(&options.header)?)
+}
+
+/// How an output shows addresses that proxies forward for in records of a type.
+fn xff_of<'o>(options: &'o EveOutput, kind: &str) -> Option<&'o XffOptions> {
+    let own = options.types.protocols.get(kind).and_then(|of_type| of_type.xff.as_ref());
+    own.or(options.xff.as_ref())
 }
 
 /// The same of an alert: by its transaction; where it is about none, by the first request that is held and names somebody.
@@ -227,12 +242,9 @@ fn shows_payload(types: &EventTypes) -> bool {
     types.alert.as_ref().is_some_and(|a| a.payload || a.payload_length || a.payload_printable)
 }
 
-/// Protocols whose progress has names for rules' hooks, and none in Suricata's events.
-const UNNAMED_PROGRESS: &[&str] = &["dns", "mdns"];
-
 /// How far a transaction got in both directions, in the words of its protocol.
 fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
-    if UNNAMED_PROGRESS.contains(&tx.spec.name) {
+    if !tx.spec.records.progress {
         return None;
     }
     let word = |d: Direction| {
@@ -447,8 +459,7 @@ impl EveRecorder {
                 }
                 record.write(writer, &options.header, alert, &common, |w| {
                     if let Some(tx) = tx {
-                        let bodies = Bodies { base64: alert.http_body, printable: alert.http_body_printable };
-                        write_inside(w, tx, bodies);
+                        write_inside(w, tx, bodies_of(tx, alert));
                     }
                 });
             },
@@ -662,7 +673,7 @@ impl EveRecorder {
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
-        // Newer DNS records show the sides as in the message: an answer comes from the server.
+        // The latest records of some protocols show the sides as in the message: an answer comes from the server.
         let is_datagram = flow.key().protocol() == 17;
         let orientation = match tx.tx.message_direction() {
             Some(direction) if !is_datagram => Orientation::Direction(direction),
@@ -671,9 +682,10 @@ impl EveRecorder {
         let mut as_message = this.head(occasion, Some(flow), orientation, None);
         // A datagram's own packet shows its message's direction; the end of a flow shows none.
         let sent = occasion.packet().is_some();
-        let by_message = kind == "dns" && (!is_datagram || sent);
+        let declared = &tx.spec.records;
+        let by_message = declared.by_message && (!is_datagram || sent);
         for common in [&mut common, &mut as_message] {
-            common.tx_id = tx.spec.eve_tx_id.then_some(tx.id);
+            common.tx_id = declared.tx_id.then_some(tx.id);
             common.variables = lists.get();
         }
         let record = TransactionRecord { event_type: kind };
@@ -684,10 +696,10 @@ impl EveRecorder {
                 if number >= tx.tx.records(log) {
                     return;
                 }
-                let mut common = if by_message && log.dns_version >= 3 { as_message } else { common };
-                let settings = options.types.http_xff.as_ref().or(options.xff.as_ref());
-                let found =
-                    settings.filter(|_| kind == "http").and_then(|s| Some((s, forwarded_for(tx, s)?)));
+                let mut common =
+                    if by_message && log.version >= declared.version { as_message } else { common };
+                let settings = if declared.forwarded { xff_of(options, kind) } else { None };
+                let found = settings.and_then(|s| Some((s, forwarded_for(tx, s)?)));
                 // The record shows the flow, and Suricata asks the packet whose address it is: with a packet of the
                 // server it stands for the server's.
                 if let Some((_, address)) = found.filter(|(settings, _)| settings.overwrite) {

@@ -75,7 +75,8 @@ pub(super) struct Held {
     sessions: u64,
     reassembly: u64,
     app_layer: u64,
-    http: u64,
+    /// By protocol, in the order of the table.
+    of_protocols: [u64; protocols::TABLE.len()],
     /// The fullest bound, in percent, now and at any time.
     pressure: (u64, u64),
 }
@@ -100,9 +101,11 @@ impl Worker {
         each("memcap.pressure", held.pressure.0);
         each("memcap.pressure_max", held.pressure.1);
         self.account.app_stats.visit(&mut each);
-        if let Some((http, _)) = protocols::by_name("http") {
-            each("http.memuse", held.http);
-            each("http.memcap", self.account.memory.of_protocol(http).1);
+        for ((id, spec), used) in protocols::all().zip(held.of_protocols) {
+            if let Some(memory) = spec.counters.memory {
+                each(memory.used, used);
+                each(memory.limit, self.account.memory.of_protocol(id).1);
+            }
         }
         each("capture.cut_unparsed", self.account.counters.cut_unparsed);
         each("capture.not_ip", self.account.counters.not_ip);
@@ -234,9 +237,17 @@ impl Worker {
             sessions: self.runner.stream_counters().memuse,
             reassembly: self.runner.budget().used(),
             app_layer: self.account.memory.used(),
-            http: protocols::by_name("http").map_or(0, |(http, _)| self.account.memory.of_protocol(http).0),
+            of_protocols: self.memory_of_protocols(),
             pressure: self.pressure(),
         })
+    }
+
+    fn memory_of_protocols(&self) -> [u64; protocols::TABLE.len()] {
+        let mut held = [0; protocols::TABLE.len()];
+        for ((id, _), held) in protocols::all().zip(&mut held) {
+            *held = self.account.memory.of_protocol(id).0;
+        }
+        held
     }
 
     /// The use of the worker's fullest memory bound, in percent: now, and its maximum. At 100, flows give way

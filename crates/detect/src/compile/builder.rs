@@ -598,14 +598,14 @@ impl<'e> SignatureBuilder<'e> {
     /// The rule is about other protocols.
     pub fn push_tx(
         &mut self,
-        protocol: &str,
+        protocol: ProtocolId,
         keyword: &str,
         directions: PerDirection<bool>,
         state: Option<u8>,
         condition: Box<dyn TxCondition>,
     ) -> Result<(), KeywordError> {
-        let id = self.narrow_app_named(protocol, keyword)?;
-        self.tx.push(TxCheck { protocols: vec![id], directions, state, condition });
+        self.narrow_app(&[protocol], keyword)?;
+        self.tx.push(TxCheck { protocols: vec![protocol], directions, state, condition });
         Ok(())
     }
 

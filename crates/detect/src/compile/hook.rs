@@ -185,11 +185,19 @@ pub(crate) fn finish(
     Ok(())
 }
 
+/// A hook of the first protocol of a family: the state behind `request_started`, which each protocol has.
+fn own_hook(family: &str) -> String {
+    let Some((_, spec)) = protocols::called(family).next() else { return String::new() };
+    format!("{}:{}", spec.exact_name, spec.states.to_server.get(1).unwrap_or(&""))
+}
+
 fn unknown(protocol: &str, hook: &str, names: &[&str]) -> KeywordError {
     let error = KeywordError::argument(format!("`{protocol}` has no hook `{hook}`"));
     match suggest(hook, names.iter().copied()) {
         Some(near) => error.help(format!("did you mean `{protocol}:{near}`?")),
-        None if protocol == "http" => error.help("name one version: `http1:request_line`"),
+        None if protocols::is_family(protocol) => {
+            error.help(format!("name one version: `{}`", own_hook(protocol)))
+        }
         None if names.is_empty() => error.help("leave out the part behind the colon"),
         None => error.help(format!("its hooks are {}", names.join(", "))),
     }

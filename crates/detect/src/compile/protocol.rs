@@ -25,21 +25,15 @@ const PLAIN: &[(&str, &[u8])] = &[
     ("sctp", &[132]),
 ];
 
-/// Application protocols that Suricata knows and this build has no parser for.
+/// Application protocols that Suricata knows and that may have no parser in this build. Names may stay here once there is one.
 const KNOWN_APP: &[&str] = &[
-    "http",
-    "http1",
-    "http2",
     "ftp",
     "ftp-data",
     "smtp",
-    "tls",
-    "ssl",
     "ssh",
     "imap",
     "smb",
     "dcerpc",
-    "dns",
     "modbus",
     "enip",
     "dnp3",
@@ -61,10 +55,8 @@ const KNOWN_APP: &[&str] = &[
     "doh2",
     "template",
     "rdp",
-    "tftp",
     "bittorrent-dht",
     "pop3",
-    "mdns",
 ];
 
 /// Protocols that rules of later versions of Suricata name, and whose packets are not inspected.
@@ -96,20 +88,19 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
         )
         .help("`arp` events record ARP; rules of `pkthdr` see decode events of all packets"));
     }
-    let app: Vec<_> = if lower == "http" {
-        // `http` covers both versions.
-        ["http", "http2"].iter().filter_map(|n| protocols::by_name(n)).map(|(id, _)| id).collect()
-    } else {
-        protocols::by_name(&lower).map(|(id, _)| id).into_iter().collect()
-    };
+    let app: Vec<_> = protocols::called(&lower).map(|(id, _)| id).collect();
     if !app.is_empty() {
-        return Ok(ProtocolMatch { app, ambiguous: lower == "http", ..ProtocolMatch::default() });
+        return Ok(ProtocolMatch {
+            app,
+            ambiguous: protocols::is_family(&lower),
+            ..ProtocolMatch::default()
+        });
     }
     if KNOWN_APP.contains(&lower.as_str()) {
         return Err(unsupported(name));
     }
     let error = KeywordError::new(RefusalCode::UnknownProtocol, format!("unknown protocol `{name}`"));
-    let names = PLAIN.iter().map(|(n, _)| *n).chain(KNOWN_APP.iter().copied());
+    let names = PLAIN.iter().map(|(n, _)| *n).chain(app_names());
     Err(match suggest(&lower, names) {
         Some(near) => error.help(format!("did you mean `{near}`?")),
         None => error,
@@ -119,10 +110,21 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
 /// Whether Suricata knows an application protocol by this name, whether or not this build has a parser for it.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    KNOWN_APP.contains(&name) || protocols::by_name(name).is_some()
+    KNOWN_APP.contains(&name) || protocols::called(name).next().is_some()
 }
 
-/// The application protocols that a keyword means by a name: `http` covers both versions.
+/// Names of all application protocols that Suricata or this build knows.
+fn app_names() -> impl Iterator<Item = &'static str> {
+    let parsed = protocols::TABLE.iter().flat_map(|spec| core::iter::once(&spec.name).chain(spec.aliases));
+    parsed.chain(KNOWN_APP).copied()
+}
+
+/// The name that means one protocol of a family: its first.
+pub(crate) fn exact_name(family: &str) -> &'static str {
+    protocols::called(family).next().map_or("", |(_, spec)| spec.exact_name)
+}
+
+/// The application protocols that a keyword means by a name: that of a family covers all of it.
 ///
 /// # Errors
 /// No parser of this build knows it, so that nothing can be said of it: neither that a flow speaks it nor
@@ -133,7 +135,7 @@ pub fn app(name: &str) -> Result<Vec<ProtocolId>, KeywordError> {
         return parse(name).map(|protocol| protocol.app);
     }
     let error = KeywordError::argument(format!("unknown protocol `{name}`"));
-    Err(match suggest(name, KNOWN_APP.iter().copied()) {
+    Err(match suggest(name, app_names()) {
         Some(near) => error.help(format!("did you mean `{near}`?")),
         None => error,
     })

@@ -4,7 +4,7 @@
 //! Events of protocol detection belong to the packet that raised them, events of a parser to a transaction. The events
 //! `file....` of Suricata (decompression of Flash files) are not there.
 
-use super::number::{complete_of, later, text};
+use super::number::{later, text};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
 use crate::compile::protocol;
@@ -79,8 +79,8 @@ fn on_detection(builder: &mut SignatureBuilder<'_>, name: &str) -> Result<(), Ke
 }
 
 fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> Result<(), KeywordError> {
-    // `http` stands for HTTP/1 here, also where `http` as a rule's protocol covers both.
-    let Some((_, spec)) = protocols::by_name(written) else {
+    // A name stands for one protocol here, also where it covers a family as a rule's protocol.
+    let Some((id, spec)) = protocols::by_name(written) else {
         return Err(if protocol::is_known(written) {
             protocol::unsupported(written)
         } else {
@@ -94,9 +94,9 @@ fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> 
     let Some(code) = index.and_then(|i| u8::try_from(i).ok()) else {
         return Err(unknown(&format!("{written}.{event}"), suggest(event, spec.events.iter().copied())));
     };
-    let condition = OnParser { code, complete: complete_of(spec.name) };
+    let condition = OnParser { code, complete: spec.complete };
     let both = PerDirection::new(true, true);
-    builder.push_tx(spec.name, "app-layer-event", both, None, Box::new(condition))
+    builder.push_tx(id, "app-layer-event", both, None, Box::new(condition))
 }
 
 fn unknown(name: &str, near: Option<&str>) -> KeywordError {

@@ -7,6 +7,7 @@ use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::compile::protocol;
 use crate::model::condition::{PacketCondition, Scene};
 use crate::model::detection::{DetectedIn, DetectionQuery};
+use bartizan_applayer::protocols;
 use bartizan_base::Direction;
 
 /// The keyword.
@@ -65,11 +66,11 @@ fn app_layer_protocol(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Re
                 ));
             }
             "unknown" => query.unknown = true,
-            "http" if exact => {
-                return Err(KeywordError::argument(
-                    "`http` covers several versions and is none of them exactly",
-                )
-                .help("write `http1`, or leave `exact` out"));
+            family if exact && protocols::is_family(family) => {
+                return Err(KeywordError::argument(format!(
+                    "`{family}` covers several versions and is none of them exactly"
+                ))
+                .help(format!("write `{}`, or leave `exact` out", protocol::exact_name(family))));
             }
             name => query.protocols.extend(protocol::app(name)?),
         }

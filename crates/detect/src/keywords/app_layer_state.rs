@@ -82,5 +82,5 @@ fn app_layer_state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resul
     directions[hook.direction] = true;
     let complete = spec.complete[hook.direction];
     let condition = Box::new(Compared { hook, complete, side });
-    builder.push_tx(spec.name, "app-layer-state", directions, None, condition)
+    builder.push_tx(protocol, "app-layer-state", directions, None, condition)
 }

@@ -150,11 +150,11 @@ const TYPES: &[(&str, u16)] = &[
 const BOTH: PerDirection<bool> = PerDirection::new(true, true);
 
 fn opcode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    tx_number::<u8>(builder, "dns", "dns.opcode", argument, BOTH, &[])
+    tx_number::<u8>(builder, "dns.opcode", argument, BOTH, &[])
 }
 
 fn rcode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    tx_number::<u16>(builder, "dns", "dns.rcode", argument, BOTH, RCODES)
+    tx_number::<u16>(builder, "dns.rcode", argument, BOTH, RCODES)
 }
 
 /// A message can have several records: their types are a buffer of several values, of two bytes each.

@@ -28,17 +28,16 @@ fn frame(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     let written = text(argument)?;
     // `ssl2.pdu` has a dot of its own: a protocol's name is tried first.
     let named = written.split_once('.').and_then(|(protocol, kind)| {
-        // `http` alone is no protocol of frames, as its versions have others.
-        let (id, _) = protocols::by_name(protocol).filter(|_| protocol != "http")?;
+        // A family is no protocol of frames, as its members have others.
+        let (id, _) = protocols::by_name(protocol).filter(|_| !protocols::is_family(protocol))?;
         Some((id, kind))
     });
     let (id, kind) = match (named, crate::compile::hook::single(builder)) {
         (Some(named), _) => named,
         (None, Some(id)) => (id, written),
         (None, None) => {
-            let known =
-                written.split_once('.').filter(|(name, _)| *name != "http" && protocol::is_known(name));
-            if let Some((name, _)) = known {
+            let named = written.split_once('.').map(|(name, _)| name);
+            if let Some(name) = named.filter(|name| !protocols::is_family(name) && protocol::is_known(name)) {
                 return Err(protocol::unsupported(name));
             }
             return Err(KeywordError::argument(format!("no protocol names frames `{written}`"))

@@ -5,8 +5,9 @@
 
 pub(crate) use super::text::utf8 as text;
 use crate::compile::builder::SignatureBuilder;
-use crate::compile::keyword::KeywordError;
+use crate::compile::keyword::{KeywordError, RefusalCode};
 use crate::model::condition::{Answer, PacketCondition, PrefilterKey, Scene, TxCondition};
+use bartizan_applayer::protocol::{NumberId, ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
@@ -120,40 +121,69 @@ pub(crate) fn later(
     }
 }
 
-/// A condition on a number that a transaction has, by its name.
+/// A number of a protocol's transactions.
+#[derive(Clone, Copy)]
+pub(crate) struct NumberRef {
+    /// The protocol.
+    pub protocol: ProtocolId,
+    /// Its declaration.
+    pub spec: &'static ProtocolSpec,
+    /// The number, for [`Transaction::number`].
+    pub id: NumberId,
+}
+
+impl NumberRef {
+    /// Finds a number by its name.
+    ///
+    /// # Errors
+    /// No parser of this build has it.
+    pub(crate) fn named(name: &str) -> Result<Self, KeywordError> {
+        let (protocol, spec, id) = protocols::by_number(name).ok_or_else(|| {
+            KeywordError::new(
+                RefusalCode::UnsupportedKeyword,
+                format!("no parser for `{name}` in this build"),
+            )
+        })?;
+        Ok(NumberRef { protocol, spec, id })
+    }
+
+    /// The number of a transaction; what does not fit into `T` is none.
+    pub(crate) fn of<T: Uint>(&self, tx: &dyn Transaction, direction: Direction) -> Option<T> {
+        tx.number(self.id, direction).and_then(T::from_u64)
+    }
+
+    /// The answer where a condition does not hold (yet).
+    pub(crate) fn later(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
+        later(tx, direction, self.spec.complete, scene)
+    }
+}
+
+/// A condition on a number of a transaction.
 pub(crate) struct TxNumber<T> {
-    /// Name for [`Transaction::number`].
-    pub name: &'static str,
+    /// The number.
+    pub number: NumberRef,
     /// What must hold.
     pub check: UintMatch<T>,
-    /// Progress of a finished transaction.
-    pub complete: PerDirection<u8>,
 }
 
 impl<T: Uint + Send + Sync> TxCondition for TxNumber<T> {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
-        let value = tx.number(self.name, direction).and_then(T::from_u64);
+        let value = self.number.of::<T>(tx, direction);
         let holds = value.is_some_and(|value| self.check.matches(value));
-        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
+        if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }
     }
 }
 
-/// Adds a condition on a number of the transactions of a protocol; `names` are spellings of values.
+/// Adds a condition on the number of this name; `names` are spellings of values.
 pub(crate) fn tx_number<T: Uint + Send + Sync + 'static>(
     builder: &mut SignatureBuilder<'_>,
-    protocol: &str,
-    name: &'static str,
+    name: &str,
     argument: &[u8],
     directions: PerDirection<bool>,
     names: &[(&str, u64)],
 ) -> Result<(), KeywordError> {
     let names = names.iter().filter_map(|(name, value)| Some((*name, T::from_u64(*value)?)));
     let check = UintMatch::<T>::parse_or_name(argument, names)?;
-    let complete = complete_of(protocol);
-    builder.push_tx(protocol, name, directions, None, Box::new(TxNumber { name, check, complete }))
-}
-
-/// Progress of a finished transaction of a protocol.
-pub(crate) fn complete_of(protocol: &str) -> PerDirection<u8> {
-    protocols::by_name(protocol).map_or(PerDirection::new(u8::MAX, u8::MAX), |(_, spec)| spec.complete)
+    let number = NumberRef::named(name)?;
+    builder.push_tx(number.protocol, name, directions, None, Box::new(TxNumber { number, check }))
 }

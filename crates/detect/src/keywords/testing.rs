@@ -9,6 +9,7 @@ use crate::model::condition::{PacketCondition, Scene};
 use crate::model::signature::{ProtocolMatch, ValueCheck};
 use crate::state::shared::Shared;
 use bartizan_applayer::file::FileTrack;
+use bartizan_applayer::protocol::NumberId;
 use bartizan_applayer::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection, RuleId, Settings, Timestamp};
 use bartizan_events::JsonWriter;
@@ -225,7 +226,7 @@ pub(crate) fn refused_in(protocol: &str, options: &[(&str, &str)]) -> Option<Ref
 pub(crate) struct FakeTx {
     pub common: TxCommon,
     pub progress: PerDirection<u8>,
-    pub numbers: Vec<(&'static str, u64)>,
+    pub numbers: Vec<(NumberId, u64)>,
     pub files: Vec<FileTrack>,
 }
 
@@ -250,8 +251,8 @@ impl Transaction for FakeTx {
         None
     }
 
-    fn number(&self, name: &str, _: Direction) -> Option<u64> {
-        self.numbers.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    fn number(&self, id: NumberId, _: Direction) -> Option<u64> {
+        self.numbers.iter().find(|(n, _)| *n == id).map(|(_, v)| *v)
     }
 
     fn files(&self, direction: Direction) -> &[FileTrack] {

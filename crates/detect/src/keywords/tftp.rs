@@ -20,5 +20,5 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 }];
 
 fn opcode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
-    tx_number::<u16>(builder, "tftp", "tftp.opcode", argument, PerDirection::new(true, false), &[])
+    tx_number::<u16>(builder, "tftp.opcode", argument, PerDirection::new(true, false), &[])
 }

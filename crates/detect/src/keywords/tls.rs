@@ -3,13 +3,13 @@
 //! The sticky buffers (`tls.sni`) come from the table of the protocol.
 //! `tls.store` marks the session; whoever stores certificates reads the mark.
 
-use super::number::{TxNumber, complete_of, later, text};
+use super::number::{NumberRef, TxNumber, text};
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{Answer, Scene, TxCondition};
 use crate::model::content::{Item, Literal};
 use crate::model::request::Request;
-use bartizan_applayer::protocols;
+use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_rules::UintMatch;
@@ -154,8 +154,7 @@ const BOTH: PerDirection<bool> = PerDirection::new(true, true);
 const TO_CLIENT: PerDirection<bool> = PerDirection::new(false, true);
 
 /// The state in which certificates are whole: that of their buffers.
-fn state_of_certificates() -> Option<u8> {
-    let (_, spec) = protocols::by_name("tls")?;
+fn state_of_certificates(spec: &ProtocolSpec) -> Option<u8> {
     spec.buffers.iter().find(|buffer| buffer.name == "tls.certs").map(|buffer| buffer.state)
 }
 
@@ -170,16 +169,16 @@ struct Version {
     negated: bool,
     /// The number as it stands: drafts are not TLS 1.3.
     exact: bool,
-    complete: PerDirection<u8>,
+    number: NumberRef,
 }
 
 impl TxCondition for Version {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
-        let holds = tx.number("tls.version", direction).is_some_and(|version| {
+        let holds = self.number.of(tx, direction).is_some_and(|version: u64| {
             let version = if self.exact { version } else { without_drafts(version) };
             self.versions.contains(&version) != self.negated
         });
-        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
+        if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }
     }
 }
 
@@ -188,8 +187,9 @@ fn push_version(
     keyword: &str,
     (versions, negated, exact): (Vec<u64>, bool, bool),
 ) -> Result<(), KeywordError> {
-    let condition = Version { versions, negated, exact, complete: complete_of("tls") };
-    builder.push_tx("tls", keyword, BOTH, Some(0), Box::new(condition))
+    let number = NumberRef::named("tls.version")?;
+    let condition = Version { versions, negated, exact, number };
+    builder.push_tx(number.protocol, keyword, BOTH, Some(0), Box::new(condition))
 }
 
 fn version_number(argument: &[u8]) -> Result<(Vec<u64>, bool, bool), KeywordError> {
@@ -259,14 +259,14 @@ const STATES: &[(&str, u64)] =
 struct State {
     wanted: u64,
     negated: u64,
-    complete: PerDirection<u8>,
+    number: NumberRef,
 }
 
 impl TxCondition for State {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
-        let holds =
-            tx.number("ssl.state", direction).is_some_and(|now| (self.wanted & now) ^ self.negated != 0);
-        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
+        let now = self.number.of::<u64>(tx, direction);
+        let holds = now.is_some_and(|now| (self.wanted & now) ^ self.negated != 0);
+        if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }
     }
 }
 
@@ -290,8 +290,8 @@ fn states(argument: &[u8]) -> Result<(u64, u64), KeywordError> {
 
 fn state(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let (wanted, negated) = states(argument)?;
-    let condition = State { wanted, negated, complete: complete_of("tls") };
-    builder.push_tx("tls", "ssl_state", BOTH, Some(0), Box::new(condition))
+    let number = NumberRef::named("ssl.state")?;
+    builder.push_tx(number.protocol, "ssl_state", BOTH, Some(0), Box::new(State { wanted, negated, number }))
 }
 
 fn store(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordError> {
@@ -302,8 +302,10 @@ fn store(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordErro
 
 fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let check = UintMatch::<u32>::parse(argument)?;
-    let condition = TxNumber { name: "tls.chain_len", check, complete: complete_of("tls") };
-    builder.push_tx("tls", "tls.cert_chain_len", TO_CLIENT, state_of_certificates(), Box::new(condition))
+    let number = NumberRef::named("tls.chain_len")?;
+    let state = state_of_certificates(number.spec);
+    let condition = Box::new(TxNumber { number, check });
+    builder.push_tx(number.protocol, "tls.cert_chain_len", TO_CLIENT, state, condition)
 }
 
 /// The range that a date is compared with, in seconds since 1970 (negative before); both ends belong to it.
@@ -318,16 +320,15 @@ enum When {
 }
 
 struct Date {
-    name: &'static str,
+    number: NumberRef,
     when: When,
-    complete: PerDirection<u8>,
 }
 
 impl TxCondition for Date {
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
         let now = i64::try_from(scene.now.as_secs()).unwrap_or(i64::MAX);
         // The first second of 1970 counts as no date, as in Suricata.
-        let date = tx.number(self.name, direction).map(u64::cast_signed).filter(|date| *date != 0);
+        let date = self.number.of::<u64>(tx, direction).map(u64::cast_signed).filter(|date| *date != 0);
         let holds = date.is_some_and(|date| match self.when {
             When::At(a) => date == a,
             When::Until(a) => date <= a,
@@ -336,24 +337,25 @@ impl TxCondition for Date {
             When::Over => now > date,
             When::NotOver => now <= date,
         });
-        if holds { Answer::Yes } else { later(tx, direction, self.complete, scene) }
+        if holds { Answer::Yes } else { self.number.later(tx, direction, scene) }
     }
 }
 
 fn on_date(
     builder: &mut SignatureBuilder<'_>,
     keyword: &str,
-    name: &'static str,
+    name: &str,
     when: When,
 ) -> Result<(), KeywordError> {
-    let condition = Date { name, when, complete: complete_of("tls") };
-    builder.push_tx("tls", keyword, TO_CLIENT, state_of_certificates(), Box::new(condition))
+    let number = NumberRef::named(name)?;
+    let state = state_of_certificates(number.spec);
+    builder.push_tx(number.protocol, keyword, TO_CLIENT, state, Box::new(Date { number, when }))
 }
 
 fn date(
     builder: &mut SignatureBuilder<'_>,
     keyword: &str,
-    name: &'static str,
+    name: &str,
     argument: &[u8],
 ) -> Result<(), KeywordError> {
     on_date(builder, keyword, name, when(argument)?)
@@ -437,16 +439,20 @@ mod tests {
     use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{FakeTx, build, ipv4, on_scene, tcp};
 
-    fn answer(condition: &dyn TxCondition, numbers: &[(&'static str, u64)]) -> Answer {
-        let tx = FakeTx { numbers: numbers.to_vec(), ..FakeTx::default() };
+    fn number(name: &str) -> NumberRef {
+        NumberRef::named(name).unwrap()
+    }
+
+    fn answer(condition: &dyn TxCondition, numbers: &[(&str, u64)]) -> Answer {
+        let numbers = numbers.iter().map(|(name, value)| (number(name).id, *value)).collect();
+        let tx = FakeTx { numbers, ..FakeTx::default() };
         on_scene(&ipv4(6, &tcp(16, 1, 1, 1, b"")), |scene| condition.matches(&tx, Direction::ToClient, scene))
     }
 
     #[test]
     fn versions() {
-        let complete = PerDirection::new(3, 3);
         let holds = |(versions, negated, exact): (Vec<u64>, bool, bool), version: u64| {
-            let condition = Version { versions, negated, exact, complete };
+            let condition = Version { versions, negated, exact, number: number("tls.version") };
             answer(&condition, &[("tls.version", version)]) == Answer::Yes
         };
         assert!(holds(version_number(b"1.2").unwrap(), 0x303));
@@ -494,7 +500,7 @@ mod tests {
     fn handshake_states() {
         let holds = |argument: &str, now: u64| {
             let (wanted, negated) = states(argument.as_bytes()).unwrap();
-            let condition = State { wanted, negated, complete: PerDirection::new(1, 1) };
+            let condition = State { wanted, negated, number: number("ssl.state") };
             answer(&condition, &[("ssl.state", now)]) == Answer::Yes
         };
         assert!(holds("client_hello", 1) && !holds("client_hello", 2));
@@ -531,7 +537,7 @@ mod tests {
     #[test]
     fn validity() {
         // The scene's clock stands at 1,000,000,000.
-        let on = |when| Date { name: "tls.not_after", when, complete: PerDirection::new(1, 1) };
+        let on = |when| Date { number: number("tls.not_after"), when };
         let at = |seconds: i64| [("tls.not_after", seconds.cast_unsigned())];
         assert_eq!(answer(&on(When::Over), &at(999_999_999)), Answer::Yes);
         assert_eq!(answer(&on(When::NotOver), &at(1_000_000_000)), Answer::Yes);

@@ -22,15 +22,9 @@ pub(crate) fn progress(tx: &dyn Transaction, direction: Direction) -> u8 {
     tx.progress(direction)
 }
 
-/// Whether the transactions of a protocol have states. One that is recognised and not parsed has no
-/// transactions.
-fn has_states(spec: &ProtocolSpec) -> bool {
-    !spec.states.to_server.is_empty()
-}
-
 /// A state by its name: the protocol's own, or those that each protocol has.
 pub(crate) fn find(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) -> Option<Hook> {
-    if !has_states(spec) {
+    if !spec.is_parsed() {
         return None;
     }
     let hook = |direction, state| Hook { protocol, direction, state };
@@ -56,15 +50,14 @@ pub(crate) fn find_own(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) ->
 #[must_use]
 pub fn all() -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for spec in protocols::TABLE.iter().filter(|spec| has_states(spec)) {
-        let protocol = spec.aliases.iter().find(|alias| **alias == "http1").unwrap_or(&spec.name);
+    for spec in protocols::TABLE.iter().filter(|spec| spec.is_parsed()) {
         for (direction, started, complete) in [
             (Direction::ToServer, "request_started", "request_complete"),
             (Direction::ToClient, "response_started", "response_complete"),
         ] {
             let own = spec.states[direction].iter().copied();
             for name in core::iter::once(started).chain(own).chain([complete]) {
-                let hook = format!("{protocol}:{name}");
+                let hook = format!("{}:{name}", spec.exact_name);
                 // The last of those that a protocol has under both names.
                 found.retain(|known| *known != hook);
                 found.push(hook);
@@ -87,7 +80,7 @@ pub(crate) fn names_of(
 
 /// All names of a protocol's states.
 pub(crate) fn names(spec: &ProtocolSpec) -> Vec<&'static str> {
-    if !has_states(spec) {
+    if !spec.is_parsed() {
         return Vec::new();
     }
     let general = ["request_started", "request_complete", "response_started", "response_complete"];

@@ -25,8 +25,8 @@ pub struct Needs {
     pub frames: bool,
     /// Some rule looks at the frame of a whole stream.
     pub stream_frames: bool,
-    /// Rules that refuse requests or responses of HTTP/1.
-    pub refuse_http: usize,
+    /// Rules that refuse transactions of a protocol with a relative that is recognised and not parsed (HTTP/1).
+    pub refuse_parsed: usize,
 }
 
 impl Needs {
@@ -50,9 +50,9 @@ impl Needs {
                 |v: &crate::model::signature::ValueCheck| rules.buffers.name(v.buffer) == magic::BUFFER;
             needs.magic |= signature.values.iter().any(kind);
             needs.certificates |= signature.requests.contains(&Request::StoreCertificates);
-            let http = protocols::by_name("http").is_some_and(|(id, _)| signature.protocol.app.contains(&id));
-            needs.refuse_http +=
-                usize::from(http && matches!(signature.action, RuleAction::Drop | RuleAction::Reject(_)));
+            let parsed = signature.protocol.app.iter().any(|id| protocols::has_unparsed_relative(*id));
+            needs.refuse_parsed +=
+                usize::from(parsed && matches!(signature.action, RuleAction::Drop | RuleAction::Reject(_)));
             needs.store |= signature.requests.iter().any(|r| matches!(r, Request::StoreFiles(_)));
         }
         needs
@@ -70,7 +70,7 @@ impl Needs {
         self.magic |= other.magic;
         self.frames |= other.frames;
         self.stream_frames |= other.stream_frames;
-        self.refuse_http += other.refuse_http;
+        self.refuse_parsed += other.refuse_parsed;
         self
     }
 }

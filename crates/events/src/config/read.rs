@@ -275,12 +275,10 @@ impl Reader<'_> {
             }
             "arp" => types.arp = true,
             _ => {
-                if name == "http" {
-                    types.http_xff = self.xff(warnings)?;
-                }
+                let xff = self.xff(warnings)?;
                 self.settings.mark_read(&self.prefix);
                 let settings = self.settings.section(&self.prefix);
-                types.protocols.insert(name.to_owned(), ProtocolOptions { settings });
+                types.protocols.insert(name.to_owned(), ProtocolOptions { settings, xff });
             }
         }
         Ok(())

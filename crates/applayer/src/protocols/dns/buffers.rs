@@ -2,7 +2,7 @@
 //! What rules can look at in DNS and mDNS.
 
 use super::states::COMPLETE;
-use crate::protocol::{BufferKind::Multi, BufferSpec, buffer};
+use crate::protocol::{BufferKind::Multi, BufferSpec, NumberId, NumberSpec, buffer};
 
 /// `dns.query`: names asked for, in queries.
 pub(super) const QUERY: u16 = 0;
@@ -22,6 +22,20 @@ pub(super) const ADDITIONALS: u16 = 6;
 pub(super) const RESPONSE: u16 = 7;
 /// `dns.rrtype.raw`: record types, two bytes each.
 pub(super) const RRTYPES: u16 = 8;
+
+/// `dns.opcode`: the operation.
+pub(super) const OPCODE: NumberId = 0;
+/// `dns.rcode`: the response code.
+pub(super) const RCODE: NumberId = 1;
+/// `dns.rrtype`: the type of the first question, or of the first answer.
+pub(super) const RRTYPE: NumberId = 2;
+
+/// Numbers of DNS.
+pub(super) const NUMBERS: &[NumberSpec] = &[
+    NumberSpec { id: OPCODE, name: "dns.opcode" },
+    NumberSpec { id: RCODE, name: "dns.rcode" },
+    NumberSpec { id: RRTYPE, name: "dns.rrtype" },
+];
 
 /// Of DNS.
 pub(super) const DNS: &[BufferSpec] = &[

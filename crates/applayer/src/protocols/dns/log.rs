@@ -91,12 +91,15 @@ pub(super) fn write(
         return;
     }
     let Some(filter) = Filter::new(options, tx.is_response()) else { return };
-    match (options.dns_version, tx.is_response()) {
+    match (options.version, tx.is_response()) {
         (2, false) => writer.version2_query(tx, &filter, number),
         (2, true) => writer.version2_answer(&filter),
         _ => writer.version3(tx, &filter),
     }
 }
+
+/// Latest version of the records.
+pub(super) const LATEST: u8 = 3;
 
 /// Number of records that the options (`requests`, `responses`, `types`) let through.
 pub(super) fn records(tx: &DnsTransaction, options: &LogOptions) -> usize {
@@ -105,7 +108,7 @@ pub(super) fn records(tx: &DnsTransaction, options: &LogOptions) -> usize {
     }
     let Some(filter) = Filter::new(options, tx.is_response()) else { return 0 };
     let queries = tx.message().queries.iter().filter(|q| filter.wants(q.rrtype)).count();
-    if options.dns_version == 2 && !tx.is_response() { queries } else { queries.min(1) }
+    if options.version == 2 && !tx.is_response() { queries } else { queries.min(1) }
 }
 
 /// A record being written.

@@ -30,11 +30,12 @@ pub use message::{Data, Header, Message, Query, Record, Section};
 pub use name::{Bad, Name, NameFlags};
 pub use transaction::{DnsTransaction, Variant};
 
-use crate::event::EventCode;
+use crate::event::{EventCode, UNEXPECTED_PROTOCOL};
 use crate::frames::{Note, Notes};
 use crate::memory::Held as _;
 use crate::protocol::{
-    Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec, Transport,
+    CounterSpec, Input, ParseContext, Parser, ParserFactory, Probe, ProbePort, Progress, ProtocolSpec,
+    RecordSpec, Transport,
 };
 use crate::transaction::{Transaction, TxId, TxList};
 use crate::worklist::Worklist;
@@ -88,13 +89,25 @@ const FRAMES: &[&str] = &["stream", "pdu"];
 /// Of these, a message.
 const PDU: u8 = 1;
 
+/// Alerts have no progress, as Suricata's of these protocols.
+const MDNS_RECORDS: RecordSpec = RecordSpec { progress: false, ..RecordSpec::PLAIN };
+const RECORDS: RecordSpec = RecordSpec {
+    by_message: true,
+    version: log::LATEST,
+    version_variable: Some("SURICATA_EVE_DNS_VERSION"),
+    ..MDNS_RECORDS
+};
+
 /// DNS.
 pub const SPEC: ProtocolSpec = ProtocolSpec {
     name: "dns",
     aliases: &[],
+    family: None,
+    exact_name: "dns",
     eve_name: "dns",
     eve_type: Some("dns"),
-    eve_tx_id: false,
+    records: RECORDS,
+    counters: CounterSpec { by_transport: true, memory: None },
     transports: &[Transport::Tcp, Transport::Udp],
     patterns: &[],
     ports: &[
@@ -107,8 +120,13 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
     buffers: buffers::DNS,
+    numbers: buffers::NUMBERS,
+    encrypted: None,
     frames: FRAMES,
     events: EVENTS,
+    absent: UNEXPECTED_PROTOCOL,
+    has_trailing_bytes: false,
+    limits: limits::LIMITS,
     configure: |_| Ok(Box::new(Factory(Variant::Unicast))),
 };
 
@@ -116,9 +134,12 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
 pub const MDNS: ProtocolSpec = ProtocolSpec {
     name: "mdns",
     aliases: &[],
+    family: None,
+    exact_name: "mdns",
     eve_name: "mdns",
     eve_type: Some("mdns"),
-    eve_tx_id: false,
+    records: MDNS_RECORDS,
+    counters: CounterSpec::PLAIN,
     transports: &[Transport::Udp],
     patterns: &[],
     ports: &[ProbePort { transport: Transport::Udp, port: 5353, min_depth: 0, max_depth: HEADER as u16 }],
@@ -128,8 +149,13 @@ pub const MDNS: ProtocolSpec = ProtocolSpec {
     complete: PerDirection::new(COMPLETE, COMPLETE),
     states: STATES,
     buffers: buffers::MDNS,
+    numbers: &[],
+    encrypted: None,
     frames: FRAMES,
     events: EVENTS,
+    absent: UNEXPECTED_PROTOCOL,
+    has_trailing_bytes: false,
+    limits: &[],
     configure: |_| Ok(Box::new(Factory(Variant::Multicast))),
 };
 

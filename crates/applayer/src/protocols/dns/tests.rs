@@ -117,7 +117,7 @@ fn logged(tx: &DnsTransaction, options: &LogOptions, in_alert: bool) -> Value {
 }
 
 fn options(version: u8, settings: &[(&str, &str)], formats: &[&str]) -> LogOptions {
-    let mut options = LogOptions { dns_version: version, ..LogOptions::default() };
+    let mut options = LogOptions { version, ..LogOptions::default() };
     settings.iter().for_each(|(key, value)| options.settings.set(*key, *value));
     options.formats = formats.iter().map(|f| (*f).to_owned()).collect();
     options
@@ -281,10 +281,10 @@ fn buffers_and_numbers() {
     let all = values(&response, "dns.response.rrname", tc);
     assert_eq!(all.len(), 1 + 8 + 2 + 2, "{all:?}");
     assert!(all.contains(&"mail.oisf.net".to_owned()) && all.contains(&"ns.oisf.net".to_owned()));
-    assert_eq!(query.number("dns.rrtype", ts), Some(1));
-    assert_eq!(query.number("dns.rcode", tc), None);
-    assert_eq!(response.number("dns.rrtype", tc), Some(5));
-    assert_eq!(response.number("dns.opcode", tc), Some(0));
+    assert_eq!(query.number(buffers::RRTYPE, ts), Some(1));
+    assert_eq!(query.number(buffers::RCODE, tc), None);
+    assert_eq!(response.number(buffers::RRTYPE, tc), Some(5));
+    assert_eq!(response.number(buffers::OPCODE, tc), Some(0));
     assert_eq!(values(&response, "dns.rrtype.raw", tc).len(), 8);
 }
 

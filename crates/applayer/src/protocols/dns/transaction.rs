@@ -5,6 +5,7 @@ use super::message::{Message, Section};
 use super::name::Name;
 use super::{buffers, log};
 use crate::memory::allocated;
+use crate::protocol::NumberId;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, Path};
 use bartizan_events::JsonWriter;
@@ -162,11 +163,11 @@ impl Transaction for DnsTransaction {
         }
     }
 
-    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
-        match name {
-            "dns.opcode" => self.message_of(direction).map(|m| m.header.opcode().into()),
-            "dns.rcode" => self.message_of(direction).map(|m| m.header.rcode().into()),
-            "dns.rrtype" => self.rrtype(direction, 0).map(u64::from),
+    fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
+        match id {
+            buffers::OPCODE => self.message_of(direction).map(|m| m.header.opcode().into()),
+            buffers::RCODE => self.message_of(direction).map(|m| m.header.rcode().into()),
+            buffers::RRTYPE => self.rrtype(direction, 0).map(u64::from),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 
 use super::headers::Fields;
 use super::tx::{BODY, COMPLETE, HEADERS, HttpTx, LINE};
-use crate::protocol::{BufferKind, BufferSpec, buffer};
+use crate::protocol::{BufferKind, BufferSpec, NumberId, NumberSpec, buffer};
 use crate::transaction::{BufferQuery, BufferView};
 use bartizan_base::Direction;
 
@@ -39,6 +39,26 @@ const RESPONSE_HEADER: u16 = 28;
 const FILE_DATA: u16 = 29;
 const FILE_NAME: u16 = 30;
 const FILE_MAGIC: u16 = 31;
+
+/// Status code of the response.
+pub(super) const CODE: NumberId = 0;
+/// `Content-Length` of this direction's message.
+pub(super) const CONTENT_LENGTH: NumberId = 1;
+/// Bytes of the request's body, as transferred.
+pub(super) const REQUEST_LENGTH: NumberId = 2;
+/// Bytes of the response's body, as transferred.
+pub(super) const RESPONSE_LENGTH: NumberId = 3;
+/// Port in the request's authority.
+pub(super) const PORT: NumberId = 4;
+
+/// All numbers.
+pub(super) const NUMBERS: &[NumberSpec] = &[
+    NumberSpec { id: CODE, name: "http.stat_code" },
+    NumberSpec { id: CONTENT_LENGTH, name: "http.content_len" },
+    NumberSpec { id: REQUEST_LENGTH, name: "http.request_len" },
+    NumberSpec { id: RESPONSE_LENGTH, name: "http.response_len" },
+    NumberSpec { id: PORT, name: "http.port" },
+];
 
 use BufferKind::{Files, Multi, Single, Streaming};
 

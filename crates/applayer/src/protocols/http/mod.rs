@@ -59,7 +59,10 @@ mod urldecode;
 
 use std::sync::Arc;
 
-use crate::protocol::{Parser, ParserFactory, ProtocolSpec, Transport};
+use crate::event::UNEXPECTED_PROTOCOL;
+use crate::protocol::{
+    CounterSpec, MemoryCounters, Parser, ParserFactory, ProtocolSpec, RecordSpec, Transport,
+};
 use bartizan_base::{PerDirection, SettingError, Settings};
 
 pub use tx::HttpTx;
@@ -68,9 +71,15 @@ pub use tx::HttpTx;
 pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "http",
     aliases: &["http1"],
+    family: Some("http"),
+    exact_name: "http1",
     eve_name: "http",
     eve_type: Some("http"),
-    eve_tx_id: true,
+    records: RecordSpec { tx_id: true, bodies: true, forwarded: true, ..RecordSpec::PLAIN },
+    counters: CounterSpec {
+        by_transport: false,
+        memory: Some(MemoryCounters { used: "http.memuse", limit: "http.memcap" }),
+    },
     transports: &[Transport::Tcp],
     patterns: patterns::PATTERNS,
     ports: &[],
@@ -97,8 +106,13 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
         ],
     },
     buffers: buffers::SPECS,
+    numbers: buffers::NUMBERS,
+    encrypted: None,
     frames: &["stream", "request", "response"],
     events: events::NAMES,
+    absent: UNEXPECTED_PROTOCOL,
+    has_trailing_bytes: true,
+    limits: limits::LIMITS,
     configure,
 };
 

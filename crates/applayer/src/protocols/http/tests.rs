@@ -248,7 +248,7 @@ fn requests_are_paired_with_responses() {
     assert_eq!(flow.count(), 3);
     flow.feed(TC, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n");
     flow.feed(TC, b"HTTP/1.1 304 Not Modified\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
-    let codes: Vec<_> = (0..3).map(|id| flow.tx(id).number("http.stat_code", TC)).collect();
+    let codes: Vec<_> = (0..3).map(|id| flow.tx(id).number(super::buffers::CODE, TC)).collect();
     assert_eq!(codes, [Some(204), Some(304), Some(200)]);
     assert_eq!(flow.tx(2).progress(TC), 5, "a response to HEAD has no body");
     flow.parser.free_tx(0);

@@ -18,6 +18,7 @@ use super::uri::Uri;
 use crate::event::EventCode;
 use crate::file::{FileState, FileTrack};
 use crate::memory::{Held as _, allocated};
+use crate::protocol::NumberId;
 use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::Direction;
@@ -477,13 +478,13 @@ impl Transaction for HttpTx {
         buffers::get(self, query, scratch)
     }
 
-    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
-        match name {
-            "http.response_code" | "http.stat_code" => self.response.code.map(u64::from),
-            "http.content_length" | "http.content_len" => self.message(direction).content_length,
-            "http.request_len" => Some(self.request.message.body.message_length),
-            "http.response_len" => Some(self.response.message.body.message_length),
-            "http.port" => self.request.port.map(u64::from),
+    fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
+        match id {
+            buffers::CODE => self.response.code.map(u64::from),
+            buffers::CONTENT_LENGTH => self.message(direction).content_length,
+            buffers::REQUEST_LENGTH => Some(self.request.message.body.message_length),
+            buffers::RESPONSE_LENGTH => Some(self.response.message.body.message_length),
+            buffers::PORT => self.request.port.map(u64::from),
             _ => None,
         }
     }

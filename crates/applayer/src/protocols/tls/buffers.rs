@@ -5,7 +5,7 @@
 
 use super::ja4;
 use super::tx::TlsTx;
-use crate::protocol::{BufferKind, BufferSpec, buffer};
+use crate::protocol::{BufferKind, BufferSpec, NumberId, NumberSpec, buffer};
 use crate::transaction::BufferQuery;
 use bartizan_base::Direction;
 
@@ -30,6 +30,29 @@ const JA3_STRING: u16 = 12;
 const JA3S_HASH: u16 = 13;
 const JA3S_STRING: u16 = 14;
 const JA4_HASH: u16 = 15;
+
+/// Version of this direction's side, as on the wire (SSL 2.0: 0x0200).
+pub(super) const VERSION: NumberId = 0;
+/// Seconds since 1970 from which this side's certificate is valid, two's complement (`as i64`).
+pub(super) const NOT_BEFORE: NumberId = 1;
+/// Seconds since 1970 up to which it is.
+pub(super) const NOT_AFTER: NumberId = 2;
+/// Certificates that this side sent.
+pub(super) const CHAIN_LENGTH: NumberId = 3;
+/// Bits of the last handshake message: client hello 1, server hello 2, client key exchange 4, server key exchange 8.
+pub(super) const STATE: NumberId = 4;
+/// 1 once encrypted payload was seen and `encryption-handling` is not `full`.
+pub(super) const ENCRYPTED: NumberId = 5;
+
+/// The table for [`crate::protocol::ProtocolSpec::numbers`].
+pub(super) const NUMBERS: &[NumberSpec] = &[
+    NumberSpec { id: VERSION, name: "tls.version" },
+    NumberSpec { id: NOT_BEFORE, name: "tls.not_before" },
+    NumberSpec { id: NOT_AFTER, name: "tls.not_after" },
+    NumberSpec { id: CHAIN_LENGTH, name: "tls.chain_len" },
+    NumberSpec { id: STATE, name: "ssl.state" },
+    NumberSpec { id: ENCRYPTED, name: "tls.encrypted" },
+];
 
 /// The table for [`crate::protocol::ProtocolSpec::buffers`].
 pub(super) const SPECS: &[BufferSpec] = &[

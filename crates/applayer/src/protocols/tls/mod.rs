@@ -33,7 +33,11 @@ mod transaction;
 mod tx;
 mod version;
 
-use crate::protocol::{DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, Transport};
+use crate::event::NO_TLS_AFTER_STARTTLS;
+use crate::protocol::{
+    CounterSpec, DetectionPattern, Parser, ParserFactory, Probe, ProbePort, ProtocolSpec, RecordSpec,
+    Transport,
+};
 use bartizan_base::{Direction, PerDirection, SettingError, Settings};
 use config::Config;
 use std::sync::Arc;
@@ -44,9 +48,12 @@ pub use tx::TlsTx;
 pub static SPEC: ProtocolSpec = ProtocolSpec {
     name: "tls",
     aliases: &["ssl"],
+    family: None,
+    exact_name: "tls",
     eve_name: "tls",
     eve_type: Some("tls"),
-    eve_tx_id: false,
+    records: RecordSpec::PLAIN,
+    counters: CounterSpec::PLAIN,
     transports: &[Transport::Tcp],
     patterns: PATTERNS,
     ports: &[ProbePort { transport: Transport::Tcp, port: 443, min_depth: 3, max_depth: 3 }],
@@ -59,8 +66,13 @@ pub static SPEC: ProtocolSpec = ProtocolSpec {
     },
     states: PerDirection { to_server: tx::CLIENT_STATES, to_client: tx::SERVER_STATES },
     buffers: buffers::SPECS,
+    numbers: buffers::NUMBERS,
+    encrypted: Some(buffers::ENCRYPTED),
     frames: &["stream", "pdu", "hdr", "data", "alert", "heartbeat", "ssl2.hdr", "ssl2.pdu"],
     events: events::NAMES,
+    absent: NO_TLS_AFTER_STARTTLS,
+    has_trailing_bytes: false,
+    limits: limits::LIMITS,
     configure,
 };
 

@@ -238,7 +238,7 @@ impl Flow {
     }
 
     fn number(&self, name: &str, direction: Direction) -> Option<u64> {
-        self.tx().number(name, direction)
+        self.tx().number(super::SPEC.number(name).expect(name), direction)
     }
 
     fn log(&self, settings: &[(&str, &str)], custom: &[&str]) -> serde_json::Value {

@@ -5,6 +5,7 @@ use super::certificate::Certificate;
 use super::tx::{ClientState, Flags, Storing, TlsTx};
 use super::{buffers, events, log, version};
 use crate::memory::Held as _;
+use crate::protocol::NumberId;
 use crate::transaction::{BufferQuery, BufferView, Certificates, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_events::JsonWriter;
@@ -30,26 +31,18 @@ impl Transaction for TlsTx {
         buffers::get(self, query, scratch).map(BufferView::whole)
     }
 
-    /// - `tls.version`, `ssl.version`: of this direction's side, as on the wire (SSL 2.0: 0x0200);
-    /// - `tls.not_before`, `tls.not_after`: seconds since 1970 of this side's certificate, two's complement (`as i64`);
-    /// - `tls.chain_len`: certificates that this side sent;
-    /// - `ssl.state`: bits of the last handshake message (client hello 1, server hello 2, client key exchange 4,
-    ///   server key exchange 8);
-    /// - `tls.encrypted`: 1 once encrypted payload was seen and `encryption-handling` is not `full` (its bytes tell rules nothing);
-    fn number(&self, name: &str, direction: Direction) -> Option<u64> {
+    fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
         let side = &self.sides[direction];
         let certificate = side.certificate.as_deref();
-        match name {
-            "tls.version" | "ssl.version" => {
-                (side.version != version::UNKNOWN).then_some(u64::from(side.version))
-            }
-            "tls.not_before" => certificate.map(|c| c.not_before.cast_unsigned()),
-            "tls.not_after" => certificate.map(|c| c.not_after.cast_unsigned()),
-            "tls.chain_len" => {
+        match id {
+            buffers::VERSION => (side.version != version::UNKNOWN).then_some(u64::from(side.version)),
+            buffers::NOT_BEFORE => certificate.map(|c| c.not_before.cast_unsigned()),
+            buffers::NOT_AFTER => certificate.map(|c| c.not_after.cast_unsigned()),
+            buffers::CHAIN_LENGTH => {
                 (self.progress(direction) >= buffers::CERTIFICATE).then_some(side.chain.len() as u64)
             }
-            "ssl.state" => Some(u64::from(self.current.intersection(Flags::STATE).bits())),
-            "tls.encrypted" => Some(u64::from(self.encrypted && !self.config.full_inspection())),
+            buffers::STATE => Some(u64::from(self.current.intersection(Flags::STATE).bits())),
+            buffers::ENCRYPTED => Some(u64::from(self.encrypted && !self.config.full_inspection())),
             _ => None,
         }
     }

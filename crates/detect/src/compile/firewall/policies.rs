@@ -6,7 +6,7 @@
 
 use super::rules::{act_of, shown};
 use crate::model::firewall::{Act, PacketHook};
-use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
+use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::protocols;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings};
 use bartizan_rules::{ActionScope, RuleAction, ScopedAction};
@@ -68,8 +68,8 @@ impl Policies {
             packets.push(read(settings, &keys, usual, scopes, Some(hook.name().to_owned()))?);
         }
         let mut states = HashMap::new();
-        for (id, spec) in protocols::TABLE.iter().filter_map(|spec| protocols::by_name(spec.name)) {
-            let name = name_in_settings(spec);
+        for (id, spec) in protocols::all() {
+            let name = spec.exact_name;
             let mut both = PerDirection::<Vec<Written>>::default();
             for direction in Direction::BOTH {
                 for state in 0..=spec.complete[direction] {
@@ -126,11 +126,6 @@ impl Policies {
         found.sort_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
         found
     }
-}
-
-/// What the settings call a protocol: HTTP/1 goes by its version, as in rules with hooks.
-fn name_in_settings(spec: &ProtocolSpec) -> &'static str {
-    spec.aliases.iter().copied().find(|alias| *alias == "http1").unwrap_or(spec.name)
 }
 
 /// The first of the keys that is there.

@@ -93,7 +93,7 @@ impl Firewall {
             }
         });
         let mut states: HashMap<ProtocolId, PerDirection<States>> = HashMap::new();
-        for (id, _) in protocols::TABLE.iter().filter_map(|spec| protocols::by_name(spec.name)) {
+        for (id, _) in protocols::all() {
             let mut both = PerDirection::<States>::default();
             for direction in Direction::BOTH {
                 let written = policies.of_states(id, direction).iter();

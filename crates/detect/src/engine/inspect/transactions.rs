@@ -17,10 +17,6 @@ use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_function::{AppView, Mark};
 
-/// The protocol whose sessions are encrypted from some byte on, and the number that says so.
-const TLS: &str = "tls";
-const ENCRYPTED: &str = "tls.encrypted";
-
 /// Whether all of a transaction's direction is there, so that whoever looks at it now has seen its end.
 fn is_over(tx: &dyn Transaction, spec: &ProtocolSpec, direction: Direction) -> bool {
     tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction]
@@ -89,8 +85,10 @@ impl Pass<'_, '_> {
             if inspect || !self.worker.asked.is_empty() {
                 self.carry_out(app, tx, id);
             }
-            let shown = self.prevention && self.stream.is_some() && spec.name == TLS;
-            if shown && tx.number(ENCRYPTED, direction) == Some(1) {
+            let shown = self.prevention && self.stream.is_some();
+            if let Some(encrypted) = spec.encrypted.filter(|_| shown)
+                && tx.number(encrypted, direction) == Some(1)
+            {
                 self.flow.veil(direction);
             }
             let other = direction.flip();
