@@ -189,7 +189,7 @@ pub fn look(spec: &ProtocolSpec, parser: &dyn Parser) -> Vec<String> {
                     }
                 }
             }
-            for file in tx.files(direction) {
+            for file in tx.files_of(direction) {
                 seen.push(format!("file {:?} {} {:?}", file.name, file.size, file.state));
             }
         }

@@ -84,7 +84,7 @@ fn dump(path: &str, pairs: &[String]) -> Result<(), Box<dyn std::error::Error>> 
             "events": tx.common().events.as_slice().iter().map(|c| SPEC.events[usize::from(*c)]).collect::<Vec<_>>()});
         let mut tracks = Vec::new();
         for direction in Direction::BOTH {
-            for file in tx.files(direction) {
+            for file in tx.files_of(direction) {
                 tracks.push(
                     serde_json::json!({"filename": String::from_utf8_lossy(&file.name), "size": file.size,
                     "state": file.state.eve_name(), "gaps": file.gaps, "start": file.start, "end": file.end}),

@@ -5,6 +5,7 @@
 //! transactions afterwards.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub mod content;
 pub mod detection;
 pub mod event;
 // libmagic is a C library that is looked up at run time: there is no safe binding of it that works so.

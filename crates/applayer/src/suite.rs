@@ -288,7 +288,7 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
                 }
             }
         }
-        for file in tx.files(direction) {
+        for file in tx.files_of(direction) {
             files.push((direction, file.name.clone(), file.size, format!("{:?}", file.state)));
         }
     }

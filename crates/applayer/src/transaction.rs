@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One request and its response.
 
+use crate::content::certificate::{CertificateView, Storing};
 use crate::event::Events;
 use crate::file::FileTrack;
 use crate::memory::Held;
@@ -97,18 +98,11 @@ impl TxCommon {
     }
 }
 
-/// The certificates of one side, as they are stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificates<'a> {
-    /// Of the side's own certificate, `C=US, O=Example, CN=host`.
-    pub subject: &'a str,
-    /// Of the side's own certificate.
-    pub issuer: &'a str,
-    /// SHA-1 of the side's own certificate, `0a:ff:...`
-    pub fingerprint: &'a str,
-    /// All of them in DER, the side's own first.
-    pub chain: Vec<&'a [u8]>,
-}
+/// The files of a transaction, by the direction that sends them.
+pub type Files<'a> = PerDirection<&'a [FileTrack]>;
+
+/// The same, to mark as logged or stored.
+pub type FilesMut<'a> = PerDirection<&'a mut [FileTrack]>;
 
 /// A transaction as functions, detection and events see it.
 pub trait Transaction: Send {
@@ -153,40 +147,33 @@ pub trait Transaction: Send {
         None
     }
 
-    /// The value of a header field of the request, by its name in lower case (HTTP).
-    fn request_field(&self, name: &str) -> Option<&[u8]> {
-        let _ = name;
+    // Optional views: what only some protocols have. A protocol that has it overrides the method.
+
+    /// The value of the field of this name, in lower case, by which proxies name whom they forward for
+    /// (`x-forwarded-for`).
+    fn forwarded(&self, field: &str) -> Option<&[u8]> {
+        let _ = field;
         None
     }
 
-    /// The files of this direction.
-    fn files(&self, direction: Direction) -> &[FileTrack] {
-        let _ = direction;
-        &[]
-    }
-
-    /// The files of this direction, to mark as logged or stored.
-    fn files_mut(&mut self, direction: Direction) -> &mut [FileTrack] {
-        let _ = direction;
-        &mut []
-    }
-
-    /// A rule asks for the certificates of a side to be stored (`tls.store`), whether they are there or still to come.
-    /// `true`: nobody had asked before.
-    fn ask_for_certificates(&mut self, side: Direction) -> bool {
-        let _ = side;
-        false
-    }
-
-    /// The certificates of a side that are to be stored now: asked for, there, and not stored yet.
-    fn due_certificates(&self, side: Direction) -> Option<Certificates<'_>> {
-        let _ = side;
+    /// The files that it transfers.
+    fn files(&self) -> Option<Files<'_>> {
         None
     }
 
-    /// What [`Transaction::due_certificates`] gave was handed on.
-    fn certificates_stored(&mut self, side: Direction) {
-        let _ = side;
+    /// The same, to mark as logged or stored.
+    fn files_mut(&mut self) -> Option<FilesMut<'_>> {
+        None
+    }
+
+    /// The certificates that its sides show.
+    fn certificates(&self) -> Option<CertificateView<'_>> {
+        None
+    }
+
+    /// Whether the certificates of each side are stored, to mark.
+    fn storing_mut(&mut self) -> Option<PerDirection<&mut Storing>> {
+        None
     }
 
     /// Whether a record is to be written now. Called whenever the transaction changed and was not logged; most
@@ -215,6 +202,23 @@ pub trait Transaction: Send {
     /// Writes further top-level fields of its EVE record (`"dns"` has none; `smtp` writes `"email"`), also in alerts.
     fn log_beside(&self, json: &mut JsonWriter, options: &LogOptions) {
         let _ = (json, options);
+    }
+}
+
+impl dyn Transaction + '_ {
+    /// The files that a direction sends.
+    #[must_use]
+    pub fn files_of(&self, direction: Direction) -> &[FileTrack] {
+        self.files().map_or(&[], |files| files[direction])
+    }
+
+    /// The files that a direction sends, to mark.
+    pub fn files_of_mut(&mut self, direction: Direction) -> &mut [FileTrack] {
+        match (self.files_mut(), direction) {
+            (None, _) => &mut [],
+            (Some(files), Direction::ToServer) => files.to_server,
+            (Some(files), Direction::ToClient) => files.to_client,
+        }
     }
 }
 

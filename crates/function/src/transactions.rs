@@ -377,7 +377,7 @@ fn carry_out(app: &mut AppLayer, direction: Direction, mark: Mark) {
         }
         Mark::FileMatched { tx, direction, index, sid, store } => {
             let tx = app.parser_mut().and_then(|parser| parser.tx_mut(tx));
-            if let Some(file) = tx.and_then(|tx| tx.files_mut(direction).get_mut(index)) {
+            if let Some(file) = tx.and_then(|tx| tx.files_of_mut(direction).get_mut(index)) {
                 file.note_rule(sid);
                 file.store |= store;
             }
@@ -386,7 +386,7 @@ fn carry_out(app: &mut AppLayer, direction: Direction, mark: Mark) {
             let Some(tx) = app.parser_mut().and_then(|parser| parser.tx_mut(tx)) else { return };
             for direction in Direction::BOTH.into_iter().filter(|direction| directions[*direction]) {
                 tx.common_mut().store[direction] |= matches!(mark, Mark::StoreAllFiles { .. });
-                tx.files_mut(direction).iter_mut().for_each(|file| file.store = true);
+                tx.files_of_mut(direction).iter_mut().for_each(|file| file.store = true);
             }
         }
         // Asked of all transactions, when the rest is noted.
@@ -399,11 +399,10 @@ fn ask_for_certificates(app: &mut AppLayer, sides: PerDirection<bool>, direction
     let Some(parser) = app.parser_mut() else { return };
     for id in parser.tx_range() {
         let Some(tx) = parser.tx_mut(id) else { continue };
-        let mut new = false;
-        for side in Direction::BOTH.into_iter().filter(|side| sides[*side]) {
-            new |= tx.ask_for_certificates(side);
-        }
-        if new {
+        let Some(storing) = tx.storing_mut() else { continue };
+        let of_client = sides.to_server && storing.to_server.ask();
+        let of_server = sides.to_client && storing.to_client.ask();
+        if of_client || of_server {
             // They may be there already: whoever stores them looks now.
             parser.worklist_mut().inspected(id, direction);
         }

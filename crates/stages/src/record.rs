@@ -289,7 +289,7 @@ pub trait Recorder {
         StoreOutcome::Nothing
     }
 
-    /// The certificates of a side of a TLS session are to be stored ([`Transaction::due_certificates`]).
+    /// The certificates of a side of a TLS session are to be stored ([`Transaction::certificates`]).
     fn certificates(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, side: Direction) {
         let _ = (occasion, flow, tx, side);
     }

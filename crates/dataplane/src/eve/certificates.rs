@@ -15,7 +15,11 @@ impl EveRecorder {
         tx: TxRecord<'_>,
         side: Direction,
     ) {
-        let (Some(store), Some(found)) = (&self.certificates, tx.tx.due_certificates(side)) else { return };
+        let (Some(store), Some(found)) =
+            (&self.certificates, tx.tx.certificates().and_then(|view| view.due(side)))
+        else {
+            return;
+        };
         store.store(StoredChain {
             of_client: side == Direction::ToServer,
             at: occasion.now,

@@ -23,7 +23,7 @@ impl EveRecorder {
         direction: Direction,
         index: usize,
     ) -> StoreOutcome {
-        let (Some(store), Some(file)) = (self.store.clone(), tx.tx.files(direction).get(index)) else {
+        let (Some(store), Some(file)) = (self.store.clone(), tx.tx.files_of(direction).get(index)) else {
             return StoreOutcome::Nothing;
         };
         let Some(fresh) = file.unkept() else {

@@ -192,7 +192,7 @@ fn forwarded_for<'t>(tx: TxRecord<'t>, options: &XffOptions) -> Option<&'t str> 
     if !options.enabled {
         return None;
     }
-    options.address_in(tx.tx.request_field(&options.header)?)
+    options.address_in(tx.tx.forwarded(&options.header)?)
 }
 
 /// How an output shows addresses that proxies forward for in records of a type.
@@ -212,7 +212,7 @@ fn alert_forwarded_for<'f>(
         return forwarded_for(tx?, options);
     }
     let parser = flow?.ext.app.as_deref()?.parser().filter(|_| options.enabled)?;
-    let mut named = parser.tx_range().filter_map(|id| parser.tx(id)?.request_field(&options.header));
+    let mut named = parser.tx_range().filter_map(|id| parser.tx(id)?.forwarded(&options.header));
     named.find_map(|value| options.address_in(value))
 }
 
@@ -394,7 +394,7 @@ impl EveRecorder {
         // Those that the packet's side sends: an alert on a request does not show what the answer brings.
         let files: Vec<FileInfo<'_>> = tx
             .map(|t| {
-                t.tx.files(occasion.direction)
+                t.tx.files_of(occasion.direction)
                     .iter()
                     .map(|f| file_info(f, t.id, self.store.is_some()))
                     .collect()
@@ -729,7 +729,7 @@ impl EveRecorder {
         if !self.wants(|types| types.files.is_some()) {
             return;
         }
-        let Some(file) = tx.tx.files(direction).get(index) else { return };
+        let Some(file) = tx.tx.files_of(direction).get(index) else { return };
         let names = VariableNames::of(self, occasion, Some(flow));
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));

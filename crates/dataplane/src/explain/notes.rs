@@ -104,7 +104,7 @@ impl Recorder for Notes {
         direction: Direction,
         index: usize,
     ) {
-        let file = tx.tx.files(direction).get(index).map(|f| {
+        let file = tx.tx.files_of(direction).get(index).map(|f| {
             let name = String::from_utf8_lossy(&f.name);
             // A line of a table: a name with line ends in it does not become several.
             let name = bartizan_events::harmless_line(&name);

@@ -33,7 +33,7 @@ pub(crate) fn carry_out(
         Request::StoreCertificates => {}
         Request::StoreFiles(StoreFiles { directions, scope }) => {
             let store = directions.is_none_or(|d| d[direction]) && scope == StoreScope::File;
-            for (index, _) in tx.files(direction).iter().enumerate().filter(|(_, file)| matched(file)) {
+            for (index, _) in tx.files_of(direction).iter().enumerate().filter(|(_, file)| matched(file)) {
                 app.mark(Mark::FileMatched { tx: id, direction, index, sid: asked.sid, store });
             }
             let mut wanted = PerDirection::default();

@@ -167,7 +167,7 @@ impl<F: Fn(&FileTrack) -> bool + Send + Sync> TxCondition for OnFile<F> {
     }
 
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
-        if tx.files(direction).iter().any(&self.holds) {
+        if tx.files_of(direction).iter().any(&self.holds) {
             return Answer::Yes;
         }
         let protocol = scene.flow.and_then(current_app);

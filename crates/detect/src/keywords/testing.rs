@@ -10,7 +10,7 @@ use crate::model::signature::{ProtocolMatch, ValueCheck};
 use crate::state::shared::Shared;
 use bartizan_applayer::file::FileTrack;
 use bartizan_applayer::protocol::NumberId;
-use bartizan_applayer::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
+use bartizan_applayer::transaction::{BufferQuery, BufferView, Files, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection, RuleId, Settings, Timestamp};
 use bartizan_events::JsonWriter;
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
@@ -255,8 +255,8 @@ impl Transaction for FakeTx {
         self.numbers.iter().find(|(n, _)| *n == id).map(|(_, v)| *v)
     }
 
-    fn files(&self, direction: Direction) -> &[FileTrack] {
-        if direction == Direction::ToServer { &self.files } else { &[] }
+    fn files(&self) -> Option<Files<'_>> {
+        Some(Files::new(&self.files, &[]))
     }
 
     fn log(&self, _: &mut JsonWriter, _: &LogOptions, _: bool) {}

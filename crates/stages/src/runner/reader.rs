@@ -218,7 +218,7 @@ mod tests {
         let parser = app.parser().unwrap();
         let transactions = parser.tx_range().filter_map(|id| {
             let tx = parser.tx(id)?;
-            let body = tx.files(Direction::ToClient).iter().map(|file| file.size).sum();
+            let body = tx.files_of(Direction::ToClient).iter().map(|file| file.size).sum();
             Some((
                 PerDirection::new(tx.progress(Direction::ToServer), tx.progress(Direction::ToClient)),
                 body,

@@ -2,6 +2,7 @@
 //! Transactions: records, anomalies, files, and when they are freed.
 
 use crate::record::{Anomaly, Entry, Occasion, Recorder, StoreOutcome, TxRecord};
+use bartizan_applayer::content::certificate::Storing;
 use bartizan_applayer::event;
 use bartizan_applayer::file::FileState;
 use bartizan_applayer::flow::AppLayer;
@@ -75,7 +76,7 @@ pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: 
             // Files are recorded with packets of their own direction, as their content came; when neither side
             // sends more, with any.
             let ended = tx.common().ended;
-            if (side == direction || ended.to_server && ended.to_client) && !tx.files(side).is_empty() {
+            if (side == direction || ended.to_server && ended.to_client) && !tx.files_of(side).is_empty() {
                 store_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
                 log_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
             }
@@ -140,10 +141,16 @@ fn store_certificates(
     if tx.common().silent {
         return;
     }
-    for side in [Direction::ToClient, Direction::ToServer] {
-        if tx.due_certificates(side).is_some() {
-            recorder.certificates(occasion, entry, TxRecord { protocol, spec, id, tx }, side);
-            tx.certificates_stored(side);
+    let Some(view) = tx.certificates() else { return };
+    let due =
+        PerDirection::new(view.due(Direction::ToServer).is_some(), view.due(Direction::ToClient).is_some());
+    for side in [Direction::ToClient, Direction::ToServer].into_iter().filter(|side| due[*side]) {
+        recorder.certificates(occasion, entry, TxRecord { protocol, spec, id, tx }, side);
+    }
+    let Some(storing) = tx.storing_mut() else { return };
+    for (due, storing) in [(due.to_server, storing.to_server), (due.to_client, storing.to_client)] {
+        if due {
+            *storing = Storing::Done;
         }
     }
 }
@@ -158,8 +165,8 @@ fn store_files(
     recorder: &mut dyn Recorder,
 ) {
     let ended = tx.common().ended[direction];
-    for index in 0..tx.files(direction).len() {
-        let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
+    for index in 0..tx.files_of(direction).len() {
+        let Some(file) = tx.files_of_mut(direction).get_mut(index) else { continue };
         if !file.store || file.stored {
             continue;
         }
@@ -167,7 +174,7 @@ fn store_files(
             file.close(FileState::Truncated);
         }
         let kept = recorder.store(occasion, entry, TxRecord { protocol, spec, id, tx }, direction, index);
-        let Some(file) = tx.files_mut(direction).get_mut(index) else { continue };
+        let Some(file) = tx.files_of_mut(direction).get_mut(index) else { continue };
         match kept {
             StoreOutcome::Nothing => {}
             StoreOutcome::SoFar { id, bytes } => (file.store_id, file.kept) = (id, bytes),
@@ -187,8 +194,8 @@ fn log_files(
 ) {
     {
         let ended = tx.common().ended[direction];
-        for index in 0..tx.files(direction).len() {
-            if let Some(file) = tx.files_mut(direction).get_mut(index) {
+        for index in 0..tx.files_of(direction).len() {
+            if let Some(file) = tx.files_of_mut(direction).get_mut(index) {
                 if file.state == FileState::Open && ended {
                     file.close(FileState::Truncated);
                 }
@@ -209,5 +216,5 @@ fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, readers: Path, unseen: Per
     (common.logged || spec.eve_type.is_none())
         && common.waits_for(readers, unseen).is_empty()
         && Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d])
-        && Direction::BOTH.into_iter().all(|d| tx.files(d).iter().all(|f| f.logged))
+        && tx.files().is_none_or(|files| Direction::BOTH.iter().all(|d| files[*d].iter().all(|f| f.logged)))
 }

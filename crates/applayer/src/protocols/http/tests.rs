@@ -136,7 +136,7 @@ impl Flow {
                 }
             }
             for direction in Direction::BOTH {
-                for file in tx.files(direction) {
+                for file in tx.files_of(direction) {
                     let _ = writeln!(out, "{:?} {} {:?}", file.name, file.size, file.state);
                 }
             }
@@ -221,7 +221,7 @@ fn chunked_and_encoded_bodies() {
     assert_eq!(flow.text("file.data", TC).as_deref(), Some("X5O!P%@AP"));
     assert_eq!(flow.events(0), ["RESPONSE_CHUNK_EXTENSION"]);
     assert!(flow.text("http.header", TC).expect("headers").ends_with("X-Trailer: t\r\n"));
-    assert_eq!(flow.tx(0).files(TC)[0].size, 9);
+    assert_eq!(flow.tx(0).files_of(TC)[0].size, 9);
     assert_eq!(flow.tx(0).progress(TC), 5);
 }
 
@@ -234,9 +234,9 @@ fn the_file_of_an_encoded_body_begins_with_its_first_decoded_byte() {
     flow.feed(TS, GET);
     flow.feed(TC, b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Range: bytes 3-11/20\r\n\r\n");
     flow.feed(TC, head);
-    assert!(flow.tx(0).files(TC).is_empty() && flow.text("file.name", TC).is_none());
+    assert!(flow.tx(0).files_of(TC).is_empty() && flow.text("file.name", TC).is_none());
     flow.feed(TC, rest);
-    let [file] = flow.tx(0).files(TC) else { panic!("one file") };
+    let [file] = flow.tx(0).files_of(TC) else { panic!("one file") };
     assert_eq!((file.size, file.start, file.end), (9, Some(3), Some(11)));
     assert_eq!(flow.text("file.name", TC).as_deref(), Some("/a"));
 }
@@ -366,7 +366,7 @@ fn what_has_no_body_by_its_code_has_none_whatever_it_says() {
                 flow.feed(TS, GET).feed(TC, b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok").end();
                 let codes: Vec<_> = (0..flow.count()).map(|id| flow.record(id)["status"].clone()).collect();
                 assert_eq!(codes, [code, 201], "{method} {code} {says} strict {strict}");
-                assert_eq!((flow.tx(0).files(TC).len(), flow.tx(1).files(TC)[0].size), (0, 2));
+                assert_eq!((flow.tx(0).files_of(TC).len(), flow.tx(1).files_of(TC)[0].size), (0, 2));
             }
             let mut flow = Flow::with(&settings);
             flow.feed(TS, GET).feed(TC, answer(&format!("HTTP/1.1 100 Continue\r\n{says}")).as_bytes());
@@ -389,7 +389,7 @@ fn files_of_requests() {
         form.len()
     );
     let flow = Flow::exchange(request.as_bytes(), b"");
-    let file = &flow.tx(0).files(TS)[0];
+    let file = &flow.tx(0).files_of(TS)[0];
     assert_eq!((file.name.as_slice(), file.size), (&b"a.txt"[..], 7));
     assert_eq!(flow.text("file.data", TS).as_deref(), Some("content"));
     assert_eq!(flow.text("http.request_body", TS).as_deref(), Some(form));
@@ -401,7 +401,7 @@ fn files_of_requests() {
     assert_eq!(flow.text("file.data", TS).as_deref(), Some("abc"));
     assert_eq!(flow.text("http.request_body", TS).as_deref(), Some("abc"));
     let flow = Flow::exchange(b"PUT /x/put.bin HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc", b"");
-    assert_eq!(flow.tx(0).files(TS)[0].name, b"/x/put.bin");
+    assert_eq!(flow.tx(0).files_of(TS)[0].name, b"/x/put.bin");
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_form_that_is_cut_short_keeps_what_came() {
         let mut flow = Flow::new();
         flow.feed(TS, format!("{head}{body}").as_bytes());
         flow.end();
-        let files: Vec<_> = flow.tx(0).files(TS).iter().map(|f| (f.size, f.state)).collect();
+        let files: Vec<_> = flow.tx(0).files_of(TS).iter().map(|f| (f.size, f.state)).collect();
         assert_eq!(files, [(size, state)], "{body:?}");
     }
     // A limit of the body cuts it, too.
@@ -424,7 +424,7 @@ fn a_form_that_is_cut_short_keeps_what_came() {
     settings.set("libhtp.default-config.request-body-limit", "70");
     let mut flow = Flow::with(&settings);
     flow.feed(TS, format!("{head}{}", "x".repeat(100)).as_bytes());
-    let file = &flow.tx(0).files(TS)[0];
+    let file = &flow.tx(0).files_of(TS)[0];
     let part = 70 - (head.len() - head.find("--B").expect("a boundary")) as u64;
     assert_eq!((file.size, file.state), (part, state));
 }
@@ -435,7 +435,7 @@ fn names_and_ranges_of_response_files() {
         GET,
         b"HTTP/1.1 206 P\r\nContent-Disposition: attachment; filename=\"e.txt\"\r\nContent-Range: bytes 5-7/100\r\nContent-Length: 3\r\n\r\nabc",
     );
-    let file = &flow.tx(0).files(TC)[0];
+    let file = &flow.tx(0).files_of(TC)[0];
     assert_eq!((file.name.as_slice(), file.start, file.end), (&b"e.txt"[..], Some(5), Some(7)));
     assert_eq!(flow.record(0)["content_range"]["size"], 100);
     let flow = Flow::exchange(
@@ -452,16 +452,16 @@ fn an_encoded_body_is_a_file_once_something_is_decoded() {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {length}\r\n\r\n");
         [head.as_bytes(), body].concat()
     };
-    assert_eq!(Flow::exchange(GET, &response(&gzip(b""))).tx(0).files(TC).len(), 0);
-    assert_eq!(Flow::exchange(GET, &response(&gzip(b"a"))).tx(0).files(TC)[0].size, 1);
+    assert_eq!(Flow::exchange(GET, &response(&gzip(b""))).tx(0).files_of(TC).len(), 0);
+    assert_eq!(Flow::exchange(GET, &response(&gzip(b"a"))).tx(0).files_of(TC)[0].size, 1);
     let whole = response(&gzip(b"abc"));
     let mut flow = Flow::new();
     flow.feed(TS, GET);
     let head = whole.len() - gzip(b"abc").len() + 10;
     flow.feed(TC, &whole[..head]);
-    assert_eq!(flow.tx(0).files(TC).len(), 0, "no more than the head of its encoding");
+    assert_eq!(flow.tx(0).files_of(TC).len(), 0, "no more than the head of its encoding");
     flow.feed(TC, &whole[head..]);
-    assert_eq!(flow.tx(0).files(TC)[0].size, 3);
+    assert_eq!(flow.tx(0).files_of(TC)[0].size, 3);
 }
 
 #[test]
@@ -470,7 +470,7 @@ fn ranges_are_put_together() {
     flow.feed(TS, &[GET, GET].concat());
     flow.feed(TC, b"HTTP/1.1 206 P\r\nContent-Range: bytes 3-5/6\r\nContent-Length: 3\r\n\r\ndef");
     flow.feed(TC, b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-2/6\r\nContent-Length: 3\r\n\r\nabc");
-    let files = flow.tx(1).files(TC);
+    let files = flow.tx(1).files_of(TC);
     assert_eq!(files.iter().map(|f| f.size).collect::<Vec<_>>(), [3, 6]);
     assert_eq!(files[1].content().0, b"abcdef");
     assert_eq!(files[1].start, None);
@@ -499,7 +499,7 @@ fn a_body_that_is_a_file_is_held_once() {
         let held = flow.parser.held();
         assert!(held > body.len() && held < body.len() * 2, "{name}: {held}");
         let tx = flow.parser.tx(0).unwrap();
-        assert_eq!(tx.files(direction)[0].content(), (body.as_slice(), 0), "{name}");
+        assert_eq!(tx.files_of(direction)[0].content(), (body.as_slice(), 0), "{name}");
         assert_eq!(flow.buffer_at(0, name, direction, 0).as_ref(), Some(&body), "{name}");
     }
 }
@@ -515,7 +515,7 @@ fn a_body_goes_on_behind_the_limit_of_the_file_that_is_kept() {
         flow.feed(TS, piece);
     });
     let tx = flow.parser.tx(0).unwrap();
-    assert_eq!(tx.files(TS)[0].content().0, &body[..1000]);
+    assert_eq!(tx.files_of(TS)[0].content().0, &body[..1000]);
     let held = flow.buffer_at(0, "http.request_body", TS, 0).unwrap();
     // What came with the end of the file's part went with it.
     assert!(held.starts_with(&body[..1000]) && held.len() > 4000, "{}", held.len());
@@ -624,7 +624,7 @@ fn a_file_that_no_boundary_ends_ends_with_its_body() {
         );
         flow.feed(TS, head.as_bytes()).feed(TS, form.as_bytes());
         flow.context(|p, c| p.end(TS, c));
-        let file = &flow.tx(0).files(TS)[0];
+        let file = &flow.tx(0).files_of(TS)[0];
         assert_eq!(file.state, state, "{more} bytes of the body are missing");
         // Where the flow ended, what may be the beginning of a boundary is held back.
         assert_eq!(file.size, size.unwrap_or(file.size), "{more} bytes of the body are missing");
@@ -637,7 +637,7 @@ fn gaps_within_bodies_are_survived() {
     flow.feed(TS, GET).feed(TC, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
     assert!(flow.context(|p, c| p.gap(TC, 4, c)));
     flow.feed(TC, b"xyz");
-    let file = &flow.tx(0).files(TC)[0];
+    let file = &flow.tx(0).files_of(TC)[0];
     assert!(file.gaps);
     assert_eq!((file.size, file.state), (10, crate::file::FileState::Truncated));
     assert_eq!(flow.tx(0).progress(TC), 5);
@@ -659,7 +659,7 @@ fn limits_hold() {
     for _ in 0..100 {
         flow.feed(TC, &[b'x'; 4096]);
     }
-    let file = &flow.tx(0).files(TC)[0];
+    let file = &flow.tx(0).files_of(TC)[0];
     assert_eq!((file.size, file.state), (102_400, crate::file::FileState::Truncated));
     assert_eq!(flow.text("file.data", TC).map(|b| b.len()), Some(102_400));
 

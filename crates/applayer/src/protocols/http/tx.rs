@@ -16,10 +16,10 @@ use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::uri::Uri;
 use crate::event::EventCode;
-use crate::file::{FileState, FileTrack};
+use crate::file::FileState;
 use crate::memory::{Held as _, allocated};
 use crate::protocol::NumberId;
-use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon, TxId};
+use crate::transaction::{BufferQuery, BufferView, Files, FilesMut, LogOptions, Transaction, TxCommon, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
@@ -470,8 +470,8 @@ impl Transaction for HttpTx {
         self.message(direction).progress
     }
 
-    fn request_field(&self, name: &str) -> Option<&[u8]> {
-        self.request.message.fields.value(name)
+    fn forwarded(&self, field: &str) -> Option<&[u8]> {
+        self.request.message.fields.value(field)
     }
 
     fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
@@ -498,12 +498,14 @@ impl Transaction for HttpTx {
         texts.saturating_add(parsed).saturating_add(messages)
     }
 
-    fn files(&self, direction: Direction) -> &[FileTrack] {
-        &self.message(direction).body.files.list
+    fn files(&self) -> Option<Files<'_>> {
+        let [request, response] = [&self.request.message, &self.response.message];
+        Some(Files::new(&request.body.files.list, &response.body.files.list))
     }
 
-    fn files_mut(&mut self, direction: Direction) -> &mut [FileTrack] {
-        &mut self.message_mut(direction).body.files.list
+    fn files_mut(&mut self) -> Option<FilesMut<'_>> {
+        let [request, response] = [&mut self.request.message, &mut self.response.message];
+        Some(FilesMut::new(&mut request.body.files.list, &mut response.body.files.list))
     }
 
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {

@@ -4,6 +4,7 @@
 
 use super::hello::HelloFields;
 use super::{SPEC, events, handshake, probe};
+use crate::content::certificate::Storing;
 use crate::event::Events;
 use crate::file::FileSettings;
 use crate::protocol::{Input, ParseContext, Parser, Probe, Progress, Transport};
@@ -443,10 +444,13 @@ fn client_certificate_is_waited_for() {
 #[test]
 fn certificates_are_due_once_when_asked_for_and_there() {
     let mut flow = Flow::new();
-    let ask = |flow: &mut Flow, side| flow.parser.tx_mut(0).unwrap().ask_for_certificates(side);
+    let ask = |flow: &mut Flow, side: Direction| {
+        let storing = flow.parser.tx_mut(0).unwrap().storing_mut().unwrap();
+        if side == TC { storing.to_client.ask() } else { storing.to_server.ask() }
+    };
     let due = |flow: &Flow, side| {
-        let tx = flow.parser.tx(0).unwrap();
-        tx.due_certificates(side).map(|c| (c.subject.to_owned(), c.chain.concat()))
+        let view = flow.parser.tx(0).unwrap().certificates().unwrap();
+        view.due(side).map(|c| (c.subject.to_owned(), c.chain.concat()))
     };
     flow.feed(TS, &record(22, 0x0301, &client_hello(0x0303, b"", &[0x2f], &[])));
     assert!(ask(&mut flow, TC) && !ask(&mut flow, TC), "before they came");
@@ -460,7 +464,7 @@ fn certificates_are_due_once_when_asked_for_and_there() {
     ]);
     flow.feed(TC, &record(22, 0x0303, &flight));
     assert_eq!(due(&flow, TC), Some(("CN=host".to_owned(), chain.concat())));
-    flow.parser.tx_mut(0).unwrap().certificates_stored(TC);
+    *flow.parser.tx_mut(0).unwrap().storing_mut().unwrap().to_client = Storing::Done;
     assert_eq!(due(&flow, TC), None);
     assert!(!ask(&mut flow, TC), "they were stored");
     // The client's: not without being asked for, and then although they came before.

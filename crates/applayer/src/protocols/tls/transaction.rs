@@ -2,11 +2,12 @@
 //! What rules and records ask of the transaction of a TLS flow.
 
 use super::certificate::Certificate;
-use super::tx::{ClientState, Flags, Storing, TlsTx};
+use super::tx::{ClientState, Flags, TlsTx};
 use super::{buffers, events, log, version};
+use crate::content::certificate::{CertificateView, Certificates, ShownCertificates, Storing};
 use crate::memory::Held as _;
 use crate::protocol::NumberId;
-use crate::transaction::{BufferQuery, BufferView, Certificates, LogOptions, Transaction, TxCommon};
+use crate::transaction::{BufferQuery, BufferView, LogOptions, Transaction, TxCommon};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_events::JsonWriter;
 
@@ -57,31 +58,14 @@ impl Transaction for TlsTx {
         })
     }
 
-    fn ask_for_certificates(&mut self, side: Direction) -> bool {
-        let storing = &mut self.sides[side].storing;
-        let new = *storing == Storing::No;
-        if new {
-            *storing = Storing::Asked;
-        }
-        new
+    fn certificates(&self) -> Option<CertificateView<'_>> {
+        let PerDirection { to_server: client, to_client: server } = &self.sides;
+        Some(CertificateView::new(PerDirection::new(client.storing, server.storing), self))
     }
 
-    fn due_certificates(&self, side: Direction) -> Option<Certificates<'_>> {
-        let side = &self.sides[side];
-        if side.storing != Storing::Asked {
-            return None;
-        }
-        let own = side.certificate.as_deref()?;
-        Some(Certificates {
-            subject: &own.subject,
-            issuer: &own.issuer,
-            fingerprint: &own.fingerprint,
-            chain: side.chain.iter().collect(),
-        })
-    }
-
-    fn certificates_stored(&mut self, side: Direction) {
-        self.sides[side].storing = Storing::Done;
+    fn storing_mut(&mut self) -> Option<PerDirection<&mut Storing>> {
+        let PerDirection { to_server: client, to_client: server } = &mut self.sides;
+        Some(PerDirection::new(&mut client.storing, &mut server.storing))
     }
 
     fn log_ready(&self, _complete: PerDirection<u8>) -> bool {
@@ -97,6 +81,19 @@ impl Transaction for TlsTx {
 
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool) {
         log::write(self, json, options, in_alert);
+    }
+}
+
+impl ShownCertificates for TlsTx {
+    fn shown_by(&self, side: Direction) -> Option<Certificates<'_>> {
+        let side = &self.sides[side];
+        let own = side.certificate.as_deref()?;
+        Some(Certificates {
+            subject: &own.subject,
+            issuer: &own.issuer,
+            fingerprint: &own.fingerprint,
+            chain: side.chain.iter().collect(),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use super::config::Config;
 use super::hello::HelloFields;
 use super::ja3::Ja3;
 use super::version;
+use crate::content::certificate::Storing;
 use crate::event::EventCode;
 use crate::transaction::TxCommon;
 use bartizan_base::{Direction, PerDirection};
@@ -110,15 +111,6 @@ pub(super) struct Side {
     pub(super) certificate: Option<Box<Certificate>>,
     pub(super) chain: Chain,
     pub(super) storing: Storing,
-}
-
-/// Whether the certificates of a side are stored: once in a session at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Storing {
-    #[default]
-    No,
-    Asked,
-    Done,
 }
 
 /// The transaction of a TLS flow.
