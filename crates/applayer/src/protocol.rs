@@ -5,6 +5,7 @@
 //! without I/O, clock or globals: bytes come in, transactions come out.
 
 use crate::event::EventCode;
+pub use crate::transaction::NumberId;
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::limit::Limit;
@@ -150,9 +151,6 @@ impl BufferSpec {
         BufferSpec { to_client_as: Some(other), ..self }
     }
 }
-
-/// Identifier of a number within a protocol ([`NumberSpec::id`]).
-pub type NumberId = u16;
 
 /// A number of a transaction that keywords compare.
 #[derive(Clone, Copy, Debug)]

@@ -5,13 +5,15 @@ use crate::content::certificate::{CertificateView, Storing};
 use crate::event::Events;
 use crate::file::FileTrack;
 use crate::memory::Held;
-use crate::protocol::NumberId;
 use crate::worklist::Worklist;
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 use bartizan_events::JsonWriter;
 
 /// Number of a transaction within its flow, from 0, in the order of their beginning.
 pub type TxId = u64;
+
+/// Identifier of a number within a protocol ([`crate::protocol::NumberSpec::id`]).
+pub type NumberId = u16;
 
 /// Which value of a buffer is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
