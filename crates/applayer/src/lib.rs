@@ -12,11 +12,9 @@ pub mod event;
 mod engine;
 #[allow(unsafe_code)]
 mod ffi_magic;
-pub mod file;
 pub mod flow;
 pub mod frames;
 pub mod limits;
-pub mod magic;
 pub mod memory;
 #[cfg(test)]
 mod open_tests;
@@ -26,3 +24,5 @@ pub mod protocols;
 pub(crate) mod suite;
 pub mod transaction;
 pub mod worklist;
+
+pub use content::{file, magic};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of application layers, for docs/limits.md. Those that are settings of the data plane are declared where these are read.
 
-use crate::file::{FileSettings, SIDS_MAX};
+use crate::content::file::{FileSettings, SIDS_MAX};
 use crate::flow::{HOLDS_MAX, HOLDS_SPAN, OPEN_LIMIT, SWITCHED_LIMIT};
-use crate::{frames, magic, protocols};
+use crate::{content::magic, frames, protocols};
 use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Stats};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
@@ -25,10 +25,10 @@ const COMMON: &[Limit] = limits! {
         [count(frames::FRAMES_MAX), bytes(frames::WINDOW)] in ["applayer/frames.rs"],
         "the oldest frame is let go of; of a longer one rules and events see the latest bytes", [Nothing];
     Rule "bytes of a file that libmagic sees" = "what is there once {} are or at its end, when a rule asks; of its first {}" [count(magic::ENOUGH), bytes(magic::LOOKED_AT)]
-        in ["applayer/magic.rs", "applayer/file.rs"], "a kind that only later bytes tell is not found", [NotNeeded];
+        in ["applayer/content/magic.rs", "applayer/content/file.rs"], "a kind that only later bytes tell is not found", [NotNeeded];
     Rule "files of a flow that rules may still ask for: bytes held of each" = "{} with the output `file-store`, else {}"
-        [bytes(FileSettings::STORE_WINDOW), bytes(FileSettings::default().window)] in ["applayer/file.rs"],
+        [bytes(FileSettings::STORE_WINDOW), bytes(FileSettings::default().window)] in ["applayer/content/file.rs"],
         "a rule that decides later does not keep the file", [Stats("file_store.too_late")];
-    Rule "rules noted of one file" = "{}" [count(SIDS_MAX)] in ["applayer/file.rs"],
+    Rule "rules noted of one file" = "{}" [count(SIDS_MAX)] in ["applayer/content/file.rs"],
         "further ones are not in `fileinfo.sid`", [Nothing];
 };

@@ -3,7 +3,7 @@
 //!
 //! The folders, from the bottom to the top; a file uses its own folder and those before it (`cargo xtask tidy` reads this list):
 //!
-//! 1. `encoding`: base64 and hexadecimal digits, for whoever needs them.
+//! 1. `encoding`: hexadecimal digits, for whoever needs them.
 //! 2. `state`: what rules remember and look up beside the traffic, of flows, hosts, datasets and files.
 //! 3. `model`: what a rule is once compiled, with buffers, conditions, heads and prefilters as plain values that nobody runs yet.
 //! 4. `compile`: from a syntax tree to the model, with the builder that keywords are written against, and from many rules to groups and
@@ -16,7 +16,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod compile;
-pub mod encoding;
+mod encoding;
 pub mod engine;
 pub mod keywords;
 pub mod limits;

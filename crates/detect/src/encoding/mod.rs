@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Encodings of bytes as text that contents, datasets and transforms share.
+//! Encodings of bytes as text that contents and datasets share.
 
-pub mod base64;
 pub(crate) mod hex;

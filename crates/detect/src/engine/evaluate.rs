@@ -275,7 +275,11 @@ fn base64_item(from: usize, limit: u32, inner: &Program, value: &[u8], run: &mut
     }
     let mut decoded = core::mem::take(run.decoded);
     decoded.clear();
-    crate::encoding::base64::decode(encoded, crate::encoding::base64::Mode::Rfc4648, &mut decoded);
+    bartizan_applayer::content::base64::decode(
+        encoded,
+        bartizan_applayer::content::base64::Mode::Rfc4648,
+        &mut decoded,
+    );
     let holds =
         !decoded.is_empty() && !inner.is_empty() && items(&inner.items, &decoded, 0, run) == Step::Match;
     *run.decoded = decoded;

@@ -12,8 +12,8 @@
 use super::text;
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
-use crate::encoding::base64::{Mode, decode};
 use crate::model::condition::Transform;
+use bartizan_applayer::content::base64::{Mode, decode};
 use bartizan_pattern::{JitMode, Limits, MatchOptions, Regex, RegexFlags, Scratch};
 use flate2::read::{GzDecoder, ZlibDecoder};
 use md5::Md5;

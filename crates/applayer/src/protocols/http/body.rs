@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A message's body: content encodings undone, limits kept, the part that rules look at held, files fed.
 
-use super::decompress::{Decoder, Encoding, Pace, Stop};
+use super::bytes::before;
 use super::events;
 use super::fields::ContentRange;
-use super::multipart::{Found, Multipart};
 use super::settings::{BodySettings, HttpSettings};
-use crate::event::Events;
-use crate::file::{FileSettings, FileState, FileTrack};
+use crate::content::decompress::{Decoder, Encoding, Pace, Stop};
+use crate::content::file::FileState;
+use crate::content::files::{FileContext, FileList};
+use crate::content::mime::multipart::{Found, Multipart, Oddity};
+use crate::event::{EventCode, Events};
 use crate::memory::{Held as _, slide};
 
 /// Bytes held for inspection when the settings set no limit.
@@ -16,24 +18,6 @@ const WINDOW: usize = 1 << 20;
 const BOMB_RATIO: u64 = 2048;
 /// What came in counts in steps of this many bytes of the message: segments make no difference then.
 const BOMB_STEP: u64 = 512;
-/// Longest file name kept, in bytes.
-pub(super) const MAX_NAME: usize = 4096;
-/// Files of one direction of a transaction that are tracked.
-pub(super) const MAX_FILES: usize = 256;
-/// The same in prevention, where more are refused: Go reads 1,000 parts of a form, others fewer.
-pub(super) const MAX_FILES_STRICT: usize = 1024;
-
-/// What is needed to open files.
-#[derive(Debug, Default)]
-pub(super) struct FileContext {
-    pub settings: FileSettings,
-    pub next_id: u32,
-    /// Bodies of the flow that became far too many bytes.
-    pub bombs: u32,
-    /// Receivers are real: nothing of a file may stay unseen.
-    pub strict: bool,
-}
-
 /// How the data of a body becomes files.
 #[derive(Default)]
 pub(super) enum FileSource {
@@ -46,22 +30,6 @@ pub(super) enum FileSource {
     Form(Box<Multipart>),
 }
 
-/// The files of a direction.
-#[derive(Default)]
-pub(super) struct Files {
-    pub list: Vec<FileTrack>,
-    /// The last one is still being filled.
-    open: bool,
-    /// Memory of all but the last one, in bytes.
-    held: usize,
-    /// Names that some receiver reads instead of a file's own.
-    pub aliases: Vec<Vec<u8>>,
-    /// There were more than prevention looks at.
-    too_many: bool,
-    /// Opened with the first byte of its content.
-    pub awaited: Option<Awaited>,
-}
-
 /// A file of which nothing is there yet: what comes is encoded, and has given nothing so far.
 pub(super) struct Awaited {
     pub name: Vec<u8>,
@@ -71,106 +39,19 @@ pub(super) struct Awaited {
     pub wrong_range: bool,
 }
 
-impl Files {
-    /// Opens a file, unless too many are tracked.
-    pub(super) fn open(&mut self, name: &[u8], context: &mut FileContext, raised: &mut Events) {
-        self.close(FileState::Truncated);
-        let most = if context.strict { MAX_FILES_STRICT } else { MAX_FILES };
-        if self.list.len() >= most {
-            self.too_many |= context.strict;
-            return;
-        }
-        if name.len() > MAX_NAME {
-            raised.set(events::FILE_NAME_TOO_LONG);
-        }
-        // Receivers read on; what it stood in has a limit.
-        let name = super::bytes::before(name, if context.strict { usize::MAX } else { MAX_NAME });
-        self.held = self.held.saturating_add(self.list.last().map_or(0, FileTrack::held));
-        self.list.push(FileTrack::open(context.next_id, name, &context.settings));
-        context.next_id = context.next_id.wrapping_add(1);
-        self.open = true;
+/// The event of what is odd in a form.
+const fn event_of(oddity: Oddity) -> EventCode {
+    match oddity {
+        Oddity::Differs => events::MULTIPART_GENERIC_ERROR,
+        Oddity::NoContent => events::MULTIPART_NO_FILEDATA,
+        Oddity::NoField => events::MULTIPART_INVALID_HEADER,
     }
+}
 
-    /// Opens the file that waits for its content, if one does.
-    pub(super) fn open_awaited(&mut self, context: &mut FileContext, raised: &mut Events) {
-        let Some(Awaited { name, range, wrong_range }) = self.awaited.take() else { return };
-        self.open(&name, context, raised);
-        if let Some(range) = range {
-            self.set_range(range);
-        }
-        if wrong_range {
-            raised.set(events::RANGE_INVALID);
-        }
-    }
-
-    /// Bytes of memory held beside its own place.
-    fn held(&self) -> usize {
-        let last = self.list.last().map_or(0, FileTrack::held);
-        let awaited = self.awaited.as_ref().map_or(0, |file| file.name.held());
-        let aliases =
-            self.aliases.iter().fold(self.aliases.held(), |sum, name| sum.saturating_add(name.held()));
-        self.held
-            .saturating_add(aliases)
-            .saturating_add(last)
-            .saturating_add(self.list.held())
-            .saturating_add(awaited)
-    }
-
-    /// Takes what was found in a form.
-    fn take(&mut self, found: Found<'_>, context: &mut FileContext, raised: &mut Events) {
-        match found {
-            Found::Open(name, others) => {
-                self.open(name, context, raised);
-                self.too_many |= self.list.len() + self.aliases.len() + others.len() > MAX_FILES_STRICT;
-                if !self.too_many {
-                    self.aliases.extend_from_slice(others);
-                }
-            }
-            Found::Data(data) => self.append(data),
-            Found::Close => self.close(FileState::Closed),
-        }
-    }
-
-    /// Says that the file just opened is a piece of a larger one.
-    fn set_range(&mut self, range: ContentRange) {
-        if let Some(file) = self.list.last_mut().filter(|_| self.open) {
-            file.start = range.start;
-            file.end = range.end;
-        }
-    }
-
-    /// Adds content to the file being filled.
-    pub(super) fn append(&mut self, data: &[u8]) {
-        if self.open
-            && let Some(file) = self.list.last_mut()
-        {
-            file.append(data);
-        }
-    }
-
-    /// Whether the file being filled is to be kept.
-    fn is_kept(&self) -> bool {
-        self.open && self.list.last().is_some_and(|file| file.store)
-    }
-
-    fn gap(&mut self, missing: u64) {
-        if self.open
-            && let Some(file) = self.list.last_mut()
-        {
-            file.gap(missing);
-        }
-    }
-
-    /// Ends the file being filled.
-    pub(super) fn close(&mut self, state: FileState) {
-        if self.open
-            && let Some(file) = self.list.last_mut()
-        {
-            // Not all of a file with gaps was seen.
-            let state = if file.gaps && state == FileState::Closed { FileState::Truncated } else { state };
-            file.close(state);
-        }
-        self.open = false;
+/// Takes what was found in a form.
+fn take(files: &mut FileList, found: Found<'_>, context: &mut FileContext, raised: &mut Events) {
+    if files.take(found, context) {
+        raised.set(events::FILE_NAME_TOO_LONG);
     }
 }
 
@@ -192,7 +73,9 @@ pub(super) struct Body {
     /// The body is encoded, even if the decoder is gone.
     pub encoded: bool,
     pub source: FileSource,
-    pub files: Files,
+    pub files: FileList,
+    /// The file that is opened with the first byte of its content.
+    pub awaited: Option<Awaited>,
     /// No more will come.
     pub complete: bool,
 }
@@ -231,13 +114,15 @@ impl Body {
             FileSource::None | FileSource::Whole => 0,
         };
         let decoder = self.decoder.as_ref().map_or(0, Decoder::held);
-        self.data.held().saturating_add(self.files.held()).saturating_add(form).saturating_add(decoder)
+        let awaited = self.awaited.as_ref().map_or(0, |file| file.name.held());
+        let files = self.files.held().saturating_add(awaited);
+        self.data.held().saturating_add(files).saturating_add(form).saturating_add(decoder)
     }
 
     /// Whether prevention cannot let it pass: there is more in it than is looked at, or receivers differ over it.
     pub(super) fn differs(&self) -> bool {
         let form = matches!(&self.source, FileSource::Form(form) if form.differs());
-        form || self.files.too_many
+        form || self.files.has_too_many()
     }
 
     /// The part held: bytes and offset of the first.
@@ -287,7 +172,7 @@ impl Body {
         let steps = self.message_length / BOMB_STEP + 1;
         let most = limits.1.bomb_limit.max(steps.saturating_mul(BOMB_STEP).saturating_mul(BOMB_RATIO));
         let room = usize::try_from(most.saturating_sub(self.entity_length)).unwrap_or(usize::MAX);
-        let taken = super::bytes::before(data, room);
+        let taken = before(data, room);
         self.entity_length = self.entity_length.saturating_add(taken.len() as u64);
         self.accept(Piece::Data(taken), limits.0, context, raised);
         if taken.len() < data.len() {
@@ -330,6 +215,25 @@ impl Body {
         }
     }
 
+    /// Opens a file.
+    pub(super) fn open_file(&mut self, name: &[u8], context: &mut FileContext, raised: &mut Events) {
+        if self.files.open(name, context) {
+            raised.set(events::FILE_NAME_TOO_LONG);
+        }
+    }
+
+    /// Opens the file that waits for its content, if one does.
+    pub(super) fn open_awaited(&mut self, context: &mut FileContext, raised: &mut Events) {
+        let Some(Awaited { name, range, wrong_range }) = self.awaited.take() else { return };
+        self.open_file(&name, context, raised);
+        if let Some(range) = range {
+            self.files.set_range(range.start, range.end);
+        }
+        if wrong_range {
+            raised.set(events::RANGE_INVALID);
+        }
+    }
+
     fn accept(
         &mut self,
         piece: Piece<'_>,
@@ -344,7 +248,7 @@ impl Body {
         if length == 0 {
             return;
         }
-        self.files.open_awaited(context, raised);
+        self.open_awaited(context, raised);
         // A file that is kept has a limit of its own.
         let kept = context.settings.store_depth.filter(|_| self.files.is_kept());
         let limit = kept.unwrap_or(limits.limit);
@@ -357,7 +261,7 @@ impl Body {
         let length = length.min(room);
         match piece {
             Piece::Data(data) => {
-                let data = super::bytes::before(data, usize::try_from(length).unwrap_or(usize::MAX));
+                let data = before(data, usize::try_from(length).unwrap_or(usize::MAX));
                 if !self.goes_into_a_file(limits) {
                     self.hold(data, limits);
                 }
@@ -377,7 +281,7 @@ impl Body {
 
     /// Whether what comes is held by the file that the whole body is, so that it need not be held twice.
     fn goes_into_a_file(&mut self, limits: &BodySettings) -> bool {
-        let whole = matches!(self.source, FileSource::Whole) && self.files.open;
+        let whole = matches!(self.source, FileSource::Whole) && self.files.is_open();
         if self.seen == 0
             && whole
             && let [file] = self.files.list.as_mut_slice()
@@ -404,7 +308,10 @@ impl Body {
             FileSource::Whole => self.files.append(data),
             FileSource::Form(form) => {
                 let mut found = Events::default();
-                form.write(data, &mut found, &mut |item| self.files.take(item, context, raised));
+                form.write(data, &mut |item| match item {
+                    Found::Odd(oddity) => found.set(event_of(oddity)),
+                    item => take(&mut self.files, item, context, raised),
+                });
                 for code in found.as_slice() {
                     raised.set(*code);
                 }
@@ -417,7 +324,7 @@ impl Body {
         self.decoder = None;
         self.complete = true;
         if let FileSource::Form(form) = &mut self.source {
-            form.end(&mut |item| self.files.take(item, context, raised));
+            form.end(&mut |item| take(&mut self.files, item, context, raised));
         }
         // Also one that no boundary ends: the body is whole, and Suricata calls such a file closed.
         self.files.close(FileState::Closed);
@@ -433,7 +340,7 @@ impl Body {
     /// No more content of files comes, though more of the body may: what a form holds back is the last of it.
     fn cut_files(&mut self, context: &mut FileContext, raised: &mut Events) {
         if let FileSource::Form(form) = &mut self.source {
-            form.end(&mut |item| self.files.take(item, context, raised));
+            form.end(&mut |item| take(&mut self.files, item, context, raised));
         }
         self.files.close(FileState::Truncated);
     }

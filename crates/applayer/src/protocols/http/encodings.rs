@@ -2,9 +2,9 @@
 //! `Content-Encoding`: which decoders a body needs, from the exact words to what senders write instead of them.
 
 use super::bytes::{equals_nocase_nonul, find_nocase};
-use super::decompress::{Encoding, Pace};
 use super::events;
 use super::tx::HttpTx;
+use crate::content::decompress::{Encoding, Pace};
 use bartizan_base::Direction;
 
 /// Words of a list that are looked at, whatever they are.

@@ -2,7 +2,7 @@
 //! Values within messages: protocol versions, status codes, lengths, host and port, credentials' schemes, parameters
 //! of header values, content ranges. As lenient as libhtp (Rust port, 8.0) is.
 
-use super::bytes::{after, before, find, is_blank, span, starts_nocase};
+use super::bytes::{after, find, is_blank, span, starts_nocase};
 use core::str::FromStr as _;
 
 /// A protocol version. The order matters: it is compared.
@@ -243,42 +243,6 @@ pub(super) fn is_unknown_authorization(value: &[u8]) -> bool {
     ![b"basic".as_slice(), b"digest", b"bearer"].iter().any(|scheme| starts_nocase(value, scheme))
 }
 
-/// A parameter (`filename=`, `boundary=`) of a header value, quotes removed. `name` is in lower case with the sign of equality.
-pub(super) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
-    let space = |b: u8| super::bytes::is_space(b);
-    let (_, line) = span(value, space);
-    let mut quotes = 0usize;
-    let mut start = 0usize;
-    let mut previous = *line.first()?;
-    let last = line.len().checked_sub(1)?;
-    let mut skip_to = 0usize;
-    for (index, byte) in line.iter().enumerate().skip(1) {
-        if index < skip_to {
-            continue;
-        }
-        // After skipping, what stands before is white space and no backslash.
-        let escaped = previous == b'\\';
-        previous = *byte;
-        if !escaped && *byte == b'"' {
-            quotes += 1;
-        }
-        if ((!escaped && *byte == b';') || index == last) && quotes.is_multiple_of(2) {
-            let end = if index == last { index + 1 } else { index };
-            let token = before(after(line, start), end.saturating_sub(start));
-            let (blanks, _) = span(after(line, index + 1), space);
-            start = index + 1 + blanks.len();
-            skip_to = start;
-            if token.len() > name.len() && starts_nocase(token, name) {
-                let mut found = after(token, name.len());
-                found = found.strip_prefix(b"\"").unwrap_or(found);
-                found = found.strip_suffix(b"\"").unwrap_or(found);
-                return Some(found);
-            }
-        }
-    }
-    None
-}
-
 /// A `Content-Range`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ContentRange {
@@ -364,12 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_and_ranges() {
-        assert_eq!(parameter(b"attachment; filename=\"a b.txt\"", b"filename="), Some(&b"a b.txt"[..]));
-        assert_eq!(parameter(b"form-data; name=\"x;y\"; FileName=z", b"filename="), Some(&b"z"[..]));
-        assert_eq!(parameter(b"multipart/form-data; boundary=AaB03x", b"boundary="), Some(&b"AaB03x"[..]));
-        assert_eq!(parameter(b"text/html", b"boundary="), None);
-        assert_eq!(parameter(b"", b"boundary="), None);
+    fn ranges_and_authorizations() {
         let range = content_range(b"bytes 500-1000/146515").expect("range");
         assert_eq!((range.start, range.end, range.size), (Some(500), Some(1000), Some(146_515)));
         assert_eq!(content_range(b"bytes */12").and_then(|r| r.size), Some(12));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of HTTP, for docs/limits.md.
 
-use super::{body, codec, form_names, likely, log, multipart, settings::HttpSettings, tx};
+use super::{likely, log, settings::HttpSettings, tx};
+use crate::content::mime::{form_names, multipart};
+use crate::content::{codec, files};
 use bartizan_base::Reason::AppLayerError;
 use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Told};
 use bartizan_base::limit::{Limit, bytes, count};
@@ -36,25 +38,25 @@ pub(crate) const LIMITS: &[Limit] = limits! {
     Protocol "HTTP: repetitions of a header joined" = "{}; prevention: all that the limit of headers allows"
         [count(tx::MAX_REPETITIONS)] in ["applayer/protocols/http/tx.rs"], "further ones are not joined",
         [Told("the event of the first repetition")];
-    Protocol "HTTP: files of a direction of a transaction (those of a form)" = "{}; prevention: {}" [count(body::MAX_FILES), count(body::MAX_FILES_STRICT)]
-        in ["applayer/protocols/http/body.rs"], "further ones are not tracked; prevention refuses", [Nothing, Refused(AppLayerError)];
+    Protocol "HTTP: files of a direction of a transaction (those of a form)" = "{}; prevention: {}" [count(files::MAX_FILES), count(files::MAX_FILES_STRICT)]
+        in ["applayer/content/files.rs"], "further ones are not tracked; prevention refuses", [Nothing, Refused(AppLayerError)];
     Protocol "HTTP: forms over whose parts receivers differ: a content type with several boundaries, one in pieces, encoded, with escapes, white space, commas or text behind its quotes; a boundary that does not begin a line and end it, or lines that end in other ways than the first boundary's; a part's header with a line that is no field or is blank, with controls, of a part that is a form itself, or whose content is encoded"
         = "live prevention: an error of the parser, by `app-layer.error-policy`; passive and over captures: read as Suricata does" []
-        in ["applayer/protocols/http/multipart.rs", "applayer/protocols/http/form_names.rs"],
+        in ["applayer/content/mime/multipart.rs", "applayer/content/mime/form_names.rs"],
         "passive: receivers may find files that `file.name` and `file.data` do not show; `http.request_body` does", [Nothing, Refused(AppLayerError)];
     Protocol "HTTP: a CONNECT with content that may begin a tunnel, or with first bytes of another protocol before the answer"
         = "live prevention: an error of the parser, by `app-layer.error-policy`" []
         in ["applayer/protocols/http/connect.rs"], "other content is a body, and requests behind it are requests, until the server agrees",
         [Refused(AppLayerError)];
     Protocol "HTTP: content packed with LZMA" = "its dictionary, up to {}" [bytes(codec::LZMA_MEMORY)]
-        in ["applayer/protocols/http/codec.rs"], "what the decoder has not given out is inspected with the end of the body; other encodings are inspected as they come in live prevention", [Nothing];
+        in ["applayer/content/codec.rs"], "what the decoder has not given out is inspected with the end of the body; other encodings are inspected as they come in live prevention", [Nothing];
     Protocol "HTTP: header of a part of a form, boundary, names in a part" = "{}, {}, {} (prevention)"
         [bytes(multipart::MAX_HEADER), bytes(form_names::MAX_BOUNDARY), count(form_names::MAX_NAMES)]
-        in ["applayer/protocols/http/multipart.rs", "applayer/protocols/http/form_names.rs"],
+        in ["applayer/content/mime/multipart.rs", "applayer/content/mime/form_names.rs"],
         "prevention refuses what is longer, or what receivers read differently", [Refused(AppLayerError)];
     Protocol "HTTP: boundary of a form, passively" = "{}" [bytes(multipart::MAX_BOUNDARY)]
-        in ["applayer/protocols/http/multipart.rs"], "the body is no form: its files are not found", [Nothing];
-    Protocol "HTTP: length of the names of files" = "{}" [bytes(body::MAX_NAME)] in ["applayer/protocols/http/body.rs"],
+        in ["applayer/content/mime/multipart.rs"], "the body is no form: its files are not found", [Nothing];
+    Protocol "HTTP: length of the names of files" = "{}" [bytes(files::MAX_NAME)] in ["applayer/content/files.rs"],
         "event, the name is cut; not in prevention", [Event("http.file_name_too_long")];
     File "bytes of a body that an alert shows (`http-body`)" = "{}, the latest of what is held" [bytes(log::MAX_BODY)]
         in ["applayer/protocols/http/log.rs"], "the beginning is not shown", [NotNeeded];

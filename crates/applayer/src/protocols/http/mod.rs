@@ -10,7 +10,7 @@
 //!   `request`, `connect`, `response` and their bodies and lines: the two state machines over it; `parser`:
 //!   both together;
 //! - `headers`, `fields`: header blocks and the values in them; `uri`, `urldecode`, `bestfit`: URIs;
-//! - `body`, `codec`, `decompress`, `encodings`, `multipart`, `ranges`: bodies and the files in them;
+//! - `body`, `encodings`, `ranges`: bodies and the files in them, over [`crate::content`];
 //! - `buffers`, `log`: what rules and records see.
 //!
 //! Not done: files put together from ranges over several flows, settings by server address, flash decompression,
@@ -19,23 +19,17 @@
 mod bestfit;
 mod body;
 mod buffers;
-mod bytes;
-mod codec;
 mod connect;
 #[cfg(test)]
 mod cut_tests;
-mod decompress;
 mod encodings;
 mod events;
 mod feed;
 mod fields;
-mod form_names;
-mod gzip_header;
 mod headers;
 mod likely;
 pub(crate) mod limits;
 mod log;
-mod multipart;
 mod parser;
 mod patterns;
 #[cfg(test)]
@@ -59,6 +53,7 @@ mod urldecode;
 
 use std::sync::Arc;
 
+use crate::content::bytes;
 use crate::event::UNEXPECTED_PROTOCOL;
 use crate::protocol::{
     CounterSpec, MemoryCounters, Parser, ParserFactory, ProtocolSpec, RecordSpec, Transport,

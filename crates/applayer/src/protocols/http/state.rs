@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::body::FileContext;
 use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::tx::Table;
 use super::{request_side, response_side};
+use crate::content::files::FileContext;
 use crate::frames::Notes;
 use crate::transaction::TxId;
 use bartizan_base::PerDirection;

@@ -4,19 +4,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::body::{Awaited, Body, FileContext, FileSource};
+use super::body::{Awaited, Body, FileSource};
 use super::buffers;
 use super::bytes::{after, before};
 use super::events;
-use super::fields::{ContentRange, Version, content_range, parameter};
+use super::fields::{ContentRange, Version, content_range};
 use super::headers::{Fields, RawField};
 use super::log;
-use super::multipart::{self, Multipart};
 use super::ranges::Ranges;
 use super::settings::HttpSettings;
 use super::uri::Uri;
+use crate::content::file::FileState;
+use crate::content::files::FileContext;
+use crate::content::mime::multipart::{self, Multipart};
+use crate::content::mime::parameter;
 use crate::event::EventCode;
-use crate::file::FileState;
 use crate::memory::{Held as _, allocated};
 use crate::protocol::NumberId;
 use crate::transaction::{BufferQuery, BufferView, Files, FilesMut, LogOptions, Transaction, TxCommon, TxId};
@@ -297,7 +299,7 @@ impl HttpTx {
             && !data.is_empty()
             && let Some(path) = request.parsed_uri.as_ref().and_then(|u| u.path.as_ref())
         {
-            body.files.open(path, context, &mut common.events);
+            body.open_file(path, context, &mut common.events);
         }
         let going = body.receive(data, (&settings.request, settings), context, &mut common.events);
         going && !body.differs()
@@ -377,7 +379,7 @@ impl HttpTx {
     fn open_response_file(&mut self, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = &mut response.message.body;
-        if !body.files.list.is_empty() || body.files.awaited.is_some() {
+        if !body.files.list.is_empty() || body.awaited.is_some() {
             return;
         }
         let fields = &response.message.fields;
@@ -393,9 +395,9 @@ impl HttpTx {
             }
         }
         body.source = FileSource::Whole;
-        body.files.awaited = Some(Awaited { name: name.to_vec(), range, wrong_range });
+        body.awaited = Some(Awaited { name: name.to_vec(), range, wrong_range });
         if !body.encoded {
-            body.files.open_awaited(context, &mut common.events);
+            body.open_awaited(context, &mut common.events);
         }
     }
 
@@ -413,7 +415,7 @@ impl HttpTx {
         let host = request.hostname.as_deref().unwrap_or_default();
         let Some(whole) = ranges.add(host, &file.name, size, start, data) else { return };
         let name = file.name.clone();
-        message.body.files.open(&name, context, &mut common.events);
+        message.body.open_file(&name, context, &mut common.events);
         message.body.files.append(&whole);
         message.body.files.close(FileState::Closed);
     }

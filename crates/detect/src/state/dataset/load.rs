@@ -2,7 +2,7 @@
 //! Files of sets: one value a line, with a reputation behind a comma for `datarep`, or JSON.
 
 use super::{Dataset, DatasetError, Kind, SkippedEntries};
-use crate::encoding::base64::{self, Mode};
+use bartizan_applayer::content::base64::{self, Mode};
 use serde_json::Value;
 use std::path::Path;
 

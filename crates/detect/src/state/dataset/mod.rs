@@ -15,7 +15,7 @@ pub use load::Format;
 pub use reputation::{Reputation, ReputationError};
 pub use skipped::{ENTRIES_SHOWN, SkippedEntries, SkippedEntry};
 
-use crate::encoding::base64;
+use bartizan_applayer::content::base64;
 use bartizan_base::{SettingError, Settings, parse_size};
 use bartizan_events::output::Rights;
 use sha2::{Digest, Sha256};
@@ -117,7 +117,7 @@ impl Kind {
     /// A value as files write it.
     fn print(self, value: &[u8]) -> String {
         match self {
-            Kind::String => crate::encoding::base64::encode(value),
+            Kind::String => bartizan_applayer::content::base64::encode(value),
             Kind::Md5 | Kind::Sha256 => value.iter().map(|b| format!("{b:02x}")).collect(),
             Kind::Ipv4 => {
                 <[u8; 4]>::try_from(value).map(|a| Ipv4Addr::from(a).to_string()).unwrap_or_default()

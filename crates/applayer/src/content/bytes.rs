@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Byte-level helpers that the HTTP parser's modules share: the classes of white space that servers
-//! and browsers disagree about, trimming, and searches without regard to case.
+//! Byte-level helpers of protocols in text: the classes of white space that receivers disagree about, trimming, and
+//! searches without regard to case.
 
 /// White space as `isspace` of the C locale has it.
-pub(super) const fn is_space(byte: u8) -> bool {
+pub(crate) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
 }
 
 /// White space as Python's `str.split` has it, with which its servers take request lines apart.
-pub(super) const fn is_wide_space(byte: u8) -> bool {
+pub(crate) const fn is_wide_space(byte: u8) -> bool {
     is_space(byte) || matches!(byte, 0x1c..=0x1f | 0x85 | 0xa0)
 }
 
 /// Space and tab only.
-pub(super) const fn is_blank(byte: u8) -> bool {
+pub(crate) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
 /// A byte of a header name (RFC 2616 section 2.2, `token`).
-pub(super) const fn is_token(byte: u8) -> bool {
+pub(crate) const fn is_token(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x27 | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~')
 }
 
 /// Without white space ([`is_space`]) at both ends.
-pub(super) fn trim(mut text: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text
         && is_space(*first)
     {
@@ -38,7 +38,7 @@ pub(super) fn trim(mut text: &[u8]) -> &[u8] {
 }
 
 /// Without the CRs and LFs at the end.
-pub(super) fn chomp(mut line: &[u8]) -> &[u8] {
+pub(crate) fn chomp(mut line: &[u8]) -> &[u8] {
     while let [rest @ .., b'\r' | b'\n'] = line {
         line = rest;
     }
@@ -46,34 +46,34 @@ pub(super) fn chomp(mut line: &[u8]) -> &[u8] {
 }
 
 /// Splits before the first byte that is not in the class.
-pub(super) fn span(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+pub(crate) fn span(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     let end = text.iter().position(|b| !class(*b)).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, &[]))
 }
 
 /// Bytes from `from` on; nothing if there are fewer.
-pub(super) fn after(text: &[u8], from: usize) -> &[u8] {
+pub(crate) fn after(text: &[u8], from: usize) -> &[u8] {
     text.get(from..).unwrap_or_default()
 }
 
 /// The first `to` bytes, or all if there are fewer.
-pub(super) fn before(text: &[u8], to: usize) -> &[u8] {
+pub(crate) fn before(text: &[u8], to: usize) -> &[u8] {
     text.get(..to).unwrap_or(text)
 }
 
 /// Position of a literal.
-pub(super) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+pub(crate) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     memchr::memmem::find(text, what)
 }
 
 /// A line with its LF and what follows it; `None` while there is no LF.
-pub(super) fn line_to_lf(text: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn line_to_lf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'\n', text)?;
     text.split_at_checked(end + 1)
 }
 
 /// Position of an ASCII literal without regard to case.
-pub(super) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
+pub(crate) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
     if what.is_empty() {
         return Some(0);
     }
@@ -81,7 +81,7 @@ pub(super) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// Equal without regard to case, NUL bytes in `text` ignored: some browsers drop them from names and values.
-pub(super) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
+pub(crate) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
     let mut left = text.iter().filter(|b| **b != 0);
     let mut right = what.iter();
     loop {
@@ -94,7 +94,7 @@ pub(super) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
 }
 
 /// Whether `what` occurs, without regard to case and to NUL bytes in `text`.
-pub(super) fn contains_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
+pub(crate) fn contains_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
     if memchr::memchr(0, text).is_none() {
         return find_nocase(text, what).is_some();
     }
@@ -103,7 +103,7 @@ pub(super) fn contains_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
 }
 
 /// Whether `text` begins with `what`, without regard to case.
-pub(super) fn starts_nocase(text: &[u8], what: &[u8]) -> bool {
+pub(crate) fn starts_nocase(text: &[u8], what: &[u8]) -> bool {
     text.get(..what.len()).is_some_and(|head| head.eq_ignore_ascii_case(what))
 }
 

@@ -35,7 +35,7 @@ enum At {
 
 /// How far the header is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GzipHeader {
+pub(crate) struct GzipHeader {
     at: At,
     /// Parts that are still to come.
     left: Parts,
@@ -43,16 +43,16 @@ pub(super) struct GzipHeader {
 
 /// The bytes are no header of gzip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoHeader;
+pub(crate) struct NoHeader;
 
 impl GzipHeader {
     /// At the first byte.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         GzipHeader { at: At::Fixed(0), left: Parts::empty() }
     }
 
     /// Whether nothing of it was read.
-    pub(super) fn is_at_start(&self) -> bool {
+    pub(crate) fn is_at_start(&self) -> bool {
         self.at == At::Fixed(0)
     }
 
@@ -60,7 +60,7 @@ impl GzipHeader {
     ///
     /// # Errors
     /// It is no header.
-    pub(super) fn read<'d>(&mut self, mut data: &'d [u8]) -> Result<Option<&'d [u8]>, NoHeader> {
+    pub(crate) fn read<'d>(&mut self, mut data: &'d [u8]) -> Result<Option<&'d [u8]>, NoHeader> {
         while self.at != At::Over {
             data = match self.at {
                 At::Skip(left) => {

@@ -12,7 +12,7 @@
 use crate::memory::Held as _;
 
 use super::codec::{Codec, Failure};
-pub(super) use super::codec::{Encoding, Pace, Sink, Stop};
+pub(crate) use super::codec::{Encoding, Pace, Sink, Stop};
 
 /// Undecoded bytes kept at most for another decoder to try.
 const HOLD: usize = 1 << 16;
@@ -103,7 +103,7 @@ impl Layer {
         let mut trusted = false;
         loop {
             let enough = if self.is_announced() { 1 } else { TRUST };
-            let result = self.codec.decode(super::bytes::after(&held, from), &mut |output| {
+            let result = self.codec.decode(crate::content::bytes::after(&held, from), &mut |output| {
                 if trusted {
                     return sink(output);
                 }
@@ -184,30 +184,30 @@ impl Layer {
 }
 
 /// The encodings of a body, undone in turn.
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     /// The first is applied to what comes in.
     layers: Vec<Layer>,
 }
 
 impl Decoder {
     /// A decoder for encodings in the order in which the sender applied them; `None` if there are none.
-    pub(super) fn new(encodings: &[Encoding], pace: Pace) -> Option<Self> {
+    pub(crate) fn new(encodings: &[Encoding], pace: Pace) -> Option<Self> {
         let layers: Vec<Layer> = encodings.iter().rev().map(|e| Layer::new(*e, pace)).collect();
         (!layers.is_empty()).then_some(Decoder { layers })
     }
 
     /// Bytes of memory held beside its own place.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.layers.iter().fold(self.layers.held(), |sum, layer| sum.saturating_add(layer.held()))
     }
 
     /// Decodes a piece of the body. An error means that the rest is lost: it could not be decoded, or the sink refused it.
-    pub(super) fn write(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
+    pub(crate) fn write(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
         run(&mut self.layers, data, sink)
     }
 
     /// The body has ended.
-    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
+    pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
         let mut layers = self.layers.as_mut_slice();
         while let Some((layer, behind)) = layers.split_first_mut() {
             // A layer that can give no more does not keep the ones behind it from giving what they have.
@@ -252,7 +252,7 @@ mod tests {
         e.finish().expect("vec")
     }
 
-    pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
+    pub(crate) fn gzip(data: &[u8]) -> Vec<u8> {
         let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         e.write_all(data).expect("vec");
         e.finish().expect("vec")

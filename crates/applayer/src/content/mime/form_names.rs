@@ -4,18 +4,18 @@
 //! Receivers differ over folded lines, quotes, escapes, repeated parameters and those of RFC 2231 (`filename*=`). Where one of them sees a
 //! name, so do rules.
 
-use super::bytes::{after, before, find_nocase, is_blank, is_token, span, starts_nocase};
+use crate::content::bytes::{after, before, find_nocase, is_blank, is_token, span, starts_nocase};
 
 /// Longest boundary that is followed; Go reads 4,096 bytes.
-pub(super) const MAX_BOUNDARY: usize = 8192;
+pub(crate) const MAX_BOUNDARY: usize = 8192;
 /// Names that the header of a part may give.
-pub(super) const MAX_NAMES: usize = 16;
+pub(crate) const MAX_NAMES: usize = 16;
 /// White space behind a boundary in its line.
 const MAX_PADDING: usize = 1024;
 
 /// What stands behind a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tail {
+pub(crate) enum Tail {
     /// The end of its line: bytes up to there, and whether that is CR LF.
     Line(usize, bool),
     /// The same behind the mark that says that no part follows.
@@ -27,7 +27,7 @@ pub(super) enum Tail {
 }
 
 /// Looks at what stands behind a boundary (RFC 2046 section 5.1.1).
-pub(super) fn tail(text: &[u8]) -> Tail {
+pub(crate) fn tail(text: &[u8]) -> Tail {
     let rest = text.strip_prefix(b"--").unwrap_or(text);
     let last = rest.len() < text.len();
     let (padding, rest) = span(rest, |b| matches!(b, b' ' | b'\t'));
@@ -45,7 +45,7 @@ pub(super) fn tail(text: &[u8]) -> Tail {
 
 /// A form's boundary as its content type gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Boundary<'a> {
+pub(crate) enum Boundary<'a> {
     /// Nothing.
     None,
     /// All receivers that find one find this.
@@ -57,7 +57,7 @@ pub(super) enum Boundary<'a> {
 /// The boundary that a content type names. Receivers differ over several of them, over one in pieces or
 /// encoded (RFC 2231), over escapes, white
 /// space and commas in one, and over what follows a quoted one.
-pub(super) fn boundary(content_type: &[u8]) -> Boundary<'_> {
+pub(crate) fn boundary(content_type: &[u8]) -> Boundary<'_> {
     let mut all = occurrences(content_type, b"boundary");
     let Some((_, mark, value)) = all.next() else { return Boundary::None };
     if all.next().is_some() || !mark.is_empty() {
@@ -91,7 +91,7 @@ pub(super) fn boundary(content_type: &[u8]) -> Boundary<'_> {
 /// all in LF, each a field or the rest of
 /// one, of a file that is neither encoded nor a form itself (RFC 7578 sections 4.3 and 4.7). `whole`: no more
 /// of it comes.
-pub(super) fn is_plain_header(header: &[u8], crlf: bool, whole: bool) -> bool {
+pub(crate) fn is_plain_header(header: &[u8], crlf: bool, whole: bool) -> bool {
     let mut rest = header;
     let mut first = true;
     while !rest.is_empty() {
@@ -171,7 +171,7 @@ fn occurrences<'a>(text: &'a [u8], word: &'static [u8]) -> impl Iterator<Item = 
 /// the first parameter `filename`
 /// or `filename*` (RFC 8187) that has a value, else of the pieces of RFC 2231. Empty: nobody chose a file.
 /// `None`: the part is no file.
-pub(super) fn name(disposition: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn name(disposition: &[u8]) -> Option<Vec<u8>> {
     let mut is_file = false;
     let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
     let mut rest = disposition;
@@ -270,7 +270,7 @@ fn quoted_or_bare(text: &[u8]) -> (Vec<u8>, &[u8]) {
 
 /// The names of a file that the header of a part gives, as one receiver or another reads them. `None`: nobody means so many.
 /// Its folded lines are one.
-pub(super) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut add = |name: Vec<u8>| {
         if !name.is_empty() && !names.contains(&name) {
@@ -349,7 +349,7 @@ fn percent(text: &[u8]) -> Vec<u8> {
 }
 
 /// Folded lines as one (RFC 5322 section 2.2.3), with a space between them.
-pub(super) fn unfold(header: &[u8]) -> Vec<u8> {
+pub(crate) fn unfold(header: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(header.len());
     for line in header.split_inclusive(|b| *b == b'\n') {
         if let [b' ' | b'\t', ..] = line {

@@ -17,7 +17,7 @@ use crate::memory::Held as _;
 
 /// An encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     Gzip,
     Deflate,
     Zlib,
@@ -28,7 +28,7 @@ pub(super) enum Encoding {
 /// Decoded bytes are handed on in pieces of this size.
 const PIECE: usize = 8192;
 /// Memory that LZMA may ask for, in bytes.
-pub(super) const LZMA_MEMORY: usize = 1 << 20;
+pub(crate) const LZMA_MEMORY: usize = 1 << 20;
 
 /// Memory of zlib's decoder: its window of 32 KiB twice (what is behind is read in one piece), and tables.
 const INFLATE_MEMORY: usize = 80 << 10;
@@ -37,14 +37,14 @@ const BROTLI_MEMORY: usize = 64 << 10;
 
 /// The receiver refused more: a limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop;
+pub(crate) struct Stop;
 
 /// Takes decoded bytes.
-pub(super) type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), Stop> + 's;
+pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), Stop> + 's;
 
 /// Why a decoder stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The data is not of this encoding.
     Corrupt,
     Stop,
@@ -63,7 +63,7 @@ const STEP: usize = 16;
 
 /// Whether deflated data is one of several members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Members {
+pub(crate) enum Members {
     /// Nothing follows it.
     One,
     /// The first member of gzip data.
@@ -74,7 +74,7 @@ pub(super) enum Members {
 
 /// What is known of the bytes behind a member of gzip data.
 #[derive(Debug)]
-pub(super) struct Between {
+pub(crate) struct Between {
     /// Bytes of the member's trailer (checksum, length) that are still to come.
     trailer: usize,
     /// The next member's header.
@@ -86,7 +86,7 @@ const TRAILER: usize = 8;
 
 /// When a decoder gives what its input holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// In equal steps, or when the input is over: broken data shows the same however it is cut.
     #[default]
     Even,
@@ -95,7 +95,7 @@ pub(super) enum Pace {
 }
 
 /// A decoder.
-pub(super) enum Codec {
+pub(crate) enum Codec {
     /// The header of gzip data; raw deflate follows it.
     GzipHeader(GzipHeader),
     /// Bytes of a zlib header so far; raw deflate follows it.
@@ -111,7 +111,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    pub(super) fn new(encoding: Encoding, pace: Pace) -> Self {
+    pub(crate) fn new(encoding: Encoding, pace: Pace) -> Self {
         match encoding {
             Encoding::Gzip => Codec::GzipHeader(GzipHeader::new()),
             Encoding::Zlib => Codec::ZlibHeader(Vec::new()),
@@ -132,7 +132,7 @@ impl Codec {
     }
 
     /// Bytes of memory held beside its own place.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         match self {
             Codec::ZlibHeader(seen) => seen.held(),
             Codec::Inflate(..) | Codec::Between(..) => INFLATE_MEMORY,
@@ -150,12 +150,12 @@ impl Codec {
     }
 
     /// Whether encoded data has come to an end: all of it, or a member.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         matches!(self, Codec::Ended | Codec::Between(..) | Codec::Inflate(_, Members::Later))
     }
 
     /// Decodes a piece. All that comes before a failure is handed on.
-    pub(super) fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
+    pub(crate) fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
         match self {
             Codec::GzipHeader(header) => {
                 let Some(rest) = header.read(data).map_err(|NoHeader| Failure::Corrupt)? else {
@@ -188,7 +188,7 @@ impl Codec {
     }
 
     /// No more input: what the decoder holds back comes out.
-    pub(super) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
+    pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         match core::mem::replace(self, Codec::Ended) {
             Codec::Lzma(stream) => Ok(stream.finish().map_or(Ok(()), |output| sink(&output))?),
             brotli @ Codec::Brotli(..) => {

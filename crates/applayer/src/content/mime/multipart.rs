@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `multipart/form-data` of requests (RFC 7578): finds the files in it while the body streams by.
+//! `multipart/form-data` (RFC 7578): finds the files in it while the body streams by.
 //!
 //! Only parts with a `filename` matter; others are skipped. Passively a boundary counts wherever it stands.
 //!
@@ -10,17 +10,15 @@
 //! ([`Multipart::differs`]): for some a boundary counts wherever it stands, for some only where it begins a
 //! line and ends it.
 
-use super::bytes::{after, before, find, starts_nocase};
-use super::events;
-use super::fields::parameter;
 use super::form_names::{self, Boundary, Tail};
-use crate::event::Events;
+use super::parameter;
+use crate::content::bytes::{after, before, find, starts_nocase};
 use crate::memory::Held as _;
 
 /// Boundaries longer than this are not followed in detection (RFC 2046 allows 70).
-pub(super) const MAX_BOUNDARY: usize = 200;
+pub(crate) const MAX_BOUNDARY: usize = 200;
 /// Part headers longer than this are skipped; in prevention the form is refused.
-pub(super) const MAX_HEADER: usize = 16_384;
+pub(crate) const MAX_HEADER: usize = 16_384;
 
 /// Where the parser stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +35,21 @@ enum At {
     Done,
 }
 
-/// What was found; the receiver opens, fills and closes files.
+/// What is odd in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub(crate) enum Oddity {
+    /// Receivers read it in several ways ([`Multipart::differs`]).
+    Differs,
+    /// A part with the name of a file has no content.
+    NoContent,
+    /// A line of a part's header is no field.
+    NoField,
+}
+
+/// What was found; the receiver opens, fills and closes files, and raises events of oddities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    Odd(Oddity),
     /// Its name, and names that some receiver reads instead.
     Open(&'a [u8], &'a [Vec<u8>]),
     Data(&'a [u8]),
@@ -47,7 +57,7 @@ pub(super) enum Found<'a> {
 }
 
 /// A form as it streams by.
-pub(super) struct Multipart {
+pub(crate) struct Multipart {
     /// `--` and the boundary.
     boundary: Vec<u8>,
     at: At,
@@ -71,14 +81,14 @@ pub(super) struct Multipart {
 }
 
 /// Whether a content type has a boundary.
-pub(super) fn has_boundary(content_type: &[u8], strict: bool) -> bool {
+pub(crate) fn has_boundary(content_type: &[u8], strict: bool) -> bool {
     parameter(content_type, b"boundary=").is_some()
         || strict && form_names::boundary(content_type) != Boundary::None
 }
 
 impl Multipart {
     /// Follows a form whose `Content-Type` this is; `None`: it has no usable boundary.
-    pub(super) fn new(content_type: &[u8], strict: bool) -> Option<Self> {
+    pub(crate) fn new(content_type: &[u8], strict: bool) -> Option<Self> {
         let mut differs = false;
         let boundary = if strict {
             match form_names::boundary(content_type) {
@@ -113,12 +123,12 @@ impl Multipart {
     /// ([`form_names::boundary`]), or that stands elsewhere than on a line of its own; a part's header that
     /// is not plain
     /// ([`form_names::is_plain_header`]), beyond 16 KiB or with more than 16 names.
-    pub(super) const fn differs(&self) -> bool {
+    pub(crate) const fn differs(&self) -> bool {
         self.differs
     }
 
     /// Bytes of memory held, its own place included.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         size_of::<Self>()
             + self.boundary.held()
             + self.name.held()
@@ -128,7 +138,7 @@ impl Multipart {
     }
 
     /// Takes in a piece of the body.
-    pub(super) fn write(&mut self, data: &[u8], events: &mut Events, sink: &mut dyn FnMut(Found<'_>)) {
+    pub(crate) fn write(&mut self, data: &[u8], sink: &mut dyn FnMut(Found<'_>)) {
         let mut buffer = core::mem::take(&mut self.buffer);
         buffer.extend_from_slice(data);
         let mut used = 0;
@@ -137,8 +147,8 @@ impl Multipart {
             let rest = after(&buffer, used);
             let step = match self.at {
                 At::Between => self.between(rest),
-                At::Header => self.header(rest, events),
-                At::Opening => self.opening(rest, events, sink),
+                At::Header => self.header(rest, sink),
+                At::Opening => self.opening(rest, sink),
                 At::File => self.file(rest, sink),
                 At::Done => Some(rest.len()).filter(|n| *n > 0),
             };
@@ -156,14 +166,14 @@ impl Multipart {
         }
         if self.differs {
             used = buffer.len();
-            events.set(events::MULTIPART_GENERIC_ERROR);
+            sink(Found::Odd(Oddity::Differs));
         }
         buffer.drain(..used.min(buffer.len()));
         self.buffer = buffer;
     }
 
     /// No more data: what is held belongs to the open file, but for the beginning of a boundary.
-    pub(super) fn end(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
+    pub(crate) fn end(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
         if self.at == At::Opening {
             self.begin(sink);
         }
@@ -286,7 +296,7 @@ impl Multipart {
     }
 
     /// As [`Multipart::header`]: the header of a part as receivers take it.
-    fn header_lines(&mut self, rest: &[u8], events: &mut Events) -> Option<usize> {
+    fn header_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
         let crlf = self.crlf != Some(false);
         let first = match rest {
             [b'\r', b'\n', ..] if crlf => Some(2),
@@ -311,7 +321,7 @@ impl Multipart {
         }
         let end = end?;
         let header = form_names::unfold(before(rest, end));
-        let announced = disposition(&header, events);
+        let announced = disposition(&header, sink);
         let Some(mut names) = form_names::names(&header) else {
             self.differs = true;
             return None;
@@ -325,9 +335,9 @@ impl Multipart {
         Some(end + behind)
     }
 
-    fn header(&mut self, rest: &[u8], events: &mut Events) -> Option<usize> {
+    fn header(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
         if self.strict {
-            return self.header_lines(rest, events);
+            return self.header_lines(rest, sink);
         }
         if rest.starts_with(b"\r\n") {
             self.at = At::Between;
@@ -340,25 +350,20 @@ impl Multipart {
         }
         let end = found?;
         self.at = At::Between;
-        if let Some(name) = disposition(before(rest, end), events) {
+        if let Some(name) = disposition(before(rest, end), sink) {
             (self.name, self.at) = (name, At::Opening);
         }
         Some(end + 4)
     }
 
-    fn opening(
-        &mut self,
-        rest: &[u8],
-        events: &mut Events,
-        sink: &mut dyn FnMut(Found<'_>),
-    ) -> Option<usize> {
+    fn opening(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
         let stands = rest.starts_with(&self.boundary);
         let tail = if self.strict && stands { Some(self.line(rest, 0)) } else { None };
         if matches!(tail, Some(Tail::Need(_))) {
             return None;
         }
         if stands && tail != Some(Tail::Other) {
-            events.set(events::MULTIPART_NO_FILEDATA);
+            sink(Found::Odd(Oddity::NoContent));
             self.at = At::Between;
         } else if self.boundary.starts_with(rest) {
             return None;
@@ -415,7 +420,7 @@ fn line_end(text: &[u8]) -> usize {
 }
 
 /// The name of a file in the header of a part, if it is one: the last disposition that gives one counts.
-fn disposition(header: &[u8], events: &mut Events) -> Option<Vec<u8>> {
+fn disposition(header: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<Vec<u8>> {
     let mut name = None;
     for line in header.split(|b| *b == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -425,7 +430,7 @@ fn disposition(header: &[u8], events: &mut Events) -> Option<Vec<u8>> {
                     name = form_names::name(after(line, colon + 1)).or(name);
                 }
             }
-            _ => events.set(events::MULTIPART_INVALID_HEADER),
+            _ => sink(Found::Odd(Oddity::NoField)),
         }
     }
     name
@@ -438,18 +443,19 @@ mod tests {
     /// Name, content, whether it was closed.
     type File = (Vec<u8>, Vec<u8>, bool);
 
-    fn files(form: &[u8], step: usize) -> (Vec<File>, Events) {
-        let (files, events, differs) = read(form, step, false);
+    fn files(form: &[u8], step: usize) -> (Vec<File>, Vec<Oddity>) {
+        let (files, odd, differs) = read(form, step, false);
         assert!(!differs);
-        (files, events)
+        (files, odd)
     }
 
-    fn read(form: &[u8], step: usize, strict: bool) -> (Vec<File>, Events, bool) {
+    fn read(form: &[u8], step: usize, strict: bool) -> (Vec<File>, Vec<Oddity>, bool) {
         let mut found: Vec<File> = Vec::new();
-        let mut events = Events::default();
+        let mut odd = Vec::new();
         let mut multipart =
             Multipart::new(b"multipart/form-data; boundary=AaB03x", strict).expect("boundary");
         let mut sink = |f: Found<'_>| match f {
+            Found::Odd(oddity) => odd.push(oddity),
             Found::Open(name, others) => {
                 let names = [&[name.to_vec()], others].concat().join(&b'|');
                 found.push((names, Vec::new(), false));
@@ -458,10 +464,10 @@ mod tests {
             Found::Close => found.last_mut().expect("open").2 = true,
         };
         for piece in form.chunks(step) {
-            multipart.write(piece, &mut events, &mut sink);
+            multipart.write(piece, &mut sink);
         }
         multipart.end(&mut sink);
-        (found, events, multipart.differs())
+        (found, odd, multipart.differs())
     }
 
     #[test]
@@ -470,7 +476,7 @@ mod tests {
             Content-Disposition: form-data; name=\"f\"; filename=\"one.txt\"\r\nContent-Type: text/plain\r\n\r\n\
             first\r\n-- file\r\n--AaB03x\r\nContent-Disposition: form-data; filename=two\r\n\r\nsecond\r\n--AaB03x--\r\n";
         for step in 1..form.len() {
-            let (found, events) = files(form, step);
+            let (found, odd) = files(form, step);
             assert_eq!(
                 found,
                 [
@@ -479,19 +485,19 @@ mod tests {
                 ],
                 "by {step}"
             );
-            assert!(events.as_slice().is_empty());
+            assert!(odd.is_empty());
         }
     }
 
     #[test]
     fn broken_forms() {
-        let (found, events) =
+        let (found, odd) =
             files(b"--AaB03x\r\nnocolon\r\nContent-Disposition: form-data; filename=x\r\n\r\nopen end", 9);
         assert_eq!(found, [(b"x".to_vec(), b"open end".to_vec(), false)]);
-        assert!(events.has(events::MULTIPART_INVALID_HEADER));
-        let (_, events) =
+        assert!(odd.contains(&Oddity::NoField));
+        let (_, odd) =
             files(b"--AaB03x\r\nContent-Disposition: form-data; filename=x\r\n\r\n--AaB03x--", 500);
-        assert!(events.has(events::MULTIPART_NO_FILEDATA));
+        assert!(odd.contains(&Oddity::NoContent));
         assert!(Multipart::new(b"multipart/form-data", false).is_none());
         // As Suricata has it: the line end before a boundary is no data, a CR alone is.
         for (end, data) in [
