@@ -11,10 +11,10 @@ use crate::take::Take;
 use bartizan_applayer::{file::FileSettings, flow::Engine};
 use bartizan_base::{Decision, FunctionId, Generation, LinkId, Reason, Timestamp, Verdict};
 use bartizan_dataplane::worker::{Frame, Worker};
-use bartizan_function::{Finding, Function, FunctionSpec, Model, PacketContext};
+use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
 use bartizan_packet::{LinkType, Network, PacketView};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::record::{Entry, Fate, Occasion, Recorder};
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::packet::{self, Ip};
 use std::collections::BTreeSet;
@@ -79,8 +79,10 @@ fn datagram_of(view: &PacketView<'_>) -> Option<Datagram> {
 struct Nobody;
 
 impl Recorder for Nobody {
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, fate: &Fate, _: &[Finding]) {
-        assert!(fate.decision.reason.is_some(), "a refusal without a reason");
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        if let RecorderEvent::Refused { fate, .. } = event {
+            assert!(fate.decision.reason.is_some(), "a refusal without a reason");
+        }
     }
 }
 

@@ -10,11 +10,10 @@ use bartizan_applayer::{file::FileSettings, flow::Engine, transaction::LogOption
 use bartizan_base::{FunctionId, Generation, LinkId, Timestamp};
 use bartizan_dataplane::worker::{Frame, Worker};
 use bartizan_events::JsonWriter;
-use bartizan_function::Finding;
 use bartizan_functions::ids::{ALERTS_PER_PACKET, Ids};
 use bartizan_packet::{DecoderConfig, LinkType};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_stages::settings::EngineSettings;
 use std::sync::{Arc, LazyLock};
 
@@ -49,20 +48,23 @@ struct Sink {
 }
 
 impl Recorder for Sink {
-    fn alert(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Finding, _: &Fate, _: Option<TxRecord<'_>>) {
-        self.alerts += 1;
-    }
-
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, fate: &Fate, _: &[Finding]) {
-        assert!(fate.decision.reason.is_some(), "a refusal without a reason");
-    }
-
-    fn transaction(&mut self, _: &Occasion<'_>, _: &Entry, tx: TxRecord<'_>) {
-        self.transactions += 1;
-        let mut json = JsonWriter::new();
-        json.begin_object();
-        tx.tx.log(&mut json, &LogOptions::default(), false);
-        json.end_object();
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        match event {
+            RecorderEvent::Alert { .. } => {
+                self.alerts += 1;
+            }
+            RecorderEvent::Refused { fate, .. } => {
+                assert!(fate.decision.reason.is_some(), "a refusal without a reason");
+            }
+            RecorderEvent::Transaction { tx, .. } => {
+                self.transactions += 1;
+                let mut json = JsonWriter::new();
+                json.begin_object();
+                tx.tx.log(&mut json, &LogOptions::default(), false);
+                json.end_object();
+            }
+            _ => {}
+        }
     }
 }
 

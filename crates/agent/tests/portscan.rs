@@ -8,9 +8,8 @@ use bartizan_base::{Decision, Reason, Timestamp};
 use bartizan_dataplane::handover::{Handled, Station};
 use bartizan_dataplane::workers::WorkerRecorder;
 use bartizan_flow::FlowState;
-use bartizan_function::Finding;
 use bartizan_functions::portscan::PortscanKind;
-use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::packet;
 use bartizan_testkit_worker::{Captured, Made, Stack};
@@ -23,21 +22,16 @@ use serde_json::{Value, json};
 struct Alerts(Vec<(u32, Value)>);
 
 impl Recorder for Alerts {
-    fn alert(
-        &mut self,
-        _: &Occasion<'_>,
-        _: Option<&Entry>,
-        finding: &Finding,
-        _: &Fate,
-        _: Option<TxRecord<'_>>,
-    ) {
-        // Beside the function's own: of what is staged, and of detection's rules.
-        if finding.rule.category == "staged" || finding.rule.id.gid == 1 {
-            return;
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        if let RecorderEvent::Alert { finding, .. } = event {
+            // Beside the function's own: of what is staged, and of detection's rules.
+            if finding.rule.category == "staged" || finding.rule.id.gid == 1 {
+                return;
+            }
+            assert_eq!(finding.rule.id.gid, 122);
+            let said: Value = serde_json::from_slice(finding.context.as_deref().unwrap()).unwrap();
+            self.0.push((finding.rule.id.sid, said["portscan"].clone()));
         }
-        assert_eq!(finding.rule.id.gid, 122);
-        let said: Value = serde_json::from_slice(finding.context.as_deref().unwrap()).unwrap();
-        self.0.push((finding.rule.id.sid, said["portscan"].clone()));
     }
 }
 

@@ -205,7 +205,8 @@ pub struct MemoryCounters {
 /// A protocol's counters in `stats`, beside those that each protocol has.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterSpec {
-    /// `app_layer` counters have the transport in their names (`dns_udp`), also where this program parses one only.
+    /// `app_layer` counters have the transport in their names (`dns_udp`), also where this program parses one
+    /// only.
     pub by_transport: bool,
     /// Counters of its memory, as Suricata has them.
     pub memory: Option<MemoryCounters>,
@@ -224,7 +225,8 @@ pub struct ProtocolSpec {
     pub aliases: &'static [&'static str],
     /// Name in rules that stands for all protocols that declare it (`http` for both versions).
     pub family: Option<&'static str>,
-    /// Name that means this protocol and none of its family: in hooks and in settings of firewall mode (`http1`).
+    /// Name that means this protocol and none of its family: in hooks and in settings of firewall mode
+    /// (`http1`).
     pub exact_name: &'static str,
     /// Name in EVE's `app_proto`.
     pub eve_name: &'static str,
@@ -257,7 +259,8 @@ pub struct ProtocolSpec {
     pub buffers: &'static [BufferSpec],
     /// Numbers that keywords compare.
     pub numbers: &'static [NumberSpec],
-    /// The number that is 1 once what a direction sends is encrypted: its bytes tell rules nothing from there on.
+    /// The number that is 1 once what a direction sends is encrypted: its bytes tell rules nothing from there
+    /// on.
     pub encrypted: Option<NumberId>,
     /// Names of its frames ([`crate::frames`]), the stream's own first.
     pub frames: &'static [&'static str],
@@ -265,8 +268,8 @@ pub struct ProtocolSpec {
     pub events: &'static [&'static str],
     /// Event of a flow that agreed to switch to this protocol and speaks another one.
     pub absent: EventCode,
-    /// Bytes in one piece with a message's end belong to that message unless they begin another one: a cut there
-    /// changes what is parsed.
+    /// Bytes in one piece with a message's end belong to that message unless they begin another one: a cut
+    /// there changes what is parsed.
     pub has_trailing_bytes: bool,
     /// Its bounds, for docs/limits.md.
     pub limits: &'static [Limit],

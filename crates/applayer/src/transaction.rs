@@ -128,8 +128,8 @@ pub trait Transaction: Send {
         false
     }
 
-    /// A number that keywords compare, one of [`crate::protocol::ProtocolSpec::numbers`]. `None`: this transaction
-    /// has no such number (yet).
+    /// A number that keywords compare, one of [`crate::protocol::ProtocolSpec::numbers`]. `None`: this
+    /// transaction has no such number (yet).
     fn number(&self, id: NumberId, direction: Direction) -> Option<u64> {
         let _ = (id, direction);
         None

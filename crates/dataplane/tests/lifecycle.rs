@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say, the others notice nothing.
 
-use bartizan_base::{Decision, Fid, FunctionId, Generation, LinkId, PacketDuration, Reason, Timestamp};
+use bartizan_base::{Decision, Fid, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{
@@ -12,7 +12,7 @@ use bartizan_offload::{Action, DeviceKey, FlowManager};
 use bartizan_packet::LinkType;
 use bartizan_stages::lifecycle::{Act, Condition, FunctionEventKind};
 use bartizan_stages::notice::Notice;
-use bartizan_stages::record::Recorder;
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{address, ethernet, ip, tcp, udp};
 use bartizan_testkit::random::Random;
@@ -270,8 +270,8 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
 struct Told(Vec<(u64, String)>);
 
 impl Recorder for Told {
-    fn notice(&mut self, now: Timestamp, _: Generation, notice: Notice<'_>) {
-        if let Notice::Function(news) = notice {
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        if let RecorderEvent::Notice { now, notice: Notice::Function(news), .. } = event {
             self.0.push((now.as_secs(), news.to_string()));
         }
     }

@@ -14,7 +14,7 @@ use bartizan_flow::{FlowKey, FlowScope, FlowSide};
 use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
 use bartizan_ports::{InlineOptions, InlinePair};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::record::{EndOfFlow, Entry, Recorder};
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use inline_net::{AtEnd, in_namespace, run, sysctl};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -73,8 +73,10 @@ impl Function for Witness {
 struct Flows(Arc<Mutex<Vec<(u16, u64)>>>);
 
 impl Recorder for Flows {
-    fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
-        if flow.key().protocol() == 6 {
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        if let RecorderEvent::Flow { flow, .. } = event
+            && flow.key().protocol() == 6
+        {
             let packets = flow.packets.to_server + flow.packets.to_client;
             self.0.lock().unwrap().push((flow.key().source_port(), packets));
         }

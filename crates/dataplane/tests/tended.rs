@@ -4,13 +4,12 @@
 
 use crate::common::{self, address, bench, ethernet, ip, tcp, udp};
 
-use bartizan_base::{Decision, FunctionId, Generation, Spread, Timestamp};
+use bartizan_base::{Decision, FunctionId, Generation, Spread};
 use bartizan_dataplane::worker::Worker;
 use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
 use bartizan_function::{Finding, FindingAction, Function, FunctionSpec, Model, PacketContext, RuleInfo};
 use bartizan_stages::chain::Chains;
-use bartizan_stages::notice::Notice;
-use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_testkit_worker::{Captured, Made, Stack};
 use std::sync::{Arc, Mutex};
 
@@ -31,21 +30,18 @@ impl Told {
 }
 
 impl Recorder for Told {
-    fn alert(
-        &mut self,
-        occasion: &Occasion<'_>,
-        _: Option<&Entry>,
-        finding: &Finding,
-        _: &Fate,
-        _: Option<TxRecord<'_>>,
-    ) {
-        let context = finding.context.as_deref().unwrap_or_default();
-        let (sid, context) = (finding.rule.id.sid, String::from_utf8_lossy(context));
-        self.say(format!("{} alert {sid} {context}", occasion.now.as_nanos()));
-    }
-
-    fn notice(&mut self, now: Timestamp, _: Generation, notice: Notice<'_>) {
-        self.say(format!("{} {notice:?}", now.as_nanos()));
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        match event {
+            RecorderEvent::Alert { occasion, finding, .. } => {
+                let context = finding.context.as_deref().unwrap_or_default();
+                let (sid, context) = (finding.rule.id.sid, String::from_utf8_lossy(context));
+                self.say(format!("{} alert {sid} {context}", occasion.now.as_nanos()));
+            }
+            RecorderEvent::Notice { now, notice, .. } => {
+                self.say(format!("{} {notice:?}", now.as_nanos()));
+            }
+            _ => {}
+        }
     }
 }
 

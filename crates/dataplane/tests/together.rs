@@ -13,11 +13,10 @@ use bartizan_dataplane::live::together::{
 };
 use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_flow::{FlowKey, FlowScope};
-use bartizan_function::Finding;
 use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::moving::Chance;
-use bartizan_stages::record::{EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord, Unsent};
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use common::{Bench, Shape, bench, chains, marked_saying, read_mark};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -48,32 +47,26 @@ struct Log {
 }
 
 impl Recorder for Log {
-    fn alert(
-        &mut self,
-        occasion: &Occasion<'_>,
-        _: Option<&Entry>,
-        _: &Finding,
-        _: &Fate,
-        _: Option<TxRecord<'_>>,
-    ) {
-        assert!(!self.breaks, "a defect, made by the test");
-        self.alerts.lock().unwrap().push((occasion.now, occasion.generation.0));
-    }
-
-    fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
-        // Those of GRE are the tunnels', whatever they carry.
-        if flow.key().protocol() != 47 {
-            self.flows.lock().unwrap().push(flow.packets.to_server + flow.packets.to_client);
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        match event {
+            RecorderEvent::Alert { occasion, .. } => {
+                assert!(!self.breaks, "a defect, made by the test");
+                self.alerts.lock().unwrap().push((occasion.now, occasion.generation.0));
+            }
+            // Those of GRE are the tunnels', whatever they carry.
+            RecorderEvent::Flow { flow, .. } if flow.key().protocol() != 47 => {
+                self.flows.lock().unwrap().push(flow.packets.to_server + flow.packets.to_client);
+            }
+            RecorderEvent::Unsent { occasion, unsent } => {
+                self.unsent.lock().unwrap().push(Refused {
+                    port: unsent.port.to_owned(),
+                    cause: unsent.cause,
+                    frames: unsent.frames,
+                    mark: read_mark(occasion.payload()),
+                });
+            }
+            _ => {}
         }
-    }
-
-    fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
-        self.unsent.lock().unwrap().push(Refused {
-            port: unsent.port.to_owned(),
-            cause: unsent.cause,
-            frames: unsent.frames,
-            mark: read_mark(occasion.payload()),
-        });
     }
 }
 

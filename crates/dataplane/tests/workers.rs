@@ -8,11 +8,10 @@ use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::event_ring::{WhenFull, event_ring, write_all};
 use bartizan_dataplane::worker::{Frame, Worker, WorkerCounters};
 use bartizan_dataplane::workers::{Pool, PoolOptions, WorkerRecorder};
-use bartizan_function::Finding;
 use bartizan_packet::LinkType;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_stages::quotas::{Quota, Quotas};
-use bartizan_stages::record::{Entry, Fate, Occasion, Recorder};
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_testkit::layers;
 use bartizan_testkit_worker::events;
 use common::{
@@ -480,8 +479,10 @@ impl bartizan_function::Function for Refuses {
 struct Fails;
 
 impl Recorder for Fails {
-    fn refused(&mut self, _: &Occasion<'_>, _: Option<&Entry>, _: &Fate, _: &[Finding]) {
-        panic!("a defect, made for this test");
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        if let RecorderEvent::Refused { .. } = event {
+            panic!("a defect, made for this test");
+        }
     }
 }
 

@@ -192,91 +192,150 @@ pub enum StoreOutcome {
     GivenUp,
 }
 
-/// Receives what is to be recorded. Called by the worker, so it must not block. What a recorder leaves out it does not keep.
-pub trait Recorder {
-    /// A rule matched and an alert is due. `tx` is the transaction that it is about.
-    fn alert(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: Option<&Entry>,
-        finding: &Finding,
-        fate: &Fate,
-        tx: Option<TxRecord<'_>>,
-    ) {
-        let _ = (occasion, flow, finding, fate, tx);
-    }
-
-    /// A rule asked earlier for this packet to be recorded.
-    fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
-        let _ = (occasion, flow);
-    }
-
-    /// Rules set variables for this packet, which `variables` holds.
-    fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
-        let _ = (occasion, flow, variables);
-    }
-
-    /// A frame of the packet's direction is complete.
-    fn frame(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: &Entry,
+/// An event that may be recorded.
+#[derive(Clone, Copy)]
+pub enum RecorderEvent<'a> {
+    /// A rule matched and an alert is due.
+    Alert {
+        /// The packet around it.
+        occasion: &'a Occasion<'a>,
+        /// The packet's flow.
+        flow: Option<&'a Entry>,
+        /// The match.
+        finding: &'a Finding,
+        /// The packet's verdict.
+        fate: &'a Fate,
+        /// The transaction that it is about.
+        tx: Option<TxRecord<'a>>,
+    },
+    /// A packet that a rule asked for earlier.
+    Tagged {
+        /// The packet.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: Option<&'a Entry>,
+    },
+    /// Rules set variables for a packet.
+    Variables {
+        /// The packet.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: Option<&'a Entry>,
+        /// The finding that holds them.
+        variables: &'a Finding,
+    },
+    /// A protocol frame of the packet's direction is complete.
+    Frame {
+        /// The packet that completes it.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: &'a Entry,
+        /// The protocol.
         spec: &'static ProtocolSpec,
-        frames: &Frames,
-        frame: &Frame,
-    ) {
-        let _ = (occasion, flow, spec, frames, frame);
-    }
-
+        /// The frames of the flow.
+        frames: &'a Frames,
+        /// The frame.
+        frame: &'a Frame,
+    },
     /// A packet of ARP.
-    fn arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
-        let _ = (occasion, arp);
-    }
-
-    /// Something odd.
-    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
-        let _ = (occasion, flow, anomaly);
-    }
-
-    /// A packet was refused (or would have been).
-    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
-        let _ = (occasion, flow, fate, findings);
-    }
-
-    /// Something has happened to the engine itself, or to a tenant's quota.
-    fn notice(&mut self, now: Timestamp, generation: Generation, notice: Notice<'_>) {
-        let _ = (now, generation, notice);
-    }
-
-    /// Frames could not leave, the occasion's and others. They are counted by their port.
-    fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
-        let _ = (occasion, unsent);
-    }
-
+    Arp {
+        /// The packet around it.
+        occasion: &'a Occasion<'a>,
+        /// What it says.
+        arp: &'a bartizan_packet::Arp,
+    },
+    /// An anomaly of a packet, a stream or an application protocol.
+    Anomaly {
+        /// The packet.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: Option<&'a Entry>,
+        /// The anomaly.
+        anomaly: Anomaly<'a>,
+    },
+    /// A packet was refused, or would have been.
+    Refused {
+        /// The packet.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: Option<&'a Entry>,
+        /// The verdict.
+        fate: &'a Fate,
+        /// Matches with the packet.
+        findings: &'a [Finding],
+    },
+    /// A notice of the engine itself, or of a tenant's quota.
+    Notice {
+        /// Time of the packet clock.
+        now: Timestamp,
+        /// The generation in force.
+        generation: Generation,
+        /// The notice.
+        notice: Notice<'a>,
+    },
+    /// Frames could not leave, the occasion's and others. Their port counts them.
+    Unsent {
+        /// One of the frames.
+        occasion: &'a Occasion<'a>,
+        /// Port, cause and number.
+        unsent: &'a Unsent<'a>,
+    },
     /// A transaction is complete.
-    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
-        let _ = (occasion, flow, tx);
-    }
-
-    /// A file of a transaction is complete. `index` is its place among the direction's files.
-    fn file(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: &Entry,
-        tx: TxRecord<'_>,
+    Transaction {
+        /// The packet that completes it.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: &'a Entry,
+        /// The transaction.
+        tx: TxRecord<'a>,
+    },
+    /// A file of a transaction is complete.
+    File {
+        /// The packet that completes it.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: &'a Entry,
+        /// The transaction.
+        tx: TxRecord<'a>,
+        /// The direction that sends the file.
         direction: Direction,
+        /// The file's place among those of its direction.
         index: usize,
-    ) {
-        let _ = (occasion, flow, tx, direction, index);
-    }
+    },
+    /// The certificates of a side of a session are to be stored ([`Transaction::certificates`]).
+    Certificates {
+        /// The packet.
+        occasion: &'a Occasion<'a>,
+        /// Its flow.
+        flow: &'a Entry,
+        /// The transaction.
+        tx: TxRecord<'a>,
+        /// The side that shows them.
+        side: Direction,
+    },
+    /// A flow ended.
+    Flow {
+        /// The flow.
+        flow: &'a Entry,
+        /// How it ended.
+        ended: &'a EndOfFlow,
+    },
+}
+
+/// Receives events that may be recorded. The worker calls it, so it must not block. What a recorder leaves
+/// out is not kept.
+pub trait Recorder {
+    /// Takes an event. Recorders of all events match it without a wildcard: one that they forget does not
+    /// compile.
+    fn record(&mut self, event: RecorderEvent<'_>);
 
     /// From here on packets see this generation.
     fn enter_generation(&mut self, chains: &crate::chain::Chains) {
         let _ = chains;
     }
 
-    /// A file of a transaction is to be kept, and some of it may be new. `index` is its place among the direction's
-    /// files. Says what was done with it.
+    /// A file of a transaction is to be kept, and some of it may be new. `index` is its place among the
+    /// direction's files. Returns what was done with it.
     fn store(
         &mut self,
         occasion: &Occasion<'_>,
@@ -289,11 +348,6 @@ pub trait Recorder {
         StoreOutcome::Nothing
     }
 
-    /// The certificates of a side of a TLS session are to be stored ([`Transaction::certificates`]).
-    fn certificates(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, side: Direction) {
-        let _ = (occasion, flow, tx, side);
-    }
-
     /// Between two batches of packets: what was made elsewhere is written.
     fn turn(&mut self) {}
 
@@ -302,9 +356,99 @@ pub trait Recorder {
 
     /// The run ends: from here on no traffic waits for this worker, so nothing needs to be lost.
     fn ending(&mut self) {}
+}
 
-    /// A flow ended.
-    fn flow(&mut self, flow: &Entry, ended: &EndOfFlow) {
-        let _ = (flow, ended);
+/// One method for each event, for those who report it.
+impl dyn Recorder + '_ {
+    /// [`RecorderEvent::Alert`].
+    pub fn alert(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        finding: &Finding,
+        fate: &Fate,
+        tx: Option<TxRecord<'_>>,
+    ) {
+        self.record(RecorderEvent::Alert { occasion, flow, finding, fate, tx });
+    }
+
+    /// [`RecorderEvent::Tagged`].
+    pub fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
+        self.record(RecorderEvent::Tagged { occasion, flow });
+    }
+
+    /// [`RecorderEvent::Variables`].
+    pub fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
+        self.record(RecorderEvent::Variables { occasion, flow, variables });
+    }
+
+    /// [`RecorderEvent::Frame`].
+    pub fn frame(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        spec: &'static ProtocolSpec,
+        frames: &Frames,
+        frame: &Frame,
+    ) {
+        self.record(RecorderEvent::Frame { occasion, flow, spec, frames, frame });
+    }
+
+    /// [`RecorderEvent::Arp`].
+    pub fn arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
+        self.record(RecorderEvent::Arp { occasion, arp });
+    }
+
+    /// [`RecorderEvent::Anomaly`].
+    pub fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
+        self.record(RecorderEvent::Anomaly { occasion, flow, anomaly });
+    }
+
+    /// [`RecorderEvent::Refused`].
+    pub fn refused(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: Option<&Entry>,
+        fate: &Fate,
+        findings: &[Finding],
+    ) {
+        self.record(RecorderEvent::Refused { occasion, flow, fate, findings });
+    }
+
+    /// [`RecorderEvent::Notice`].
+    pub fn notice(&mut self, now: Timestamp, generation: Generation, notice: Notice<'_>) {
+        self.record(RecorderEvent::Notice { now, generation, notice });
+    }
+
+    /// [`RecorderEvent::Unsent`].
+    pub fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
+        self.record(RecorderEvent::Unsent { occasion, unsent });
+    }
+
+    /// [`RecorderEvent::Transaction`].
+    pub fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
+        self.record(RecorderEvent::Transaction { occasion, flow, tx });
+    }
+
+    /// [`RecorderEvent::File`].
+    pub fn file(
+        &mut self,
+        occasion: &Occasion<'_>,
+        flow: &Entry,
+        tx: TxRecord<'_>,
+        direction: Direction,
+        index: usize,
+    ) {
+        self.record(RecorderEvent::File { occasion, flow, tx, direction, index });
+    }
+
+    /// [`RecorderEvent::Certificates`].
+    pub fn certificates(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, side: Direction) {
+        self.record(RecorderEvent::Certificates { occasion, flow, tx, side });
+    }
+
+    /// [`RecorderEvent::Flow`].
+    pub fn flow(&mut self, flow: &Entry, ended: &EndOfFlow) {
+        self.record(RecorderEvent::Flow { flow, ended });
     }
 }

@@ -21,7 +21,7 @@ use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;
 use bartizan_dataplane::workers::WorkerRecorder;
 use bartizan_packet::LinkType;
-use bartizan_stages::record::Recorder;
+use bartizan_stages::record::{Recorder, RecorderEvent};
 
 /// A frame with its time.
 #[derive(Clone, Debug)]
@@ -56,6 +56,8 @@ impl Captured {
 /// A recorder that keeps nothing.
 pub struct Nothing;
 
-impl Recorder for Nothing {}
+impl Recorder for Nothing {
+    fn record(&mut self, _: RecorderEvent<'_>) {}
+}
 
 impl WorkerRecorder for Nothing {}

@@ -77,7 +77,8 @@ const SPECS: &[Spec] = &[
     },
 ];
 
-/// Fields that only tests read, or nobody yet, each with the reason why it is there. One that is read has to leave the list.
+/// Fields that only tests read, or nobody yet, each with the reason why it is there. One that is read has to
+/// leave the list.
 const UNREAD: &[(&str, &str, &str)] = &[(
     "ProtocolSpec",
     "has_trailing_bytes",

@@ -6,8 +6,7 @@ use super::outcome::{Amounts, Fate, FlowName, Outcome};
 use crate::build::{ClassInfo, DEFAULT_POLICY};
 use bartizan_base::{Fid, Reason};
 use bartizan_events::time_text;
-use bartizan_function::Finding;
-use bartizan_stages::record::{EndOfFlow, Entry, Fate as PacketFate, Occasion, Recorder, TxRecord};
+use bartizan_stages::record::{Entry, Recorder, RecorderEvent};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -73,25 +72,23 @@ impl Fates {
 }
 
 impl Recorder for Fates {
-    fn alert(
-        &mut self,
-        _: &Occasion<'_>,
-        flow: Option<&Entry>,
-        finding: &Finding,
-        _: &PacketFate,
-        _: Option<TxRecord<'_>>,
-    ) {
-        let id = finding.rule.id;
-        if let (Some(flow), Some(reason)) = (flow, staged_reason(id.gid, id.sid)) {
-            self.staged.entry(flow.ext.event_id).or_insert(reason);
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        match event {
+            RecorderEvent::Alert { flow, finding, .. } => {
+                let id = finding.rule.id;
+                if let (Some(flow), Some(reason)) = (flow, staged_reason(id.gid, id.sid)) {
+                    self.staged.entry(flow.ext.event_id).or_insert(reason);
+                }
+            }
+            RecorderEvent::Refused { flow, .. } => self.refused_without_flow += u64::from(flow.is_none()),
+            RecorderEvent::Flow { flow, .. } => self.add_flow(flow),
+            _ => {}
         }
     }
+}
 
-    fn refused(&mut self, _: &Occasion<'_>, flow: Option<&Entry>, _: &PacketFate, _: &[Finding]) {
-        self.refused_without_flow += u64::from(flow.is_none());
-    }
-
-    fn flow(&mut self, flow: &Entry, _: &EndOfFlow) {
+impl Fates {
+    fn add_flow(&mut self, flow: &Entry) {
         let fate = self.fate(flow);
         if self.seen.len() >= FLOWS_MAX {
             self.left_out += 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Byte-level helpers of protocols in text: the classes of white space that receivers disagree about, trimming, and
-//! searches without regard to case.
+//! Byte-level helpers of protocols in text: the classes of white space that receivers disagree about,
+//! trimming, and searches without regard to case.
 
 /// White space as `isspace` of the C locale has it.
 pub(crate) const fn is_space(byte: u8) -> bool {

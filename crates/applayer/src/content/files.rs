@@ -39,7 +39,8 @@ pub(crate) struct FileList {
 }
 
 impl FileList {
-    /// Opens a file, unless too many are tracked. Returns whether its name is longer than what is kept of names.
+    /// Opens a file, unless too many are tracked. Returns whether its name is longer than what is kept of
+    /// names.
     #[must_use]
     pub(crate) fn open(&mut self, name: &[u8], context: &mut FileContext) -> bool {
         self.close(FileState::Truncated);
@@ -75,7 +76,8 @@ impl FileList {
         self.too_many
     }
 
-    /// Takes a file, or a piece of one, that was found in a form. Returns whether a name was longer than what is kept.
+    /// Takes a file, or a piece of one, that was found in a form. Returns whether a name was longer than what
+    /// is kept.
     #[must_use]
     pub(crate) fn take(&mut self, found: Found<'_>, context: &mut FileContext) -> bool {
         match found {

@@ -4,7 +4,7 @@
 //! - `mime`: parameters of header values, messages in parts;
 //! - `decompress`: content encodings undone, one after the other; `codec`, `gzip_header`: single encodings;
 //! - [`base64`]: as receivers read it;
-//! - [`file`](self::file), `files`, [`magic`]: files that are transferred: content, hashes, kinds, and those of a direction;
+//! - [`mod@file`], `files`, [`magic`]: files: content, hashes, kinds; those of a direction;
 //! - [`certificate`]: certificates that the sides show.
 
 pub mod base64;

@@ -47,7 +47,8 @@ pub(crate) fn play<P: Player>(
     }
 }
 
-/// Whether a message of this direction is over, no other has begun, and what follows may belong to the former.
+/// Whether a message of this direction is over, no other has begun, and what follows may belong to the
+/// former.
 fn has_ended(spec: &ProtocolSpec, parser: &dyn Parser, direction: Direction) -> bool {
     // An earlier one may be open for good: a response without request makes a transaction of its own in between.
     let progress = |id| parser.tx(id).map(|tx| tx.progress(direction));

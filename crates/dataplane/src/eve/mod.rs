@@ -12,22 +12,15 @@ mod tap;
 
 use crate::event_ring::{EventSender, LineSink, RingCounters};
 use crate::workers::WorkerRecorder;
-use bartizan_applayer::frames::{Frame, Frames};
-use bartizan_applayer::protocol::ProtocolSpec;
 use bartizan_applayer::protocol::RecordSpec;
 use bartizan_applayer::transaction::LogOptions;
-use bartizan_base::{
-    Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings, Timestamp,
-};
+use bartizan_base::{Direction, FunctionId, Generation, PerDirection, Reason, SettingError, Settings};
 use bartizan_events::config::{Destination, EventTypes, ProtocolOptions};
 use bartizan_events::sink::{OpenError, Patience, SinkProblem, SinkWatch};
 use bartizan_events::{EveOutput, EveOutputs, FileStoreHandle, JsonWriter, Sink, TlsStoreHandle};
-use bartizan_function::{Finding, VariableNames};
+use bartizan_function::VariableNames;
 use bartizan_stages::chain::{Chains, ClassName, PolicyMap};
-use bartizan_stages::notice::Notice;
-use bartizan_stages::record::{
-    Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, StoreOutcome, TxRecord, Unsent,
-};
+use bartizan_stages::record::{Entry, Fate, Occasion, Recorder, RecorderEvent, StoreOutcome, TxRecord};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -408,72 +401,37 @@ fn record_version(records: RecordSpec, options: &ProtocolOptions) -> Result<u8, 
 }
 
 impl Recorder for EveRecorder {
-    fn alert(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: Option<&Entry>,
-        finding: &Finding,
-        fate: &Fate,
-        tx: Option<TxRecord<'_>>,
-    ) {
-        *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
-        self.tap_alert(occasion, flow, finding, fate);
-        self.write_alert(occasion, flow, finding, fate, tx);
-    }
-
-    fn tagged(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>) {
-        self.write_tagged(occasion, flow);
-    }
-
-    fn variables(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, variables: &Finding) {
-        self.write_metadata(occasion, flow, variables);
-    }
-
-    fn frame(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: &Entry,
-        spec: &'static ProtocolSpec,
-        frames: &Frames,
-        frame: &Frame,
-    ) {
-        self.write_frame(occasion, flow, spec, (frames, frame));
-    }
-
-    fn arp(&mut self, occasion: &Occasion<'_>, arp: &bartizan_packet::Arp) {
-        self.write_arp(occasion, arp);
-    }
-
-    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
-        self.write_anomaly(occasion, flow, anomaly);
-    }
-
-    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, findings: &[Finding]) {
-        self.count_refusal(flow, fate);
-        self.write_drop(occasion, flow, fate, findings);
-    }
-
-    fn notice(&mut self, now: Timestamp, generation: Generation, notice: Notice<'_>) {
-        self.write_notice(now, generation, notice);
-    }
-
-    fn unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
-        self.write_unsent(occasion, unsent);
-    }
-
-    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
-        self.write_transaction(occasion, flow, tx);
-    }
-
-    fn file(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: &Entry,
-        tx: TxRecord<'_>,
-        direction: Direction,
-        index: usize,
-    ) {
-        self.write_file(occasion, flow, tx, direction, index);
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        match event {
+            RecorderEvent::Alert { occasion, flow, finding, fate, tx } => {
+                *self.alerts.entry(finding.rule.id.sid).or_default() += 1;
+                self.tap_alert(occasion, flow, finding, fate);
+                self.write_alert(occasion, flow, finding, fate, tx);
+            }
+            RecorderEvent::Tagged { occasion, flow } => self.write_tagged(occasion, flow),
+            RecorderEvent::Variables { occasion, flow, variables } => {
+                self.write_metadata(occasion, flow, variables);
+            }
+            RecorderEvent::Frame { occasion, flow, spec, frames, frame } => {
+                self.write_frame(occasion, flow, spec, (frames, frame));
+            }
+            RecorderEvent::Arp { occasion, arp } => self.write_arp(occasion, arp),
+            RecorderEvent::Anomaly { occasion, flow, anomaly } => self.write_anomaly(occasion, flow, anomaly),
+            RecorderEvent::Refused { occasion, flow, fate, findings } => {
+                self.count_refusal(flow, fate);
+                self.write_drop(occasion, flow, fate, findings);
+            }
+            RecorderEvent::Notice { now, generation, notice } => self.write_notice(now, generation, notice),
+            RecorderEvent::Unsent { occasion, unsent } => self.write_unsent(occasion, unsent),
+            RecorderEvent::Transaction { occasion, flow, tx } => self.write_transaction(occasion, flow, tx),
+            RecorderEvent::File { occasion, flow, tx, direction, index } => {
+                self.write_file(occasion, flow, tx, direction, index);
+            }
+            RecorderEvent::Certificates { occasion, flow, tx, side } => {
+                self.store_certificates(occasion, flow, tx, side);
+            }
+            RecorderEvent::Flow { flow, ended } => self.write_flow(flow, ended),
+        }
     }
 
     fn enter_generation(&mut self, chains: &Chains) {
@@ -497,10 +455,6 @@ impl Recorder for EveRecorder {
         self.store_file(occasion, flow, tx, direction, index)
     }
 
-    fn certificates(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>, side: Direction) {
-        self.store_certificates(occasion, flow, tx, side);
-    }
-
     fn turn(&mut self) {
         self.write_posted();
         self.tap.iter_mut().for_each(AlertTap::turn);
@@ -521,9 +475,5 @@ impl Recorder for EveRecorder {
         if !core::mem::replace(&mut self.ends, true) {
             self.wait_for_readers(Patience::at_the_end());
         }
-    }
-
-    fn flow(&mut self, flow: &Entry, ended: &EndOfFlow) {
-        self.write_flow(flow, ended);
     }
 }

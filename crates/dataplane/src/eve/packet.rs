@@ -673,7 +673,8 @@ impl EveRecorder {
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
-        // The latest records of some protocols show the sides as in the message: an answer comes from the server.
+        // The latest records of some protocols show the sides as in the message: an answer comes from the
+        // server.
         let is_datagram = flow.key().protocol() == 17;
         let orientation = match tx.tx.message_direction() {
             Some(direction) if !is_datagram => Orientation::Direction(direction),

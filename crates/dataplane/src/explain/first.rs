@@ -11,7 +11,7 @@ use bartizan_flow::{FlowKey, FlowScope, TableError};
 use bartizan_function::header::header_of_flow;
 use bartizan_packet::LinkType;
 use bartizan_stages::chain::{Chains, Class, LookupExplained, Matches};
-use bartizan_stages::record::Recorder;
+use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -118,4 +118,6 @@ pub fn first_packet(
 #[derive(Clone, Copy, Debug)]
 pub struct Nobody;
 
-impl Recorder for Nobody {}
+impl Recorder for Nobody {
+    fn record(&mut self, _: RecorderEvent<'_>) {}
+}

@@ -3,8 +3,8 @@
 
 use super::observe::FlowSeen;
 use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
-use bartizan_function::{Finding, FindingAction};
-use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Fate, Occasion, Recorder, TxRecord};
+use bartizan_function::FindingAction;
+use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Occasion, Recorder, RecorderEvent};
 use bartizan_stages::standing::Allowed;
 
 /// What was recorded, in order.
@@ -63,57 +63,46 @@ impl Notes {
 }
 
 impl Recorder for Notes {
-    fn alert(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: Option<&Entry>,
-        finding: &Finding,
-        _: &Fate,
-        _: Option<TxRecord<'_>>,
-    ) {
-        let action = if finding.action == FindingAction::Blocked { "blocked" } else { "allowed" };
-        let (rule, message) = (finding.rule.id.to_string(), finding.rule.message.clone());
-        self.add(occasion, flow, What::Alert { rule, message, action });
-    }
-
-    fn anomaly(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, anomaly: Anomaly<'_>) {
-        let text = match anomaly {
-            Anomaly::Decode(event) => event.eve_name().to_owned(),
-            Anomaly::Stream(event) => event.eve_name().to_owned(),
-            Anomaly::App { protocol, event, .. } => {
-                format!("{} {event}", protocol.map_or("protocol", |p| p.eve_name))
+    fn record(&mut self, event: RecorderEvent<'_>) {
+        match event {
+            RecorderEvent::Alert { occasion, flow, finding, .. } => {
+                let action = if finding.action == FindingAction::Blocked { "blocked" } else { "allowed" };
+                let (rule, message) = (finding.rule.id.to_string(), finding.rule.message.clone());
+                self.add(occasion, flow, What::Alert { rule, message, action });
             }
-        };
-        self.add(occasion, flow, What::Anomaly(text));
+            RecorderEvent::Anomaly { occasion, flow, anomaly } => {
+                self.add(occasion, flow, What::Anomaly(text_of(anomaly)));
+            }
+            RecorderEvent::Refused { occasion, flow, fate, .. } => {
+                self.add(occasion, flow, What::Refused(fate.decision));
+            }
+            RecorderEvent::Transaction { occasion, flow, tx } => {
+                let text = format!("{} transaction {}", tx.spec.eve_name, tx.id);
+                self.add(occasion, Some(flow), What::Transaction(text));
+            }
+            RecorderEvent::File { occasion, flow, tx, direction, index } => {
+                let file = tx.tx.files_of(direction).get(index).map(|file| {
+                    let name = String::from_utf8_lossy(&file.name);
+                    // A line of a table: a name with line ends in it does not become several.
+                    let name = bartizan_events::harmless_line(&name);
+                    format!("{name} of {} bytes in {} transaction {}", file.size, tx.spec.eve_name, tx.id)
+                });
+                self.add(occasion, Some(flow), What::File(file.unwrap_or_default()));
+            }
+            RecorderEvent::Flow { flow, ended } => self.add_end(flow, ended),
+            RecorderEvent::Tagged { .. }
+            | RecorderEvent::Variables { .. }
+            | RecorderEvent::Frame { .. }
+            | RecorderEvent::Arp { .. }
+            | RecorderEvent::Notice { .. }
+            | RecorderEvent::Unsent { .. }
+            | RecorderEvent::Certificates { .. } => {}
+        }
     }
+}
 
-    fn refused(&mut self, occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, _: &[Finding]) {
-        self.add(occasion, flow, What::Refused(fate.decision));
-    }
-
-    fn transaction(&mut self, occasion: &Occasion<'_>, flow: &Entry, tx: TxRecord<'_>) {
-        let text = format!("{} transaction {}", tx.spec.eve_name, tx.id);
-        self.add(occasion, Some(flow), What::Transaction(text));
-    }
-
-    fn file(
-        &mut self,
-        occasion: &Occasion<'_>,
-        flow: &Entry,
-        tx: TxRecord<'_>,
-        direction: Direction,
-        index: usize,
-    ) {
-        let file = tx.tx.files_of(direction).get(index).map(|f| {
-            let name = String::from_utf8_lossy(&f.name);
-            // A line of a table: a name with line ends in it does not become several.
-            let name = bartizan_events::harmless_line(&name);
-            format!("{name} of {} bytes in {} transaction {}", f.size, tx.spec.eve_name, tx.id)
-        });
-        self.add(occasion, Some(flow), What::File(file.unwrap_or_default()));
-    }
-
-    fn flow(&mut self, flow: &Entry, &EndOfFlow { reason, .. }: &EndOfFlow) {
+impl Notes {
+    fn add_end(&mut self, flow: &Entry, &EndOfFlow { reason, .. }: &EndOfFlow) {
         let ended = Ended {
             reason: reason.eve_name(),
             state: flow.state().eve_name(),
@@ -132,5 +121,15 @@ impl Recorder for Notes {
         };
         let what = What::Ended(Box::new(ended));
         self.list.push(Note { flow: FlowSeen::of_entry(flow), number: None, direction: None, what });
+    }
+}
+
+fn text_of(anomaly: Anomaly<'_>) -> String {
+    match anomaly {
+        Anomaly::Decode(event) => event.eve_name().to_owned(),
+        Anomaly::Stream(event) => event.eve_name().to_owned(),
+        Anomaly::App { protocol, event, .. } => {
+            format!("{} {event}", protocol.map_or("protocol", |p| p.eve_name))
+        }
     }
 }

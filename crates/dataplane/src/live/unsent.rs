@@ -142,13 +142,16 @@ impl UnsentFrames {
 mod tests {
     use super::*;
     use bartizan_ports::{TestClock, TestPort};
+    use bartizan_stages::record::RecorderEvent;
 
     #[derive(Default)]
     struct Told(Vec<(String, &'static str, u64)>);
 
     impl Recorder for Told {
-        fn unsent(&mut self, _: &Occasion<'_>, unsent: &Unsent<'_>) {
-            self.0.push((unsent.port.to_owned(), unsent.cause, unsent.frames));
+        fn record(&mut self, event: RecorderEvent<'_>) {
+            if let RecorderEvent::Unsent { unsent, .. } = event {
+                self.0.push((unsent.port.to_owned(), unsent.cause, unsent.frames));
+            }
         }
     }
 

@@ -25,7 +25,8 @@ const PLAIN: &[(&str, &[u8])] = &[
     ("sctp", &[132]),
 ];
 
-/// Application protocols that Suricata knows and that may have no parser in this build. Names may stay here once there is one.
+/// Application protocols that Suricata knows and that may have no parser in this build. Names may stay here
+/// once there is one.
 const KNOWN_APP: &[&str] = &[
     "ftp",
     "ftp-data",

@@ -25,7 +25,8 @@ pub struct Needs {
     pub frames: bool,
     /// Some rule looks at the frame of a whole stream.
     pub stream_frames: bool,
-    /// Rules that refuse transactions of a protocol with a relative that is recognised and not parsed (HTTP/1).
+    /// Rules that refuse transactions of a protocol with a relative that is recognised and not parsed
+    /// (HTTP/1).
     pub refuse_parsed: usize,
 }
 

@@ -6,7 +6,8 @@ pub(crate) mod multipart;
 
 use crate::content::bytes::{after, before, is_space, span, starts_nocase};
 
-/// A parameter (`filename=`, `boundary=`) of a header value, quotes removed. `name` is in lower case with the sign of equality.
+/// A parameter (`filename=`, `boundary=`) of a header value, quotes removed. `name` is in lower case with the
+/// sign of equality.
 pub(crate) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (_, line) = span(value, is_space);
     let mut quotes = 0usize;

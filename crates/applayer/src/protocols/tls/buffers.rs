@@ -39,7 +39,8 @@ pub(super) const NOT_BEFORE: NumberId = 1;
 pub(super) const NOT_AFTER: NumberId = 2;
 /// Certificates that this side sent.
 pub(super) const CHAIN_LENGTH: NumberId = 3;
-/// Bits of the last handshake message: client hello 1, server hello 2, client key exchange 4, server key exchange 8.
+/// Bits of the last handshake message: client hello 1, server hello 2, client key exchange 4, server key
+/// exchange 8.
 pub(super) const STATE: NumberId = 4;
 /// 1 once encrypted payload was seen and `encryption-handling` is not `full`.
 pub(super) const ENCRYPTED: NumberId = 5;
