@@ -152,6 +152,8 @@ pub struct AppLayer {
     stands: PerDirection<bool>,
     /// Bytes of the direction were lost, not left unread.
     holes: PerDirection<bool>,
+    /// First bytes of the direction were lost: passively nothing tells its protocol, nor that it has none.
+    headless: PerDirection<bool>,
     /// Answers of receivers of other protocols to the client's first bytes.
     rivals: Rivals,
     /// Offset up to which the parser wants the client's bytes, while those receivers are shown more.
@@ -211,6 +213,11 @@ impl AppLayer {
             if self.overdue[direction] && by_direction[direction] == Known::Pending {
                 by_direction[direction] = Known::Failed;
             }
+            // As in Suricata, the other side's protocol is the only answer.
+            let told_by_the_other = matches!(self.protocol, Known::Protocol(_));
+            if self.headless[direction] && told_by_the_other && by_direction[direction] == Known::Failed {
+                by_direction[direction] = Known::Pending;
+            }
         }
         by_direction
     }
@@ -257,7 +264,7 @@ impl AppLayer {
     /// With a packet of this direction: whether rules on the result of detection are asked. As in Suricata,
     /// that is with the packet with which detection of its direction ends, and with the direction's next one
     /// (once more behind a switch). A datagram, and the packet with which detection is given up, end it for
-    /// both directions; passively the latter is the other side's, and only the next ones are asked with.
+    /// both directions. Passively a segment is read when it is acknowledged: only the next packet is asked.
     pub fn take_detected(&mut self, direction: Direction, datagram: bool) -> bool {
         let again = core::mem::take(&mut self.detected_again[direction]);
         let known = self.summary().by_direction;
@@ -272,7 +279,7 @@ impl AppLayer {
         for side in Direction::BOTH {
             self.detected_again[side] |= ended[side];
         }
-        ended[direction] && (datagram || self.prevents || self.protocol != Known::Failed) || again
+        ended[direction] && (datagram || self.prevents) || again
     }
 
     /// The parser, which holds the transactions.
@@ -414,6 +421,7 @@ impl AppLayer {
     /// The end of a direction's stream was told. With both ends told nothing comes any more: what is open is over.
     pub fn set_ended(&mut self, direction: Direction) {
         self.ended[direction] = true;
+        self.end_open_detection(direction);
         if self.ended == PerDirection::new(true, true) {
             self.end_transactions();
         }
@@ -458,6 +466,7 @@ impl AppLayer {
         self.missing.swap();
         self.stands.swap();
         self.holes.swap();
+        self.headless.swap();
         if let Some(frames) = self.frames.as_deref_mut() {
             frames.turn();
         }
@@ -551,6 +560,8 @@ impl AppLayer {
                 }
                 Detected::Protocol(id, _) => {
                     self.by_direction[direction] = Known::Protocol(id);
+                    // The other side's detection ends here, too: rules on the result are asked of it again.
+                    self.detected[direction.flip()] &= other != Known::Failed;
                     match self.protocol {
                         Known::Protocol(before) if before != id => {
                             self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);

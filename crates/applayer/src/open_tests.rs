@@ -113,6 +113,75 @@ fn server_hello() -> Vec<u8> {
     record(3, &[&[2, 0, 0, u8::try_from(body.len()).unwrap()][..], &body].concat())
 }
 
+/// A flow that is not prevented, or is.
+fn told(prevents: bool) -> FlowInfo {
+    FlowInfo {
+        now: Timestamp::ZERO,
+        ports: PerDirection::new(80, 40_000),
+        transport: Transport::Tcp,
+        prevents,
+        may_turn: false,
+    }
+}
+
+fn input(data: &[u8]) -> Input<'_> {
+    Input { data, offset: 0, eof: false }
+}
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const RUBBISH: &[u8] = b"what no protocol of ours begins with, and no client of one says";
+
+#[test]
+fn passively_a_lost_beginning_leaves_its_side_untold() {
+    let (engine, passive) = (engine(), told(false));
+    let mut app = AppLayer::default();
+    app.stream(&engine, TS, input(REQUEST), &passive);
+    assert!(!app.take_detected(TC, false), "the acknowledgement of what is read");
+    assert!(app.take_detected(TS, false), "the side's next packet");
+    assert!(app.gap(&engine, TC, 10, ANSWER, false, &passive));
+    assert_eq!(app.by_direction().to_client, Known::Pending);
+    app.set_ended(TC);
+    assert_eq!(name(app.protocol()), Some("http"));
+    assert_eq!(app.by_direction().to_client, Known::Pending, "also at its end");
+    assert!(!app.take_detected(TC, false) && !app.take_detected(TC, false));
+}
+
+#[test]
+fn passively_a_side_that_says_nothing_speaks_the_others_protocol_at_its_end() {
+    let engine = engine();
+    for (prevents, at_the_end) in [(false, Some("http")), (true, None)] {
+        let mut app = AppLayer::default();
+        app.stream(&engine, TS, input(REQUEST), &told(prevents));
+        assert_eq!(app.by_direction().to_client, Known::Pending);
+        app.set_ended(TC);
+        assert_eq!(name(app.by_direction().to_client), at_the_end);
+        assert!(!app.take_detected(TC, false) && !app.take_detected(TC, false), "no rule is asked");
+    }
+}
+
+#[test]
+fn passively_a_flow_without_a_beginning_is_given_up_when_the_other_side_is_looked_at() {
+    let (engine, passive) = (engine(), told(false));
+    let mut app = AppLayer::default();
+    app.stream(&engine, TS, input(RUBBISH), &passive);
+    assert!(!app.gap(&engine, TC, 10, RUBBISH, false, &passive));
+    assert_eq!(app.protocol(), Known::Pending);
+    app.stream(&engine, TS, input(RUBBISH), &passive);
+    assert_eq!(app.protocol(), Known::Failed);
+}
+
+#[test]
+fn in_prevention_the_result_is_asked_for_again_when_the_other_side_tells_it() {
+    let (engine, prevents) = (engine(), told(true));
+    let mut app = AppLayer::default();
+    app.stream(&engine, TS, input(RUBBISH), &prevents);
+    assert!(app.take_detected(TS, false) && app.take_detected(TS, false) && !app.take_detected(TS, false));
+    app.stream(&engine, TC, input(ANSWER), &prevents);
+    assert_eq!(name(app.by_direction().to_client), Some("http"));
+    assert!(app.take_detected(TC, false) && app.take_detected(TS, false));
+    assert!(!app.take_detected(TS, false));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -47,9 +47,11 @@ impl AppLayer {
     ) -> bool {
         // First bytes are missing: what follows tells nothing, unless a receiver would act on it.
         self.by_direction[direction] = Known::Failed;
-        if self.by_direction[direction.flip()] == Known::Failed || behind.len() as u64 > OPEN_LIMIT {
-            let skipped = self.by_direction[direction.flip()] != Known::Failed;
-            self.give_up(skipped);
+        self.headless[direction] = !flow.prevents;
+        let other_failed = self.by_direction[direction.flip()] == Known::Failed;
+        // Passively the flow is given up when the other side is looked at again, as in Suricata.
+        if other_failed && flow.prevents || behind.len() as u64 > OPEN_LIMIT {
+            self.give_up(!other_failed);
             return true;
         }
         let likely = flow
@@ -77,6 +79,7 @@ impl AppLayer {
         if self.by_direction[direction] == Known::Pending {
             // First bytes are missing: what follows cannot be told.
             self.by_direction[direction] = Known::Failed;
+            self.headless[direction] = !flow.prevents;
             self.missing[direction] = self.missing[direction].saturating_add(missing);
             match self.by_direction[direction.flip()] {
                 Known::Protocol(_) => {}
@@ -138,6 +141,16 @@ impl AppLayer {
                 tx.common_mut().ended[direction] = true;
                 parser.worklist_mut().changed(id);
             }
+        }
+    }
+
+    /// Ends the detection of a direction that has ended. Passively an open direction takes the protocol of
+    /// the flow, as in Suricata; rules on the result of detection are not asked.
+    pub(super) fn end_open_detection(&mut self, direction: Direction) {
+        let open = self.by_direction[direction] == Known::Pending && !self.prevents;
+        if open && matches!(self.protocol, Known::Protocol(_)) {
+            self.by_direction[direction] = self.protocol;
+            self.detected[direction] = true;
         }
     }
 

@@ -72,6 +72,8 @@ pub(super) fn read<D: Duplex>(
             }
             Some(AppChunk::Gap { len, .. }) => {
                 if !app.gap(engine, direction, len, stream.behind_hole(own), ended, info) {
+                    // Detection asks the other side once more, whatever it waits for there.
+                    pair.source(direction.flip()).need(0);
                     break;
                 }
                 stream.consume(len);
