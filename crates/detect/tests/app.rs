@@ -239,6 +239,30 @@ fn http_old_and_new() {
 }
 
 #[test]
+fn what_needs_all_of_a_body_waits_for_it() {
+    // Of `ab` and of `abc`; entropy of one letter, and of three.
+    let options = [
+        r#"http.response_body; to_md5; content:"|18 7e f4|"; startswith;"#,
+        r#"http.response_body; to_md5; content:"|90 01 50|"; startswith;"#,
+        "http.response_body; entropy: value < 1;",
+        "http.response_body; entropy: value > 1.5;",
+        "http.response_body; entropy: bytes 1, value < 1;",
+    ];
+    let head: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
+    let rules: Vec<String> = options
+        .iter()
+        .enumerate()
+        .map(|(at, option)| format!("alert http any any -> any any ({option} sid:{};)", at + 1))
+        .collect();
+    let to_client = |data| (Direction::ToClient, data);
+    let pieces =
+        [(Direction::ToServer, GET), to_client(head), to_client(b"a"), to_client(b"b"), to_client(b"c")];
+    let mut sids = alerts_beside(&rules.join("\n"), Transport::Tcp, &pieces, &[], true);
+    sids.sort_unstable();
+    assert_eq!(sids, [2, 4, 5]);
+}
+
+#[test]
 fn files() {
     let options = [
         r#"filename:"B.pdf";"#,

@@ -673,3 +673,16 @@ fn entropies_and_variables_are_kept() {
     assert_eq!(lab.send_to_server(b"user=root"), [3]);
     assert_eq!(lab.send_to_client(&(0..=255).collect::<Vec<u8>>()), [3, 1]);
 }
+
+#[test]
+fn a_refusal_ends_no_look_at_the_packet_that_brings_it() {
+    let on = |action, what, sid| format!("{action} ip any any -> any any (content:\"{what}\"; sid:{sid};)\n");
+    let mut lab = Lab::new(&[on("drop", "one", 1), on("alert", "two", 2), on("pass", "pass", 3)].concat());
+    assert_eq!(lab.show_piece(b"one", false), [1]);
+    assert_eq!(lab.show_piece(b"two", true), [2], "shown with the same packet");
+    assert_eq!(lab.show_piece(b"two", false), NONE, "the flow is refused");
+    assert_eq!(lab.show_piece(b"two", true), NONE);
+    lab.new_flow();
+    assert_eq!(lab.show_piece(b"pass", false), NONE);
+    assert_eq!(lab.show_piece(b"two", true), NONE, "what passes its flow ends the packet, too");
+}

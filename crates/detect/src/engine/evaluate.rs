@@ -143,6 +143,7 @@ fn custom(condition: &dyn BufferCondition, value: &[u8], run: &mut Evaluation<'_
     };
     run.measured.push(measure);
     match (measure.holds, run.complete) {
+        (true, false) if condition.needs_all() => Answer::NotYet,
         (true, _) => Answer::Yes,
         (false, true) => Answer::No,
         (false, false) => Answer::NotYet,

@@ -118,6 +118,8 @@ pub struct Worker {
     pub decides_flow: bool,
     /// Rules that matched on the packet in hand before.
     matched: Vec<u32>,
+    /// The flow was refused before the packet in hand.
+    refused_before: bool,
     /// Rules on payloads that ask for flowbits and whose packet conditions did not hold for the packet in hand.
     asking: Vec<u32>,
     /// Values that matches of the packet in hand leave for their alerts.
@@ -215,8 +217,12 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         }
         return;
     }
-    // The flow is decided as far as detection goes: its transactions count as inspected, so that they can be let go of.
-    let decided = pass.flow.state.passed.is_some() || pass.flow.state.dropped.is_some();
+    // Transactions of a decided flow count as inspected, so that they can be freed. A refusal decides the
+    // packets behind its own: of that packet all pieces of the stream are inspected.
+    if !again {
+        pass.worker.refused_before = pass.flow.state.dropped.is_some();
+    }
+    let decided = pass.flow.state.passed.is_some() || pass.worker.refused_before;
     let detects = !decided && !pass.passes;
     if detects {
         pass.packet_rules(stream, payload_in_stream);

@@ -93,6 +93,10 @@ impl BufferCondition for Entropy {
         Answer::from(self.of(data).is_some_and(|value| self.test.holds(value)))
     }
 
+    fn needs_all(&self) -> bool {
+        self.bytes == 0
+    }
+
     fn measure(&self, data: &[u8]) -> Option<Measure> {
         // An empty value is asked, but what is recorded stays that of the last one with bytes, as in
         // Suricata.

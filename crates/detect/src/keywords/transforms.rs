@@ -154,6 +154,10 @@ impl Transform for Simple {
     fn key(&self) -> String {
         self.name.to_owned()
     }
+
+    fn needs_all(&self) -> bool {
+        matches!(self.name, "to_md5" | "to_sha1" | "to_sha256")
+    }
 }
 
 /// A value that is not empty. An empty one stays empty, as in Suricata.

@@ -191,6 +191,11 @@ pub trait BufferCondition: Send + Sync {
     /// Whether it holds. `complete`: no more data will follow.
     fn matches(&self, data: &[u8], complete: bool, scene: &Scene<'_>) -> Answer;
 
+    /// Whether the result for a part of a value says nothing of the whole (the entropy of all bytes).
+    fn needs_all(&self) -> bool {
+        false
+    }
+
     /// What it computes of the value, matching or not, that events of the flow show.
     fn measure(&self, data: &[u8]) -> Option<Measure> {
         let _ = data;
@@ -211,6 +216,11 @@ pub trait Transform: Send + Sync {
 
     /// Identity of transform and options: buffers with equal chains are computed once.
     fn key(&self) -> String;
+
+    /// Whether the result for a part of a value says nothing of the whole (a hash).
+    fn needs_all(&self) -> bool {
+        false
+    }
 }
 
 /// What happens when all conditions of a rule hold, before the alert is written.

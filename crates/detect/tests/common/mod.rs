@@ -6,7 +6,7 @@ use bartizan_base::{Direction, FunctionId, Generation, LinkId, PerDirection, Set
 use bartizan_classify::Header;
 use bartizan_detect::condition::Scene;
 use bartizan_detect::groups::{Group, Groups, RULES_MAX};
-use bartizan_detect::inspect::{Hit, Work, Worker, inspect};
+use bartizan_detect::inspect::{Hit, StreamWindow, Work, Worker, inspect};
 use bartizan_detect::ruleset::{LoadInput, Loaded, NEVER_WRITTEN, RuleSet, load};
 use bartizan_detect::shared::Shared;
 use bartizan_detect::txstate::FlowDetect;
@@ -189,6 +189,16 @@ impl Lab {
 
     /// All matches, those that raise no alert included.
     pub fn hits(&mut self, direction: Direction, payload: &[u8]) -> Vec<Hit> {
+        self.look(direction, payload, None)
+    }
+
+    /// Numbers of the rules that alert on a piece of a stream; `again`: it is shown with the packet before.
+    pub fn show_piece(&mut self, piece: &[u8], again: bool) -> Vec<u32> {
+        let hits = self.look(Direction::ToServer, b"", Some((piece, again)));
+        hits.iter().filter(|h| h.alert).map(|h| self.rules.signatures[h.rule as usize].id.sid).collect()
+    }
+
+    fn look(&mut self, direction: Direction, payload: &[u8], piece: Option<(&[u8], bool)>) -> Vec<Hit> {
         let (client, server) = (self.address(self.hosts.0), self.address(self.hosts.1));
         let frame = match direction {
             Direction::ToServer => datagram((client, 4_000), (server, 53), payload),
@@ -238,9 +248,9 @@ impl Lab {
             waits: false,
             stray: false,
             scene,
-            stream: None,
+            stream: piece.map(|(data, _)| StreamWindow { data, offset: 0, fresh: data.len(), whole: false }),
             payload_in_stream: false,
-            again: false,
+            again: piece.is_some_and(|(_, again)| again),
             prevention: false,
             generation: self.generation,
             visible: self.visible.as_ref(),

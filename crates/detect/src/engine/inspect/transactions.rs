@@ -414,6 +414,13 @@ impl Pass<'_, '_> {
         all
     }
 
+    /// Runs a program on the part of a buffer that has come. A transform that needs the whole value waits for
+    /// the rest of a growing one: the hash of a part says nothing of the whole.
+    fn run_on_part(&mut self, check: &ValueCheck, data: &[u8], (all, grows): (bool, bool)) -> Outcome {
+        let waits = grows && !all && check.transforms.iter().any(|transform| transform.needs_all());
+        if waits { Outcome::NotYet } else { self.run(check, data, all) }
+    }
+
     fn value_on_tx(
         &mut self,
         check: &ValueCheck,
@@ -476,10 +483,11 @@ impl Pass<'_, '_> {
             let there = view.is_some();
             found |= there;
             if let Some(view) = view {
-                match self.run(check, view.data, view.complete || complete) {
+                let all = view.complete || complete;
+                match self.run_on_part(check, view.data, (all, spec.kind.grows())) {
                     Outcome::Match => answer = Answer::Yes,
                     Outcome::NotYet => answer = Answer::NotYet,
-                    Outcome::NoMatch if spec.kind.grows() && !view.complete && !complete => {
+                    Outcome::NoMatch if spec.kind.grows() && !all => {
                         answer = Answer::NotYet;
                     }
                     Outcome::NoMatch => {}
