@@ -4,7 +4,7 @@
 use crate::causes::{Case, REQUESTS};
 use crate::finding::{Alert, Finding, FlowKey, What};
 use crate::passage::{ahead, segment};
-use bartizan_testkit::packet::Segment;
+use bartizan_testkit::packet::{SYN, Segment};
 
 /// Prevention asks rules on a body when a part of it is there: its size is that of the part.
 pub(crate) fn size_of_a_part(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
@@ -50,16 +50,70 @@ pub(crate) fn end_of_a_part(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     is.then_some("in prevention what has to stand at a body's end is looked for at the end of what has come of it; Suricata waits for more of it")
 }
 
-/// Suricata has no body of an answer that comes before the line of its request is over.
+/// Suricata has no body of an answer whose request has no path: the request line is open, or a hole has left
+/// one word of it. `absent` holds there.
 pub(crate) fn answer_to_half_a_line(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const LINE: u32 = 1 << 13;
     let What::Alert(alert) = &finding.what else { return None };
-    let is = finding.more
+    let half = || case.got.has("anomaly:REQUEST_LINE_INCOMPLETE") && is_asked_half_a_line(case, alert.flow);
+    let word =
+        || case.got.has("anomaly:REQUEST_LINE_MISSING_PROTOCOL") && case.passage.has_hole(alert.flow, true);
+    let is = (finding.more || case.asks(alert, &["absent"]))
         && !alert.to_server
         && case.is_on_body(alert)
-        && case.got.has("anomaly:REQUEST_LINE_INCOMPLETE")
-        && !case.passage.first(alert.flow, true, LINE).contains(&b'\n');
-    is.then_some("the body of an answer that comes before the line of its request is over is looked at; Suricata has no such body")
+        && (half() || word());
+    is.then_some("the body of an answer whose request has no path, since its line is not over or its beginning is missing, is looked at; Suricata has no such body")
+}
+
+/// An answer that cannot have a body (1xx, 204, 304) has one for libhtp if its head says so. What follows is
+/// the next answer there, and belongs to other requests.
+pub(crate) fn body_where_none_may_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let is = !alert.to_server
+        && case.got.has("anomaly:RESPONSE_BODY_UNEXPECTED")
+        && (case.is_on_http(alert) || case.is_on_body(alert))
+        && says_that_it_has_a_body(case, alert.flow);
+    is.then_some("an answer without a body (204, 304) has none, also when it says how long it is; for libhtp it has, and what follows answers other requests")
+}
+
+/// Whether an answer without a body says that it has one of some bytes.
+fn says_that_it_has_a_body(case: &Case<'_>, flow: FlowKey) -> bool {
+    const MOST: u32 = 1 << 13;
+    const LENGTH: &str = "content-length: ";
+    let said = case.passage.first(flow, false, MOST).to_ascii_lowercase();
+    let text = String::from_utf8_lossy(&said).replace('\r', "");
+    // The head may go on with the line of another answer.
+    text.split("\n\n").any(|part| {
+        let long = part
+            .split(LENGTH)
+            .skip(1)
+            .any(|rest| rest.starts_with(|digit: char| ('1'..='9').contains(&digit)));
+        let first = part.find("http/1.").and_then(|at| part.get(at + "http/1.".len()..));
+        long && first.is_some_and(has_no_body)
+    })
+}
+
+/// Whether a status line, from the minor version on, says so.
+fn has_no_body(line: &str) -> bool {
+    line.get(1..).is_some_and(|rest| rest.starts_with(" 304") || rest.starts_with(" 204"))
+}
+
+/// Whether a server speaks when its client has said something without the end of a line since it spoke last.
+fn is_asked_half_a_line(case: &Case<'_>, flow: FlowKey) -> bool {
+    const MOST: u32 = 1 << 13;
+    let all = case.passage.first(flow, true, MOST);
+    let Some(syn) = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0) else {
+        return false;
+    };
+    let begin = syn.seq.wrapping_add(1);
+    let mut asked = 0usize;
+    case.passage.of_flow(flow).any(|(at, packet)| {
+        let speaks = !packet.to_server && segment(packet).is_some_and(|one| !one.load.is_empty());
+        let Some(edge) = case.passage.contiguous(flow, true, at).filter(|_| speaks) else { return false };
+        let end = usize::try_from(ahead(edge, begin)).unwrap_or(0);
+        let said = all.get(asked..end).unwrap_or_default();
+        asked = end;
+        !said.is_empty() && !said.contains(&b'\n')
+    })
 }
 
 /// What passes the flow comes when prevention has looked at a part of a body.

@@ -86,6 +86,15 @@ impl Case<'_> {
         !looks.is_empty() && looks.iter().all(|negated| *negated) && !self.is_on_buffers(alert)
     }
 
+    /// Whether both programs refuse an alert's flow with the same later packet, before what else would come.
+    pub(crate) fn is_refused_behind(&self, alert: &Alert) -> bool {
+        let refuses = |one: &&Alert| one.blocked && one.flow == alert.flow && one.place() > alert.place();
+        self.theirs
+            .iter()
+            .filter(refuses)
+            .any(|one| self.ours.iter().filter(refuses).any(|ours| ours.place() == one.place()))
+    }
+
     /// Whether this program has alerted alike before.
     fn was_told(&self, alert: &Alert) -> bool {
         self.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
@@ -171,7 +180,9 @@ pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'stati
                 .findings
                 .iter()
                 .any(|one| one.more && matches!(&one.what, What::Record(name) if name == "flow:TCP:failed"));
-            let unknown = !finding.more && failed && case.asks(alert, &["app-layer-protocol:unknown"]);
+            // It is asked of the other side, too, when one is known to speak none.
+            let known = if finding.more { case.got.has("flow:TCP:failed") } else { failed };
+            let unknown = known && case.asks(alert, &["app-layer-protocol:unknown"]);
             // What matches once matches then.
             let here = finding.more || case.comes_earlier(finding);
             unknown || here && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
@@ -453,6 +464,7 @@ pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Optio
     let refused = |one: &Alert| one.blocked && one.flow == alert.flow && one.place() <= alert.place();
     let here = |one: &Alert| refused(one) && one.place() == alert.place();
     let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(here);
+    let over = over || finding.more && case.is_refused_behind(alert);
     // Or the packet is another one, of which the rule asks something else.
     let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
     // Or what brings the part was put together of fragments, and is no frame.
@@ -554,7 +566,14 @@ pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'st
         option.starts_with("http.header") && !option.contains("http.header_")
             || option.contains("http_header")
     };
-    let said = case.passage.said(alert.flow, alert.to_server).to_ascii_lowercase();
+    // As they are read: a keep-alive brings a byte that was there.
+    const MOST: u32 = 1 << 13;
+    let said = [
+        case.passage.said(alert.flow, alert.to_server),
+        case.passage.first(alert.flow, alert.to_server, MOST),
+    ]
+    .concat()
+    .to_ascii_lowercase();
     // Both have told it with a datagram of fragments, which is no packet of the capture.
     let in_fragments = || {
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
@@ -666,7 +685,8 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
     let follows = match &finding.what {
         What::Record(name) => {
             // What is left is read without what is missing.
-            const FOLLOWS: [&str; 8] = [
+            const FOLLOWS: [&str; 9] = [
+                "http",
                 "anomaly:INVALID_GAP",
                 "anomaly:MISSING_HOST_HEADER",
                 "anomaly:REQUEST_",
@@ -697,6 +717,8 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
             (if finding.more { more } else { misses(alert) || would_refuse(alert.flow) })
                 && behind(alert.flow, alert.place())
                 || !finding.more && counted
+                // The frame itself, which has no ports.
+                || !finding.more && refusals.iter().any(|one| Some(one.1) == alert.frame)
         }
     };
     (case.ips && follows).then_some("prevention refuses fragments whose first has not the whole TCP header")
@@ -712,6 +734,20 @@ pub(crate) fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Opt
         && (case.ours.iter().any(|alert| case.rule(alert).is_some_and(drops))
             || case.pair.rules.iter().any(silent));
     is.then_some("where nothing can be dropped, what follows a match of `drop` is recorded; Suricata parses no more of it")
+}
+
+/// For rules on packets a packet with which the stream is shown has a payload, if an empty one. Suricata
+/// shows no stream where no rule of the port's group asks for it.
+pub(crate) fn no_stream_is_shown(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    let What::Alert(alert) = &finding.what else { return None };
+    let (_, _, segment) = case.passage.segment(alert.frame?)?;
+    let on_packets = |rule: &Rule| rule.head.starts_with("tcp-pkt ");
+    let is = !case.ips
+        && finding.more
+        && segment.load.is_empty()
+        && case.only_denies(alert)
+        && case.pair.rules.iter().all(on_packets);
+    is.then_some("what must not be in a payload is not in that of a packet with which the stream is shown; Suricata shows none where no rule asks for streams")
 }
 
 /// A FIN shows Suricata's rules a stream in which nothing is readable yet: what must not be there is not there.
@@ -859,10 +895,14 @@ pub(crate) fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'s
 /// Prevention reads messages of DNS as lenient receivers do, with an event; Suricata's parser fails.
 pub(crate) fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENT: &str = "anomaly:malformed_data";
-    let read = case
+    let told = case
         .findings
         .iter()
         .any(|other| other.more && matches!(&other.what, What::Record(name) if name == EVENT));
+    // One that is too short for its head is told with the next one, if there is one.
+    let short = matches!(finding.what, What::Drop(..))
+        && case.concerns(finding, |flow| has_a_short_message(case, flow));
+    let read = told || short;
     let is = match &finding.what {
         What::Record(name) => finding.more && matches!(name.as_str(), EVENT | "dns"),
         What::Drop(Some(_), reason) => {
@@ -876,4 +916,23 @@ pub(crate) fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'st
     };
     (case.ips && read && is && case.got.has("flow:TCP:dns"))
         .then_some("prevention reads a message of DNS with wrong records as lenient receivers do, and tells an event; Suricata's parser fails")
+}
+
+/// Whether a side says a message of DNS over TCP that is shorter than a head.
+fn has_a_short_message(case: &Case<'_>, flow: FlowKey) -> bool {
+    const HEAD: usize = 12;
+    const MOST: u32 = 1 << 13;
+    [true, false].into_iter().any(|to_server| {
+        let said = case.passage.first(flow, to_server, MOST);
+        let mut rest = said.as_slice();
+        while let [high, low, behind @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            let Some(next) = behind.get(length..) else { break };
+            if (1..HEAD).contains(&length) {
+                return true;
+            }
+            rest = next;
+        }
+        false
+    })
 }

@@ -213,6 +213,11 @@ fn is_headless(case: &Case<'_>, flow: FlowKey) -> bool {
     first.len() == BEGIN.len() && first != BEGIN
 }
 
+/// Whether the first byte of a server is missing, and others come.
+fn begins_with_a_hole(case: &Case<'_>, flow: FlowKey) -> bool {
+    case.passage.has_hole(flow, false) && case.passage.first(flow, false, 1).is_empty()
+}
+
 /// What a server says without a status line is a body: Suricata shows it to some rules only.
 pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
@@ -224,7 +229,7 @@ pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<
         && !alert.to_server
         && case.is_on_body(alert)
         && (case.got.has("fileinfo") || alert.blocked && lacks("fileinfo"))
-        && is_headless(case, alert.flow);
+        && (is_headless(case, alert.flow) || begins_with_a_hole(case, alert.flow));
     is.then_some("an answer that has no status line is a body, which rules look at; Suricata may record it and look at nothing")
 }
 
@@ -263,13 +268,18 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
                 && case.concerns(finding, cut)
         }
         // What comes of an answer to nothing is not told either.
-        What::Alert(alert) if !finding.more && case.asks(alert, &[OF_UNMATCHED]) => {
+        What::Alert(alert)
+            if !finding.more
+                && (unmatched && case.asks(alert, &["absent"]) || case.asks(alert, &[OF_UNMATCHED])) =>
+        {
             unmatched && !alert.to_server && cut(alert.flow)
         }
         // The body is looked at when it is over.
         What::Alert(alert) => {
             let others = if finding.more { &case.theirs } else { &case.ours };
-            (unmatched || lacks("fileinfo") && next(alert.flow))
+            // In prevention a rule that refuses ends it all: there is one record.
+            let refused = || case.ips && alert.blocked && lacks("fileinfo") && lacks("http");
+            (unmatched || lacks("fileinfo") && next(alert.flow) || refused())
                 && !alert.to_server
                 && case.is_on_body(alert)
                 && cut(alert.flow)
@@ -280,6 +290,20 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
     is.then_some(
         "an answer whose beginning is missing goes on until its connection ends; Suricata ends it with a line that a segment ends with",
     )
+}
+
+/// Suricata records a message with a hole when the other side's is over; later events of it are lost.
+pub(crate) fn told_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
+    const EVENTS: [(&str, bool); 2] =
+        [("anomaly:INVALID_REQUEST_CHUNK_LEN", true), ("anomaly:INVALID_RESPONSE_CHUNK_LEN", false)];
+    let What::Record(name) = &finding.what else { return None };
+    let (_, to_server) = EVENTS.into_iter().find(|(event, _)| event == name)?;
+    let hole = |flow: FlowKey| {
+        let answers = case.passage.before(flow, !to_server, usize::MAX).any(|one| !one.load.is_empty());
+        answers && case.passage.has_hole(flow, to_server)
+    };
+    let is = finding.more && case.got.has("anomaly:INVALID_GAP") && case.concerns(finding, hole);
+    is.then_some("what is wrong with a body behind a hole is told; Suricata has recorded its message by then")
 }
 
 /// Whether bytes of a direction come when they were acknowledged already.

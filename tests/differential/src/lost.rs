@@ -86,7 +86,8 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
             case.ips
                 && (head || case.is_on_http(alert) || case.is_on_body(alert))
                 && begins_late(case, alert.flow)
-                && (alert.to_server && (told || case.comes_earlier(finding)) || answer)
+                && (alert.to_server && (told || case.comes_earlier(finding) || case.is_refused_behind(alert))
+                    || answer)
         }
         // The other program's, when its connection ends.
         What::Alert(alert) => {
@@ -236,10 +237,14 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
             };
             let head = &case.pair.rules.get(alert.rule)?.head;
             let parsed = case.is_on_buffers(alert) || PARSED.iter().any(|name| head.starts_with(name));
+            // Suricata never tells the protocol of a side that it has given up.
+            let asks = || case.asks(alert, &["app-layer-protocol:"]);
+            let place = || alert.frame.and_then(|frame| case.passage.packet(frame)).map(|(at, _)| at + 1);
             alert.to_server
                 && parsed
                 && (finding.more && early(finding)
                     || case.comes_earlier(finding) && case.findings.iter().any(early))
+                || finding.more && asks() && place().is_some_and(|place| filled(alert.flow, place))
         }
         What::Record(name) => {
             let told = finding.more && (RECORDS.contains(&name.as_str()) || KNOWN.contains(&name.as_str()));

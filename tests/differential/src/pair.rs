@@ -75,10 +75,11 @@ impl Packet {
         let fragments = self.fragments.map_or(String::new(), |size| format!(" fragments of {size}"));
         match &self.body {
             Body::Tcp(segment) => format!(
-                "{place}{fragments} seq {} ack {} flags {:x} \"{}\"",
+                "{place}{fragments} seq {} ack {} flags {:x}{} \"{}\"",
                 segment.seq,
                 segment.ack,
                 segment.flags,
+                if segment.chksum_error == 0 { "" } else { " wrong checksum" },
                 segment.load.escape_ascii()
             ),
             Body::Udp(load) | Body::Echo(_, _, load) | Body::Other(_, load) => {

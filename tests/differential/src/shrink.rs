@@ -1,52 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The least of a pair that still differs: rules, options and packets are left out as long as a difference stays.
 
+use crate::answer::Answer;
 use crate::engine::{Answers, Program};
 use crate::explained::explain;
 use crate::pair::Pair;
 
-/// Shrinks a pair, both programs being asked of all candidates of a round at once.
+/// Shrinks a pair. A round asks both programs of all pairs at once that lack one piece, and then leaves out
+/// as many of the needless pieces as can go together.
 ///
 /// # Errors
 ///
 /// When a program cannot be run.
 pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<Pair, String> {
     let mut least = pair.clone();
-    let ask = |pair: &Pair, program: &Program| {
-        Ok::<_, String>(
-            program.run(std::slice::from_ref(pair), ips, 1)?.remove(&pair.number).unwrap_or_default(),
-        )
-    };
+    let asking = Asking { ips, ours, peer, wanted: Vec::new() };
+    let (got, want) = asking.answers(std::slice::from_ref(pair))?;
+    let none = Answer::default();
+    let of = |answers: &Answers| answers.get(&pair.number).unwrap_or(&none).clone();
     // What differs on purpose is none to look for.
-    let wanted = kinds(&explain(pair, ips, &ask(pair, ours)?, &ask(pair, peer)?).0);
+    let wanted = kinds(&explain(pair, ips, &of(&got), &of(&want)).0);
+    let asking = Asking { wanted, ..asking };
     loop {
-        let candidates: Vec<Pair> = smaller(&least)
+        let pieces = pieces(&least);
+        let without: Vec<Pair> =
+            pieces.iter().map(|piece| least_without(&least, std::slice::from_ref(piece))).collect();
+        let needless: Vec<Piece> = pieces
             .into_iter()
-            .enumerate()
-            .map(|(at, mut candidate)| {
-                candidate.number = at as u32 + 1;
-                candidate
-            })
+            .zip(asking.which_differ(&without)?)
+            .filter_map(|(piece, differs)| differs.then_some(piece))
             .collect();
-        let (got, want): (Answers, Answers) =
-            (ours.run(&candidates, ips, 200)?, peer.run(&candidates, ips, 200)?);
-        // Another program's refusal of what was cut too short is another matter.
-        let differs = |candidate: &Pair| match (got.get(&candidate.number), want.get(&candidate.number)) {
+        let left_out = asking.together(&least, Vec::new(), &needless)?;
+        if left_out.is_empty() {
+            return Ok(least);
+        }
+        least = least_without(&least, &left_out);
+    }
+}
+
+/// Both programs, and the kinds of differences that are to stay.
+struct Asking<'p> {
+    ips: bool,
+    ours: &'p Program,
+    peer: &'p Program,
+    wanted: Vec<&'static str>,
+}
+
+impl Asking<'_> {
+    fn answers(&self, pairs: &[Pair]) -> Result<(Answers, Answers), String> {
+        Ok((self.ours.run(pairs, self.ips, 200)?, self.peer.run(pairs, self.ips, 200)?))
+    }
+
+    /// Which pairs still differ. A rule that was cut too short to be loaded does not count.
+    fn which_differ(&self, pairs: &[Pair]) -> Result<Vec<bool>, String> {
+        let numbered: Vec<Pair> =
+            pairs.iter().enumerate().map(|(at, one)| Pair { number: at as u32 + 1, ..one.clone() }).collect();
+        let (got, want) = self.answers(&numbered)?;
+        let differs = |one: &Pair| match (got.get(&one.number), want.get(&one.number)) {
             (Some(got), Some(want)) => {
-                let lines = kinds(&explain(candidate, ips, got, want).0);
-                lines.iter().any(|kind| wanted.contains(kind))
+                let lines = kinds(&explain(one, self.ips, got, want).0);
+                lines.iter().any(|kind| self.wanted.contains(kind))
                     && !lines.contains(&"refused")
                     && !want.has("refused")
             }
             _ => false,
         };
-        match candidates.into_iter().find(differs) {
-            Some(mut next) => {
-                next.number = pair.number;
-                least = next;
-            }
-            None => return Ok(least),
+        Ok(numbered.iter().map(differs).collect())
+    }
+
+    /// What can be left out besides what is: all of the pieces, else as many of each half as can.
+    fn together(&self, pair: &Pair, taken: Vec<Piece>, pieces: &[Piece]) -> Result<Vec<Piece>, String> {
+        if pieces.is_empty() {
+            return Ok(taken);
         }
+        let all = [taken.as_slice(), pieces].concat();
+        // Each by itself was asked before.
+        let known = taken.is_empty() && pieces.len() == 1;
+        if known || self.which_differ(&[least_without(pair, &all)])?.contains(&true) {
+            return Ok(all);
+        }
+        if pieces.len() == 1 {
+            return Ok(taken);
+        }
+        let (first, second) = pieces.split_at(pieces.len() / 2);
+        let taken = self.together(pair, taken, first)?;
+        self.together(pair, taken, second)
     }
 }
 
@@ -69,36 +107,85 @@ fn kinds(lines: &[String]) -> Vec<&'static str> {
     lines.iter().filter_map(kind).collect()
 }
 
-/// All that have one piece less, the largest pieces first.
-fn smaller(pair: &Pair) -> Vec<Pair> {
+/// What can be left out of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Piece {
+    Option(usize, usize),
+    Action(usize),
+    Rule(usize),
+    Packet(usize),
+    Setting,
+}
+
+/// All pieces of a pair; the last rule, option and packet stay.
+fn pieces(pair: &Pair) -> Vec<Piece> {
     let mut all = Vec::new();
-    let mut add = |change: &dyn Fn(&mut Pair)| {
-        let mut next = pair.clone();
-        change(&mut next);
-        all.push(next);
-    };
     if pair.rules.len() > 1 {
-        for at in 0..pair.rules.len() {
-            add(&|next| drop(next.rules.remove(at)));
+        all.extend((0..pair.rules.len()).map(Piece::Rule));
+    }
+    if pair.packets.len() > 1 {
+        all.extend((0..pair.packets.len()).map(Piece::Packet));
+    }
+    for (at, rule) in pair.rules.iter().enumerate() {
+        if rule.options.len() > 1 {
+            all.extend((0..rule.options.len()).map(|option| Piece::Option(at, option)));
         }
-    }
-    let half = pair.packets.len() / 2;
-    if half > 0 {
-        add(&|next| next.packets.truncate(half));
-    }
-    for at in (0..pair.packets.len()).rev().filter(|_| pair.packets.len() > 1) {
-        add(&|next| drop(next.packets.remove(at)));
-    }
-    for (rule, text) in pair.rules.iter().enumerate() {
-        for at in (0..text.options.len()).rev().filter(|_| text.options.len() > 1) {
-            add(&|next| drop(next.rules[rule].options.remove(at)));
-        }
-        if text.action != "alert" {
-            add(&|next| next.rules[rule].action = "alert");
+        if rule.action != "alert" {
+            all.push(Piece::Action(at));
         }
     }
     if pair.setting != 0 {
-        add(&|next| next.setting = 0);
+        all.push(Piece::Setting);
     }
     all
+}
+
+/// A pair without pieces of it. What stands behind others goes first, so that places stay.
+fn least_without(pair: &Pair, pieces: &[Piece]) -> Pair {
+    let mut next = pair.clone();
+    let mut pieces = pieces.to_vec();
+    // Options before their rules.
+    pieces.sort_by_key(|piece| (matches!(piece, Piece::Rule(_)), core::cmp::Reverse(*piece)));
+    for piece in pieces {
+        match piece {
+            Piece::Option(rule, at) => {
+                if let Some(rule) = next.rules.get_mut(rule).filter(|rule| rule.options.len() > 1) {
+                    rule.options.remove(at);
+                }
+            }
+            Piece::Action(rule) => {
+                if let Some(rule) = next.rules.get_mut(rule) {
+                    rule.action = "alert";
+                }
+            }
+            Piece::Rule(at) if next.rules.len() > 1 => drop(next.rules.remove(at)),
+            Piece::Packet(at) if next.packets.len() > 1 => drop(next.packets.remove(at)),
+            Piece::Rule(_) | Piece::Packet(_) => {}
+            Piece::Setting => next.setting = 0,
+        }
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_left_out_together_as_they_are_one_by_one() {
+        let pair = crate::make::pair(1, 350);
+        let rules = pair.rules.len();
+        let all = pieces(&pair);
+        assert!(all.contains(&Piece::Packet(0)) && all.contains(&Piece::Rule(rules - 1)));
+        let some = [Piece::Packet(0), Piece::Packet(2), Piece::Rule(1), Piece::Option(rules - 1, 0)];
+        let less = least_without(&pair, &some);
+        assert_eq!((less.packets.len(), less.rules.len()), (pair.packets.len() - 2, rules - 1));
+        assert_eq!(less.packets[0].describe(), pair.packets[1].describe());
+        assert_eq!(less.packets[1].describe(), pair.packets[3].describe());
+        assert_eq!(less.rules[1].head, pair.rules[2].head);
+        let options = |pair: &Pair| pair.rules.last().unwrap().options.clone();
+        assert_eq!(options(&less), options(&pair)[1.min(options(&pair).len() - 1)..]);
+        let nothing = least_without(&pair, &all);
+        assert_eq!((nothing.packets.len(), nothing.rules.len(), nothing.setting), (1, 1, 0));
+    }
 }

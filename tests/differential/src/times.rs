@@ -147,30 +147,27 @@ pub(crate) fn refused_packet(case: &Case<'_>, finding: &Finding) -> Option<&'sta
 /// Where one side may be in sight, the other's that comes late is read from there on.
 pub(crate) fn late_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const MESSAGES: [&str; 3] = ["http", "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"];
-    let What::Record(name) = &finding.what else { return None };
+    const ANSWERED: &str = "anomaly:RESPONSE_BODY_UNEXPECTED";
     let either = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.async-oneside=true");
     let late = |flow: FlowKey| {
         let speaks = |one: &Segment| !one.load.is_empty();
         case.passage.is_one_sided(flow)
             && [true, false].into_iter().all(|side| case.passage.before(flow, side, usize::MAX).any(speaks))
     };
-    (!case.ips && either && MESSAGES.contains(&name.as_str()) && case.concerns(finding, late))
-        .then_some("where one side may be in sight, the other's that comes late is read from there on, and paired with the requests that come then")
-}
-
-/// Passively a match of `drop` ends inspection of its flow, also of what lies behind a hole and is shown with the same packet.
-pub(crate) fn behind_a_hole_and_a_drop(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Alert(alert) = &finding.what else { return None };
-    let decides = |one: &Alert| {
-        let drops = |rule: &crate::pair::Rule| matches!(rule.action, "drop" | "reject");
-        (one.frame, one.flow) == (alert.frame, alert.flow) && case.pair.rules.get(one.rule).is_some_and(drops)
+    let is = match &finding.what {
+        What::Record(name) => {
+            let told = MESSAGES.contains(&name.as_str()) || finding.more && name == ANSWERED;
+            told && !case.ips && case.concerns(finding, late)
+        }
+        // `absent` is asked when a message is over: at another time where other answers are paired.
+        What::Alert(alert) => {
+            case.asks(alert, &["absent"])
+                && case.is_on_http(alert) | case.is_on_body(alert)
+                && late(alert.flow)
+        }
+        What::Drop(..) => false,
     };
-    let is = !case.ips
-        && !finding.more
-        && case.passage.has_hole(alert.flow, alert.to_server)
-        && case.ours.iter().any(decides)
-        && case.theirs.iter().any(decides);
-    is.then_some("passively a match of `drop` ends inspection of its flow, before what lies behind a hole is shown with the same packet")
+    (either && is).then_some("where one side may be in sight, the other's that comes late is read from there on, and paired with the requests that come then")
 }
 
 /// A `pass` that holds earlier than Suricata's, or where Suricata's does not.

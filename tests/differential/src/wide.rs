@@ -4,10 +4,12 @@
 
 use crate::causes::Case;
 use crate::finding::{Finding, What};
+use crate::pair::Rule;
 use crate::passage::{ahead, key, segment};
 
 /// Passively nothing is dropped: the frame with the last fragment is looked at as the others are. In Suricata
-/// the match of `drop` on the datagram, which is put together with that frame, ends inspection of the frame.
+/// a match of `drop` on the datagram, which is put together with that frame, or on its flow before, ends
+/// inspection of the frame.
 pub(crate) fn fragment_of_a_matched_datagram(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let frame = alert.frame?;
@@ -16,9 +18,10 @@ pub(crate) fn fragment_of_a_matched_datagram(case: &Case<'_>, finding: &Finding)
     let drops =
         |rule: usize| case.pair.rules.get(rule).is_some_and(|rule| matches!(rule.action, "drop" | "reject"));
     let matched = || {
-        let on_datagram =
-            |one: &&crate::finding::Alert| one.frame.is_none() && one.flow == key(packet) && drops(one.rule);
-        case.theirs.iter().find(on_datagram).is_some_and(|one| case.ours.contains(one))
+        let on_datagram = |one: &&crate::finding::Alert| {
+            one.frame.is_none_or(|before| before < frame) && one.flow == key(packet) && drops(one.rule)
+        };
+        case.theirs.iter().filter(on_datagram).any(|one| case.ours.contains(one))
     };
     let is = !case.ips && finding.more && packet.fragments.is_some() && last && matched();
     is.then_some(
@@ -37,12 +40,16 @@ pub(crate) fn size_of_what_is_encrypted(case: &Case<'_>, finding: &Finding) -> O
         let said = case.passage.said_before(alert.flow, to_server, at + 1);
         said.windows(what.len()).any(|two| two == what)
     };
-    let is = finding.more
+    let changed = || has(alert.to_server, CHANGE) || case.passage.has_hole(alert.flow, alert.to_server);
+    let encrypts = has(!alert.to_server, ENCRYPTED) || has(alert.to_server, ENCRYPTED) && changed();
+    // What passes the packet by its size leaves no other alert on it.
+    let sized = |rule: &Rule| rule.options.iter().any(|option| option.starts_with("dsize:"));
+    let passes = || case.pair.rules.iter().any(|rule| rule.action == "pass" && sized(rule));
+    let quiet = || !case.ours.iter().any(|one| (one.frame, one.flow) == (alert.frame, alert.flow));
+    let is = if finding.more { case.asks(alert, &["dsize:"]) } else { passes() && quiet() }
         && !one.load.is_empty()
-        && case.asks(alert, &["dsize:"])
         && case.got.has("flow:TCP:tls")
-        && (has(true, ENCRYPTED) || has(false, ENCRYPTED))
-        && (has(alert.to_server, CHANGE) || case.passage.has_hole(alert.flow, alert.to_server));
+        && encrypts;
     is.then_some("packets of a TLS connection have a payload when sides encrypt, too; for Suricata they have none then, and `dsize:>0` misses")
 }
 
@@ -109,5 +116,135 @@ mod tests {
         assert!(left(true, &["drop@10:rules", "drop@11:rules"], &["drop@10:rules"]).is_empty());
         assert_eq!(left(true, &["drop@11:rules"], &[]), ["+drop@11:rules"], "not refused before");
         assert_eq!(left(true, &["drop@8:rules", "drop@10:rules"], &["drop@8:rules"]).len(), 1, "other bytes");
+    }
+
+    #[test]
+    fn sizes_are_explained_once_the_other_side_encrypts() {
+        let flow = "flow:TCP:tls";
+        // Packet 10 has a wrong checksum, before the server changes its cipher; packet 6 is its hello.
+        let left = |alert| left_of(3, 3124, false, &[alert, flow], &[flow]);
+        assert!(left("3@10<1.0:allowed").is_empty());
+        assert_eq!(left("3@6<1.0:allowed"), ["+3@6<1.0:allowed"]);
+        // Rule 0 passes packets with a payload.
+        let left = |ours: &[&str], alert| left_of(4, 4529, false, ours, &[alert, flow]);
+        assert!(left(&[flow], "3@10<1.0:allowed").is_empty());
+        assert_eq!(left(&[flow], "3@6<1.0:allowed"), ["-3@6<1.0:allowed"], "nobody encrypts yet");
+        assert_eq!(left(&[flow, "1@10<1.0:allowed"], "3@10<1.0:allowed").len(), 2, "nothing passed");
+    }
+
+    #[test]
+    fn fragments_are_explained_where_they_are_refused_only() {
+        const FRAGMENT: &str = "2@7>1.18446744073709511616:allowed";
+        // Rule 0 drops the flow of a datagram of fragments, which is frames 5 to 7.
+        assert!(left_of(2, 2666, false, &["0@1>1.0:allowed", FRAGMENT], &["0@1>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(2, 2666, false, &[FRAGMENT], &[]).len(), 1, "no drop");
+        // The first of the fragments has not the whole header; frame 10 is the last one.
+        let alert = |frame: u32| format!("0@{frame}>1.18446744073709511616:allowed");
+        let refused = ["drop@10:defrag.error"];
+        assert!(left_of(5, 4570, true, &refused, &[&alert(10)]).is_empty());
+        assert_eq!(left_of(5, 4570, true, &refused, &[&alert(11)]).len(), 1, "another frame");
+        assert_eq!(left_of(5, 4570, true, &[], &[&alert(10)]).len(), 1, "not refused");
+        // What such a hole leaves of a request is another one.
+        assert!(left_of(5, 4052, true, &["drop@18:defrag.error", "http"], &[]).is_empty());
+        assert_eq!(left_of(5, 4052, true, &["http"], &[]), ["+http"]);
+    }
+
+    #[test]
+    fn answers_to_requests_without_a_path_are_explained_only() {
+        const INCOMPLETE: &str = "anomaly:REQUEST_LINE_INCOMPLETE";
+        // One request is letters without a line end; rule 1 asks for an absent body, rule 2 does not.
+        for (seed, number, event) in [(6, 2956, INCOMPLETE), (7, 4110, INCOMPLETE)] {
+            let left = |ours: &[&str], theirs: &[&str]| left_of(seed, number, false, ours, theirs);
+            assert!(left(&[event], &[event, "1@18<1.0:allowed"]).is_empty(), "{seed}/{number}");
+            assert_eq!(left(&[], &["1@18<1.0:allowed"]).len(), 1, "all lines are over");
+            assert_eq!(left(&[event], &[event, "2@18<1.0:allowed"]).len(), 1, "no rule on a body");
+        }
+        // The head of the second request is lost.
+        const WORD: &str = "anomaly:REQUEST_LINE_MISSING_PROTOCOL";
+        assert!(left_of(5, 3530, false, &[WORD], &[WORD, "3@41<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(5, 3530, false, &[WORD], &[WORD, "2@41<1.0:allowed"]).len(), 1);
+    }
+
+    #[test]
+    fn what_a_refusal_cuts_off_is_explained_where_both_refuse_only() {
+        const REFUSED: &str = "0@7<1.0:blocked";
+        // Rule 1 is on a request's body, which has no end; the answer is refused.
+        assert!(left_of(5, 4324, true, &["1@5>1.0:allowed", REFUSED], &[REFUSED]).is_empty());
+        assert_eq!(left_of(5, 4324, true, &["1@5>1.0:allowed"], &[]).len(), 1, "nothing is refused");
+        // The first request is lost.
+        let (ours, refused) = ("2@7>1.0:allowed", "0@9<1.0:blocked");
+        assert!(
+            left_of(4, 2446, true, &[ours, refused, "flow:TCP:http"], &[refused, "flow:TCP:http"]).is_empty()
+        );
+        assert_eq!(left_of(4, 2446, true, &[ours, "flow:TCP:http"], &["flow:TCP:http"]).len(), 1);
+        // Rubbish stands before an answer, whose first line ends with its segment.
+        let theirs = ["0@23<1.0:blocked", "drop@23:rules", "drop@24:flow.drop", "http", "fileinfo"];
+        assert_eq!(left_of(6, 3914, true, &["0@25<1.0:blocked", "drop@25:rules"], &theirs), [""; 0]);
+        let left = left_of(6, 3914, true, &["0@25<1.0:blocked", "drop@25:rules"], &theirs[..3]);
+        assert_eq!(
+            left,
+            theirs[..3].iter().map(|line| format!("-{line}")).collect::<Vec<_>>(),
+            "no record of it"
+        );
+    }
+
+    #[test]
+    fn what_is_read_behind_holes_is_explained_there_only() {
+        // The first two segments of a request are swapped and acknowledged before; rules 1 and 3 ask for the
+        // protocol.
+        assert!(left_of(7, 4020, true, &["1@14<1.0:allowed", "3@6>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(7, 4020, true, &["3@5>1.0:allowed"], &[]).len(), 1, "before it is filled");
+        assert_eq!(left_of(7, 4020, true, &[], &["3@6>1.0:allowed"]).len(), 1, "a missed one");
+        // The end of a chunked body is lost.
+        const CHUNK: &str = "anomaly:INVALID_REQUEST_CHUNK_LEN";
+        const GAP: &str = "anomaly:INVALID_GAP";
+        assert!(left_of(7, 1932, false, &[GAP, CHUNK], &[GAP]).is_empty());
+        assert_eq!(left_of(7, 1932, false, &[CHUNK], &[]), ["+anomaly:INVALID_REQUEST_CHUNK_LEN"]);
+        assert_eq!(left_of(7, 1932, false, &[GAP], &[GAP, CHUNK]).len(), 1, "a missed one");
+        // A keep-alive stands within `chunked`.
+        let told = "2@31<1.0:allowed";
+        assert!(left_of(7, 3556, false, &[told], &[told, "2@33<1.0:allowed"]).is_empty());
+        assert_eq!(left_of(7, 3556, false, &[], &["2@33<1.0:allowed"]).len(), 1, "not told before");
+        // The first segment of an answer is lost; rule 0 is on its body, rule 1 is not.
+        let left = |alert| left_of(8, 2622, true, &[alert, "fileinfo"], &["fileinfo"]);
+        assert!(left("0@12<1.0:allowed").is_empty());
+        assert_eq!(left("1@12<1.0:allowed"), ["+1@12<1.0:allowed"]);
+        // Part of such an answer is another one for Suricata.
+        const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
+        assert!(left_of(8, 3580, false, &[], &["2@21<1.0:allowed", UNMATCHED, "http"]).is_empty());
+        assert_eq!(left_of(8, 3580, false, &[], &["2@21<1.0:allowed"]).len(), 1);
+    }
+
+    #[test]
+    fn late_answers_and_unknown_sides_are_explained_for_their_rules_only() {
+        // The server's opening was not seen; rule 0 asks for an absent body.
+        assert!(left_of(4, 2958, false, &["0@6>1.0:allowed"], &["0@10>1.0:allowed"]).is_empty());
+        assert_eq!(left_of(4, 2446, false, &["2@6>1.0:allowed"], &[]).len(), 1, "both sides are seen");
+        // The server's first bytes are of no protocol; rule 2 asks for an unknown client, rule 0 does not.
+        let left = |alert| left_of(8, 4407, true, &[alert, "flow:TCP:failed"], &["flow:TCP:failed"]);
+        assert!(left("2@4<1.0:allowed").is_empty());
+        assert_eq!(left("0@4<1.0:allowed"), ["+0@4<1.0:allowed"]);
+    }
+
+    #[test]
+    fn short_messages_unexpected_bodies_and_streams_are_explained_where_they_are_only() {
+        // The client's first message of DNS has five bytes, in pair 4960 there is none.
+        let flow = "flow:TCP:dns~1.0";
+        let theirs = ["drop@10:applayer.error", "drop@12:exception.policy.flow.drop", flow];
+        assert!(left_of(9, 4952, true, &[flow], &theirs).is_empty());
+        assert_eq!(left_of(9, 4952, true, &[flow], &["drop@10:rules", flow]), ["-drop@10:rules"]);
+        assert_eq!(
+            left_of(5, 1762, true, &["flow:TCP:dns"], &["drop@10:applayer.error", "flow:TCP:dns"]).len(),
+            1
+        );
+        // A 304 says that 38 bytes follow; rule 2 is about answers, rule 3 about requests.
+        const UNEXPECTED: &str = "anomaly:RESPONSE_BODY_UNEXPECTED";
+        let left = |alert| left_of(9, 4942, false, &[UNEXPECTED], &[UNEXPECTED, alert]);
+        assert!(left("2@56<1.0:allowed").is_empty());
+        assert_eq!(left("3@50>1.0:allowed"), ["-3@50>1.0:allowed"]);
+        // All rules are on packets, rule 2 only denies; packet 6 is empty.
+        assert!(left_of(9, 4672, false, &["2@6>1.0:allowed"], &[]).is_empty());
+        assert_eq!(left_of(9, 4672, false, &["1@6>1.0:allowed"], &[]).len(), 1);
+        assert_eq!(left_of(9, 4672, false, &["2@4>1.0:allowed"], &[]).len(), 1, "a payload");
     }
 }
