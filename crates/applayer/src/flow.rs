@@ -412,21 +412,6 @@ impl AppLayer {
         self.waiting[direction]
     }
 
-    /// Whether the end of a direction's stream was told.
-    #[must_use]
-    pub fn ended(&self, direction: Direction) -> bool {
-        self.ended[direction]
-    }
-
-    /// The end of a direction's stream was told. With both ends told nothing comes any more: what is open is over.
-    pub fn set_ended(&mut self, direction: Direction) {
-        self.ended[direction] = true;
-        self.end_open_detection(direction);
-        if self.ended == PerDirection::new(true, true) {
-            self.end_transactions();
-        }
-    }
-
     /// Whether no more data needs to be handed in.
     #[must_use]
     pub fn finished(&self) -> bool {

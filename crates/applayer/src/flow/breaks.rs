@@ -144,9 +144,24 @@ impl AppLayer {
         }
     }
 
+    /// Whether the end of a direction's stream was told.
+    #[must_use]
+    pub fn ended(&self, direction: Direction) -> bool {
+        self.ended[direction]
+    }
+
+    /// The end of a direction's stream was told. With both ends told nothing comes any more: what is open is over.
+    pub fn set_ended(&mut self, direction: Direction) {
+        self.ended[direction] = true;
+        self.end_open_detection(direction);
+        if self.ended == PerDirection::new(true, true) {
+            self.end_transactions();
+        }
+    }
+
     /// Ends the detection of a direction that has ended. Passively an open direction takes the protocol of
     /// the flow, as in Suricata; rules on the result of detection are not asked.
-    pub(super) fn end_open_detection(&mut self, direction: Direction) {
+    fn end_open_detection(&mut self, direction: Direction) {
         let open = self.by_direction[direction] == Known::Pending && !self.prevents;
         if open && matches!(self.protocol, Known::Protocol(_)) {
             self.by_direction[direction] = self.protocol;

@@ -203,6 +203,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         passes: false,
     };
     if !again {
+        pass.worker.refused_before = pass.flow.state.dropped.is_some();
         let judged = scene.packet.filter(|_| !waits);
         let gate = judged.map_or(Gate::Open, |packet| pass.gate_packet(packet));
         pass.worker.gate = gate;
@@ -219,9 +220,6 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     }
     // Transactions of a decided flow count as inspected, so that they can be freed. A refusal decides the
     // packets behind its own: of that packet all pieces of the stream are inspected.
-    if !again {
-        pass.worker.refused_before = pass.flow.state.dropped.is_some();
-    }
     let decided = pass.flow.state.passed.is_some() || pass.worker.refused_before;
     let detects = !decided && !pass.passes;
     if detects {
