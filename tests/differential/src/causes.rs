@@ -736,20 +736,6 @@ pub(crate) fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Opt
     is.then_some("where nothing can be dropped, what follows a match of `drop` is recorded; Suricata parses no more of it")
 }
 
-/// For rules on packets a packet with which the stream is shown has a payload, if an empty one. Suricata
-/// shows no stream where no rule of the port's group asks for it.
-pub(crate) fn no_stream_is_shown(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    let What::Alert(alert) = &finding.what else { return None };
-    let (_, _, segment) = case.passage.segment(alert.frame?)?;
-    let on_packets = |rule: &Rule| rule.head.starts_with("tcp-pkt ");
-    let is = !case.ips
-        && finding.more
-        && segment.load.is_empty()
-        && case.only_denies(alert)
-        && case.pair.rules.iter().all(on_packets);
-    is.then_some("what must not be in a payload is not in that of a packet with which the stream is shown; Suricata shows none where no rule asks for streams")
-}
-
 /// A FIN shows Suricata's rules a stream in which nothing is readable yet: what must not be there is not there.
 pub(crate) fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
@@ -890,49 +876,4 @@ pub(crate) fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'s
         && case.rule(alert)?.options.iter().any(denies)
         && case.passage.said(alert.flow, alert.to_server).len() > so_far;
     is.then_some("content that must not be in a body is looked for in what has come of it, before that leaves; Suricata waits for more")
-}
-
-/// Prevention reads messages of DNS as lenient receivers do, with an event; Suricata's parser fails.
-pub(crate) fn lenient_message(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
-    const EVENT: &str = "anomaly:malformed_data";
-    let told = case
-        .findings
-        .iter()
-        .any(|other| other.more && matches!(&other.what, What::Record(name) if name == EVENT));
-    // One that is too short for its head is told with the next one, if there is one.
-    let short = matches!(finding.what, What::Drop(..))
-        && case.concerns(finding, |flow| has_a_short_message(case, flow));
-    let read = told || short;
-    let is = match &finding.what {
-        What::Record(name) => finding.more && matches!(name.as_str(), EVENT | "dns"),
-        What::Drop(Some(_), reason) => {
-            !finding.more && matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop")
-        }
-        What::Alert(alert) => {
-            let of_dns = case.rule(alert).is_some_and(|rule| rule.head.starts_with("dns "));
-            finding.more && (of_dns || case.asks(alert, &["dns"]))
-        }
-        What::Drop(None, _) => false,
-    };
-    (case.ips && read && is && case.got.has("flow:TCP:dns"))
-        .then_some("prevention reads a message of DNS with wrong records as lenient receivers do, and tells an event; Suricata's parser fails")
-}
-
-/// Whether a side says a message of DNS over TCP that is shorter than a head.
-fn has_a_short_message(case: &Case<'_>, flow: FlowKey) -> bool {
-    const HEAD: usize = 12;
-    const MOST: u32 = 1 << 13;
-    [true, false].into_iter().any(|to_server| {
-        let said = case.passage.first(flow, to_server, MOST);
-        let mut rest = said.as_slice();
-        while let [high, low, behind @ ..] = rest {
-            let length = usize::from(u16::from_be_bytes([*high, *low]));
-            let Some(next) = behind.get(length..) else { break };
-            if (1..HEAD).contains(&length) {
-                return true;
-            }
-            rest = next;
-        }
-        false
-    })
 }

@@ -98,7 +98,12 @@ pub(crate) fn reset_in_the_window(case: &Case<'_>, finding: &Finding) -> Option<
     let What::Drop(Some(frame), reason) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(*frame)?;
     let resets = segment.flags & RST != 0 && segment.load.is_empty();
-    let is = case.ips && !finding.more && reason == "stream.error" && resets;
+    let of_the_stream =
+        |one: &Finding| !one.more && one.what == What::Drop(Some(*frame), "stream.error".into());
+    // A rule may refuse what leaves otherwise.
+    let is = of_the_stream(finding)
+        || finding.more && reason == "rules" && case.findings.iter().any(of_the_stream);
+    let is = case.ips && resets && is;
     is.then_some("a RST in the window whose number is not the next one leaves: its receiver answers it")
 }
 
@@ -121,6 +126,11 @@ mod tests {
         assert_eq!(left_of(3, 862, true, &["drop@5:flow.drop"], &[]), ["+drop@5:flow.drop"]);
         assert!(left_of(3, 862, false, &["0@10<1.0:allowed"], &["0@-<1.0:allowed"]).is_empty());
         assert_eq!(left_of(3, 862, false, &["0@10<1.0:allowed"], &[]), ["+0@10<1.0:allowed"]);
+        // Packet 9 is a RST whose number is not the next one; rule 0 drops it.
+        let theirs = ["drop@9:stream.error"];
+        assert!(left_of(10, 3180, true, &["drop@9:rules"], &theirs).is_empty());
+        assert_eq!(left_of(10, 3180, true, &["drop@9:rules"], &[]), ["+drop@9:rules"]);
+        assert_eq!(left_of(10, 3180, true, &["drop@8:rules"], &theirs), ["+drop@8:rules"], "another packet");
         // Packet 13 is packet 10 again, behind the FIN.
         assert!(left_of(3, 926, true, &["1@13>1.0:allowed"], &["drop@13:stream.error"]).is_empty());
         assert_eq!(left_of(3, 926, true, &["1@13>1.0:allowed"], &[]), ["+1@13>1.0:allowed"]);
