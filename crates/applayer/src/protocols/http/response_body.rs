@@ -105,6 +105,10 @@ impl HttpParser {
             if has_length || has_transfer {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
             }
+            let length = tx.response.message.fields.value("content-length").map(fields::content_length);
+            if let Some(found) = length.filter(|_| !has_transfer) {
+                tx.raise_length_junk(found);
+            }
         }
         if no_body {
             tx.response.message.coding = Coding::NoBody;

@@ -648,6 +648,13 @@ fn gaps_within_bodies_are_survived() {
 }
 
 #[test]
+fn what_stands_behind_a_length_is_told_of_an_answer_without_a_body_too() {
+    let mut flow = Flow::new();
+    flow.feed(TS, GET).feed(TC, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 0HTTP\r\n\r\n");
+    assert_eq!(flow.events(0), ["RESPONSE_BODY_UNEXPECTED", "CONTENT_LENGTH_EXTRA_DATA_END"]);
+}
+
+#[test]
 fn limits_hold() {
     let mut flow = Flow::new();
     flow.feed(TS, b"GET /").feed(TS, &[b'a'; 18_001]);
