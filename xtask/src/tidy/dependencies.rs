@@ -31,7 +31,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                     other != folder && other.starts_with(folder) && file.starts_with(other)
                 })
             };
-            file.starts_with(folder) && !manifests.iter().any(|other| inner(&other))
+            file.starts_with(folder) && !manifests.iter().any(inner)
         };
         let sources: Vec<(bool, String)> = tree
             .rust()
