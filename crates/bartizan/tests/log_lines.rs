@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Log lines as text and as JSON, by level.
 
-use crate::sample::sample;
 use crate::common::{Folder, PROGRAM};
+use crate::sample::sample;
 use serde_json::Value;
 use std::process::{Command, Output};
 
