@@ -319,3 +319,37 @@ impl<'r> Reading<'r> {
         })
     }
 }
+
+/// Reads a capture until its end or until `take` has enough.
+pub fn frames(path: &Path, link: LinkId, mut take: impl FnMut(&Frame<'_>) -> bool) -> Result<(), Failure> {
+    let file = input::open(path, "capture")?;
+    let mut reader = CaptureReader::new(file, path.display().to_string()).map_err(Failure::input)?;
+    let mut number = 0;
+    loop {
+        match reader.next() {
+            Ok(Some(record)) => {
+                number += 1;
+                let frame = Frame {
+                    now: record.timestamp,
+                    bytes: record.data,
+                    wire_len: record.wire_len,
+                    link_type: LinkType::from_capture(u16::try_from(record.link_type).unwrap_or(u16::MAX)),
+                    link,
+                    number: Some(number),
+                };
+                if !take(&frame) {
+                    return Ok(());
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                warn!("{error}; read as far as it goes");
+                break;
+            }
+        }
+    }
+    if let Some(notice) = reader.status().notice() {
+        info!("note: {}: {notice}", path.display());
+    }
+    Ok(())
+}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The running stack as a library: what `bartizan run` and `bartizan inspect` do, without a command line.
+//! The running stack as a library: the work of the program's commands, without a command line.
 //!
-//! A program that embeds it builds generations ([`generation::Builder`]), runs links ([`plan::RunOptions`]), and asks
-//! for the end or a reload by [`requests::Requests`]. Nothing is printed: log lines are events of `tracing`, diagnostics
-//! are values ([`log`]).
+//! A program that embeds it builds generations ([`generation::Builder`]), runs links
+//! ([`plan::RunOptions`]), and asks for the end or a reload by [`requests::Requests`]. Questions need no
+//! link: [`explain`] says why, [`replay`] judges traffic of the past. Nothing is printed: log lines are
+//! events of `tracing`, diagnostics are values ([`log`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -18,6 +19,7 @@ pub mod crew;
 mod descriptors;
 pub mod engines;
 pub mod error;
+pub mod explain;
 pub mod findings;
 pub mod firewall;
 pub mod functions;
@@ -37,12 +39,14 @@ pub mod machine_code;
 #[allow(clippy::print_stdout)] // Measurements, which people read.
 mod many;
 pub mod metrics;
+pub mod offline;
 pub mod offload;
 mod outputs;
 pub mod plan;
 pub mod plane;
 pub mod poll;
 pub mod reload;
+pub mod replay;
 pub mod requests;
 pub mod rule_files;
 pub mod run;

@@ -3,3 +3,4 @@
 
 mod embed;
 mod levels;
+mod questions;

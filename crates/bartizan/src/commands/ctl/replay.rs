@@ -6,27 +6,14 @@ use super::access::Whom;
 use super::candidate::{Candidate, Folder};
 use super::show;
 use crate::arguments::BuildArgs;
-use crate::commands::explain::flow::frames;
-use bartizan_agent::explain::Subject;
-use bartizan_agent::replay::record::RECORD_BYTES;
 use bartizan_agent::replay::report::Row;
-use bartizan_agent::replay::{Case, Fates, FlowName, Headers, NotRead, Outcome, Record, Report, Seen};
-use bartizan_applayer::flow::Engine;
-use bartizan_base::{Generation, LinkId, TenantId};
-use bartizan_dataplane::worker::Worker;
+use bartizan_agent::replay::{FlowName, Outcome, Report};
 use bartizan_events::harmless_line;
-use bartizan_packet::capture::Decompressed;
 use bartizan_runtime::error::{Exit, Failure};
-use bartizan_runtime::generation::{
-    BuildOptions, Builder, Built, BuiltPolicy, find_link, find_tenant, reported, unnamed_link,
-};
+use bartizan_runtime::replay::{self, ReplayOptions, Traffic};
 use bartizan_runtime::tuple::{end_text, protocol_name};
-use bartizan_runtime::{input, load};
-use bartizan_stages::settings::EngineSettings;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 /// The name of the command.
 pub const NAME: &str = "replay";
@@ -71,107 +58,18 @@ Examples:
   bartizan ctl replay --device edge --with web.yaml capture.pcap      # a change that is not put yet
   bartizan ctl replay --device edge --generation 17 --against running eve.json";
 
-/// A generation, and what it runs on.
-struct Stage {
-    built: Built,
-    policy: BuiltPolicy,
-    settings: EngineSettings,
-    engine: Arc<Engine>,
-}
-
-impl Stage {
-    fn new(options: &BuildOptions, policy: &Path) -> Result<Self, Failure> {
-        let options = BuildOptions { policy: Some(policy.to_owned()), ..options.clone() };
-        let mut builder = Builder::for_captures(&options, Path::new(""))?;
-        let mut built = reported(&mut builder, |builder| builder.build(Generation(1)))?;
-        // What would become of traffic is what prevention does.
-        let (settings, _) = EngineSettings::from_settings(builder.settings(), true, [1, 2])
-            .map_err(Failure::setting(builder.settings()))?;
-        let mode = load::Mode::over_captures(true);
-        let engine = Arc::new(load::app_layer(builder.settings(), &built.needs, mode)?);
-        let policy =
-            built.policy.take().ok_or_else(|| Failure::usage("give --policy FILE or --device NAME"))?;
-        Ok(Stage { built, policy, settings, engine })
-    }
-
-    fn link(&self, args: &Args) -> Result<LinkId, Failure> {
-        match &args.link {
-            Some(name) => find_link(&self.policy.links, name),
-            None => Ok(unnamed_link(&self.policy.links)),
-        }
-    }
-
-    fn tenant(&self, args: &Args) -> Result<Option<TenantId>, Failure> {
-        let find = |name: &String| find_tenant(&self.policy.file.name, &self.policy.tenant_ids, name);
-        args.tenant.as_ref().map(find).transpose()
-    }
-
-    fn subject(&self) -> Subject<'_> {
-        Subject {
-            file: &self.policy.file,
-            classes: &self.policy.classes,
-            tenants: &self.policy.tenants,
-            tenant_ids: &self.policy.tenant_ids,
-            links: &self.policy.links,
-            chains: &self.built.chains,
-            functions: &self.built.function_names,
-            settings: &self.settings,
-            engine: &self.engine,
-        }
-    }
-
-    /// The flows of captures, with what becomes of them.
-    fn run(&self, args: &Args, captures: &[&PathBuf]) -> Result<Fates, Failure> {
-        let link = self.link(args)?;
-        let mut worker =
-            Worker::new(self.settings.clone(), Arc::clone(&self.engine), Arc::clone(&self.built.chains))
-                .map_err(Failure::stopped)?;
-        let mut fates = Fates::new(&self.policy.classes, &self.built.function_names);
-        for path in captures {
-            frames(path, link, |frame| {
-                worker.frame(frame, &mut fates);
-                true
-            })?;
-        }
-        worker.shutdown(&mut fates);
-        Ok(fates)
-    }
-}
-
 /// Replays.
 pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
-    let mut captures = Vec::new();
-    let mut records = Vec::new();
-    for path in &args.traffic {
-        if is_events(path)? { records.push(path) } else { captures.push(path) }
-    }
+    let traffic = Traffic::of(&args.traffic)?;
     let folder = Folder::new()?;
-    let (candidate, base) = policies(args, whom, &folder, !captures.is_empty())?;
-    let after = Stage::new(&args.build.options(), &candidate)?;
-    let before = base.map(|base| Stage::new(&args.build.options(), &base)).transpose()?;
-    let mut report = Report::default();
-    let mut left_out = 0;
-    if !captures.is_empty() {
-        if args.tenant.is_some() {
-            return Err(Failure::usage(
-                "--tenant is for flow records; a capture's packets say it themselves",
-            ));
-        }
-        let mut seen = |stage: &Stage| -> Result<Vec<Seen>, Failure> {
-            let fates = stage.run(args, &captures)?;
-            left_out += fates.left_out;
-            Ok(fates.seen)
-        };
-        let before = before.as_ref().map(&mut seen).transpose()?;
-        report.add_runs(before, seen(&after)?);
-    }
-    for path in records {
-        replay_records(args, path, &after, before.as_ref(), &mut report)?;
-    }
+    let (policy, base) = policies(args, whom, &folder, !traffic.captures.is_empty())?;
+    let options =
+        ReplayOptions { build: args.build.options(), tenant: args.tenant.clone(), link: args.link.clone() };
+    let replayed = replay::run(&options, &traffic, &policy, base.as_deref())?;
     if json {
-        println!("{:#}", as_json(&report, left_out));
+        println!("{:#}", as_json(&replayed.report, replayed.left_out));
     } else {
-        print(&report, args, left_out);
+        print(&replayed.report, args, replayed.left_out);
     }
     Ok(Exit::Done)
 }
@@ -213,85 +111,6 @@ fn policies(
     let policy = candidate.of_generation(against)?;
     let base = folder.put(&mut candidate, "before", &policy)?;
     Ok((path, Some(base)))
-}
-
-/// Events are lines of JSON; captures begin with a number.
-fn is_events(path: &Path) -> Result<bool, Failure> {
-    let mut first = [0u8; 64];
-    let mut reader = reader(path)?;
-    let mut length = 0;
-    while length < first.len() {
-        match reader.read(first.get_mut(length..).unwrap_or_default()) {
-            Ok(0) => break,
-            Ok(read) => length += read,
-            Err(error) => return Err(Failure::input(format!("cannot read {}: {error}", path.display()))),
-        }
-    }
-    let begin = first.iter().take(length).find(|byte| !byte.is_ascii_whitespace());
-    Ok(begin == Some(&b'{'))
-}
-
-fn reader(path: &Path) -> Result<impl BufRead, Failure> {
-    let file = input::open(path, "traffic")?;
-    let opened = Decompressed::new(Box::new(file));
-    let opened =
-        opened.map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))?;
-    Ok(BufReader::new(opened))
-}
-
-/// Asks about each flow record of a file.
-fn replay_records(
-    args: &Args,
-    path: &Path,
-    after: &Stage,
-    before: Option<&Stage>,
-    report: &mut Report,
-) -> Result<(), Failure> {
-    let subject = after.subject();
-    let now = Headers::new(&subject, after.link(args)?, after.tenant(args)?);
-    let other = before.map(Stage::subject);
-    let then = match (before, &other) {
-        (Some(stage), Some(subject)) => Some(Headers::new(subject, stage.link(args)?, stage.tenant(args)?)),
-        _ => None,
-    };
-    let mut reader = reader(path)?;
-    let mut line = Vec::new();
-    while next_line(&mut reader, &mut line)
-        .map_err(|error| Failure::input(format!("cannot read {} to its end: {error}", path.display())))?
-    {
-        let record = match Record::parse(&line) {
-            Ok(record) => record,
-            Err(NotRead::Other) => continue,
-            Err(why) => {
-                report.not_read(&why.to_string());
-                continue;
-            }
-        };
-        let before = match &then {
-            Some(then) => then.judge(&record).map_err(Failure::stopped)?,
-            None => record.was.clone(),
-        };
-        let outcome = now.judge(&record).map_err(Failure::stopped)?;
-        report.add(Case { flow: record.flow, before: Some(before), after: outcome }, &record.amounts);
-    }
-    Ok(())
-}
-
-/// The next line that is not empty; of one that is too long for a record a bit more than a record may have.
-fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
-    loop {
-        line.clear();
-        let read = reader.by_ref().take(RECORD_BYTES as u64 + 1).read_until(b'\n', line)?;
-        if read == 0 {
-            return Ok(false);
-        }
-        if !line.ends_with(b"\n") && read > RECORD_BYTES {
-            reader.skip_until(b'\n')?;
-        }
-        if !line.trim_ascii().is_empty() {
-            return Ok(true);
-        }
-    }
 }
 
 fn as_json(report: &Report, left_out: u64) -> Value {

@@ -1,43 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Explanations of flows for people.
 
-use super::flow::ExplainedFlow;
 use bartizan_agent::explain::{FlowExplanation, FlowQuestion, FunctionAnswer};
 use bartizan_dataplane::explain::history::{FlowHistory, Moment};
+use bartizan_runtime::explain::flow::ExplainedFlow;
 use bartizan_runtime::tuple::{end_text, protocol_name};
 use bartizan_stages::chain::LookupExplained;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::net::IpAddr;
 
 /// Moments that are shown; `--json` has more.
 const MOMENTS_SHOWN: usize = 60;
-
-/// The flow that was asked about, as JSON.
-pub fn flow_json(question: &FlowQuestion, link: Option<&str>) -> Value {
-    let mut flow = Map::new();
-    flow.insert("protocol".to_owned(), question.protocol.into());
-    for (name, end) in [("src", question.source), ("dest", question.destination)] {
-        if let Some((address, port)) = end {
-            flow.insert(format!("{name}_ip"), address.to_string().into());
-            if port != 0 {
-                flow.insert(format!("{name}_port"), port.into());
-            }
-        }
-    }
-    if let Some((kind, code)) = question.icmp {
-        flow.insert("icmp".to_owned(), json!({"type": kind, "code": code}));
-    }
-    if !question.vlans.is_empty() {
-        flow.insert("vlan".to_owned(), question.vlans.clone().into());
-    }
-    if let Some(vni) = question.vni {
-        flow.insert("vni".to_owned(), vni.into());
-    }
-    if let Some(link) = link {
-        flow.insert("link".to_owned(), link.into());
-    }
-    flow.into()
-}
 
 fn title(question: &FlowQuestion) -> String {
     let side =

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A policy over traffic of the past. Captures go through the engine; flow records are asked by their
+//! headers, and what needs payload or state is undecided.
+
+use crate::captures::frames;
+use crate::error::Failure;
+use crate::generation::BuildOptions;
+use crate::input;
+use crate::offline::OfflineGeneration;
+use bartizan_agent::replay::record::RECORD_BYTES;
+use bartizan_agent::replay::{Case, Fates, Headers, NotRead, Record, Report, Seen};
+use bartizan_packet::capture::Decompressed;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Files with traffic, by their kind.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Captures.
+    pub captures: Vec<PathBuf>,
+    /// Files of flow records.
+    pub records: Vec<PathBuf>,
+}
+
+impl Traffic {
+    /// Looks at the beginnings of files.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let mut traffic = Traffic::default();
+        for path in paths {
+            let kind = if is_events(path)? { &mut traffic.records } else { &mut traffic.captures };
+            kind.push(path.clone());
+        }
+        Ok(traffic)
+    }
+}
+
+/// Options of a replay.
+#[derive(Clone, Default)]
+pub struct ReplayOptions {
+    /// What generations are built from, besides their policies.
+    pub build: BuildOptions,
+    /// Tenant of all flow records; else the policy's selectors decide.
+    pub tenant: Option<String>,
+    /// Link of traffic that does not name its own.
+    pub link: Option<String>,
+}
+
+/// What came of a replay.
+pub struct Replayed {
+    /// Flows by their verdicts.
+    pub report: Report,
+    /// Flows of captures beyond those that are kept.
+    pub left_out: u64,
+}
+
+/// Replays traffic under a policy, beside another one if there is one.
+///
+/// # Errors
+/// A generation cannot be built, or traffic cannot be read.
+pub fn run(
+    options: &ReplayOptions,
+    traffic: &Traffic,
+    policy: &Path,
+    base: Option<&Path>,
+) -> Result<Replayed, Failure> {
+    let after = generation(options, policy)?;
+    let before = base.map(|base| generation(options, base)).transpose()?;
+    let mut replayed = Replayed { report: Report::default(), left_out: 0 };
+    if !traffic.captures.is_empty() {
+        if options.tenant.is_some() {
+            return Err(Failure::usage(
+                "--tenant is for flow records; a capture's packets say it themselves",
+            ));
+        }
+        let mut seen = |generation: &OfflineGeneration| -> Result<Vec<Seen>, Failure> {
+            let fates = fates(options, generation, &traffic.captures)?;
+            replayed.left_out += fates.left_out;
+            Ok(fates.seen)
+        };
+        let before = before.as_ref().map(&mut seen).transpose()?;
+        let after = seen(&after)?;
+        replayed.report.add_runs(before, after);
+    }
+    for path in &traffic.records {
+        replay_records(options, path, &after, before.as_ref(), &mut replayed.report)?;
+    }
+    Ok(replayed)
+}
+
+/// Builds a generation in prevention: a replay says what would become of traffic.
+fn generation(options: &ReplayOptions, policy: &Path) -> Result<OfflineGeneration, Failure> {
+    let options = BuildOptions { policy: Some(policy.to_owned()), ..options.build.clone() };
+    OfflineGeneration::build(&options, true)
+}
+
+/// The flows of captures, with what becomes of them.
+fn fates(
+    options: &ReplayOptions,
+    generation: &OfflineGeneration,
+    captures: &[PathBuf],
+) -> Result<Fates, Failure> {
+    let link = generation.link(options.link.as_deref())?;
+    let mut worker = generation.worker()?;
+    let mut fates = Fates::new(&generation.policy()?.classes, &generation.built.function_names);
+    for path in captures {
+        frames(path, link, |frame| {
+            worker.frame(frame, &mut fates);
+            true
+        })?;
+    }
+    worker.shutdown(&mut fates);
+    Ok(fates)
+}
+
+/// Whether a file has events: these are lines of JSON, and captures begin with a number.
+fn is_events(path: &Path) -> Result<bool, Failure> {
+    let mut first = [0u8; 64];
+    let mut reader = reader(path)?;
+    let mut length = 0;
+    while length < first.len() {
+        match reader.read(first.get_mut(length..).unwrap_or_default()) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) => return Err(Failure::input(format!("cannot read {}: {error}", path.display()))),
+        }
+    }
+    let begin = first.iter().take(length).find(|byte| !byte.is_ascii_whitespace());
+    Ok(begin == Some(&b'{'))
+}
+
+fn reader(path: &Path) -> Result<impl BufRead, Failure> {
+    let file = input::open(path, "traffic")?;
+    let opened = Decompressed::new(Box::new(file));
+    let opened =
+        opened.map_err(|error| Failure::input(format!("cannot read {}: {error}", path.display())))?;
+    Ok(BufReader::new(opened))
+}
+
+/// Judges each flow record of a file.
+fn replay_records(
+    options: &ReplayOptions,
+    path: &Path,
+    after: &OfflineGeneration,
+    before: Option<&OfflineGeneration>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let (link, tenant) = (options.link.as_deref(), options.tenant.as_deref());
+    let subject = after.subject()?;
+    let now = Headers::new(&subject, after.link(link)?, after.tenant(tenant)?);
+    let other = before.map(OfflineGeneration::subject).transpose()?;
+    let then = match (before, &other) {
+        (Some(before), Some(subject)) => {
+            Some(Headers::new(subject, before.link(link)?, before.tenant(tenant)?))
+        }
+        _ => None,
+    };
+    let mut reader = reader(path)?;
+    let mut line = Vec::new();
+    while next_line(&mut reader, &mut line)
+        .map_err(|error| Failure::input(format!("cannot read {} to its end: {error}", path.display())))?
+    {
+        let record = match Record::parse(&line) {
+            Ok(record) => record,
+            Err(NotRead::Other) => continue,
+            Err(why) => {
+                report.not_read(&why.to_string());
+                continue;
+            }
+        };
+        let before = match &then {
+            Some(then) => then.judge(&record).map_err(Failure::stopped)?,
+            None => record.was.clone(),
+        };
+        let outcome = now.judge(&record).map_err(Failure::stopped)?;
+        report.add(Case { flow: record.flow, before: Some(before), after: outcome }, &record.amounts);
+    }
+    Ok(())
+}
+
+/// Reads the next line that is not empty; of one that is too long for a record a bit more than a record may
+/// have.
+fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(RECORD_BYTES as u64 + 1).read_until(b'\n', line)?;
+        if read == 0 {
+            return Ok(false);
+        }
+        if !line.ends_with(b"\n") && read > RECORD_BYTES {
+            reader.skip_until(b'\n')?;
+        }
+        if !line.trim_ascii().is_empty() {
+            return Ok(true);
+        }
+    }
+}
