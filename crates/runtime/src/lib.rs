@@ -3,8 +3,8 @@
 //!
 //! A program that embeds it builds generations ([`generation::Builder`]), runs links
 //! ([`plan::RunOptions`]), and asks for the end or a reload by [`requests::Requests`]. Questions need no
-//! link: [`explain`] says why, [`replay`] judges traffic of the past. Nothing is printed: log lines are
-//! events of `tracing`, diagnostics are values ([`log`]).
+//! link: [`check`] reads rules and policies, [`explain`] says why, [`replay`] judges traffic of the past.
+//! Nothing is printed: log lines are events of `tracing`, diagnostics are values ([`log`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -13,6 +13,7 @@ pub mod allocator;
 pub mod cache;
 mod captures;
 pub mod channel;
+pub mod check;
 mod compiling;
 pub mod control;
 pub mod crew;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Questions to the runtime that run no link: explanations of rules and flows, a replay, a replay, header
+//! Questions to the runtime that run no link: a check, explanations of rules and flows, a replay, a replay, header
 //! rules. Answers are values.
 
+use bartizan_runtime::check::{self, CheckOptions};
 use bartizan_runtime::error::Exit;
 use bartizan_runtime::explain::flow::{self, CaptureFlow, FlowContext};
 use bartizan_runtime::explain::rule::{self, RuleOptions};
@@ -54,6 +55,53 @@ fn capture(folder: &Path) -> PathBuf {
 
 fn build(policy: Option<&Path>) -> BuildOptions {
     BuildOptions { cache: Some("none".into()), policy: policy.map(Path::to_owned), ..BuildOptions::default() }
+}
+
+#[test]
+fn a_check_hands_over_what_is_wrong() {
+    let folder = folder("check");
+    let rules = vec![file(&folder, "r.rules", RULES)];
+    let policies = vec![file(&folder, "p.yaml", "policies: 3\n")];
+    let mut options = CheckOptions { build: build(None), rules, policies, ..CheckOptions::default() };
+    let checked = check::run(&options).unwrap();
+    assert!(!checked.is_valid && checked.content.is_none() && checked.has_rules);
+    assert_eq!((checked.rules.loaded, checked.findings.len()), (1, 1));
+    let is_placed = |problem: &String| problem.contains("p.yaml:1:11: `policies` has to be a list");
+    assert!(checked.problems.iter().any(is_placed), "{:?}", checked.problems);
+    assert_eq!(checked.policies[0].problems, checked.problems);
+    options.policies.clear();
+    assert!(!check::run(&options).unwrap().is_valid, "a rule is malformed");
+    // Suricata's, and not evaluated here.
+    let unsupported = "alert tcp any any -> any 21 (msg:\"bounce\"; ftpbounce; sid:2;)\n";
+    options.rules = vec![file(&folder, "u.rules", unsupported)];
+    let checked = check::run(&options).unwrap();
+    assert_eq!((checked.rules.unsupported_total(), checked.findings.len()), (1, 1));
+    assert!(checked.is_valid && checked.content.is_some() && checked.problems.is_empty());
+    options.build.strict = true;
+    assert!(!check::run(&options).unwrap().is_valid, "a rule is left out");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_configuration_is_a_host_file_or_settings() {
+    let folder = folder("configuration");
+    let host = file(
+        &folder,
+        "host.yaml",
+        "links: [{name: a, tap: {interface: lo}}]\nrules: [r.rules]\npolicy: p.yaml\n",
+    );
+    let more = [PathBuf::from("more.rules")];
+    let of = |path: &Path| CheckOptions::of_configuration(Some(path), build(None), &[], &more).unwrap();
+    let options = of(&host);
+    assert_eq!(options.policies, [folder.join("p.yaml")]);
+    // One set with those of the policy.
+    assert_eq!(options.build.rules, [folder.join("r.rules"), more[0].clone()]);
+    assert!(options.rules.is_empty() && !options.of_settings);
+    let settings = file(&folder, "suricata.yaml", "stream: {midstream: true}\n");
+    let options = of(&settings);
+    assert_eq!(options.build.suricata_config, Some(settings));
+    assert!(options.rules == more && options.of_settings && options.policies.is_empty());
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Options of the program itself, as callers of Suricata use them (suricata-update, start scripts): `-T`, `--dump-config`, `--build-info`,
-//! `--list-keywords`, `--list-app-layer-protos`, `--list-app-layer-hooks`, `-V`.
+//! Options of the program itself, as callers of Suricata use them (suricata-update, start scripts): `-T`,
+//! `--dump-config`, `--build-info`, `--list-keywords`, `--list-app-layer-protos`, `--list-app-layer-hooks`,
+//! `-V`.
 //!
-//! The forms of the output are Suricata's where programs read it. `-T` is `bartizan check` with Suricata's words. Not done: to run or read
-//! captures by Suricata's options (`-i`, `-r`): `bartizan run` and `bartizan inspect` do, and are named ([`super::suricata_line`]).
+//! The forms of the output are Suricata's where programs read it. `-T` is `bartizan check` with Suricata's
+//! words. Not done: to run or read captures by Suricata's options (`-i`, `-r`): `bartizan run` and
+//! `bartizan inspect` do, and are named ([`super::suricata_line`]).
 
-use super::check::{self, Job};
+use super::check;
 use super::suricata_line;
 use crate::arguments::{CacheArgs, FirewallArgs};
 use crate::say;
@@ -14,11 +16,12 @@ use bartizan_base::Settings;
 use bartizan_detect::reference::{self, Listed};
 use bartizan_events::SURICATA_VERSION;
 use bartizan_pattern::{Compiler, Config, ENGINE_VARIABLE, Engine, EngineInfo, LIBHS};
+use bartizan_runtime::check::CheckOptions;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::generation::BuildOptions;
+use bartizan_runtime::load;
 use bartizan_runtime::log::Report;
-use bartizan_runtime::{input, load, plan};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What has to be said wherever the program goes.
 const NOTICE: &str = include_str!("../../../../NOTICE");
@@ -131,7 +134,7 @@ fn test(args: &Args) -> Result<Exit, Failure> {
     if let Some(log) = args.log.as_deref().filter(|log| !log.is_dir()) {
         return Err(Failure::input(format!("the log folder {} is not there; make it", log.display())));
     }
-    let mut options = BuildOptions {
+    let build = BuildOptions {
         overrides: args.overrides.clone(),
         cache: args.cache.cache.clone(),
         firewall: args.firewall.options(),
@@ -139,40 +142,13 @@ fn test(args: &Args) -> Result<Exit, Failure> {
         report: Report::to(say::notes),
         ..BuildOptions::default()
     };
-    let mut policies = Vec::new();
-    let mut rules = [args.only.as_slice(), args.more.as_slice()].concat();
-    let mut of_settings = args.only.is_empty();
-    match &args.config {
-        Some(path) if is_host_file(path)? => {
-            let given =
-                plan::RunOptions { config: Some(path.clone()), options, ..plan::RunOptions::default() };
-            options = plan::plan(&given)?.options;
-            policies.extend(options.policy.take());
-            let named = std::mem::take(&mut options.rules);
-            if of_settings && !named.is_empty() {
-                (rules, of_settings) = ([named.as_slice(), &rules].concat(), false);
-            }
-            if !policies.is_empty() {
-                // One set with those of the policy, as in a run: a sid that two of them have is a mistake.
-                (options.rules, rules, of_settings) = (rules, Vec::new(), false);
-            }
-        }
-        Some(path) => options.suricata_config = Some(path.clone()),
-        None => {}
-    }
-    let job = Job { options, rules, of_settings, policies, verbose: args.verbose > 0, json: args.json };
-    let exit = check::check(&job)?;
+    let options = CheckOptions::of_configuration(args.config.as_deref(), build, &args.only, &args.more)?;
+    let exit = check::check(&CheckOptions { verbose: args.verbose > 0, ..options }, args.json)?;
     if !args.json {
         let how = if exit == Exit::Done { "valid" } else { "not valid: see above" };
         eprintln!("the configuration is {how}");
     }
     Ok(exit)
-}
-
-/// A host file has links, a suricata.yaml has none.
-fn is_host_file(path: &Path) -> Result<bool, Failure> {
-    let text = String::from_utf8_lossy(&input::read_text(path, "configuration")?).into_owned();
-    Ok(bartizan_config::yaml::parse(&text).is_ok_and(|root| root.get("links").is_some()))
 }
 
 /// As `suricata --dump-config`: what has something below it and no value of its own is `(null)`.
