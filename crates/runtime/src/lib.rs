@@ -3,8 +3,9 @@
 //!
 //! A program that embeds it builds generations ([`generation::Builder`]), runs links
 //! ([`plan::RunOptions`]), and asks for the end or a reload by [`requests::Requests`]. Questions need no
-//! link: [`check`] reads rules and policies, [`explain`] says why, [`replay`] judges traffic of the past.
-//! Nothing is printed: log lines are events of `tracing`, diagnostics are values ([`log`]).
+//! link: [`check`] reads rules and policies, [`explain`] says why, [`replay`] judges traffic of the past,
+//! [`headers`] classifies. Nothing is printed: log lines are events of `tracing`, diagnostics are values
+//! ([`log`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -25,6 +26,7 @@ pub mod findings;
 pub mod firewall;
 pub mod functions;
 pub mod generation;
+pub mod headers;
 mod health;
 pub mod input;
 pub mod inspect;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Questions to the runtime that run no link: a check, explanations of rules and flows, a replay, a replay, header
+//! Questions to the runtime that run no link: a check, explanations of rules and flows, a replay, header
 //! rules. Answers are values.
 
+use bartizan_classify::Auto;
 use bartizan_runtime::check::{self, CheckOptions};
 use bartizan_runtime::error::Exit;
 use bartizan_runtime::explain::flow::{self, CaptureFlow, FlowContext};
 use bartizan_runtime::explain::rule::{self, RuleOptions};
 use bartizan_runtime::generation::BuildOptions;
+use bartizan_runtime::headers::{HeaderRules, lookups};
+use bartizan_runtime::log::Report;
 use bartizan_runtime::offline::OfflineGeneration;
 use bartizan_runtime::replay::{self, ReplayOptions, Traffic};
 use bartizan_runtime::tuple;
@@ -167,5 +170,26 @@ fn captures_are_replayed_under_two_policies() {
     assert_eq!((replayed.report.all.flows, replayed.report.changing.flows, replayed.left_out), (2, 2, 0));
     let same = replay::run(&options, &traffic, &policy, Some(&policy)).unwrap();
     assert_eq!((same.report.all.flows, same.report.changing.flows), (2, 0));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn headers_find_the_rules_of_a_file() {
+    let folder = folder("headers");
+    let rules = "\
+@192.0.2.0/24\t0.0.0.0/0\t0 : 65535\t53 : 53\t0x11/0xFF
+@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF
+";
+    let rules = file(&folder, "acl.rules", rules);
+    let trace = file(&folder, "headers.txt", "3221225985 1 4000 53 17\n3221225985 1 4000 80 6\n1 2 3 4 5\n");
+    let rules = HeaderRules::read(&rules, None, None, Report::default()).unwrap();
+    let auto = Auto::new(core::slice::from_ref(&rules.entries), 1 << 20).unwrap();
+    let headers = rules.trace(&trace).unwrap();
+    assert_eq!(lookups::answers(auto.classifier.as_ref(), &headers), [0, 1, -1]);
+    assert!(lookups::speed(auto.classifier.as_ref(), &headers) > 0.0);
+    let policy = file(&folder, "p.yaml", POLICY);
+    let policies = HeaderRules::read(&policy, None, None, Report::default()).unwrap();
+    assert_eq!(policies.count, 1);
+    assert!(HeaderRules::read(&policy, Some("none"), None, Report::default()).is_err());
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -5,16 +5,13 @@
 //! Rules are numbered from 0 in their order; policies are, too. Of a policy file only the choice of the policy is looked at:
 //! service levels and the rules of its packet filters are what `bartizan explain flow` tells.
 
-mod lookups;
-mod source;
-
 use crate::say::{self, Harmless};
-use bartizan_classify::generate::{GenerateError, Statistics};
 use bartizan_classify::trace::Draw;
-use bartizan_classify::{Auto, Header, HeaderRule, classbench};
+use bartizan_classify::{Auto, Header};
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::generation::is_policy;
-use source::Source;
+use bartizan_runtime::headers::{HeaderRules, lookups};
+use bartizan_runtime::log::Report;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -90,11 +87,13 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             args.rules.display()
         )));
     }
-    let source = Source::read(&args.rules, args.tenant.as_deref(), args.link.as_deref())?;
+    let source =
+        HeaderRules::read(&args.rules, args.tenant.as_deref(), args.link.as_deref(), Report::to(say::notes))?;
     let mut out = Harmless::new(BufWriter::new(say::out()));
     let printed = match (args.generate, args.draw) {
         (Some(count), _) => {
-            let text = generate(&source.rules, count as usize, args.ip_version.as_deref(), args.seed)
+            let text = source
+                .generate(count as usize, args.ip_version.as_deref(), args.seed)
                 .map_err(|e| Failure::input(format!("{}: {e}", args.rules.display())))?;
             out.write_all(text.as_bytes())
         }
@@ -125,7 +124,7 @@ fn print_trace(out: &mut impl Write, headers: &[Header]) -> std::io::Result<()> 
 fn print_answers(
     out: &mut impl Write,
     args: &Args,
-    source: &Source,
+    source: &HeaderRules,
     auto: &Auto,
     headers: &[Header],
 ) -> std::io::Result<()> {
@@ -140,7 +139,7 @@ fn print_answers(
 fn print_report(
     out: &mut impl Write,
     args: &Args,
-    source: &Source,
+    source: &HeaderRules,
     auto: &Auto,
     seconds: f64,
 ) -> std::io::Result<()> {
@@ -160,19 +159,4 @@ fn print_report(
     writeln!(out, "build       {seconds:.4} s")?;
     writeln!(out, "memory      {:.2} MiB", memory as f64 / f64::from(1 << 20))?;
     writeln!(out, "throughput  {:.1} million lookups/s, one core", speed / 1e6)
-}
-
-/// The lines of a rule set that is drawn from the statistics of another.
-fn generate(
-    rules: &[HeaderRule],
-    count: usize,
-    version: Option<&str>,
-    seed: u64,
-) -> Result<String, GenerateError> {
-    let statistics = Statistics::measure(rules)?;
-    let v6 = version.map_or(statistics.is_v6(), |version| version == "6");
-    // Rules of the version itself say more than widened ones.
-    let statistics =
-        if v6 { Statistics::measure_version(rules, true).unwrap_or(statistics) } else { statistics };
-    Ok(classbench::write(&statistics.draw(count, v6, seed)?))
 }

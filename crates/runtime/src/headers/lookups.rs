@@ -4,7 +4,7 @@
 use bartizan_classify::{Classifier, Flat, FlatV4, FlatV6, Header, Match};
 use std::time::Instant;
 
-/// Headers that are looked up at a time.
+/// Headers of a batch.
 const BATCH: usize = 64;
 /// Passes of which the fastest counts.
 const PASSES: usize = 5;
@@ -44,12 +44,12 @@ impl Headers {
     fn look_up(&self, classifier: &dyn Classifier, mut found: impl FnMut(&[usize], &[Option<Match>])) {
         let mut results = vec![None; BATCH];
         for (headers, places) in self.v4.0.chunks(BATCH).zip(self.v4.1.chunks(BATCH)) {
-            let results = &mut results[..headers.len()];
+            let results = results.get_mut(..headers.len()).unwrap_or_default();
             classifier.lookup_v4(headers, results);
             found(places, results);
         }
         for (headers, places) in self.v6.0.chunks(BATCH).zip(self.v6.1.chunks(BATCH)) {
-            let results = &mut results[..headers.len()];
+            let results = results.get_mut(..headers.len()).unwrap_or_default();
             classifier.lookup_v6(headers, results);
             found(places, results);
         }
@@ -66,7 +66,9 @@ pub fn answers(classifier: &dyn Classifier, headers: &[Header]) -> Vec<i64> {
     let mut out = vec![-1; headers.len()];
     Headers::new(headers).look_up(classifier, |places, results| {
         for (place, result) in places.iter().zip(results) {
-            out[*place] = result.map_or(-1, |m| i64::from(m.priority));
+            if let Some(answer) = out.get_mut(*place) {
+                *answer = result.map_or(-1, |m| i64::from(m.priority));
+            }
         }
     });
     out

@@ -1,36 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is classified by: the rules of a ClassBench file, or the policies of a policy file.
+//! Header rules of a file, the rules of ClassBench or the policies of a policy file, and the headers that
+//! they match ([`lookups`]).
 
-use crate::say;
-use bartizan_base::{Fid, LinkId, TenantId};
-use bartizan_classify::trace::{Draw, draw_seeded};
-use bartizan_classify::{Header, HeaderRule, Net, RankedRule, classbench};
-use bartizan_runtime::error::Failure;
-use bartizan_runtime::generation::{
+pub mod lookups;
+
+use crate::error::Failure;
+use crate::generation::{
     BuildOptions, Builder, Policies, find_link, find_tenant, is_policy, reported, unnamed_link,
 };
-use bartizan_runtime::input;
-use bartizan_runtime::log::Report;
+use crate::input;
+use crate::log::Report;
+use bartizan_base::{Fid, LinkId, TenantId};
+use bartizan_classify::generate::{GenerateError, Statistics};
+use bartizan_classify::trace::{Draw, draw_seeded};
+use bartizan_classify::{Header, HeaderRule, Net, RankedRule, classbench};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-/// Rules, and whose headers are looked up.
-pub struct Source {
-    /// How many rules, or policies, there are.
+/// Rules, with the tenant and the link of the headers that are looked up.
+pub struct HeaderRules {
+    /// Number of rules, or policies.
     pub count: usize,
     /// For a classifier; the priority is the number of the rule or policy.
     pub entries: Vec<RankedRule>,
-    /// What headers are drawn from. Of a ClassBench file: its rules.
+    /// The rules that headers are drawn from. Of a ClassBench file: its rules.
     pub rules: Vec<HeaderRule>,
     tenant: TenantId,
     link: LinkId,
 }
 
-impl Source {
-    /// Reads a file. `tenant`, `link`: what a header of a trace does not say; only policies ask for it.
-    pub fn read(path: &Path, tenant: Option<&str>, link: Option<&str>) -> Result<Self, Failure> {
+impl HeaderRules {
+    /// Reads a file. `tenant`, `link`: those of all headers of a trace; only policies ask for them.
+    ///
+    /// # Errors
+    /// The file cannot be read or used, or it does not know a name.
+    pub fn read(
+        path: &Path,
+        tenant: Option<&str>,
+        link: Option<&str>,
+        report: Report,
+    ) -> Result<Self, Failure> {
         if is_policy(path) {
-            return Self::policies(path, tenant, link);
+            return Self::policies(path, tenant, link, report);
         }
         if let Some(option) = tenant.map(|_| "--tenant").or(link.map(|_| "--link")) {
             return Err(Failure::usage(format!(
@@ -53,7 +64,7 @@ impl Source {
             priority: number,
             rule: *rule,
         };
-        Ok(Source {
+        Ok(HeaderRules {
             count: rules.len(),
             entries: (0..).zip(&rules).map(entry).collect(),
             rules,
@@ -62,14 +73,16 @@ impl Source {
         })
     }
 
-    fn policies(path: &Path, tenant: Option<&str>, link: Option<&str>) -> Result<Self, Failure> {
-        let mut options = BuildOptions {
-            policy: Some(path.to_owned()),
-            report: Report::to(say::notes),
-            ..BuildOptions::default()
-        };
+    fn policies(
+        path: &Path,
+        tenant: Option<&str>,
+        link: Option<&str>,
+        report: Report,
+    ) -> Result<Self, Failure> {
         // Nothing is compiled.
-        options.cache = Some(PathBuf::from("none"));
+        let cache = Some(PathBuf::from("none"));
+        let options =
+            BuildOptions { policy: Some(path.to_owned()), cache, report, ..BuildOptions::default() };
         let mut builder = Builder::for_captures(&options, Path::new(""))?;
         let Policies { count, entries, tenants, links } =
             reported(&mut builder, |builder| builder.policy_entries(path))?;
@@ -87,20 +100,38 @@ impl Source {
         let default = HeaderRule::default();
         let rules = entries.iter().map(|entry| &entry.rule).filter(asked).chain([&default]);
         let rules = rules.flat_map(of_both_versions).collect();
-        Ok(Source { count, entries, rules, tenant, link })
+        Ok(HeaderRules { count, entries, rules, tenant, link })
     }
 
     /// The headers of a trace, as this tenant's and on this link.
+    ///
+    /// # Errors
+    /// The trace cannot be read.
     pub fn trace(&self, path: &Path) -> Result<Vec<Header>, Failure> {
         let headers = classbench::trace(&text(path)?)
             .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
         Ok(self.placed(headers))
     }
 
-    /// Headers drawn from the rules; of policies, from those that the tenant's flows on the link can have, the default
-    /// included.
+    /// Headers drawn from the rules; of policies, from those that the tenant's flows on the link can have,
+    /// the default included.
     pub fn draw(&self, how: Draw, count: usize, seed: u64) -> Vec<Header> {
         self.placed(draw_seeded(&self.rules, how, count, seed))
+    }
+
+    /// A rule set of so many rules in ClassBench's form, drawn from the statistics of these. `version`: `4`
+    /// or `6`; that of these rules unless given.
+    ///
+    /// # Errors
+    /// The rules have no statistics to draw from.
+    pub fn generate(&self, count: usize, version: Option<&str>, seed: u64) -> Result<String, GenerateError> {
+        let rules = &self.rules;
+        let statistics = Statistics::measure(rules)?;
+        let v6 = version.map_or(statistics.is_v6(), |version| version == "6");
+        // Rules of the version itself say more than widened ones.
+        let statistics =
+            if v6 { Statistics::measure_version(rules, true).unwrap_or(statistics) } else { statistics };
+        Ok(classbench::write(&statistics.draw(count, v6, seed)?))
     }
 
     fn placed(&self, mut headers: Vec<Header>) -> Vec<Header> {
@@ -111,7 +142,7 @@ impl Source {
     }
 }
 
-/// What holds for any address holds for both versions; drawn from as it stands, it would give IPv4 alone.
+/// A rule for any address as one for each version; drawn from as it stands, it would give IPv4 alone.
 fn of_both_versions(rule: &HeaderRule) -> Vec<HeaderRule> {
     if rule.source.is_some() || rule.destination.is_some() {
         return vec![*rule];
