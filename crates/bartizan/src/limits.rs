@@ -2,8 +2,6 @@
 //! The tables of docs/limits.md are those of the declarations of all crates, and these are true: the constants stand in the files that
 //! they name, and what they say that rises is there. `cargo xtask generate` writes the page.
 
-mod own;
-
 use bartizan_applayer::event::GENERIC;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
@@ -45,7 +43,6 @@ fn declared() -> impl Iterator<Item = &'static Limit> {
         bartizan_classify::limits::LIMITS,
         bartizan_agent::limits::LIMITS,
         bartizan_events::limits::LIMITS,
-        own::LIMITS,
         bartizan_runtime::limits::LIMITS,
     ];
     crates.into_iter().chain(applayer).flatten()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The running stack as a library: the work of the program's commands, without a command line.
 //!
-//! A program that embeds it builds generations ([`generation::Builder`]), runs links
-//! ([`plan::RunOptions`]), and asks for the end or a reload by [`requests::Requests`]. Questions need no
-//! link: [`check`] reads rules and policies, [`explain`] says why, [`replay`] judges traffic of the past,
-//! [`headers`] classifies. Nothing is printed: log lines are events of `tracing`, diagnostics are values
-//! ([`log`]).
+//! A program that embeds it builds generations ([`generation::Builder`]), runs links ([`plan::RunOptions`]),
+//! and asks for the end or a reload by [`requests::Requests`]. Questions need no link: [`check`] reads rules
+//! and policies, [`explain`] says why, [`replay`] judges traffic of the past, [`headers`] classifies.
+//! [`client`] asks a controller, [`control::client`] a running program. Nothing is printed: log lines are
+//! events of `tracing`, diagnostics are values ([`log`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -15,6 +15,7 @@ pub mod cache;
 mod captures;
 pub mod channel;
 pub mod check;
+pub mod client;
 mod compiling;
 pub mod control;
 pub mod crew;

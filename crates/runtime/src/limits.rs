@@ -3,6 +3,7 @@
 
 pub mod control;
 
+use crate::client::diff::PAIRS_MAX;
 use crate::input::TEXT_MAX;
 use crate::load::WRONG_SHOWN;
 use crate::metrics::{collect, http};
@@ -19,6 +20,8 @@ fn span(of: Duration) -> String {
 
 /// All of this crate, but those of the command socket ([`control`]).
 pub const LIMITS: &[Limit] = limits! {
+    File "lines of two documents that are compared, one's times the other's" = "{}" [count(PAIRS_MAX)]
+        in ["runtime/client/diff.rs"], "all of both is shown", [NotNeeded];
     File "text file (rules, policies), unpacked" = "{}" [bytes(TEXT_MAX)] in ["runtime/input.rs"], "refused",
         [Told("the message")];
     File "values of settings that cannot be understood, listed" = "{}" [count(WRONG_SHOWN)] in ["runtime/load.rs"],

@@ -2,14 +2,16 @@
 //! Asks a controller what one command says, and shows the answer.
 
 use super::access::Whom;
-use super::actions::{self, Action, FILE, FOLLOW, FlagKind, IF_MATCH, NEW, PERCENT};
-use super::ask::{self, JSON, Request, ask};
-use super::document::{self, Document};
+use super::actions::{self, FILE, FOLLOW, IF_MATCH, NEW, PERCENT};
 use super::show;
 use bartizan_controller::client::Client;
 use bartizan_controller::rest::Route;
-use bartizan_controller::rest::route::{ParameterKind, bad_name};
+use bartizan_controller::rest::route::{PAGE_MAX, ParameterKind};
 use bartizan_controller::store::hex;
+use bartizan_runtime::client::actions::{Action, FlagKind, names};
+use bartizan_runtime::client::apply::file_name;
+use bartizan_runtime::client::document::{self, Document};
+use bartizan_runtime::client::request::{JSON, Request, ask, items, newer, number, path_part};
 use bartizan_runtime::error::{Exit, Failure};
 use clap::ArgMatches;
 use serde_json::{Map, Value, json};
@@ -75,12 +77,6 @@ pub fn run(action: &Action, matches: &ArgMatches, whom: &Whom, json: bool) -> Re
     Ok(Exit::Done)
 }
 
-/// The name of a rule file for the controller; none of standard input, or where the name cannot be one.
-pub fn file_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-    bad_name(&name).is_none().then_some(name)
-}
-
 fn shown(body: &Value, action: &Action, dry: bool, json: bool) {
     let text = match body {
         Value::String(text) => text.clone(),
@@ -94,13 +90,13 @@ fn shown(body: &Value, action: &Action, dry: bool, json: bool) {
 /// The route with all names that were given, and its path.
 fn route<'a>(action: &'a Action, typed: &Typed<'_>) -> Result<(&'a Route, String), Failure> {
     let given = |name: &&str| action.named_by_content() || typed.text(&actions::id("name", name)).is_some();
-    let fits = |route: &&Route| actions::names(route).iter().all(given);
-    let longest = action.routes.iter().filter(fits).max_by_key(|route| actions::names(route).len());
+    let fits = |route: &&Route| names(route).iter().all(given);
+    let longest = action.routes.iter().filter(fits).max_by_key(|route| names(route).len());
     let route = longest.ok_or_else(|| Failure::usage("a name is missing; see --help"))?;
     let mut path = route.path.clone();
-    for name in actions::names(route) {
+    for name in names(route) {
         if let Some(value) = typed.text(&actions::id("name", name)) {
-            path = path.replace(&format!("{{{name}}}"), &ask::part(value));
+            path = path.replace(&format!("{{{name}}}"), &path_part(value));
         }
     }
     Ok((route, path))
@@ -116,7 +112,7 @@ fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
                 Some(format!("{}={number}", parameter.name))
             }
             ParameterKind::Cursor | ParameterKind::NumberCursor | ParameterKind::Name => {
-                typed.text(&id).map(|cursor| format!("{}={}", parameter.name, ask::part(cursor)))
+                typed.text(&id).map(|cursor| format!("{}={}", parameter.name, path_part(cursor)))
             }
         }
     });
@@ -188,8 +184,8 @@ fn list(
 ) -> Result<Exit, Failure> {
     let limit = typed.0.try_get_one::<i64>(&actions::id("query", "limit")).ok().flatten();
     let limit = limit.and_then(|limit| usize::try_from(*limit).ok());
-    let most = limit.or(action.follows().then_some(bartizan_controller::rest::route::PAGE_MAX));
-    let mut items = ask::items(client, path, most)?;
+    let most = limit.or(action.follows().then_some(PAGE_MAX));
+    let mut items = items(client, path, most)?;
     if !(action.follows() && typed.flag(FOLLOW)) {
         print_items(action, &items, json, true);
         return Ok(Exit::Done);
@@ -205,23 +201,6 @@ fn list(
         if !new.is_empty() {
             print_items(action, &new, json, false);
         }
-    }
-}
-
-fn number(item: &Value) -> Option<u64> {
-    item.get("number")?.as_u64()
-}
-
-/// What came since an item, the newest first. An alert that comes once more has a new number, with its new count.
-fn newer(client: &mut Client, path: &str, last: u64) -> Result<Vec<Value>, Failure> {
-    let is_new = |item: &Value| number(item).is_some_and(|number| number > last);
-    let mut most = 50;
-    loop {
-        let items = ask::items(client, path, Some(most))?;
-        if items.len() < most || !items.iter().all(is_new) {
-            return Ok(items.into_iter().filter(is_new).collect());
-        }
-        most *= 10;
     }
 }
 

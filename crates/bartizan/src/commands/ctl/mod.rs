@@ -6,20 +6,15 @@ mod access;
 mod act;
 mod actions;
 mod apply;
-mod ask;
-mod candidate;
-pub mod diff;
-mod document;
 mod replay;
 pub mod running;
 mod running_text;
 mod show;
 mod trace;
-mod yaml_text;
 
-use actions::Action;
 use bartizan_api::control::COMMANDS;
 use bartizan_config::policy::did_you_mean;
+use bartizan_runtime::client::actions::{Action, resources};
 use bartizan_runtime::error::{Exit, Failure};
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Subcommand};
 
@@ -129,7 +124,7 @@ impl Subcommand for What {
 
     fn has_subcommand(name: &str) -> bool {
         [apply::NAME, replay::NAME].contains(&name)
-            || actions::resources().contains(&name)
+            || resources().contains(&name)
             || COMMANDS.iter().any(|spec| spec.name == name)
     }
 }
@@ -139,8 +134,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.what {
         What::Running(name, _) if !What::has_subcommand(name) => {
             let running = COMMANDS.iter().map(|spec| spec.name);
-            let known: Vec<&str> =
-                running.chain([apply::NAME, replay::NAME]).chain(actions::resources()).collect();
+            let known: Vec<&str> = running.chain([apply::NAME, replay::NAME]).chain(resources()).collect();
             let hint = did_you_mean(name, known);
             Err(Failure::usage(format!("there is no command `{name}`; {hint}")))
         }

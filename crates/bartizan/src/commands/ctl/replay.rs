@@ -3,12 +3,12 @@
 //! headers, and what needs payload or state is said to be undecided.
 
 use super::access::Whom;
-use super::candidate::{Candidate, Folder};
 use super::show;
 use crate::arguments::BuildArgs;
 use bartizan_agent::replay::report::Row;
 use bartizan_agent::replay::{FlowName, Outcome, Report};
 use bartizan_events::harmless_line;
+use bartizan_runtime::client::candidate::{self, Choice, Folder};
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::replay::{self, ReplayOptions, Traffic};
 use bartizan_runtime::tuple::{end_text, protocol_name};
@@ -81,36 +81,16 @@ fn policies(
     folder: &Folder,
     captures: bool,
 ) -> Result<(PathBuf, Option<PathBuf>), Failure> {
+    let against = args.against.as_deref();
     let Some(device) = &args.device else {
         let policy = args.build.policy.clone();
         let policy = policy
             .ok_or_else(|| Failure::usage("say which policy is asked: --policy FILE or --device NAME"))?;
-        return Ok((policy, args.against.as_ref().map(PathBuf::from)));
+        return Ok((policy, against.map(PathBuf::from)));
     };
-    let mut candidate = Candidate::new(whom.client()?, device)?;
-    let policy = match (args.generation, args.with.as_slice()) {
-        (Some(generation), _) => candidate.of_generation(generation)?,
-        (None, []) => candidate.newest()?,
-        (None, documents) => candidate.with(documents)?,
-    };
-    let path = folder.put(&mut candidate, "after", &policy)?;
-    let running = candidate.running();
-    let against = match args.against.as_deref() {
-        None if !captures || running == 0 => return Ok((path, None)),
-        None | Some("running") if running > 0 => running,
-        Some("running") | None => {
-            return Err(Failure::input(format!(
-                "device `{device}` has not said yet that it runs a generation"
-            )));
-        }
-        Some(text) => match text.parse() {
-            Ok(number) => number,
-            Err(_) => return Ok((path, Some(PathBuf::from(text)))),
-        },
-    };
-    let policy = candidate.of_generation(against)?;
-    let base = folder.put(&mut candidate, "before", &policy)?;
-    Ok((path, Some(base)))
+    let (generation, with) = (args.generation, args.with.as_slice());
+    let choice = Choice { device, generation, with, against, needs_base: captures };
+    candidate::policies(whom.client()?, &choice, folder)
 }
 
 fn as_json(report: &Report, left_out: u64) -> Value {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Answers of a controller for people: lists as tables, documents as YAML that can be put again, changes by what differs.
 
-use super::{diff, yaml_text};
 use bartizan_base::Timestamp;
 use bartizan_events::harmless_line;
 use bartizan_events::time_text;
+use bartizan_runtime::client::{diff, yaml};
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -228,15 +228,15 @@ fn brief(value: &Value) -> String {
 
 /// A document: what it says as YAML, what is known of it as remarks.
 pub fn document(answer: &Value) -> String {
-    let Some(spec) = answer.get("spec") else { return yaml_text::text(&with_times(answer)) };
+    let Some(spec) = answer.get("spec") else { return yaml::text(&with_times(answer)) };
     let mut text = String::new();
     let name = answer.get("name").map(brief).unwrap_or_default();
     let generation = answer.get("generation").map(brief).unwrap_or_default();
     let _ = writeln!(text, "# {name}, written by generation {generation}");
-    text += &yaml_text::text(spec);
+    text += &yaml::text(spec);
     if let Some(status) = answer.get("status") {
         let _ = writeln!(text, "# status:");
-        yaml_text::text(&with_times(status)).lines().for_each(|line| _ = writeln!(text, "#   {line}"));
+        yaml::text(&with_times(status)).lines().for_each(|line| _ = writeln!(text, "#   {line}"));
     }
     text
 }
@@ -255,7 +255,7 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
         };
         let name = |key: &str| change.get(key).map(brief).unwrap_or_default();
         let _ = writeln!(text, "{} {}: {what}", name("kind"), name("id"));
-        difference(of("before"), of("after")).iter().for_each(|line| _ = writeln!(text, "    {line}"));
+        diff::documents(of("before"), of("after")).iter().for_each(|line| _ = writeln!(text, "    {line}"));
     }
     let devices = outcome.get("devices").map(brief).unwrap_or_default();
     match (changes.is_empty() && devices.is_empty(), dry) {
@@ -290,12 +290,6 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
 fn diagnostics(text: &mut String, of: &Value) {
     let why = of.get("diagnostics").and_then(Value::as_array).into_iter().flatten();
     why.for_each(|line| text.push_str(&format!("    {}\n", harmless_line(&brief(line)))));
-}
-
-/// What differs between two documents, as lines of YAML.
-pub fn difference(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
-    let written = |value: Option<&Value>| value.map(yaml_text::text).unwrap_or_default();
-    diff::lines(&written(before), &written(after))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON as YAML for people. Read again, it says the same: only words that cannot be taken for anything else stand without quotes.
+//! JSON as YAML for people. Read again, it is the same: only words that cannot be taken for anything else
+//! stand without quotes.
 
 use serde_json::Value;
 

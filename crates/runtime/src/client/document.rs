@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Documents of files: YAML or JSON, with the places of what is in them, so that what a controller finds wrong is told with file and line.
+//! Documents of files: YAML or JSON, with the places of their parts, so that a controller's refusal names
+//! file and line.
 
+use crate::error::Failure;
+use crate::input;
 use bartizan_config::policy::read;
 use bartizan_config::yaml::{self, Node};
-use bartizan_runtime::error::Failure;
-use bartizan_runtime::input;
 use serde_json::Value;
 use std::io::Read as _;
 use std::path::Path;
@@ -16,7 +17,7 @@ pub struct Document {
     /// Lines of the file before it.
     before: usize,
     node: Node,
-    /// What it says.
+    /// Its content.
     pub body: Value,
 }
 
@@ -25,7 +26,10 @@ const INPUT: &str = "-";
 /// Bytes of a file of documents.
 const FILE_MAX: u64 = 64 << 20;
 
-/// The bytes of a file, or of standard input.
+/// The bytes of a file, or of standard input (`-`).
+///
+/// # Errors
+/// It cannot be read.
 pub fn bytes(path: &str) -> Result<Vec<u8>, Failure> {
     if path != INPUT {
         return input::read_text(Path::new(path), "document");
@@ -38,12 +42,18 @@ pub fn bytes(path: &str) -> Result<Vec<u8>, Failure> {
 
 impl Document {
     /// The one document of a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no YAML.
     pub fn read(path: &str) -> Result<Self, Failure> {
         let text = text(path)?;
         Document::parse(path, &text, 0)
     }
 
     /// All documents of a file: `---` stands between them.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no YAML.
     pub fn all(path: &str) -> Result<Vec<Self>, Failure> {
         let text = text(path)?;
         let (mut all, mut part, mut begins) = (Vec::new(), String::new(), 0);
@@ -55,8 +65,9 @@ impl Document {
                     part.push('\n');
                 }
                 _ => {
-                    let said = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-                    if part.lines().any(said) {
+                    let has_content =
+                        |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+                    if part.lines().any(has_content) {
                         all.push(Document::parse(path, &part, begins)?);
                     }
                     part.clear();
@@ -87,7 +98,7 @@ impl Document {
         format!("{}:{}:{}", self.file, position.line + self.before, position.column)
     }
 
-    /// Something that is wrong in it.
+    /// The failure that something is wrong in it.
     pub fn wrong(&self, pointer: &str, message: &str) -> Failure {
         Failure::input(format!("{}: {message}", self.place(pointer)))
     }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What differs between two texts, line by line.
+//! Differences between two texts, line by line.
+
+use super::yaml;
+use serde_json::Value;
 
 /// Pairs of lines that are compared; of texts beyond, all of one and all of the other is shown.
 pub const PAIRS_MAX: usize = 4_000_000;
@@ -32,9 +35,15 @@ pub fn lines(before: &str, after: &str) -> Vec<String> {
     shown
 }
 
+/// The differences of two documents as lines of YAML.
+pub fn documents(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+    let written = |value: Option<&Value>| value.map(yaml::text).unwrap_or_default();
+    lines(&written(before), &written(after))
+}
+
 /// Both texts by their longest common part.
 fn marked<'t>(a: &[&'t str], b: &[&'t str]) -> Vec<(char, &'t str)> {
-    // How long the common part of what stands from a line of each on is.
+    // Length of the common part from a line of each on.
     let width = b.len() + 1;
     let mut common = vec![0u32; (a.len() + 1) * width];
     let at = |common: &[u32], i: usize, j: usize| common.get(i * width + j).copied().unwrap_or(0);

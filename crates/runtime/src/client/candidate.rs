@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The policy file of a device of a controller: that of a generation, or as it would be with documents that are not put yet. It is made as the
-//! controller makes it, by the same code.
+//! The policy file of a device of a controller: that of a generation, or as it would be with documents that
+//! are not put yet. It is made as the controller makes it, by the same code.
 
 use super::apply;
-use super::ask::{self, Request, ask};
+use super::request::{self, Request, ask};
+use crate::error::Failure;
 use bartizan_controller::client::Client;
 use bartizan_controller::device::DeviceSpec;
 use bartizan_controller::model::Model;
 use bartizan_controller::render;
 use bartizan_controller::store::{Document, Loaded};
-use bartizan_runtime::error::Failure;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A device, and whom it is asked from.
+/// A device, and a client of its controller.
 pub struct Candidate {
     client: Client,
     device: String,
@@ -28,10 +28,14 @@ pub struct Candidate {
 
 impl Candidate {
     /// Looks at the device.
+    ///
+    /// # Errors
+    /// The controller refuses, or does not answer.
     pub fn new(mut client: Client, device: &str) -> Result<Self, Failure> {
-        let path = format!("/v1/devices/{}", ask::part(device));
+        let path = format!("/v1/devices/{}", request::path_part(device));
         let answer = ask(&mut client, Request::get(path))?;
-        let spec = DeviceSpec::deserialize(&answer.body["spec"]).map_err(Failure::stopped)?;
+        let spec = DeviceSpec::deserialize(answer.body.get("spec").unwrap_or(&Value::Null))
+            .map_err(Failure::stopped)?;
         let running = answer.body.pointer("/status/running").and_then(Value::as_u64).unwrap_or(0);
         Ok(Candidate { client, device: device.to_owned(), spec, running, libraries: Vec::new() })
     }
@@ -42,19 +46,28 @@ impl Candidate {
     }
 
     /// Its policy file of a generation.
+    ///
+    /// # Errors
+    /// The controller refuses, or does not answer.
     pub fn of_generation(&mut self, generation: u64) -> Result<Value, Failure> {
-        let path = format!("/v1/devices/{}/policy?generation={generation}", ask::part(&self.device));
+        let path = format!("/v1/devices/{}/policy?generation={generation}", request::path_part(&self.device));
         let mut answer = ask(&mut self.client, Request::get(path))?;
-        Ok(answer.body["policy"].take())
+        Ok(answer.body.get_mut("policy").map(Value::take).unwrap_or_default())
     }
 
-    /// That of the newest generation.
+    /// Its policy file of the newest generation.
+    ///
+    /// # Errors
+    /// The controller refuses, or does not answer.
     pub fn newest(&mut self) -> Result<Value, Failure> {
         let answer = ask(&mut self.client, Request::get("/v1/generations".to_owned()))?;
-        self.of_generation(answer.body["generation"].as_u64().unwrap_or(0))
+        self.of_generation(answer.body.get("generation").and_then(Value::as_u64).unwrap_or(0))
     }
 
-    /// As it would be with documents.
+    /// Its policy file as it would be with documents.
+    ///
+    /// # Errors
+    /// A document cannot be used, or the controller refuses.
     pub fn with(&mut self, paths: &[PathBuf]) -> Result<Value, Failure> {
         let wanted = apply::read(paths)?;
         let mut documents = self.documents("tenants", render::TENANTS, "")?;
@@ -66,7 +79,7 @@ impl Candidate {
         let own = documents.iter().filter(|d| d.kind == render::TENANTS && self.spec.serves(&d.id));
         for tenant in own.map(|document| document.id.clone()).collect::<Vec<String>>() {
             for (list, kind) in [("policies", render::POLICIES), ("groups", render::GROUPS)] {
-                let path = format!("tenants/{}/{list}", ask::part(&tenant));
+                let path = format!("tenants/{}/{list}", request::path_part(&tenant));
                 documents.extend(self.documents(&path, kind, &format!("{tenant}/"))?);
             }
         }
@@ -93,12 +106,12 @@ impl Candidate {
     }
 
     fn documents(&mut self, path: &str, kind: &str, prefix: &str) -> Result<Vec<Document>, Failure> {
-        let items = ask::items(&mut self.client, &format!("/v1/{path}"), None)?;
+        let items = request::items(&mut self.client, &format!("/v1/{path}"), None)?;
         let document = |mut item: Value| Document {
             kind: kind.to_owned(),
-            id: format!("{prefix}{}", item["name"].as_str().unwrap_or_default()),
-            generation: item["generation"].as_u64().unwrap_or(0),
-            body: item["spec"].take(),
+            id: format!("{prefix}{}", item.get("name").and_then(Value::as_str).unwrap_or_default()),
+            generation: item.get("generation").and_then(Value::as_u64).unwrap_or(0),
+            body: item.get_mut("spec").map(Value::take).unwrap_or_default(),
         };
         Ok(items.into_iter().map(document).collect())
     }
@@ -110,17 +123,71 @@ impl Candidate {
                 "the library `{library}` is among the documents; put it first: what it chooses is the controller's to say"
             )));
         }
-        let path = format!("/v1/libraries/{}/text", ask::part(library));
+        let path = format!("/v1/libraries/{}/text", request::path_part(library));
         let answer = ask(&mut self.client, Request::get(path))?;
         Ok(answer.body.as_str().unwrap_or_default().to_owned())
     }
 }
 
-/// A folder for policy files and their rules; it goes with this.
+/// A choice among the policy files of a device, and of another one to compare it with.
+pub struct Choice<'c> {
+    /// Name of the device.
+    pub device: &'c str,
+    /// Generation; the newest unless given.
+    pub generation: Option<u64>,
+    /// Documents that are not put yet.
+    pub with: &'c [PathBuf],
+    /// The base: a policy file, the number of a generation, or `running`. Unless given, it is what the device
+    /// runs.
+    pub against: Option<&'c str>,
+    /// A base is needed also if none is given.
+    pub needs_base: bool,
+}
+
+/// Puts the policy file of a choice and that of its base into a folder.
+///
+/// # Errors
+/// The device has none of these, or the controller refuses.
+pub fn policies(
+    client: Client,
+    choice: &Choice<'_>,
+    folder: &Folder,
+) -> Result<(PathBuf, Option<PathBuf>), Failure> {
+    let device = choice.device;
+    let mut candidate = Candidate::new(client, device)?;
+    let policy = match (choice.generation, choice.with) {
+        (Some(generation), _) => candidate.of_generation(generation)?,
+        (None, []) => candidate.newest()?,
+        (None, documents) => candidate.with(documents)?,
+    };
+    let path = folder.put(&mut candidate, "after", &policy)?;
+    let running = candidate.running();
+    let against = match choice.against {
+        None if !choice.needs_base || running == 0 => return Ok((path, None)),
+        None | Some("running") if running > 0 => running,
+        Some("running") | None => {
+            return Err(Failure::input(format!(
+                "device `{device}` has not said yet that it runs a generation"
+            )));
+        }
+        Some(text) => match text.parse() {
+            Ok(number) => number,
+            Err(_) => return Ok((path, Some(PathBuf::from(text)))),
+        },
+    };
+    let policy = candidate.of_generation(against)?;
+    let base = folder.put(&mut candidate, "before", &policy)?;
+    Ok((path, Some(base)))
+}
+
+/// A folder for policy files and their rules; it is removed when this is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
     /// Makes it, for its owner only.
+    ///
+    /// # Errors
+    /// It cannot be made.
     pub fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("bartizan-replay-{}", std::process::id()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
@@ -129,6 +196,9 @@ impl Folder {
     }
 
     /// Puts a policy file there, with the rules of the libraries that its policies name.
+    ///
+    /// # Errors
+    /// A file cannot be written, or the controller refuses.
     pub fn put(&self, candidate: &mut Candidate, name: &str, policy: &Value) -> Result<PathBuf, Failure> {
         let folder = self.0.join(name);
         let write = |path: &Path, text: &str| {
@@ -137,7 +207,7 @@ impl Folder {
         };
         std::fs::create_dir_all(&folder).map_err(Failure::stopped)?;
         let named: BTreeSet<&str> = levels(policy).collect();
-        for (library, files) in policy["rule-groups"].as_object().into_iter().flatten() {
+        for (library, files) in policy.get("rule-groups").and_then(Value::as_object).into_iter().flatten() {
             let text =
                 if named.contains(library.as_str()) { candidate.rules(library)? } else { String::new() };
             for file in files.as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -162,6 +232,6 @@ impl Drop for Folder {
 
 /// The libraries that policies name.
 fn levels(policy: &Value) -> impl Iterator<Item = &str> {
-    let policies = policy["policies"].as_array().into_iter().flatten();
-    policies.chain([&policy["default"]]).filter_map(|one| one.pointer("/ids/level")?.as_str())
+    let policies = policy.get("policies").and_then(Value::as_array).into_iter().flatten();
+    policies.chain(policy.get("default")).filter_map(|one| one.pointer("/ids/level")?.as_str())
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Asks a controller, and makes of its refusals what this program says: with the place in the document, and the exit code.
+//! Requests to a controller. Refusals are failures with the place in the document, and the exit code.
 
 use super::document::Document;
+use crate::error::{Exit, Failure};
 use bartizan_controller::client::{Answer, Client};
 use bartizan_controller::rest::Method;
-use bartizan_runtime::error::{Exit, Failure};
+use bartizan_controller::rest::route::PAGE_MAX;
 use serde_json::Value;
 
 /// A request.
@@ -17,12 +18,12 @@ pub struct Request<'r> {
     pub body: Option<(Vec<u8>, &'static str)>,
     /// Fields of its head.
     pub fields: Vec<(&'static str, String)>,
-    /// Where the body is from, and the pointer of its part that is the body.
+    /// Document of the body, and the pointer of the part that is the body.
     pub of: Option<(&'r Document, &'r str)>,
 }
 
 impl Request<'_> {
-    /// To read.
+    /// A request to read.
     pub fn get(path: String) -> Self {
         Request { method: Method::Get, path, body: None, fields: Vec::new(), of: None }
     }
@@ -31,14 +32,20 @@ impl Request<'_> {
 /// The kind of bodies that are JSON.
 pub const JSON: &str = "application/json";
 
-/// Asks; what is refused is a failure.
+/// Asks.
+///
+/// # Errors
+/// The controller refuses, or does not answer.
 pub fn ask(client: &mut Client, request: Request<'_>) -> Result<Answer, Failure> {
     let answer = try_ask(client, &request)?;
     if answer.done() { Ok(answer) } else { Err(refused(&answer, request.of)) }
 }
 
-/// Asks for what may not be there.
-pub fn ask_if_there(client: &mut Client, path: String) -> Result<Option<Answer>, Failure> {
+/// Reads a document; none where there is none.
+///
+/// # Errors
+/// The controller refuses for another reason, or does not answer.
+pub fn find(client: &mut Client, path: String) -> Result<Option<Answer>, Failure> {
     let answer = try_ask(client, &Request::get(path))?;
     match answer.status {
         404 => Ok(None),
@@ -56,7 +63,7 @@ fn try_ask(client: &mut Client, request: &Request<'_>) -> Result<Answer, Failure
     client.ask_bytes(request.method, &request.path, body, &fields).map_err(Failure::stopped)
 }
 
-/// What a refusal says.
+/// The failure that a refusal is.
 fn refused(answer: &Answer, of: Option<(&Document, &str)>) -> Failure {
     let exit = if answer.status / 100 == 4 { Exit::Input } else { Exit::Stopped };
     let text =
@@ -86,12 +93,15 @@ fn refused(answer: &Answer, of: Option<(&Document, &str)>) -> Failure {
 }
 
 /// All items of a list, page by page, up to so many. `path` has no query of its own.
+///
+/// # Errors
+/// The controller refuses, or does not answer.
 pub fn items(client: &mut Client, path: &str, most: Option<usize>) -> Result<Vec<Value>, Failure> {
     let mut all: Vec<Value> = Vec::new();
     let mut cursor = String::new();
     loop {
         let left = most.map_or(usize::MAX, |most| most.saturating_sub(all.len()));
-        let page = left.min(bartizan_controller::rest::route::PAGE_MAX);
+        let page = left.min(PAGE_MAX);
         let mut answer = ask(client, Request::get(format!("{path}?limit={page}{cursor}")))?;
         if let Some(Value::Array(items)) = answer.body.get_mut("items").map(Value::take) {
             all.extend(items);
@@ -103,9 +113,31 @@ pub fn items(client: &mut Client, path: &str, most: Option<usize>) -> Result<Vec
     }
 }
 
-/// A part of a path.
-pub fn part(name: &str) -> String {
+/// A name as a part of a path.
+pub fn path_part(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'~');
     let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     name.bytes().map(one).collect()
+}
+
+/// The number of an item of a log.
+pub fn number(item: &Value) -> Option<u64> {
+    item.get("number")?.as_u64()
+}
+
+/// Items of a log since a number, the newest first. An alert that comes once more has a new number, with its
+/// new count.
+///
+/// # Errors
+/// The controller refuses, or does not answer.
+pub fn newer(client: &mut Client, path: &str, last: u64) -> Result<Vec<Value>, Failure> {
+    let is_new = |item: &Value| number(item).is_some_and(|number| number > last);
+    let mut most = 50;
+    loop {
+        let items = items(client, path, Some(most))?;
+        if items.len() < most || !items.iter().all(is_new) {
+            return Ok(items.into_iter().filter(is_new).collect());
+        }
+        most *= 10;
+    }
 }

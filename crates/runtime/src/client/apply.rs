@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Documents of files put in an order that works. Documents that are as they stand are left alone.
+//!
+//! Nothing is removed: documents of a controller that the files do not have stay. Not done: all of it as one
+//! change.
+
+use super::document::{self, Document};
+use super::request::{self, JSON, Request, ask};
+use crate::error::Failure;
+use bartizan_controller::client::Client;
+use bartizan_controller::rest::Method;
+use bartizan_controller::rest::route::bad_name;
+use bartizan_controller::store::hex;
+use bartizan_events::harmless_line;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use tracing::info;
+
+/// Kinds of documents, in the order in which they are put, each with its path.
+const KINDS: &[(&str, &str)] = &[
+    ("tenant", "/v1/tenants/{name}"),
+    ("library", "/v1/libraries/{name}"),
+    ("group", "/v1/tenants/{tenant}/groups/{name}"),
+    ("policy", "/v1/tenants/{tenant}/policies/{name}"),
+    ("device", "/v1/devices/{name}"),
+    ("setting", "/v1/settings/{name}"),
+];
+
+/// A document that is to be put.
+pub struct DesiredDocument {
+    document: Document,
+    order: usize,
+    path: String,
+    /// Its tenant, if its kind has one.
+    pub tenant: Option<String>,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its content.
+    pub spec: Value,
+    /// Rule files that it names by their paths, by their hashes.
+    rule_files: BTreeMap<String, PathBuf>,
+}
+
+/// The documents of files and folders, in an order that works.
+///
+/// # Errors
+/// A file cannot be read, a document lacks something, or two have one name.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<DesiredDocument>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(files_of(path)?);
+    }
+    let mut wanted = Vec::new();
+    for file in files {
+        for document in Document::all(&file.to_string_lossy())? {
+            wanted.push(DesiredDocument::of(document)?);
+        }
+    }
+    in_order(wanted)
+}
+
+fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = |error| Failure::input(format!("cannot read {}: {error}", path.display()));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?.path();
+        let kind = entry.extension().and_then(|kind| kind.to_str());
+        if entry.is_dir() {
+            files.extend(files_of(&entry)?);
+        } else if matches!(kind, Some("yaml" | "yml" | "json")) {
+            files.push(entry);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+impl DesiredDocument {
+    fn of(document: Document) -> Result<Self, Failure> {
+        let text = |key: &str| document.body.get(key).and_then(Value::as_str).map(str::to_owned);
+        let missing = |key: &str| {
+            document.wrong("", &format!("`{key}` is missing; `bartizan ctl apply --help` shows the form"))
+        };
+        let is_policy_file = ["policies", "default"].iter().any(|key| document.body.get(*key).is_some());
+        if document.body.get("kind").is_none() && is_policy_file {
+            let message = "this is a policy file as a host has it; a controller takes its tenants, groups and policies as documents, each with \
+                           `kind`, `name` and `spec` (`bartizan ctl apply --help`)";
+            return Err(document.wrong("", message));
+        }
+        let kind = text("kind").ok_or_else(|| missing("kind"))?;
+        let found = KINDS.iter().enumerate().find(|(_, (known, _))| *known == kind);
+        let Some((order, (kind, path))) = found else {
+            let known = KINDS.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(", ");
+            return Err(document.wrong("/kind", &format!("there is no kind `{kind}`; there are {known}")));
+        };
+        let name = text("name").ok_or_else(|| missing("name"))?;
+        let tenant = text("tenant");
+        let own = path.contains("{tenant}");
+        if own != tenant.is_some() {
+            return Err(match own {
+                true => missing("tenant"),
+                false => document.wrong("/tenant", &format!("a {kind} has no tenant; leave it out")),
+            });
+        }
+        for key in document.body.as_object().into_iter().flatten().map(|(key, _)| key) {
+            if !["kind", "name", "tenant", "spec"].contains(&key.as_str()) {
+                let message =
+                    format!("there is no key `{key}` here; a document has kind, name, tenant and spec");
+                return Err(document.wrong(&format!("/{key}"), &message));
+            }
+        }
+        let spec = document.body.get("spec").cloned().ok_or_else(|| missing("spec"))?;
+        let path = path.replace("{name}", &request::path_part(&name));
+        let path = path.replace("{tenant}", &request::path_part(tenant.as_deref().unwrap_or_default()));
+        let mut wanted =
+            DesiredDocument { document, order, path, tenant, kind, name, spec, rule_files: BTreeMap::new() };
+        wanted.find_rule_files()?;
+        Ok(wanted)
+    }
+
+    /// Replaces each path that a library names by the hash of the file's content.
+    fn find_rule_files(&mut self) -> Result<(), Failure> {
+        let folder = Path::new(&self.document.file).parent().unwrap_or(Path::new("")).to_owned();
+        let files =
+            self.spec.get_mut("files").filter(|_| self.kind == "library").and_then(Value::as_array_mut);
+        for file in files.into_iter().flatten() {
+            let is_hash = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
+            let Some(path) = file.as_str().filter(|text| !is_hash(text)).map(|text| folder.join(text)) else {
+                continue;
+            };
+            let hash = hex(&Sha256::digest(document::bytes(&path.to_string_lossy())?));
+            self.rule_files.insert(hash.clone(), path);
+            *file = Value::from(hash);
+        }
+        Ok(())
+    }
+
+    /// The failure that something is wrong in it.
+    pub fn wrong(&self, message: &str) -> Failure {
+        self.document.wrong("/spec", message)
+    }
+
+    /// Its kind, tenant and name.
+    pub fn title(&self) -> String {
+        let tenant = self.tenant.as_ref().map(|tenant| format!("{tenant}/")).unwrap_or_default();
+        format!("{} {tenant}{}", self.kind, self.name)
+    }
+
+    /// Groups that it names, if it is one.
+    fn members(&self) -> Vec<&str> {
+        match self.spec.get("members").filter(|_| self.kind == "group") {
+            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
+            Some(Value::String(text)) => vec![text],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// By kind; groups behind those that they name. Two of one name are refused.
+fn in_order(mut wanted: Vec<DesiredDocument>) -> Result<Vec<DesiredDocument>, Failure> {
+    wanted.sort_by(|a, b| (a.order, &a.path).cmp(&(b.order, &b.path)));
+    for pair in wanted.windows(2) {
+        if let [a, b] = pair
+            && a.path == b.path
+        {
+            let message = format!("{} is at {} already", b.title(), a.document.place("/name"));
+            return Err(b.document.wrong("/name", &message));
+        }
+    }
+    let is_group = |one: &DesiredDocument| one.kind == "group";
+    let first = wanted.iter().position(is_group).unwrap_or(wanted.len());
+    let count = wanted.iter().filter(|one| is_group(one)).count();
+    // Those of a tenant stand together, by their path.
+    let groups: Vec<DesiredDocument> = wanted.splice(first..first + count, []).collect();
+    let (mut groups, mut ordered) = (groups.into_iter().peekable(), Vec::with_capacity(count));
+    while let Some(group) = groups.next() {
+        let tenant = group.tenant.clone();
+        let mut own = vec![group];
+        own.extend(std::iter::from_fn(|| groups.next_if(|other| other.tenant == tenant)));
+        ordered.extend(members_first(own));
+    }
+    wanted.splice(first..first, ordered);
+    Ok(wanted)
+}
+
+/// The groups of a tenant, each behind those that it names.
+fn members_first(mut groups: Vec<DesiredDocument>) -> Vec<DesiredDocument> {
+    let mut ordered = Vec::with_capacity(groups.len());
+    while !groups.is_empty() {
+        let waits = |one: &DesiredDocument| {
+            let members = one.members();
+            groups.iter().any(|other| other.path != one.path && members.contains(&other.name.as_str()))
+        };
+        // Groups in a circle are for the controller to refuse, with the reason.
+        let next = groups.iter().position(|one| !waits(one)).unwrap_or(0);
+        ordered.push(groups.remove(next));
+    }
+    ordered
+}
+
+/// A document beside the one that stands now.
+pub struct PlannedDocument {
+    /// The document.
+    pub wanted: DesiredDocument,
+    /// Content of the one that stands.
+    pub before: Option<Value>,
+    /// Rule files that the controller does not have, by their hashes.
+    pub missing_files: Vec<(String, PathBuf)>,
+}
+
+impl PlannedDocument {
+    fn of(client: &mut Client, wanted: DesiredDocument) -> Result<Self, Failure> {
+        let stands = request::find(client, wanted.path.clone())?;
+        let before = stands.and_then(|answer| answer.body.get("spec").cloned());
+        let mut missing_files = Vec::new();
+        for (hash, path) in &wanted.rule_files {
+            if request::find(client, format!("/v1/rule-files/{hash}"))?.is_none() {
+                missing_files.push((hash.clone(), path.clone()));
+            }
+        }
+        Ok(PlannedDocument { wanted, before, missing_files })
+    }
+
+    /// Whether something would change.
+    pub fn is_change(&self) -> bool {
+        self.before.as_ref() != Some(&self.wanted.spec) || !self.missing_files.is_empty()
+    }
+
+    /// Puts it, or asks whether it could be put. Returns the generation.
+    fn put(&self, client: &mut Client, dry: bool) -> Result<u64, Failure> {
+        for (hash, path) in self.missing_files.iter().filter(|_| !dry) {
+            let bytes = document::bytes(&path.to_string_lossy())?;
+            let body = Some((bytes, "text/plain"));
+            let name = file_name(path).map(|name| format!("?file-name={name}")).unwrap_or_default();
+            let path = format!("/v1/rule-files/{hash}{name}");
+            ask(client, Request { method: Method::Put, path, body, fields: Vec::new(), of: None })?;
+        }
+        let query = if dry { "?dry-run=true" } else { "" };
+        let request = Request {
+            method: Method::Put,
+            path: format!("{}{query}", self.wanted.path),
+            body: Some((self.wanted.spec.to_string().into_bytes(), JSON)),
+            fields: Vec::new(),
+            of: Some((&self.wanted.document, "/spec")),
+        };
+        let answer = ask(client, request)?;
+        for note in answer.body.get("notes").and_then(Value::as_array).into_iter().flatten() {
+            let note = note.as_str().unwrap_or_default();
+            info!("note: {}: {}", self.wanted.title(), harmless_line(note));
+        }
+        Ok(answer.body.get("generation").and_then(Value::as_u64).unwrap_or(0))
+    }
+}
+
+/// Documents beside those that stand now.
+pub struct Plan {
+    documents: Vec<PlannedDocument>,
+}
+
+impl Plan {
+    /// Reads the documents that stand.
+    ///
+    /// # Errors
+    /// The controller refuses, or does not answer.
+    pub fn of(client: &mut Client, wanted: Vec<DesiredDocument>) -> Result<Self, Failure> {
+        let documents = wanted.into_iter().map(|one| PlannedDocument::of(client, one));
+        Ok(Plan { documents: documents.collect::<Result<_, _>>()? })
+    }
+
+    /// The documents that would change something, in the order in which they are put.
+    pub fn changes(&self) -> Vec<&PlannedDocument> {
+        self.documents.iter().filter(|one| one.is_change()).collect()
+    }
+
+    /// Number of the documents that are as they stand.
+    pub fn same(&self) -> usize {
+        self.documents.len() - self.changes().len()
+    }
+
+    /// Puts the changes; `dry_run`: asks whether the first one could be put. Returns the generation.
+    ///
+    /// # Errors
+    /// The controller refuses one; the message names those that are not done.
+    pub fn put(&self, client: &mut Client, dry_run: bool) -> Result<Option<u64>, Failure> {
+        let changes = self.changes();
+        let mut generation = None;
+        for (index, one) in changes.iter().enumerate() {
+            // What needs others that are not there yet cannot be checked before they are.
+            if dry_run && index > 0 {
+                break;
+            }
+            match one.put(client, dry_run) {
+                Ok(number) => generation = Some(number),
+                Err(failure) if dry_run => return Err(failure),
+                Err(failure) => {
+                    let left = changes.iter().skip(index).map(|one| one.wanted.title());
+                    let left = left.collect::<Vec<_>>().join(", ");
+                    let message =
+                        format!("{failure}\n{index} of {} are done; not done: {left}", changes.len());
+                    return Err(Failure { message, ..failure });
+                }
+            }
+        }
+        Ok(generation)
+    }
+}
+
+/// The name of a rule file for the controller; none of standard input, or where the name cannot be one.
+pub fn file_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    bad_name(&name).is_none().then_some(name)
+}
