@@ -16,7 +16,7 @@ mod log;
 mod signals;
 
 use bartizan_runtime::allocator::{self, Allocator};
-use bartizan_runtime::error;
+use bartizan_runtime::{error, suricata_line};
 use clap::{Parser, Subcommand};
 use log::LogArgs;
 use std::process::ExitCode;
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
                 let _ = error.print().inspect_err(say::note);
                 return ended(Ok(error::Exit::Done));
             }
-            match commands::suricata_line::hint(&arguments()) {
+            match suricata_line::hint(&arguments()) {
                 Some(hint) => eprintln!("bartizan: {hint}"),
                 None => {
                     let _ = error.print();

@@ -61,6 +61,7 @@ pub mod stats;
 mod stats_file;
 pub mod steer;
 pub mod stores;
+pub mod suricata_line;
 pub mod traces;
 pub mod tuple;
 pub mod unused;

@@ -5,10 +5,9 @@
 //!
 //! The forms of the output are Suricata's where programs read it. `-T` is `bartizan check` with Suricata's
 //! words. Not done: to run or read captures by Suricata's options (`-i`, `-r`): `bartizan run` and
-//! `bartizan inspect` do, and are named ([`super::suricata_line`]).
+//! `bartizan inspect` do, and are named ([`bartizan_runtime::suricata_line`]).
 
 use super::check;
-use super::suricata_line;
 use crate::arguments::{CacheArgs, FirewallArgs};
 use crate::say;
 use bartizan_applayer::protocols;
@@ -19,8 +18,8 @@ use bartizan_pattern::{Compiler, Config, ENGINE_VARIABLE, Engine, EngineInfo, LI
 use bartizan_runtime::check::CheckOptions;
 use bartizan_runtime::error::{Exit, Failure};
 use bartizan_runtime::generation::BuildOptions;
-use bartizan_runtime::load;
 use bartizan_runtime::log::Report;
+use bartizan_runtime::{load, suricata_line};
 use std::path::PathBuf;
 
 /// What has to be said wherever the program goes.

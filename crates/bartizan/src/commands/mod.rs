@@ -12,4 +12,3 @@ pub mod explain;
 pub mod inspect;
 pub mod man;
 pub mod run;
-pub mod suricata_line;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Command lines of Suricata, and what they are here: `suricata -r x.pcap -S my.rules -l log` is
-//! `bartizan inspect --rules my.rules --out log x.pcap`. Only said, never run: who types an option of another program should know which program
-//! this is.
+//! Command lines of Suricata, and the same command here: `suricata -r x.pcap -S my.rules -l log` is
+//! `bartizan inspect --rules my.rules --out log x.pcap`. A hint is given, nothing is run: a user who types an
+//! option of another program should know which program this is.
 
 use bartizan_config::suricata;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What a line of Suricata asks for.
+/// The requests of a line of Suricata.
 #[derive(Debug, Default)]
 struct Line {
     /// Options of both of our commands, in our words.
@@ -24,7 +24,7 @@ struct Line {
     filter: Option<String>,
     /// Words at the end that are no options: a filter, too.
     words: Vec<String>,
-    /// What there is no counterpart of, and what to do.
+    /// Advice on options without a counterpart.
     notes: Vec<String>,
     /// An option that only Suricata has at this place.
     is_suricatas: bool,
@@ -189,7 +189,8 @@ impl Line {
         is_inline && self.filter().or(of_settings).is_some()
     }
 
-    /// What packets come in by: as the line says, else as the settings say; with the packet filter that the settings have for it.
+    /// The ports as the line has them, else as the settings have them, with the packet filter of the
+    /// settings.
     fn ports(&self) -> (Vec<String>, Option<String>) {
         let named = || self.config.as_deref().and_then(|path| suricata::load(Path::new(path)).ok());
         let (mut pair, mut filter) = (None, None);
@@ -226,7 +227,8 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What a line of Suricata's options is here; `None`: it has none of them. `arguments`: without the program's name.
+/// The same command here as a hint; `None`: the line has none of Suricata's options. `arguments`: without the
+/// program's name.
 pub fn hint(arguments: &[String]) -> Option<String> {
     let (line, command) = match arguments.split_first() {
         Some((first, rest)) if matches!(first.as_str(), "run" | "inspect") => {
