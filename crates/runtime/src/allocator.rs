@@ -18,7 +18,7 @@ static ALLOCATOR: Allocator = Allocator;
 /// The allocator that the product is measured with: a program makes it its `#[global_allocator]`.
 ///
 /// mimalloc, asked the short way where it can be: crate `mimalloc` asks for an alignment each time, which takes twice as many
-/// instructions, although every block of mimalloc lies at a multiple of [`ALWAYS`].
+/// instructions, although every block of mimalloc lies at a multiple of `ALWAYS`.
 pub struct Allocator;
 
 /// Alignment of every block of mimalloc, whatever its size (its documentation: 8 bytes, 16 from 16 bytes on).

@@ -2,10 +2,10 @@
 //! The command socket of a running program: `bartizan ctl` and Suricata's tools speak to it
 //! ([`bartizan_api::control`]).
 //!
-//! * [`place`]: where it lies, and who may use it;
+//! * `place`: where it lies, and who may use it;
 //! * [`server`]: clients, and their bounds;
 //! * [`client`]: the other side: a command given, and its answer;
-//! * [`translate`]: from messages to commands of the [`crate::channel`], and from what comes of them to
+//! * `translate`: from messages to commands of the [`crate::channel`], and from what comes of them to
 //!   answers.
 
 pub mod client;

@@ -5,7 +5,7 @@
 //! * [`device`]: the client's way to who steers the run;
 //! * [`here`]: the controller itself, where it runs in this process;
 //! * [`in_force`]: the controller's numbers of what runs;
-//! * [`reports`]: what goes up;
+//! * `reports`: what goes up;
 //! * [`shown`]: what is shown of it.
 //!
 //! A run protects before it has a controller, and whatever becomes of it: it begins with the generation that was stored last.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces of rules on running workers: `trace` of the command socket.
 //!
-//! * [`plan`]: which rule set of a generation has the rule, for which classes of flows;
+//! * `plan`: which rule set of a generation has the rule, for which classes of flows;
 //! * [`live`]: a trace under way, as workers see it.
 //!
 //! While no rule is traced workers do nothing for it: a trace is put around detection between two batches
