@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is printed. `println!` and `eprintln!` of this program are those of this module: whatever a message holds of traffic,
+//! What is printed. `print!`, `println!` and `eprintln!` of this program are those of this module: whatever a message holds of traffic,
 //! rules, policies and names of files, a terminal shows it and does nothing else ([`bartizan_events::harmless`]). What is written to
 //! files or pipes is the same text: it may be shown by a terminal later.
 //!
@@ -20,6 +20,11 @@ use std::sync::OnceLock;
 macro_rules! println {
     () => { $crate::say::line(&mut $crate::say::out(), format_args!("")) };
     ($($text:tt)*) => { $crate::say::line(&mut $crate::say::out(), format_args!($($text)*)) };
+}
+
+/// As that of the standard library, made harmless.
+macro_rules! print {
+    ($($text:tt)*) => { $crate::say::text(&mut $crate::say::out(), format_args!($($text)*)) };
 }
 
 /// As that of the standard library, made harmless.
@@ -70,8 +75,12 @@ pub fn failure() -> Option<String> {
 
 /// Writes a line. What cannot be written is noted, and fails nothing before the end.
 pub fn line(out: &mut impl Write, text: Arguments<'_>) {
-    let text = text.to_string();
-    let _ = out.write_all(harmless(&text).as_bytes()).and_then(|()| out.write_all(b"\n"));
+    self::text(out, format_args!("{text}\n"));
+}
+
+/// Writes text that ends its lines itself.
+pub fn text(out: &mut impl Write, text: Arguments<'_>) {
+    let _ = out.write_all(harmless(&text.to_string()).as_bytes());
 }
 
 /// Writes a finding with its line, in colour where that is wanted and the line has nothing that a terminal would obey.

@@ -707,3 +707,58 @@ fn who_is_not_in_the_group_is_kept_out_and_who_asks_is_known() {
         assert_eq!(running.stop().code, Some(0));
     });
 }
+
+#[test]
+fn a_reload_reads_classes_and_suppressions_anew() {
+    in_namespace(|| {
+        let folder = Folder::new();
+        let mut sender = network();
+        folder.write("t.config", "");
+        folder.write("c.config", "config classification: odd,First,1\n");
+        folder.write("a.rules", "alert udp any any -> any 4000 (msg:\"c\"; classtype:odd; sid:5;)\nalert udp any any -> any 4000 (msg:\"d\"; sid:6;)\n");
+        let named = |key: &str| {
+            format!(
+                "{key}={}",
+                folder.path(if key.starts_with('t') { "t.config" } else { "c.config" }).display()
+            )
+        };
+        let (thresholds, classes) = (named("threshold-file"), named("classification-file"));
+        let running = tap(&folder, &["--rules", "a.rules", "--set", &thresholds, "--set", &classes]);
+        let mut client = Client::greeted(&folder.path("c.socket"));
+        let alerts = || -> Vec<String> {
+            let text = std::fs::read_to_string(folder.path("out/eve.json")).unwrap_or_default();
+            let of = |event: &Value| {
+                format!(
+                    "{}/{}/{}",
+                    event["src_port"], event["alert"]["signature_id"], event["alert"]["category"]
+                )
+            };
+            text.lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+                .collect::<Vec<_>>()
+                .iter()
+                .filter(|event| event["event_type"] == "alert")
+                .map(of)
+                .collect()
+        };
+        let settings = |client: &mut Client| client.ok("status", NOTHING)["content"]["settings"].clone();
+        let before = settings(&mut client);
+        send(&mut sender, &[udp(false, 1000, 4000, b"x")]);
+        until("both alerts", || alerts().len() == 2);
+        folder.write("t.config", "suppress gen_id 1, sig_id 6\n");
+        folder.write("c.config", "config classification: odd,Second,3\n");
+        assert_eq!(client.ok("reload-rules", NOTHING), "done");
+        assert_ne!(settings(&mut client), before, "the hash of settings has these files");
+        send(&mut sender, &[udp(false, 2000, 4000, b"x")]);
+        until("the alert that is not suppressed", || alerts().len() == 3);
+        assert_eq!(alerts(), ["1000/5/\"First\"", "1000/6/\"\"", "2000/5/\"Second\""]);
+        // A file that is gone leaves what it said, with a word.
+        std::fs::remove_file(folder.path("t.config")).unwrap();
+        assert_eq!(client.ok("reload-rules", NOTHING), "done");
+        running.until("threshold-file: cannot read ");
+        send(&mut sender, &[udp(false, 3000, 4000, b"x")]);
+        until("still suppressed", || alerts().len() == 4);
+        assert_eq!(alerts().last().unwrap(), "3000/5/\"Second\"");
+        running.stop();
+    });
+}

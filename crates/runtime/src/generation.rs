@@ -361,7 +361,6 @@ impl Builder {
         let entries = options.hosts.unwrap_or(load::HOSTS);
         let cache = crate::cache::open(options.cache.as_deref(), &mut warnings)?;
         let base = Arc::new(load::Base::with(&settings, cache, entries, &mut warnings)?);
-        contents.absorb(base.contents());
         let hosts: Hosts = Arc::new(HostTable::new(&load::hosts(entries)));
         let kinds = registry::kinds(&Services { hosts });
         Ok(Builder {
@@ -445,6 +444,10 @@ impl Builder {
 
     /// Builds a generation from what a controller has said, else from the files as they are now. Nothing of one that fails is used.
     pub fn build(&mut self, number: Generation) -> Result<Built, Failure> {
+        // The first generation has what was read a moment ago.
+        if number > Generation(1) {
+            self.read_named_again();
+        }
         let origin = match (&self.held, &self.options.policy) {
             (Some(held), _) => Some(Origin::Held(Arc::clone(held))),
             (None, Some(path)) => Some(Origin::File(path.clone())),
@@ -507,9 +510,27 @@ impl Builder {
         self.agent.as_ref().map(Agent::tenants).unwrap_or_default()
     }
 
+    /// The settings with all that they name, as it was read last.
+    fn contents(&self) -> Contents {
+        let mut contents = self.contents.clone();
+        contents.absorb(self.base.contents());
+        contents
+    }
+
+    /// Reads the files of classes, references and thresholds again. Rules that were compiled with others are compiled
+    /// anew.
+    fn read_named_again(&mut self) {
+        let mut warnings = Vec::new();
+        if let Some(base) = self.base.read_again(&self.settings, &mut warnings) {
+            self.base = Arc::new(base);
+            self.known = Arc::default();
+        }
+        self.warn(warnings);
+    }
+
     /// Detection alone, for every flow.
     fn build_detection(&mut self, number: Generation) -> Result<Built, Failure> {
-        let mut contents = self.contents.clone();
+        let mut contents = self.contents();
         let mut files = load::rule_files(&self.rules(), &mut contents)?;
         let mut warnings = Vec::new();
         files.extend(self.options.firewall.files(&self.settings, &mut contents, &mut warnings)?);
@@ -656,7 +677,7 @@ impl Builder {
     ) -> Result<Built, BuildError> {
         let with_rules = !self.options.rules.is_empty() && matches!(origin, Origin::File(_));
         let (links, with_options, before) = (self.links.clone(), self.options.clone(), self.read.clone());
-        let (told_not_ip, mut contents) = (self.told_not_ip, self.contents.clone());
+        let (told_not_ip, mut contents) = (self.told_not_ip, self.contents());
         let (agent, compiler) = self.agent(origin)?;
         let file = Arc::new(read_policy(origin, agent, &compiler, before.as_deref(), &mut contents)?);
         add_overrides(&mut contents, agent);

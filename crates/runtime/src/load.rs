@@ -28,6 +28,7 @@ use bartizan_rules::{
     Classifications, Diagnostic, ReferenceSystems, ResolveErrorKind, RuleFile, Thresholds, Variables,
 };
 use bartizan_stages::settings::HTTP2_POLICY;
+use sha2::{Digest as _, Sha256};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -163,20 +164,100 @@ fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
     variables
 }
 
+/// A file that a setting names, as it was read last.
+struct NamedFile<T> {
+    parsed: Arc<T>,
+    /// Its path and its hash; `None`: it was never there.
+    source: Option<(PathBuf, Hash)>,
+}
+
+impl<T> NamedFile<T> {
+    /// Reads the file of the setting `key`. `before`: as it was read last, which stays in force where the file cannot
+    /// be read any more.
+    fn read(
+        (settings, key): (&Settings, &str),
+        before: Option<&Self>,
+        (parse, absent): (impl Fn(Vec<u8>, &str) -> T, impl Fn() -> T),
+        warnings: &mut Vec<String>,
+    ) -> Self {
+        let none = || NamedFile { parsed: Arc::new(absent()), source: None };
+        let Some(path) = settings.get(key).map(PathBuf::from) else { return none() };
+        let error = match std::fs::read(&path) {
+            Ok(bytes) => {
+                let hash = Hash(Sha256::digest(&bytes).into());
+                let parsed = Arc::new(parse(bytes, &path.display().to_string()));
+                return NamedFile { parsed, source: Some((path, hash)) };
+            }
+            Err(error) => error,
+        };
+        let (shown, known) = (path.display(), before.filter(|before| before.source.is_some()));
+        if let Some(NamedFile { parsed, source }) = known {
+            warnings.push(format!(
+                "{key}: cannot read {shown}: {error}; what was read before stays in force: put the file back, or correct its rights"
+            ));
+            return NamedFile { parsed: Arc::clone(parsed), source: source.clone() };
+        }
+        // The shipped settings name files that need not be installed here.
+        if suricata::shipped().get(key) != settings.get(key) {
+            warnings.push(format!("{key}: cannot read {shown}: {error}; correct the path or remove the key"));
+        }
+        none()
+    }
+}
+
+/// The files that the settings name beside rules and lists.
+struct Named {
+    classifications: NamedFile<Classifications>,
+    references: NamedFile<ReferenceSystems>,
+    thresholds: NamedFile<Option<Thresholds>>,
+    contents: Contents,
+}
+
+impl Named {
+    /// Reads them. `before`: as they were read last.
+    fn read(settings: &Settings, before: Option<&Named>, warnings: &mut Vec<String>) -> Self {
+        // Without them every alert would have severity 3 and no category.
+        let classifications = NamedFile::read(
+            (settings, "classification-file"),
+            before.map(|before| &before.classifications),
+            (bartizan_rules::parse_classifications, bartizan_rules::builtin_classifications),
+            warnings,
+        );
+        let references = NamedFile::read(
+            (settings, "reference-config-file"),
+            before.map(|before| &before.references),
+            (bartizan_rules::parse_references, bartizan_rules::builtin_references),
+            warnings,
+        );
+        let thresholds = NamedFile::read(
+            (settings, "threshold-file"),
+            before.map(|before| &before.thresholds),
+            (|bytes, name: &str| Some(bartizan_rules::parse_thresholds(bytes, name)), || None),
+            warnings,
+        );
+        let mut contents = Contents::default();
+        for (path, hash) in
+            [&classifications.source, &references.source, &thresholds.source].into_iter().flatten()
+        {
+            contents.add_hash(ContentKind::Settings, &content::file_name(path), *hash);
+        }
+        // A line that cannot be read is left out: rules that rely on it have other severities and references.
+        let found = classifications.parsed.diagnostics.iter().chain(&references.parsed.diagnostics);
+        warnings.extend(found.map(|f| format!("{}:{}:{}: {}", f.file, f.line, f.column, f.message)));
+        Named { classifications, references, thresholds, contents }
+    }
+}
+
 /// The shared, rule-independent part of an engine.
 pub struct Base {
     /// Pattern compiler.
     pub compiler: Arc<Compiler>,
     /// State that outlives generations.
     pub shared: Arc<Shared>,
-    classifications: Classifications,
-    references: ReferenceSystems,
-    thresholds: Option<Thresholds>,
+    named: Named,
     variables: Variables,
     /// Rules of the generations that live.
     known: Known,
-    /// The files that the settings name beside rules and lists.
-    contents: Contents,
 }
 
 impl Base {
@@ -193,58 +274,33 @@ impl Base {
         hosts: u32,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Failure> {
-        let shipped = suricata::shipped();
-        let mut contents = Contents::default();
-        let mut text = |key: &str| {
-            let path = PathBuf::from(settings.get(key)?);
-            match std::fs::read(&path) {
-                Ok(bytes) => {
-                    contents.add_file(ContentKind::Settings, &path, &bytes);
-                    Some((bytes, path.display().to_string()))
-                }
-                // The shipped settings name files that need not be installed here.
-                Err(_) if shipped.get(key) == settings.get(key) => None,
-                Err(error) => {
-                    let path = path.display();
-                    warnings.push(format!(
-                        "{key}: cannot read {path}: {error}; correct the path or remove the key"
-                    ));
-                    None
-                }
-            }
-        };
-        // Without them every alert would have severity 3 and no category.
-        let classifications = text("classification-file")
-            .map_or_else(bartizan_rules::builtin_classifications, |(bytes, name)| {
-                bartizan_rules::parse_classifications(bytes, &name)
-            });
-        let references = text("reference-config-file")
-            .map_or_else(bartizan_rules::builtin_references, |(bytes, name)| {
-                bartizan_rules::parse_references(bytes, &name)
-            });
+        let named = Named::read(settings, None, warnings);
         let config = Config { cache, ..Config::default() }.with_environment().map_err(Failure::input)?;
-        let thresholds =
-            text("threshold-file").map(|(bytes, name)| bartizan_rules::parse_thresholds(bytes, &name));
-        // A line of these files that cannot be read is left out: rules that rely on it have other severities and references.
-        for finding in classifications.diagnostics.iter().chain(&references.diagnostics) {
-            warnings
-                .push(format!("{}:{}:{}: {}", finding.file, finding.line, finding.column, finding.message));
-        }
         Ok(Base {
             compiler: Arc::new(Compiler::new(config).map_err(Failure::input)?),
             shared: Arc::new(Shared::new(&self::hosts(hosts))),
-            classifications,
-            references,
-            thresholds,
+            named,
             variables: variables(settings, warnings),
             known: Known::default(),
-            contents,
         })
     }
 
     /// The files that the settings name beside rules and lists: classes, references, thresholds.
     pub const fn contents(&self) -> &Contents {
-        &self.contents
+        &self.named.contents
+    }
+
+    /// With the files of classes, references and thresholds as they are now; `None`: they are as they were.
+    pub fn read_again(&self, settings: &Settings, warnings: &mut Vec<String>) -> Option<Base> {
+        let named = Named::read(settings, Some(&self.named), warnings);
+        (named.contents.hashes() != self.named.contents.hashes()).then(|| Base {
+            compiler: Arc::clone(&self.compiler),
+            shared: Arc::clone(&self.shared),
+            named,
+            variables: self.variables.clone(),
+            // Compiled rules have their classes and references in them.
+            known: Known::default(),
+        })
     }
 
     /// To be called when a generation was freed: what only it had goes.
@@ -254,7 +310,7 @@ impl Base {
 
     /// Lines of the threshold file that are none, or that name variables that are none.
     pub fn malformed_thresholds(&self) -> Vec<Diagnostic> {
-        let Some(thresholds) = &self.thresholds else { return Vec::new() };
+        let Some(thresholds) = self.named.thresholds.parsed.as_ref() else { return Vec::new() };
         let unresolved = keywords::apply_thresholds(&mut [], thresholds, &self.variables);
         thresholds.diagnostics.iter().cloned().chain(unresolved).collect()
     }
@@ -262,7 +318,7 @@ impl Base {
     /// Lines of the threshold file about rules that are not among those that run. Without any rule nothing is
     /// said.
     pub fn unused_thresholds(&self, running: &HashSet<(u32, u32)>) -> Vec<Diagnostic> {
-        let thresholds = self.thresholds.as_ref().filter(|_| !running.is_empty());
+        let thresholds = self.named.thresholds.parsed.as_ref().as_ref().filter(|_| !running.is_empty());
         thresholds.map_or_else(Vec::new, |thresholds| keywords::unused_thresholds(running, thresholds))
     }
 
@@ -280,8 +336,8 @@ impl Base {
         LoadInput {
             settings,
             variables: &self.variables,
-            classifications: Some(&self.classifications),
-            references: Some(&self.references),
+            classifications: Some(&self.named.classifications.parsed),
+            references: Some(&self.named.references.parsed),
             shared: &self.shared,
             compiler: &self.compiler,
             tenants,
@@ -306,7 +362,7 @@ impl Base {
                 "note: {found} files of the pattern cache were damaged or foreign; they were compiled anew and replaced"
             )));
         }
-        if let Some(thresholds) = &self.thresholds {
+        if let Some(thresholds) = self.named.thresholds.parsed.as_ref() {
             loaded.diagnostics.extend(thresholds.diagnostics.iter().cloned());
             let signatures = &mut loaded.rules.signatures;
             loaded.diagnostics.extend(keywords::apply_thresholds(signatures, thresholds, &self.variables));

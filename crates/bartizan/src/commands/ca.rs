@@ -4,11 +4,12 @@
 use crate::say;
 use bartizan_agent::session::client::{self, wall_clock};
 use bartizan_api::southbound::DeviceId;
+use bartizan_channel::ChannelError;
 use bartizan_channel::authority::{Authority, IssuedCertificate, Withdrawn};
 use bartizan_channel::certificate::{chain, fingerprint};
 use bartizan_channel::token::Tokens;
 use bartizan_runtime::error::{Exit, Failure};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -167,7 +168,7 @@ fn with(authority: &Authority, command: &Command, now: u64) -> Result<(), Failur
 }
 
 fn make(folder: &Path, now: u64, days: u64) -> Result<(), Failure> {
-    let authority = Authority::make(folder, now, days).map_err(Failure::input)?;
+    let authority = Authority::make(folder, now, days).map_err(|error| not_made(&error))?;
     let fingerprint = authority.fingerprint().map_err(Failure::stopped)?;
     eprintln!(
         "bartizan: made an authority in {} (SHA-256 {fingerprint}); keep a copy of ca.key",
@@ -181,7 +182,12 @@ fn controller(authority: &Authority, name: &str, out: &Path, now: u64, days: u64
     let write = |file: &str, mode, text: &str| {
         let path = out.join(file);
         let open = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
-        open.and_then(|mut file| file.write_all(text.as_bytes())).map_err(at(&path))
+        let mut file = open.map_err(at(&path))?;
+        file.write_all(text.as_bytes()).map_err(|error| {
+            // Half a file would be in the way of the next try.
+            let _ = std::fs::remove_file(&path);
+            at(&path)(error)
+        })
     };
     write("controller.key", 0o600, issued.key.as_deref().unwrap_or_default())?;
     write("controller.pem", 0o644, &issued.certificate)
@@ -219,7 +225,25 @@ fn id(device: &str) -> Result<DeviceId, Failure> {
 }
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
-    move |error| Failure::input(format!("{}: {error}", path.display()))
+    move |error| unwritten(&error, format!("{}: {error}", path.display()))
+}
+
+/// What cannot be written for want of room stops a command; else its arguments were wrong.
+fn unwritten(error: &std::io::Error, message: impl std::fmt::Display) -> Failure {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            Failure::stopped(message)
+        }
+        _ => Failure::input(message),
+    }
+}
+
+/// An authority that cannot be made.
+fn not_made(error: &ChannelError) -> Failure {
+    match error {
+        ChannelError::File { source, .. } => unwritten(source, error),
+        _ => Failure::input(error),
+    }
 }
 
 fn print(pem: &str) {

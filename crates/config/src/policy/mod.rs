@@ -585,9 +585,11 @@ impl Builder<'_> {
             return None;
         };
         self.known_keys(pairs, FILE_KEYS);
-        if let Some((key, _)) = repeated(pairs) {
-            let message = format!("the key `{}` stands here twice; remove one", key.as_str().unwrap_or("?"));
-            self.problem(key.position, "", message);
+        // In sections of functions as well, which are read later. JSON has none of it, but for `null`, which is a key that
+        // is left out.
+        let is_text = root.position != Position::default();
+        if let Some(Problem { position, path, message }) = read::unfit(&root).filter(|_| is_text) {
+            self.problem(position, &path, message);
         }
         let targets: Option<BTreeMap<String, List<GroupMember>>> = self.value(&root, "groups");
         let labels: Option<BTreeMap<String, Labels>> = self.value(&root, "labels");
@@ -760,14 +762,6 @@ impl Builder<'_> {
         }
         Some(DefaultPolicy { sections, ..policy })
     }
-}
-
-fn repeated(pairs: &[(Node, Node)]) -> Option<&(Node, Node)> {
-    pairs
-        .iter()
-        .enumerate()
-        .find(|(i, (k, _))| pairs.iter().take(*i).any(|(o, _)| o.as_str() == k.as_str()))
-        .map(|(_, p)| p)
 }
 
 #[cfg(test)]

@@ -123,12 +123,45 @@ pub fn to_json(node: &Node) -> serde_json::Value {
     }
 }
 
-/// The first key that stands twice in one mapping, wherever that is: readers would differ about which one holds.
+/// Keys that say what a policy, a rule or a tenant is about: left out they mean everything.
+const SELECTORS: &[&str] = &[
+    "allow",
+    "code",
+    "drop",
+    "from",
+    "from-ports",
+    "hosts",
+    "link",
+    "max-connections",
+    "prefixes",
+    "redirect",
+    "reject",
+    "tenant",
+    "to",
+    "to-ports",
+    "type",
+    "vlan",
+    "vni",
+];
+
+/// The message about a key without a value.
+fn no_value(node: &Node) -> String {
+    match &node.tag {
+        Some(tag) => format!("`!{tag}` is a tag of YAML, not a value; write it in quotes: \"!{tag}\""),
+        None => "this key has no value; give it one, or leave the key out".to_owned(),
+    }
+}
+
+/// The first thing that readers would understand differently, or that would mean more than was written: a key that
+/// stands twice in one mapping, a tag in the place of a value, a key that selects and has no value.
 #[must_use]
-pub fn repeated(node: &Node) -> Option<Problem> {
+pub fn unfit(node: &Node) -> Option<Problem> {
     fn below(node: &Node, path: &str) -> Option<Problem> {
         let inner = |part: &str| if path.is_empty() { part.to_owned() } else { format!("{path}/{part}") };
         match &node.value {
+            Value::Scalar { .. } if node.tag.is_some() => {
+                Some(Problem { position: node.position, path: path.to_owned(), message: no_value(node) })
+            }
             Value::Scalar { .. } => None,
             Value::Sequence(items) => {
                 let mut items = items.iter().enumerate();
@@ -138,15 +171,19 @@ pub fn repeated(node: &Node) -> Option<Problem> {
                 let mut seen = HashSet::new();
                 pairs.iter().find_map(|(key, value)| {
                     let name = key.as_str().unwrap_or_default();
-                    let part = name.replace('~', "~0").replace('/', "~1");
+                    let part = inner(&name.replace('~', "~0").replace('/', "~1"));
                     if !seen.insert(name) {
+                        let message = format!("the key `{name}` stands here twice; remove one");
+                        return Some(Problem { position: key.position, path: part, message });
+                    }
+                    if value.is_null() && value.tag.is_none() && SELECTORS.contains(&name) {
                         return Some(Problem {
-                            position: key.position,
-                            path: inner(&part),
-                            message: format!("the key `{name}` stands here twice; remove one"),
+                            position: value.position,
+                            path: part,
+                            message: no_value(value),
                         });
                     }
-                    below(value, &inner(&part))
+                    below(value, &part)
                 })
             }
         }
@@ -378,7 +415,14 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        if self.node.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if !self.node.is_null() {
+            return visitor.visit_some(self);
+        }
+        // Of JSON, which has no positions, `null` is as good as a key that is left out. Who wrote text forgot the value.
+        if self.node.position == Position::default() {
+            return visitor.visit_none();
+        }
+        Err(self.place(Fault { message: no_value(self.node), at: None }))
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {

@@ -78,6 +78,54 @@ fn what_happens_for_want_of_a_function_is_said_of_all_or_of_some() {
 }
 
 #[test]
+fn a_key_that_selects_has_a_value_of_its_own() {
+    let with = |rule: &str| {
+        format!("default: {{action: allow, chain: [pfw], pfw: {{default: drop, rules: [{rule}]}}}}\n")
+    };
+    let rule = |rule: &str| with(&format!("{{allow: tcp, {rule}}}"));
+    let tenant =
+        |select: &str| format!("tenants: [{{name: a, select: {{{select}}}}}]\ndefault: {{action: drop}}\n");
+    let said =
+        |text: &str| parse("p.yaml", text, FUNCTIONS).err().unwrap_or_else(|| panic!("{text}")).to_string();
+    for key in ["to-ports", "from-ports", "from", "to", "tenant"] {
+        for value in ["", "~", "null"] {
+            let error = said(&rule(&format!("{key}: {value}")));
+            assert!(error.contains("this key has no value; give it one"), "{key}: {error}");
+        }
+        let error = said(&rule(&format!("{key}: !443")));
+        assert!(
+            error.contains("`!443` is a tag of YAML, not a value; write it in quotes: \"!443\""),
+            "{error}"
+        );
+    }
+    for rule in
+        ["{allow: icmp, type: !8}", "{allow: icmp, code: ~}", "{allow: }", "{drop: !tcp, to: 10.0.0.1}"]
+    {
+        assert!(said(&with(rule)).contains("value"), "{rule}");
+    }
+    for select in ["vlan: , prefixes: [10.0.0.0/8]", "vni: !5", "link: ~, vlan: 5", "vlan: 5, prefixes: "] {
+        assert!(said(&tenant(select)).contains("value"), "{select}");
+    }
+    // What is in quotes is a value, and a key that is left out selects nothing.
+    assert!(parse("p.yaml", &rule("to-ports: \"!443\""), FUNCTIONS).is_ok());
+    assert!(parse("p.yaml", &with("{allow: tcp}"), FUNCTIONS).is_ok());
+}
+
+#[test]
+fn keys_of_sections_stand_once() {
+    for section in [
+        "pfw: {default: drop, default: allow}",
+        "pfw: {default: drop, rules: [{allow: tcp, to-ports: 443, to-ports: 80}]}",
+        "pfw: {default: drop, rules: [{allow: tcp, allow: udp}]}",
+        "sfw: {initiate: to, initiate: from}",
+    ] {
+        let text = format!("default: {{action: allow, chain: [pfw, sfw], {section}}}\n");
+        let error = parse("p.yaml", &text, FUNCTIONS).err().unwrap_or_else(|| panic!("{text}")).to_string();
+        assert!(error.contains("stands here twice; remove one"), "{error}");
+    }
+}
+
+#[test]
 fn sections_are_read_from_json_as_from_yaml() {
     let file = parse("policy.yaml", EXAMPLE, FUNCTIONS).expect("policy");
     let node = &file.policies[0].sections[0].node;
@@ -516,7 +564,7 @@ fn words_that_are_long_are_compared_with_nothing() {
 
 #[test]
 fn keys_that_stand_twice_are_found_with_their_place() {
-    let of = |text: &str| read::repeated(&crate::yaml::parse(text).expect("yaml"));
+    let of = |text: &str| read::unfit(&crate::yaml::parse(text).expect("yaml"));
     assert_eq!(of("a: [1, {b: 1, c: 2}]\nb: 1\n"), None);
     let twice = of("a: [1, {b/c: 1, b/c: 2}]\n").expect("twice");
     assert_eq!((twice.path.as_str(), twice.position.column), ("a/1/b~1c", 17));

@@ -51,7 +51,7 @@ pub fn from_yaml(bytes: &[u8]) -> Result<Value, Refusal> {
         .map_err(|error| Refusal::Malformed(format!("the body is no UTF-8: {error}")))?;
     let node =
         yaml::parse(text).map_err(|error| Refusal::Malformed(format!("the body is no YAML: {error}")))?;
-    match read::repeated(&node) {
+    match read::unfit(&node) {
         Some(problem) => Err(Refusal::Wrong(vec![Fault::of("", &problem)])),
         None => Ok(read::to_json(&node)),
     }

@@ -293,6 +293,8 @@ impl Passage<'_> {
                     self.raise(id);
                 }
                 self.end_flow(id, EndReason::Forced);
+                // Until it has left its level as well.
+                self.flows.table_mut().leave_key(id);
             }
             Find::Stale { id } => self.end_stale(id),
             Find::Missing => {}

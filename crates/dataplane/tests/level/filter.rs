@@ -104,3 +104,37 @@ fn what_a_device_cannot_do_changes_no_fate() {
         bench.check();
     }
 }
+
+#[test]
+fn who_opens_what_the_other_side_was_refused_is_answered_at_once() {
+    // Only host 1 may open.
+    let first = bartizan_testkit::hosts::address(false, 1);
+    let policy = format!(
+        "chain: [pfw], pfw: {{default: drop, rules: [{{allow: udp, from: {first}, to-ports: 700}}]}}"
+    );
+    for level in [false, true] {
+        let mut bench = Bench::new(1, level.then(Habits::default), &format!("opener-{level}"));
+        bench.stack.swap(&policy, "");
+        let (inside, outside) = ((1, 9_000), (30, 700));
+        for _ in 0..4 {
+            bench.datagram(1, outside, inside);
+            bench.turn();
+        }
+        assert_eq!(
+            (bench.fate[0], bench.wire.counters().dropped > 0),
+            (0, level),
+            "refused, at the level too"
+        );
+        bench.datagram(0, inside, outside);
+        assert_eq!(bench.fate[0], 1, "{level}: the inside opens");
+        // The level has not answered yet that the entry of what was refused is gone.
+        for answer in 0..8 {
+            bench.datagram(1, outside, inside);
+            assert_eq!(bench.fate[0], 2 + answer, "{level}: answer {answer}");
+            if answer > 3 {
+                bench.turn();
+            }
+        }
+        bench.stack.finish();
+    }
+}

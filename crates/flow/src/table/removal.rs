@@ -28,8 +28,8 @@
 //! **Silence.** The latest packet at any level counts. A flow whose timeout has passed by what was credited leaves its level, and goes
 //! on at the host if its last counters, or a packet that came up, say that it was not silent.
 //!
-//! **New connections.** The flow that a new connection of the same ports replaces leaves its key to it at once, and its entry once
-//! it has left the level. As long as that has not happened the level refuses the new flow.
+//! **New connections.** The flow that a new connection of the same ports replaces, or one of the other side that nobody had let open one,
+//! leaves its key to it at once, and its entry once it has left the level. As long as that has not happened the level refuses the new flow.
 //!
 //! **A level that does not answer** is waited for by the packet clock ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow goes on, or ends,
 //! without; it is counted, and does not sink again.
@@ -230,23 +230,33 @@ impl<E: Default> FlowTable<E> {
         if entry.step == Step::Left {
             return true;
         }
-        let hash = entry.hash;
         let Some((_, levels)) = self.with_levels_mut(id) else { return true };
         // Who was only silent so far may still turn out not to be.
         let decided = levels.ending.is_some_and(|ending| ending != EndReason::Timeout);
         if !decided {
             levels.ending = Some(reason);
         }
-        let unlist = reason == EndReason::TcpReuse && !levels.unlisted;
-        levels.unlisted |= unlist;
-        if unlist {
-            self.index.remove(hash, id.0);
+        if reason == EndReason::TcpReuse {
+            self.leave_key(id);
         }
         if reason == EndReason::Forced && !decided {
             self.room_coming += 1;
         }
         self.leave(id, now);
         false
+    }
+
+    /// Another flow takes the place of one that is to end and has not left its level yet: packets with its key are of
+    /// the other one from now on.
+    pub fn leave_key(&mut self, id: FlowId) {
+        let Some(hash) = self.get(id).filter(|entry| !entry.step.at_host()).map(|entry| entry.hash) else {
+            return;
+        };
+        if let Some((_, levels)) = self.with_levels_mut(id)
+            && !core::mem::replace(&mut levels.unlisted, true)
+        {
+            self.index.remove(hash, id.0);
+        }
     }
 
     /// Why a flow is over that has left its level and was not given out yet. `None`: it is not over for a reason of its own.

@@ -83,7 +83,7 @@ impl Document {
             let (line, column) = (error.position.line + before, error.position.column);
             Failure::input(format!("{file}:{line}:{column}: {}", error.message))
         })?;
-        if let Some(problem) = read::repeated(&node) {
+        if let Some(problem) = read::unfit(&node) {
             let (line, column) = (problem.position.line + before, problem.position.column);
             return Err(Failure::input(format!("{file}:{line}:{column}: {}", problem.message)));
         }
