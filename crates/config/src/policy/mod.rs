@@ -445,9 +445,18 @@ pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, P
 /// # Errors
 /// [`PolicyError::Wrong`] with every problem.
 pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
+    // In sections of functions as well, which are read later. JSON has none of it, but for `null`, which is a key that
+    // is left out.
+    let unfit = if root.position == Position::default() { None } else { read::unfit(&root) };
     let mut builder = Builder { problems: Vec::new(), functions, before: None };
     let file = builder.file(name, root);
-    finished(name, file, builder.problems)
+    let mut problems = builder.problems;
+    if let Some(unfit) = unfit {
+        // What else is said of the same place follows from it.
+        problems.retain(|problem| problem.position != unfit.position);
+        problems.push(unfit);
+    }
+    finished(name, file, problems)
 }
 
 /// What was read, if nothing is wrong.
@@ -585,12 +594,6 @@ impl Builder<'_> {
             return None;
         };
         self.known_keys(pairs, FILE_KEYS);
-        // In sections of functions as well, which are read later. JSON has none of it, but for `null`, which is a key that
-        // is left out.
-        let is_text = root.position != Position::default();
-        if let Some(Problem { position, path, message }) = read::unfit(&root).filter(|_| is_text) {
-            self.problem(position, &path, message);
-        }
         let targets: Option<BTreeMap<String, List<GroupMember>>> = self.value(&root, "groups");
         let labels: Option<BTreeMap<String, Labels>> = self.value(&root, "labels");
         let dns: Option<DnsSection> = self.value(&root, "dns");
