@@ -68,7 +68,7 @@ impl Marks {
     /// The number of marks for so many flows: a power of two.
     #[must_use]
     pub fn needed(flows: u64) -> u32 {
-        let marks = flows.saturating_mul(MARKS_PER_FLOW).next_power_of_two();
+        let marks = flows.saturating_mul(MARKS_PER_FLOW).checked_next_power_of_two().unwrap_or(u64::MAX);
         u32::try_from(marks).unwrap_or(MARKS.1).clamp(MARKS.0, MARKS.1)
     }
 
