@@ -14,7 +14,8 @@ use std::path::PathBuf;
 /// Where compiled patterns are kept.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct CacheArgs {
-    /// Folder for compiled patterns, so that the next start is faster; `none` for none [default: /var/cache/bartizan
+    /// Folder for compiled patterns, so that the next start is faster; `none` for none [default:
+    /// /var/cache/bartizan
     /// for root, else `bartizan` in the user's cache folder].
     #[arg(long, value_name = "DIR|none")]
     pub cache: Option<PathBuf>,
@@ -23,7 +24,8 @@ pub struct CacheArgs {
 /// Firewall mode.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct FirewallArgs {
-    /// Firewall mode: only what a firewall rule accepts goes on, and then to detection. The rules are in `firewall.rule-files`.
+    /// Firewall mode: only what a firewall rule accepts goes on, and then to detection. The rules are in
+    /// `firewall.rule-files`.
     #[arg(long)]
     pub firewall: bool,
     /// Firewall mode with the rules of this file instead of those that the settings name.
@@ -86,7 +88,8 @@ impl BuildArgs {
 /// What `run` is told.
 #[derive(clap::Args, Clone, Default)]
 pub struct RunArgs {
-    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win over it.
+    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win
+    /// over it.
     #[arg(short = 'c', long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
@@ -105,7 +108,8 @@ pub struct RunArgs {
     pub snap_length: Option<Snap>,
     #[command(flatten)]
     pub build: BuildArgs,
-    /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
+    /// With an inline link: a level below this program that forwards and drops packets of flows of which
+    /// everything is decided. `xdp`: the kernel's XDP hook of
     /// both interfaces.
     #[arg(long, value_name = "LEVEL", requires = "inline", conflicts_with = "tap", value_parser = offload_level)]
     pub offload: Option<String>,
@@ -115,15 +119,19 @@ pub struct RunArgs {
     /// Switch off the interfaces' offloads while running, and on again at the end.
     #[arg(long)]
     pub fix_offloads: bool,
-    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per processor]. Each stays on a
+    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per
+    /// processor]. Each stays on a
     /// processor of its own where one more is left for all else. Several links of a host file share them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
-    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all processors, then 0.
+    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all
+    /// processors, then 0.
     #[arg(long, value_name = "MICROSECONDS")]
     pub spin: Option<u64>,
-    /// Let idle processors sleep as deep as they like, also while packets come. Without this the kernel is asked (by
-    /// /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic: a packet takes tens of microseconds
+    /// Let idle processors sleep as deep as they like, also while packets come. Without this the kernel is
+    /// asked (by
+    /// /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic: a packet takes tens of
+    /// microseconds
     /// less from end to end.
     #[arg(long)]
     pub save_power: bool,
@@ -133,17 +141,21 @@ pub struct RunArgs {
     /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
     #[arg(long)]
     pub accept_malformed: bool,
-    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the `default-log-dir` of a suricata.yaml].
+    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the
+    /// `default-log-dir` of a suricata.yaml].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Write the number of this process into a file, for who sends it signals; the file goes when the run ends.
+    /// Write the number of this process into a file, for who sends it signals; the file goes when the run
+    /// ends.
     #[arg(long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
-    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default: control.socket in /run/bartizan, of other users in their own, or what the
+    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default:
+    /// control.socket in /run/bartizan, of other users in their own, or what the
     /// `unix-command` of a suricata.yaml says].
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless given.
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless
+    /// given.
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub metrics: Option<SocketAddr>,
 }

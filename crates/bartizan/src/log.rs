@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Log lines on standard error, as text or as JSON.
 //!
-//! Text has `warning:` and `error:` before lines of these levels, as messages of commands have it. JSON is an object a
+//! Text has `warning:` and `error:` before lines of these levels, as messages of commands have it. JSON is an
+//! object a
 //! line: `timestamp` (as events have it), `level`, `target` (the module that logs), `message`.
 
 use crate::say;
@@ -71,7 +72,8 @@ fn is_json() -> bool {
     FORMAT.get() == Some(&Format::Json)
 }
 
-/// Where diagnostics of rules, settings and policies go: to people with the lines that they are about, to programs as log lines.
+/// Where diagnostics of rules, settings and policies go: to people with the lines that they are about, to
+/// programs as log lines.
 pub fn report() -> Report {
     if is_json() { Report::default() } else { Report::to(say::notes) }
 }

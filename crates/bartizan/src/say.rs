@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is printed. `print!`, `println!` and `eprintln!` of this program are those of this module: whatever a message holds of traffic,
+//! What is printed. `print!`, `println!` and `eprintln!` of this program are those of this module: whatever a
+//! message holds of traffic,
 //! rules, policies and names of files, a terminal shows it and does nothing else ([`bartizan_events::harmless`]). What is written to
 //! files or pipes is the same text: it may be shown by a terminal later.
 //!

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals as requests, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP opens outputs again under their names,
+//! Signals as requests, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP opens outputs
+//! again under their names,
 //! SIGUSR2 loads rules and policy anew.
 //!
 //! `unsafe` is needed because the standard library cannot install signal handlers; each handler only stores to an

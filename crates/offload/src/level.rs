@@ -7,9 +7,12 @@
 //!                  ports ---+   +--view--> LevelView (counters and signs of life, for anyone)
 //! ```
 //!
-//! A [`LevelDriver`] stands in a program's list of levels by its name. [`OpenLevel`] is one that runs: all links of a
-//! process share it, each with two ports. A level lets traffic up until a link is attached, and whatever it does not
-//! have (signs of life, rules without a flow, what a killed process has left) it says by the values of its methods.
+//! A [`LevelDriver`] stands in a program's list of levels by its name. [`OpenLevel`] is one that runs: all
+//! links of a
+//! process share it, each with two ports. A level lets traffic up until a link is attached, and whatever it
+//! does not
+//! have (signs of life, rules without a flow, what a killed process has left) it says by the values of its
+//! methods.
 
 use crate::device::Device;
 use bartizan_base::{Generation, LinkId, Spread};
@@ -68,7 +71,8 @@ pub trait LevelDriver: Send + Sync {
     /// This machine has it not, or the process may not.
     fn open(&self, options: &LevelOptions) -> Result<Box<dyn OpenLevel>, LevelError>;
 
-    /// Interfaces of this network namespace on which a process has left this kind of level, whether it lives or not.
+    /// Interfaces of this network namespace on which a process has left this kind of level, whether it lives
+    /// or not.
     ///
     /// # Errors
     /// They cannot be looked for.
@@ -116,7 +120,8 @@ pub trait OpenLevel: Send {
     /// Takes that back.
     fn clear_exit(&mut self, index: u8);
 
-    /// Whether something that a process has left had these interfaces across from each other; `None`: that cannot be read.
+    /// Whether something that a process has left had these interfaces across from each other; `None`: that
+    /// cannot be read.
     ///
     /// # Errors
     /// It cannot be looked into.
@@ -131,7 +136,8 @@ pub trait OpenLevel: Send {
     /// Whether ports wait for [`OpenLevel::take_over`].
     fn waits(&self) -> bool;
 
-    /// All workers serve their frames: replaces what a killed process has left, and has ports stay that are to fail open.
+    /// All workers serve their frames: replaces what a killed process has left, and has ports stay that are
+    /// to fail open.
     ///
     /// # Errors
     /// It could not; it can be tried again.
@@ -228,9 +234,11 @@ pub struct DeviceSetup {
     pub worker: u32,
     /// What becomes of its frames when it fails.
     pub watch: Watch,
-    /// Named ports that redirected packets can leave by: of each its number at the level; `None`: the level cannot send by it.
+    /// Named ports that redirected packets can leave by: of each its number at the level; `None`: the level
+    /// cannot send by it.
     pub exits: Vec<Option<u8>>,
-    /// Its link's number among those with rules without a flow, and whether this worker gives what they counted.
+    /// Its link's number among those with rules without a flow, and whether this worker gives what they
+    /// counted.
     pub early: Option<(u8, bool)>,
 }
 
@@ -254,7 +262,8 @@ pub struct LeftOn {
     pub program: u32,
 }
 
-/// On which side of its link the senders behind a port are, as it stands in keys (`FlowSide` of crate `flow`).
+/// On which side of its link the senders behind a port are, as it stands in keys (`FlowSide` of crate
+/// `flow`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Side {
@@ -267,13 +276,16 @@ pub enum Side {
     Second = 2,
 }
 
-/// What becomes of frames that would go up while the worker that they would go to has failed: it gives no sign of life, since it hangs, or the process is gone.
+/// What becomes of frames that would go up while the worker that they would go to has failed: it gives no
+/// sign of life, since it hangs, or the process is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fail {
     /// They are dropped. When the process is gone the program is, too.
     #[default]
     Closed,
-    /// They leave by the port across the link. The attachment is pinned once workers live ([`OpenLevel::take_over`]), so the program goes on when the process is gone, until the next one takes it over.
+    /// They leave by the port across the link. The attachment is pinned once workers live
+    /// ([`OpenLevel::take_over`]), so the program goes on when the process is gone, until the next one takes
+    /// it over.
     Open,
 }
 
@@ -290,7 +302,8 @@ pub struct Watch {
     pub first: u32,
 }
 
-/// When packets without a flow are refused by early tables. Each with the number of the port's link among those that have such tables.
+/// When packets without a flow are refused by early tables. Each with the number of the port's link among
+/// those that have such tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
     /// At any time.
@@ -324,7 +337,8 @@ pub struct PortSetup {
     pub pair: u8,
     /// Whether VLAN ids are part of keys.
     pub vlans_in_key: bool,
-    /// Of two to the power of so many packets that would be dropped one goes up instead, by chance. `None`: none does.
+    /// Of two to the power of so many packets that would be dropped one goes up instead, by chance. `None`:
+    /// none does.
     pub drop_samples: Option<u8>,
     /// Whether packets without a flow are refused by early tables . `None`: they go up.
     pub early: Option<Early>,
@@ -335,7 +349,8 @@ pub struct PortSetup {
 /// Numbers of a port since the program was loaded, of the time while it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that came by it: those that went up, were forwarded or dropped (for their flow or early), and that failed open or closed.
+    /// Frames that came by it: those that went up, were forwarded or dropped (for their flow or early), and
+    /// that failed open or closed.
     pub frames: u64,
     /// Frames that went up.
     pub up: u64,
@@ -361,7 +376,8 @@ pub struct PortCounters {
     pub closed: u64,
     /// Bytes of those.
     pub closed_bytes: u64,
-    /// Frames that were to leave by this port, and that its device did not take or the kernel did not give it: they are lost.
+    /// Frames that were to leave by this port, and that its device did not take or the kernel did not give
+    /// it: they are lost.
     pub lost: u64,
     /// Frames by size ([`bartizan_packet::sizes`]).
     pub sizes: Sizes,
@@ -434,12 +450,14 @@ impl Handled {
     }
 }
 
-/// What the tables had in them that a process has left. All that was counted since they were made; no flow record has it.
+/// What the tables had in them that a process has left. All that was counted since they were made; no flow
+/// record has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Programs that were left.
     pub programs: u64,
-    /// Of these, programs of another build, whose tables are not read: nothing of them is in the other numbers.
+    /// Of these, programs of another build, whose tables are not read: nothing of them is in the other
+    /// numbers.
     pub unread: u64,
     /// Entries of flows.
     pub entries: u64,

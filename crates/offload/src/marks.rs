@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Marks of flows that the host knows: while a flow has one, its level refuses no packet of it for want of an entry.
+//! Marks of flows that the host knows: while a flow has one, its level refuses no packet of it for want of an
+//! entry.
 //!
-//! A mark is a counter, found by the hash of the flow's key: flows that share one are all let up. A level that reads marks
+//! A mark is a counter, found by the hash of the flow's key: flows that share one are all let up. A level
+//! that reads marks
 //! itself gives the memory that it reads ([`MarkMemory`]) and the seed of its hash.
 
 use std::fmt;
@@ -21,7 +23,8 @@ const fn mix(hash: u64, word: u64) -> u64 {
     hash ^ (hash >> 29)
 }
 
-/// The hash of a flow's key, for all tables of a level that go by one (`hash_of` of `ebpf/index.h` is the same). Who
+/// The hash of a flow's key, for all tables of a level that go by one (`hash_of` of `ebpf/index.h` is the
+/// same). Who
 /// knows the seed can choose flows that share a mark.
 #[must_use]
 pub fn hash(seed: u64, key: &[u64; KEY_WORDS]) -> u64 {
@@ -89,7 +92,8 @@ impl Marks {
     }
 }
 
-/// A flow that the host knows: while this is there, packets of it go up whatever the rules say. Its key has no tenant.
+/// A flow that the host knows: while this is there, packets of it go up whatever the rules say. Its key has
+/// no tenant.
 #[derive(Debug)]
 pub struct Mark {
     marks: Arc<Marks>,

@@ -517,7 +517,8 @@ impl Builder {
         contents
     }
 
-    /// Reads the files of classes, references and thresholds again. Rules that were compiled with others are compiled
+    /// Reads the files of classes, references and thresholds again. Rules that were compiled with others are
+    /// compiled
     /// anew.
     fn read_named_again(&mut self) {
         let mut warnings = Vec::new();

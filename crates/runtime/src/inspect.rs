@@ -108,7 +108,8 @@ fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
     Failure::stopped(format!("cannot make the output folder {out}: {error}; choose another with --out"))
 }
 
-/// Inspects captures and writes their events. `requests`: a request to end stops between two packets; what was read
+/// Inspects captures and writes their events. `requests`: a request to end stops between two packets; what
+/// was read
 /// is inspected and written.
 ///
 /// # Errors

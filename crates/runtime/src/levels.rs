@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of level below the host, by the name that a host file gives. One more of this program is one line here; a
+//! The kinds of level below the host, by the name that a host file gives. One more of this program is one
+//! line here; a
 //! program that embeds the runtime adds its own ([`Levels::with`]).
 
 use bartizan_offload::level::LevelDriver;

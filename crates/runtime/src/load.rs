@@ -172,7 +172,8 @@ struct NamedFile<T> {
 }
 
 impl<T> NamedFile<T> {
-    /// Reads the file of the setting `key`. `before`: as it was read last, which stays in force where the file cannot
+    /// Reads the file of the setting `key`. `before`: as it was read last, which stays in force where the
+    /// file cannot
     /// be read any more.
     fn read(
         (settings, key): (&Settings, &str),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Log lines and diagnostics. Lines are events of [`tracing`]: a program installs the subscriber that it wants, without one nothing is
-//! written. Diagnostics of rules, settings and policies are values ([`Note`]) that go to whoever the options name ([`Report`]).
+//! Log lines and diagnostics. Lines are events of [`tracing`]: a program installs the subscriber that it
+//! wants, without one nothing is
+//! written. Diagnostics of rules, settings and policies are values ([`Note`]) that go to whoever the options
+//! name ([`Report`]).
 
 use bartizan_rules::Diagnostic;
 use tracing::{error, info, warn};

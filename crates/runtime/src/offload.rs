@@ -510,7 +510,8 @@ impl Below {
         }
     }
 
-    /// Opens the level that all links share, with the table of the first generation. `link`: the first that has one. How
+    /// Opens the level that all links share, with the table of the first generation. `link`: the first that
+    /// has one. How
     /// many of its rules the table holds.
     fn open_level(
         &mut self,

@@ -5,7 +5,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Waits until there is something to read (or the other end is closed, or failed), but no longer than `limit`.
+/// Waits until there is something to read (or the other end is closed, or failed), but no longer than
+/// `limit`.
 /// Files are always ready. A signal ends the wait: false.
 pub fn wait_readable(from: BorrowedFd<'_>, limit: Duration) -> bool {
     let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };

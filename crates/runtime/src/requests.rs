@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to a run from outside of it, with Suricata's meanings: end in order, load rules and policy anew, open outputs again.
+//! Requests to a run from outside of it, with Suricata's meanings: end in order, load rules and policy anew,
+//! open outputs again.
 //! Storing one is async-signal-safe, so handlers of signals may do it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Requests to one or several runs. A request to end holds for all of them; the others are taken by the run that sees them first.
+/// Requests to one or several runs. A request to end holds for all of them; the others are taken by the run
+/// that sees them first.
 #[derive(Debug, Default)]
 pub struct Requests {
     stop: AtomicBool,

@@ -194,7 +194,8 @@ fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) ->
     in_force
 }
 
-/// What writes events of one link with one worker; others have recorders of their own, whose events it writes.
+/// What writes events of one link with one worker; others have recorders of their own, whose events it
+/// writes.
 fn recorder_of(
     plan: &Plan,
     builder: &Builder,
@@ -450,7 +451,8 @@ fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     Ok(locks)
 }
 
-/// Settings that nothing has read by now have no effect: those of the host file are mistakes, the others are told of.
+/// Settings that nothing has read by now have no effect: those of the host file are mistakes, the others are
+/// told of.
 fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
     let settings = builder.settings();
     if let Some(key) = settings.unread().iter().find(|key| plan.options.below.iter().any(|(k, _)| &k == key))

@@ -4,7 +4,8 @@
 //! line for those of Suricata that this program has no use for, and a word about each that nobody has, which
 //! is misspelt.
 //!
-//! Settings that are switched off (`enabled: no`, with all beside it) are not missed. Asked for when everything
+//! Settings that are switched off (`enabled: no`, with all beside it) are not missed. Asked for when
+//! everything
 //! that reads settings is built. With `--strict` all but the one line are errors.
 
 use crate::error::Failure;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The runtime as a library: a program that embeds it inspects captures and runs links without a command line,
+//! The runtime as a library: a program that embeds it inspects captures and runs links without a command
+//! line,
 //! takes diagnostics as values and log lines by a subscriber of its own.
 
 use bartizan_runtime::generation::BuildOptions;

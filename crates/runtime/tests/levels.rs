@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kind of level that the runtime does not know: a program adds it by its driver, a host file names it, and decided
+//! A kind of level that the runtime does not know: a program adds it by its driver, a host file names it, and
+//! decided
 //! flows of an inline link go to its devices.
 
 use bartizan_offload::level::{Fail, Side};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Dependencies that nobody uses: a crate that a manifest names and no file of its folder mentions.
 //!
-//! A line that is to stay all the same (features that builds are to share) stands below a comment that begins with
+//! A line that is to stay all the same (features that builds are to share) stands below a comment that begins
+//! with
 //! `# Not used.`.
 
 use super::rust::code;

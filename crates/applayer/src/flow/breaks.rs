@@ -150,7 +150,8 @@ impl AppLayer {
         self.ended[direction]
     }
 
-    /// The end of a direction's stream was told. With both ends told nothing comes any more: what is open is over.
+    /// The end of a direction's stream was told. With both ends told nothing comes any more: what is open is
+    /// over.
     pub fn set_ended(&mut self, direction: Direction) {
         self.ended[direction] = true;
         self.end_open_detection(direction);

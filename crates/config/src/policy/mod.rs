@@ -445,7 +445,8 @@ pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, P
 /// # Errors
 /// [`PolicyError::Wrong`] with every problem.
 pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
-    // In sections of functions as well, which are read later. JSON has none of it, but for `null`, which is a key that
+    // In sections of functions as well, which are read later. JSON has none of it, but for `null`, which is a
+    // key that
     // is left out.
     let unfit = if root.position == Position::default() { None } else { read::unfit(&root) };
     let mut builder = Builder { problems: Vec::new(), functions, before: None };

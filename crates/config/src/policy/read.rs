@@ -152,7 +152,8 @@ fn no_value(node: &Node) -> String {
     }
 }
 
-/// The first thing that readers would understand differently, or that would mean more than was written: a key that
+/// The first thing that readers would understand differently, or that would mean more than was written: a key
+/// that
 /// stands twice in one mapping, a tag in the place of a value, a key that selects and has no value.
 #[must_use]
 pub fn unfit(node: &Node) -> Option<Problem> {
@@ -418,7 +419,8 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
         if !self.node.is_null() {
             return visitor.visit_some(self);
         }
-        // Of JSON, which has no positions, `null` is as good as a key that is left out. Who wrote text forgot the value.
+        // Of JSON, which has no positions, `null` is as good as a key that is left out. Who wrote text forgot
+        // the value.
         if self.node.position == Position::default() {
             return visitor.visit_none();
         }

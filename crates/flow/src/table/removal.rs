@@ -28,8 +28,10 @@
 //! **Silence.** The latest packet at any level counts. A flow whose timeout has passed by what was credited leaves its level, and goes
 //! on at the host if its last counters, or a packet that came up, say that it was not silent.
 //!
-//! **New connections.** The flow that a new connection of the same ports replaces, or one of the other side that nobody had let open one,
-//! leaves its key to it at once, and its entry once it has left the level. As long as that has not happened the level refuses the new flow.
+//! **New connections.** The flow that a new connection of the same ports replaces, or one of the other side
+//! that nobody had let open one,
+//! leaves its key to it at once, and its entry once it has left the level. As long as that has not happened
+//! the level refuses the new flow.
 //!
 //! **A level that does not answer** is waited for by the packet clock ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow goes on, or ends,
 //! without; it is counted, and does not sink again.
@@ -246,7 +248,8 @@ impl<E: Default> FlowTable<E> {
         false
     }
 
-    /// Another flow takes the place of one that is to end and has not left its level yet: packets with its key are of
+    /// Another flow takes the place of one that is to end and has not left its level yet: packets with its
+    /// key are of
     /// the other one from now on.
     pub fn leave_key(&mut self, id: FlowId) {
         let Some(hash) = self.get(id).filter(|entry| !entry.step.at_host()).map(|entry| entry.hash) else {
