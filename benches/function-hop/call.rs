@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What containing a panic costs at a call: a chain of three functions behind `dyn`, called as the data plane calls them, with and without. Instructions are
-//! counted from outside (callgrind), as the difference of two runs.
+//! What containing a panic costs at a call: a chain of three functions behind `dyn`, called as the data plane
+//! calls them, with and without. Instructions are counted from outside (callgrind), as the difference of two
+//! runs.
 
 use std::cell::Cell;
 use std::hint::black_box;

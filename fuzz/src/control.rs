@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages on the command socket: a stream of them in pieces, as a client may send it, and answers as `bartizan ctl` reads them. The first byte says how long the pieces are.
+//! Messages on the command socket: a stream of them in pieces, as a client may send it, and answers as
+//! `bartizan ctl` reads them. The first byte says how long the pieces are.
 
 use crate::planted::planted;
 use bartizan_api::control::{self, Broken, Messages, Reply, Version};
@@ -35,7 +36,8 @@ pub fn run(data: &[u8]) {
     for message in &whole {
         let _ = control::version(message);
         if let Ok(request) = control::request(message) {
-            // What is understood is understood again, as this program writes it. Fractions are read to their last digit or so.
+            // What is understood is understood again, as this program writes it. Fractions are read to their
+            // last digit or so.
             let again = control::request(&request.to_message()).expect("it was understood before");
             assert_eq!(again.command, request.command);
             assert!(again.arguments.keys().eq(request.arguments.keys()));

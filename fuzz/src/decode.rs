@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A frame: the first byte chooses the link type, and whether the frame is the beginning of one that was longer on the wire; the rest is the frame.
+//! A frame: the first byte chooses the link type, and whether the frame is the beginning of one that was
+//! longer on the wire; the rest is the frame.
 
 use crate::planted::planted;
 use bartizan_packet::{

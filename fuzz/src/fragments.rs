@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dirty fragments through a worker in live prevention to models of receivers: whatever one of them builds from the frames that left was
-//! inspected as such, and may go. And good ones: all arrive.
+//! Dirty fragments through a worker in live prevention to models of receivers: whatever one of them builds
+//! from the frames that left was inspected as such, and may go. And good ones: all arrive.
 //!
-//! Per fragment: its datagram, place and length, what is wrong with it, and a delay. Each fragment is filled with a byte of its own, so two
-//! datagrams that differ in one of their fragments differ.
+//! Per fragment: its datagram, place and length, what is wrong with it, and a delay. Each fragment is filled
+//! with a byte of its own, so two datagrams that differ in one of their fragments differ.
 
 use crate::planted::planted;
 use crate::receivers::{ALL, Datagram, LINUX, Receiver};
@@ -310,7 +310,8 @@ pub fn run(data: &[u8]) {
         for mut sent in all {
             fill = fill.wrapping_add(1);
             sent.data.fill(fill);
-            // A whole packet whose list of options cannot be walked is no IP to the engine, and leaves; no common receiver reads it.
+            // A whole packet whose list of options cannot be walked is no IP to the engine, and leaves; no
+            // common receiver reads it.
             if !sent.v6 && sent.offset == 0 && !sent.more && matches!(sent.wrong, 13 | 17) {
                 sent.wrong = 0;
             }
@@ -328,8 +329,8 @@ pub fn run(data: &[u8]) {
     link.end();
 }
 
-/// Sends good datagrams, each in fragments of random size and order, with fragments of others between them: all arrive at all
-/// receivers that take good ones. `random` gives the numbers.
+/// Sends good datagrams, each in fragments of random size and order, with fragments of others between them:
+/// all arrive at all receivers that take good ones. `random` gives the numbers.
 pub fn good(mut random: impl FnMut(usize) -> usize) {
     let mut link = Link::new();
     let mut receivers: Vec<(&str, Receiver)> = ALL

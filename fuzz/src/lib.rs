@@ -3,8 +3,8 @@
 //!
 //! What a target has found stands in `regressions/TARGET/` and is run by `cargo test`.
 //!
-//! Built with the feature `planted` each target has a fault that is deep enough to be missed by a target that does not
-//! work: `scripts/fuzz-planted.sh` checks that it is found.
+//! Built with the feature `planted` each target has a fault that is deep enough to be missed by a target that
+//! does not work: `scripts/fuzz-planted.sh` checks that it is found.
 
 pub mod capture;
 pub mod control;

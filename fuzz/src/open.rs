@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detection's open state: a flow whose protocol is not known gets a conversation in whole pieces and cut into segments; the
-//! protocol and all that its parser makes of it are the same, and no byte waits for ever.
+//! Detection's open state: a flow whose protocol is not known gets a conversation in whole pieces and cut
+//! into segments; the protocol and all that its parser makes of it are the same, and no byte waits for ever.
 //!
-//! Left out are port 53, where a few bytes more may look like another protocol, cuts that mean something (`split`), and one event of HTTP that
-//! says which side was read first (`ORDER`).
+//! Left out are port 53, where a few bytes more may look like another protocol, cuts that mean something
+//! (`split`), and one event of HTTP that says which side was read first (`ORDER`).
 
 use crate::planted::planted;
 use crate::protocol::{look, pieces};
@@ -21,8 +21,9 @@ use feeder::Feeder;
 #[path = "../../crates/applayer/src/suite/feeder.rs"]
 mod feeder;
 
-/// A server that speaks before the request's line is whole has answered too early. What it said waits while the protocol is open, and is
-/// read behind what the client had said by then: by the cut the whole line or its beginning.
+/// A server that speaks before the request's line is whole has answered too early. What it said waits while
+/// the protocol is open, and is read behind what the client had said by then: by the cut the whole line or
+/// its beginning.
 const ORDER: &str = "REQUEST_LINE_INCOMPLETE";
 
 /// What was seen of transactions ([`look`]), without that event.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conversations: the first byte chooses protocol and transport from the table, then pieces with direction and length.
+//! Conversations: the first byte chooses protocol and transport from the table, then pieces with direction
+//! and length.
 
 use crate::planted::planted;
 use crate::take::Take;

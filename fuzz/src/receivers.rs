@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Models of receivers that put fragments together: what Linux throws away, takes and orders, and what others do otherwise.
+//! Models of receivers that put fragments together: what Linux throws away, takes and orders, and what others
+//! do otherwise.
 //!
-//! Sources: RFC 791, 815, 2460, 3168, 5722, 6946, 7112, 8200; how Linux behaves is known from its documentation and from trials (fragments
-//! to sockets in a network namespace). Made to be compared with what the engine inspected; `crates/dataplane/tests` uses it as well.
+//! Sources: RFC 791, 815, 2460, 3168, 5722, 6946, 7112, 8200; how Linux behaves is known from its
+//! documentation and from trials (fragments to sockets in a network namespace). Made to be compared with what
+//! the engine inspected; `crates/dataplane/tests` uses it as well.
 //!
 //! A model is one host with one Ethernet address. It knows no tunnels.
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to the controller: a line with method and path, then the body. Whoever asks is an administrator, so that all of the path is gone.
+//! Requests to the controller: a line with method and path, then the body. Whoever asks is an administrator,
+//! so that all of the path is gone.
 
 use crate::planted::planted;
 use bartizan_controller::access::Secret;

@@ -4,7 +4,8 @@
 use crate::planted::planted;
 use bartizan_api::southbound::{DecodeError, Decoder, FIRST_VERSION, Message, PolicyMessage, VERSIONS};
 
-/// Decodes the bytes whole and in pieces: the same comes of both, and what is a message is the same when it is written and read again.
+/// Decodes the bytes whole and in pieces: the same comes of both, and what is a message is the same when it
+/// is written and read again.
 pub fn run(data: &[u8]) {
     // The version of the first head is the one that was agreed on.
     let version = data.first().copied().filter(|first| VERSIONS.contains(first)).unwrap_or(FIRST_VERSION);
@@ -14,7 +15,8 @@ pub fn run(data: &[u8]) {
     assert_eq!(end, piecewise);
     for message in whole {
         planted(matches!(&message, Message::Policy(_, PolicyMessage::Delete(key)) if key.as_str() == "x"));
-        // What came compressed, or with spaces, may be too long when it is written plainly; nothing else may fail.
+        // What came compressed, or with spaces, may be too long when it is written plainly; nothing else may
+        // fail.
         let Ok(bytes) = message.encode(version) else { continue };
         let (again, end) = decode(version, &mut bytes.chunks(bytes.len()));
         assert_eq!((again, end), (vec![message], None));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stream parser sees the same conversation whole and cut into pieces: what can be seen of both is the same.
+//! A stream parser sees the same conversation whole and cut into pieces: what can be seen of both is the
+//! same.
 //!
-//! Malformed messages are no exception; the one cut that means something is left out (`suite/cuts.rs` of the application layer).
+//! Malformed messages are no exception; the one cut that means something is left out (`suite/cuts.rs` of the
+//! application layer).
 
 use crate::planted::planted;
 use crate::protocol::{Driver, choices, pieces};

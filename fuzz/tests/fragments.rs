@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random fragments, dirty ones and good ones, to models of receivers. `BARTIZAN_RUNS=n` plays as many of each.
+//! Random fragments, dirty ones and good ones, to models of receivers. `BARTIZAN_RUNS=n` plays as many of
+//! each.
 
 use bartizan_fuzz::fragments;
 use bartizan_testkit::random::Random;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plain packets between hosts that have numbers, layer by layer: `ethernet(v6, &ip(v6, (1, 2), UDP, &udp(ports, b"?")))`.
+//! Plain packets between hosts that have numbers, layer by layer: `ethernet(v6, &ip(v6, (1, 2), UDP,
+//! &udp(ports, b"?")))`.
 //!
 //! Lengths and checksums are right: [`ip`] knows the addresses and fills in the sum of what it carries.
 

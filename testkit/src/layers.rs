@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Headers around bytes, one function for each: what is inside is not looked at. For IP, TCP and UDP see [`crate::packet`].
+//! Headers around bytes, one function for each: what is inside is not looked at. For IP, TCP and UDP see
+//! [`crate::packet`].
 
 use crate::packet::{CLIENT_MAC, SERVER_MAC};
 
@@ -58,7 +59,8 @@ pub fn geneve(vni: u32, kind: u16, options: &[u8], rest: &[u8]) -> Vec<u8> {
     [&[words, 0], &kind.to_be_bytes()[..], &(vni << 8).to_be_bytes(), options, rest].concat()
 }
 
-/// GTP-U (3GPP TS 29.281) around an IP packet: the payload of a datagram to port 2152. `flags`: the lowest three; `optional`: what they announce.
+/// GTP-U (3GPP TS 29.281) around an IP packet: the payload of a datagram to port 2152. `flags`: the lowest
+/// three; `optional`: what they announce.
 #[must_use]
 pub fn gtp(end: u32, flags: u8, optional: &[u8], packet: &[u8]) -> Vec<u8> {
     let length = (optional.len() + packet.len()) as u16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A test in a network namespace of its own: it runs itself again as a child of unshare(1). The namespace has no name and ends with the child, however that
-//! ends, so nothing can be left behind.
+//! A test in a network namespace of its own: it runs itself again as a child of unshare(1). The namespace has
+//! no name and ends with the child, however that ends, so nothing can be left behind.
 
 use std::panic::Location;
 use std::process::Command;
@@ -38,8 +38,8 @@ pub fn number(interface: &str) -> u32 {
     line.split(':').next().and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
-/// What a test's program is told to run the test `test`, of the file that calls, and no other. The files of `tests/` are modules of one program, or programs of
-/// their own: both names are given, and one is there.
+/// What a test's program is told to run the test `test`, of the file that calls, and no other. The files of
+/// `tests/` are modules of one program, or programs of their own: both names are given, and one is there.
 #[must_use]
 #[track_caller]
 pub fn only(test: &str) -> [String; 5] {
@@ -59,7 +59,8 @@ pub fn ran_one(stdout: &[u8]) -> bool {
     String::from_utf8_lossy(stdout).contains("test result: ok. 1 passed; 0 failed;")
 }
 
-/// Runs the test of this name, of the file that calls, again, as root in an empty network namespace, with mounts of its own; `true`: this is that run. Without root it says so and runs nothing.
+/// Runs the test of this name, of the file that calls, again, as root in an empty network namespace, with
+/// mounts of its own; `true`: this is that run. Without root it says so and runs nothing.
 ///
 /// # Panics
 /// The test fails there.
@@ -83,7 +84,8 @@ pub fn inside(test: &str) -> bool {
     false
 }
 
-/// Two ports of a link, each with a far end that takes what is redirected to it; all are up and have no offloads that the XDP level refuses.
+/// Two ports of a link, each with a far end that takes what is redirected to it; all are up and have no
+/// offloads that the XDP level refuses.
 ///
 /// # Panics
 /// iproute2 or ethtool is missing, or the names are taken.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets in tunnels whose outer packets have flows: a packet goes in, and comes out with another one around it.
+//! Packets in tunnels whose outer packets have flows: a packet goes in, and comes out with another one around
+//! it.
 
 use crate::layers;
 use crate::packet::{End, Ip, Layer, Packet, udp};
@@ -69,7 +70,8 @@ impl Tunnel {
         }
     }
 
-    /// The packet around another one, from an endpoint to a host. Ports are that of the source, and the tunnel's.
+    /// The packet around another one, from an endpoint to a host. Ports are that of the source, and the
+    /// tunnel's.
     #[must_use]
     pub fn around(self, (from, to): (End, End), v6_inside: bool, packet: &[u8]) -> Packet {
         let load = self.load(v6_inside, packet);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo xtask tidy`: checks the rules of the house and prints what breaks them. `cargo xtask generate`: writes what is committed and
-//! made from tables in the code. `cargo xtask keywords`: of that the reference of the rule language.
+//! `cargo xtask tidy`: checks the rules of the house and prints what breaks them. `cargo xtask generate`:
+//! writes what is committed and made from tables in the code. `cargo xtask keywords`: of that the reference
+//! of the rule language.
 
 use std::process::ExitCode;
 use xtask::tidy::{CHECKS, Tree, circles, uses};
@@ -31,8 +32,8 @@ usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lis
        cargo xtask generate    write all that is committed and made from tables in the code; with --check say what differs
        cargo xtask keywords    of that, write docs/reference/keywords.md and its neighbours from the registry of keywords";
 
-/// The tests that compare committed files with the tables that they are made from: package, file of `tests/` (the unit
-/// tests of its program unless given), test (all unless given).
+/// The tests that compare committed files with the tables that they are made from: package, file of `tests/`
+/// (the unit tests of its program unless given), test (all unless given).
 const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-detect", "reference_pages", ""),
     ("bartizan-events", "reference_pages", ""),
@@ -56,12 +57,14 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan", "", "the_tables_of_the_page_are_those_of_the_declarations"),
 ];
 
-/// The test that compares files also writes them, if told to: the tables are in crates that this one need not build.
+/// The test that compares files also writes them, if told to: the tables are in crates that this one need not
+/// build.
 fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for (package, file, test) in generated {
         let mut command = std::process::Command::new(&cargo);
-        // Of the workspace: a package by itself has other features of its libraries, and all would be built once more.
+        // Of the workspace: a package by itself has other features of its libraries, and all would be built
+        // once more.
         command.args(["test", "--quiet", "--workspace", "--locked"]);
         // One program has all files of a crate's `tests/`, as its modules.
         match *file {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing: an error
-//! leaves the agent, its global rule table and the running generation as they were.
+//! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing:
+//! an error leaves the agent, its global rule table and the running generation as they were.
 //!
-//! A policy that is the same by address as in the generation before is made no more (`owner`), unless what all rest on has changed
-//! (`context`): what is left of it is to be put in its place.
+//! A policy that is the same by address as in the generation before is made no more (`owner`), unless what
+//! all rest on has changed (`context`): what is left of it is to be put in its place.
 
 mod context;
 mod errors;
@@ -49,7 +49,8 @@ const NO_DETECTION: &str = "none";
 const DETECTION: &str = "ids";
 /// What the default is called in events.
 pub const DEFAULT_POLICY: &str = "default";
-/// The functions that the agent adds: what a policy says of flows as a whole, and who reads answers of resolvers.
+/// The functions that the agent adds: what a policy says of flows as a whole, and who reads answers of
+/// resolvers.
 pub(crate) const GATE: &str = "gate";
 const NAMES: &str = "names";
 /// The same, for those who say what chains may name.
@@ -102,7 +103,8 @@ impl core::fmt::Debug for Prepared {
 /// The policies of a file as rules on headers: what the lookup of a new flow finds its policy by.
 #[derive(Clone, Debug)]
 pub struct PolicyEntries {
-    /// Policy by policy; fid and priority are the policy's place in the file, from 0. What none matches is the default's.
+    /// Policy by policy; fid and priority are the policy's place in the file, from 0. What none matches is
+    /// the default's.
     pub entries: Vec<RankedRule>,
     /// The tenants of the file and the default one, by the numbers that the entries have.
     pub tenants: Vec<(String, TenantId)>,
@@ -168,7 +170,8 @@ impl Agent {
         })
     }
 
-    /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what was kept is gone.
+    /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what
+    /// was kept is gone.
     pub fn set_hosts(&mut self, config: HostTablesConfig) {
         self.hosts = HostTables::new(config);
     }
@@ -178,12 +181,14 @@ impl Agent {
         self.patterns = patterns;
     }
 
-    /// Sets who says which fids new classes get. To be called before the first generation, whose classes get theirs there.
+    /// Sets who says which fids new classes get. To be called before the first generation, whose classes get
+    /// theirs there.
     pub fn set_fid_allocator(&mut self, allocator: Box<dyn FidAllocator>) {
         self.state.table = Arc::new(GlobalRuleTable::with(allocator));
     }
 
-    /// Sets the key of the table of DNS names, which live traffic must not know. To be called before the first generation: what was learned is gone.
+    /// Sets the key of the table of DNS names, which live traffic must not know. To be called before the
+    /// first generation: what was learned is gone.
     pub fn set_names_key(&mut self, key: u64) {
         self.names = Arc::new(Names::keyed(key));
     }
@@ -196,8 +201,8 @@ impl Agent {
         }
     }
 
-    /// Header rules that stand together in one lookup at most, those that choose policies included; if there are more, each
-    /// policy has its own classifier for those of its functions.
+    /// Header rules that stand together in one lookup at most, those that choose policies included; if there
+    /// are more, each policy has its own classifier for those of its functions.
     pub fn set_together_max(&mut self, rules: usize) {
         self.together_max = rules;
     }
@@ -213,12 +218,14 @@ impl Agent {
         self.early = early;
     }
 
-    /// What the thread that compiles tables beside the work calls when it has done so: much was allocated there, and is free again.
+    /// What the thread that compiles tables beside the work calls when it has done so: much was allocated
+    /// there, and is free again.
     pub fn set_behind_compaction(&mut self, behind: fn()) {
         self.compaction.set_behind(behind);
     }
 
-    /// The ports that the host file names, in its order: what policies may redirect to. Until this is called they may name any.
+    /// The ports that the host file names, in its order: what policies may redirect to. Until this is called
+    /// they may name any.
     pub fn set_ports(&mut self, names: Vec<String>) {
         self.ports = Some(names);
     }
@@ -269,8 +276,8 @@ impl Agent {
         }
     }
 
-    /// The rules on headers by which a generation of this file would find a new flow's policy. No function is built, and the
-    /// agent stays as it is. `links`: as for [`Agent::prepare`].
+    /// The rules on headers by which a generation of this file would find a new flow's policy. No function is
+    /// built, and the agent stays as it is. `links`: as for [`Agent::prepare`].
     ///
     /// # Errors
     /// Chains, tenants or links that cannot be, with their places in the file.
@@ -328,7 +335,8 @@ fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn 
     })
 }
 
-/// What each owner selects, the last one, the default, all; and the class of its flows for its first tenant. One without tenants has no flows.
+/// What each owner selects, the last one, the default, all; and the class of its flows for its first tenant.
+/// One without tenants has no flows.
 fn selected_by(owners: &[Arc<Made>]) -> Vec<Selected> {
     let of = |owner: &Arc<Made>| Selected {
         within: match owner.policy {
@@ -359,7 +367,8 @@ impl<'a> Build<'a> {
         self.problems.push(Problem { position: self.file.locate(path), path: path.to_owned(), message });
     }
 
-    /// What the policies come to, in their order, and the default: those of the generation before, where they hold.
+    /// What the policies come to, in their order, and the default: those of the generation before, where they
+    /// hold.
     fn owners(&mut self, context: &Arc<Context>) -> Option<Vec<Arc<Made>>> {
         let (agent, file) = (self.agent, self.file);
         let before = agent.kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.context, context));

@@ -218,7 +218,8 @@ impl FlowClassifier for PolicyClassifier {
     }
 }
 
-/// A generation without policies: all functions in one chain for every flow, with one lookup for their rules on headers.
+/// A generation without policies: all functions in one chain for every flow, with one lookup for their rules
+/// on headers.
 ///
 /// # Errors
 /// The classifier cannot be built.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles whole what generations have as differences to the tables of earlier ones, in a thread of its own, once changes rest.
+//! Compiles whole what generations have as differences to the tables of earlier ones, in a thread of its own,
+//! once changes rest.
 //!
-//! It changes how fast flows are looked up, never what is found: so its time is the machine's, and where the system gives no thread nothing is lost but speed.
+//! It changes how fast flows are looked up, never what is found: so its time is the machine's, and where the
+//! system gives no thread nothing is lost but speed.
 
 use bartizan_classify::Layered;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,7 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long no change may have come.
 const QUIET: Duration = Duration::from_secs(1);
-/// After compiling it is quiet for so many times as long as that took, at least: changes that go on take a tenth of a core at most.
+/// After compiling it is quiet for so many times as long as that took, at least: changes that go on take a
+/// tenth of a core at most.
 const REST: u32 = 10;
 /// Rules added to tables with which they are compiled at once: about half of what can be added.
 const URGENT: usize = 128;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a level below may refuse of packets without a flow: policies and the rules of their first function as one list, in the order in which the lookup of a new flow has them.
+//! What a level below may refuse of packets without a flow: policies and the rules of their first function as
+//! one list, in the order in which the lookup of a new flow has them.
 //!
-//! A policy's rules are asked within what the policy selects; what none of them matches its default decides. So nothing behind a policy is asked about its flows. A policy
-//! of which something else comes first (a function that judges by more than headers, a staged one) sends its packets up.
+//! A policy's rules are asked within what the policy selects; what none of them matches its default decides.
+//! So nothing behind a policy is asked about its flows. A policy of which something else comes first (a
+//! function that judges by more than headers, a staged one) sends its packets up.
 
 use crate::lookup::PolicyRules;
 use crate::tenants::{Selector, TenantSelector};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a flow is treated as it is: tenant, policy, service level, class, chain, and what each function says to its
-//! first packet. For `bartizan explain flow`.
+//! Why a flow is treated as it is: tenant, policy, service level, class, chain, and what each function says
+//! to its first packet. For `bartizan explain flow`.
 //!
-//! What is decided comes from the generation itself: its classifier gives the class, and its functions are asked with a
-//! packet made for the flow ([`bartizan_dataplane::explain::first`]). Why, with its places in the file, is read from the
-//! policy by a walk in the order of the file. Both have to agree; [`FlowExplanation::disagreement`] says so when they
-//! do not, which is a defect.
+//! What is decided comes from the generation itself: its classifier gives the class, and its functions are
+//! asked with a packet made for the flow ([`bartizan_dataplane::explain::first`]). Why, with its places in
+//! the file, is read from the policy by a walk in the order of the file. Both have to agree;
+//! [`FlowExplanation::disagreement`] says so when they do not, which is a defect.
 //!
 //! The structure grows by adding fields.
 

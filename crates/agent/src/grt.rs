@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The global rule table: one number, the fid, for each class of flows, the same in every function's table.
 //!
-//! Source: PASS, section on the agent: globally unique identifiers, deletion by the identifier alone. An entry belongs to one tenant and is known by it
-//! and a name, so that the same class has the same fid in every generation.
+//! Source: PASS, section on the agent: globally unique identifiers, deletion by the identifier alone. An
+//! entry belongs to one tenant and is known by it and a name, so that the same class has the same fid in
+//! every generation.
 //!
-//! Which number a new entry gets is the business of a [`FidAllocator`]. The usual one gives [the smallest free one](SmallestFree); a device below the host whose
-//! tables want others (blocks by tenant, say) has one of its own ([`Agent::set_fid_allocator`](crate::Agent::set_fid_allocator)). The table sees to it that no number stands for two classes, whatever an
-//! allocator gives.
+//! Which number a new entry gets is the business of a [`FidAllocator`]. The usual one gives [the smallest
+//! free one](SmallestFree); a device below the host whose tables want others (blocks by tenant, say) has one
+//! of its own ([`Agent::set_fid_allocator`](crate::Agent::set_fid_allocator)). The table sees to it that no
+//! number stands for two classes, whatever an allocator gives.
 
 use bartizan_base::{Fid, TenantId};
 use core::cmp::Reverse;
@@ -38,7 +40,8 @@ pub struct Meaning {
     pub name: String,
 }
 
-/// Who says which number a new class gets. A generation that is not taken leaves no trace: the table works on a copy ([`FidAllocator::copy`]) until it is.
+/// Who says which number a new class gets. A generation that is not taken leaves no trace: the table works on
+/// a copy ([`FidAllocator::copy`]) until it is.
 pub trait FidAllocator: fmt::Debug + Send + Sync {
     /// A number below [`FID_END`] that is free: never given, or given back.
     ///

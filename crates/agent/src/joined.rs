@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the objects of a controller's generation to the policy file that they are parts of, and from what is wrong in that file back to
-//! the object.
+//! From the objects of a controller's generation to the policy file that they are parts of, and from what is
+//! wrong in that file back to the object.
 //!
-//! The text of a policy object is JSON, by the object's name: `@tenant`, `@group/NAME`, `@default`, `@library/NAME`, and any other name for
-//! a policy. Tenants and policies come in the order of their `order`, then of their names. Rule files are rule groups, which libraries
-//! name by id. What is the same object as in the generation before is not read again ([`Joiner`]). Nothing is built here.
+//! The text of a policy object is JSON, by the object's name: `@tenant`, `@group/NAME`, `@default`,
+//! `@library/NAME`, and any other name for a policy. Tenants and policies come in the order of their `order`,
+//! then of their names. Rule files are rule groups, which libraries name by id. What is the same object as in
+//! the generation before is not read again ([`Joiner`]). Nothing is built here.
 
 use crate::session::Held;
 use bartizan_api::southbound::{Diagnostic, Hash, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
@@ -284,7 +285,8 @@ impl Joiner {
         Ok(joined)
     }
 
-    /// What is another than before, by address: going through both costs less than knowing who has changed what.
+    /// What is another than before, by address: going through both costs less than knowing who has changed
+    /// what.
     fn changed(&self, held: &Held) -> Vec<Changed> {
         let mut changed: Vec<Changed> = Vec::new();
         let mut before = self.objects.iter().peekable();
@@ -570,8 +572,8 @@ fn escaped(key: &str) -> String {
 }
 
 impl Joined {
-    /// What is wrong in the file, as something wrong in the object that it comes from. What comes from none is said of the default, which is
-    /// nobody's: a tenant that is blamed is held back.
+    /// What is wrong in the file, as something wrong in the object that it comes from. What comes from none
+    /// is said of the default, which is nobody's: a tenant that is blamed is held back.
     #[must_use]
     pub fn diagnostic(&self, problem: &Problem) -> Diagnostic {
         let path = problem.path.trim_end_matches('/');

@@ -7,8 +7,9 @@ use std::hash::Hash;
 /// A list, and by what its items are known.
 type List<'l, T, K> = (&'l [T], K);
 
-/// For each item of a list the place in the one before of an item that is known by the same. Two lists have mostly a head and a tail in common, which take a comparison
-/// for each item; only what is between them is searched.
+/// For each item of a list the place in the one before of an item that is known by the same. Two lists have
+/// mostly a head and a tail in common, which take a comparison for each item; only what is between them is
+/// searched.
 pub(crate) fn places<A, B, K: Eq + Hash>(
     (before, known): List<'_, A, impl Fn(&A) -> K>,
     (now, is): List<'_, B, impl Fn(&B) -> K>,
@@ -37,7 +38,8 @@ mod tests {
             for (item, place) in now.iter().zip(found) {
                 match place {
                     Some(place) => prop_assert_eq!(before[place], *item),
-                    // What stands in the one before is found, unless that is a second one of its kind in the head or tail.
+                    // What stands in the one before is found, unless that is a second one of its kind in the
+                    // head or tail.
                     None => prop_assert!(!before.contains(item) || now.iter().filter(|n| *n == item).count() > 1),
                 }
             }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One lookup on a flow's first packet: its policy, its service level and, for each function with rules on headers, the
-//! first of its rules that matches.
+//! One lookup on a flow's first packet: its policy, its service level and, for each function with rules on
+//! headers, the first of its rules that matches.
 //!
-//! Each of these is a rule set of one classifier. A function's set has the rules of all policies, those of the first policy
-//! first. So that a policy's rules are met by no other policy's flows, each is cut to what its policy selects; only those
-//! of the last policy need not be, because nothing stands behind them. What is found counts if it is a rule of the flow's
-//! own policy; another's can be found only where none of its own matches.
+//! Each of these is a rule set of one classifier. A function's set has the rules of all policies, those of
+//! the first policy first. So that a policy's rules are met by no other policy's flows, each is cut to what
+//! its policy selects; only those of the last policy need not be, because nothing stands behind them. What is
+//! found counts if it is a rule of the flow's own policy; another's can be found only where none of its own
+//! matches.
 //!
-//! Rules that cutting would multiply too much, or that one structure cannot hold, stand alone: each policy has a classifier of its
-//! own for them, which is asked when the policy is known.
+//! Rules that cutting would multiply too much, or that one structure cannot hold, stand alone: each policy
+//! has a classifier of its own for them, which is asked when the policy is known.
 
 use crate::kept;
 use crate::named::NamedClassifier;
@@ -29,14 +30,16 @@ pub const TOGETHER_MAX: usize = 1 << 17;
 const PAIRS_MAX: usize = 1 << 24;
 /// Bytes that the classifier of a generation may take.
 const TOGETHER_BYTES: usize = 256 << 20;
-/// Bytes that the classifier of one policy's rules may take, and rules up to which it gets fewer: there may be thousands.
+/// Bytes that the classifier of one policy's rules may take, and rules up to which it gets fewer: there may
+/// be thousands.
 const ALONE_BYTES: usize = 64 << 20;
 const FEW_RULES: usize = 1024;
 const FEW_BYTES: usize = 512 << 10;
 /// Sets before those of functions: policies and service levels.
 const OWN_SETS: usize = 2;
 
-/// The rules of a function for the flows of a policy, or of all that have the function: then there are no others.
+/// The rules of a function for the flows of a policy, or of all that have the function: then there are no
+/// others.
 #[derive(Debug)]
 pub(crate) struct PolicyRules {
     pub(crate) function: FunctionId,
@@ -123,7 +126,8 @@ pub(crate) struct Found {
 }
 
 impl Lookup {
-    /// Builds it. `selectors`: which headers a policy is about, by its number. `before`: what is kept of the generation before, of which it shares what has not changed.
+    /// Builds it. `selectors`: which headers a policy is about, by its number. `before`: what is kept of the
+    /// generation before, of which it shares what has not changed.
     ///
     /// # Errors
     /// The classifier cannot be built.
@@ -143,7 +147,8 @@ impl Lookup {
         let owners = selectors.len().max(1);
         let most = together_max.saturating_sub(own);
         let count: usize = rules.iter().map(|of| of.rules.len()).sum();
-        // To find that tables for them do not fit takes longer than to build those that do: it is tried again with clearly fewer.
+        // To find that tables for them do not fit takes longer than to build those that do: it is tried again
+        // with clearly fewer.
         let mut unfit = before.unfit.filter(|unfit| count >= unfit - unfit / 4);
         let together = match unfit {
             None => together(&rules, selectors, most, &before.cuts),
@@ -312,8 +317,8 @@ struct Together {
     cuts: Cuts,
 }
 
-/// Puts each function's rules of all policies into a set. `None`: there are more functions than sets, or more than `most`
-/// rules.
+/// Puts each function's rules of all policies into a set. `None`: there are more functions than sets, or more
+/// than `most` rules.
 fn together(
     rules: &[PolicyRules],
     selectors: &[&Arc<[HeaderRule]>],
@@ -349,7 +354,8 @@ fn together(
     Some(Together { places, sets, cuts: Arc::new(cuts) })
 }
 
-/// Cuts the rules of a function to what their policies select: those of the generation before, where neither is another. `None`: they are more than `most`, or cannot be cut.
+/// Cuts the rules of a function to what their policies select: those of the generation before, where neither
+/// is another. `None`: they are more than `most`, or cannot be cut.
 fn cut(
     of_function: &[PolicyRules],
     selectors: &[&Arc<[HeaderRule]>],
@@ -403,7 +409,8 @@ impl Cut {
                 }
                 let mut cut = Vec::new();
                 for (number, rule) in rules.iter() {
-                    // An address may have both names, and a rule can ask for one of each side: by itself it is looked up exactly.
+                    // An address may have both names, and a rule can ask for one of each side: by itself it
+                    // is looked up exactly.
                     if selectors.iter().any(|selector| selector.asks_other_names(rule)) {
                         return None;
                     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rule sets of which some rules ask for names of addresses, as one classifier.
 //!
-//! A classifier knows headers, and a header does not say which names its addresses have now. So the rules that ask for names stand in a
-//! classifier of their own, in which the field of the link holds a number for what they ask beyond the header: names of source and
-//! destination, and the link. A header is looked up there once for each such number that holds for it, which is none for addresses without
-//! names. The lowest rule of all lookups is the answer: exactly what one list of all rules would say. Nothing is compiled when an address
-//! gets a name or loses one, and nothing grows by it.
+//! A classifier knows headers, and a header does not say which names its addresses have now. So the rules
+//! that ask for names stand in a classifier of their own, in which the field of the link holds a number for
+//! what they ask beyond the header: names of source and destination, and the link. A header is looked up
+//! there once for each such number that holds for it, which is none for addresses without names. The lowest
+//! rule of all lookups is the answer: exactly what one list of all rules would say. Nothing is compiled when
+//! an address gets a name or loses one, and nothing grows by it.
 
 use bartizan_base::LinkId;
 use bartizan_classify::list::Placed;
@@ -37,8 +38,9 @@ pub(crate) struct NamedClassifier {
 }
 
 impl NamedClassifier {
-    /// From rule sets, each in its order; tables take about `budget` bytes at most, twice that where rules ask for names. `before`: what the same was for the
-    /// generation before, whose tables are shared as far as they go.
+    /// From rule sets, each in its order; tables take about `budget` bytes at most, twice that where rules
+    /// ask for names. `before`: what the same was for the generation before, whose tables are shared as far
+    /// as they go.
     ///
     /// # Errors
     /// It cannot be built.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! In which order functions run: the bits of paths.
 //!
-//! A path's functions run lowest bit first, so every wish to run before or after another becomes an edge, and the
-//! functions get their numbers in an order that satisfies all. Of those that are free to come next the first
-//! registered does, so that the numbers are the same each time.
+//! A path's functions run lowest bit first, so every wish to run before or after another becomes an edge, and
+//! the functions get their numbers in an order that satisfies all. Of those that are free to come next the
+//! first registered does, so that the numbers are the same each time.
 
 use bartizan_base::FunctionId;
 use bartizan_function::{ENTRY_BYTES_MAX, FunctionSpec, LOOKUPS_MAX, Model};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Staged policies: verdicts are computed and reported, and nothing is dropped.
 //!
-//! A [`Staged`] stands around a function and knows the classes of staged policies. For their flows a refusal becomes
-//! `Continue`; it is counted, and reported once per flow and reason as a finding of its own with the class `staged`
-//! (the gid is [`STAGED_GID`], the sid the reason's number plus 1). Detection's own alerts say `allowed` then. What the
-//! function keeps per flow goes on as if it had refused, so a stateful function says what it would have said. It stays the
-//! function's own: a policy is staged and enforced under live flows, whose state (flowbits, who opened them) goes on.
+//! A [`Staged`] stands around a function and knows the classes of staged policies. For their flows a refusal
+//! becomes `Continue`; it is counted, and reported once per flow and reason as a finding of its own with the
+//! class `staged` (the gid is [`STAGED_GID`], the sid the reason's number plus 1). Detection's own alerts say
+//! `allowed` then. What the function keeps per flow goes on as if it had refused, so a stateful function says
+//! what it would have said. It stays the function's own: a policy is staged and enforced under live flows,
+//! whose state (flowbits, who opened them) goes on.
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, Verdict};
 use bartizan_function::{

@@ -2,8 +2,8 @@
 //! Whose traffic a packet is.
 //!
 //! Selectors are tried in the order of the policy file; traffic that none selects is tenant 0's. Everything
-//! that they look at is the same for both directions of a flow: tunnel id, VLAN ids, link, and the addresses of
-//! both sides taken together.
+//! that they look at is the same for both directions of a flow: tunnel id, VLAN ids, link, and the addresses
+//! of both sides taken together.
 
 use bartizan_base::{LinkId, TenantId};
 use bartizan_config::policy::Prefix;

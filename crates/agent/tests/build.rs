@@ -271,7 +271,8 @@ fn memory(key: &str) -> String {
     status.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned()
 }
 
-/// What policies at their bounds cost a device, in time, memory and for a new flow: `--ignored --nocapture` prints it.
+/// What policies at their bounds cost a device, in time, memory and for a new flow: `--ignored --nocapture`
+/// prints it.
 #[test]
 #[ignore = "takes a minute: for figures"]
 fn as_much_as_tenants_may_have() {
@@ -309,7 +310,8 @@ fn as_much_as_tenants_may_have() {
     }
 }
 
-/// The same of rules of the packet filter: tenants with all combinations that they may have, and what a change of a small policy beside them takes.
+/// The same of rules of the packet filter: tenants with all combinations that they may have, and what a
+/// change of a small policy beside them takes.
 #[test]
 #[ignore = "prints figures and takes half a gigabyte; what the bounds refuse is tested in the policy reader"]
 fn as_many_combinations_as_tenants_may_have() {

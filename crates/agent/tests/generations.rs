@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation that was reached by many changes decides as one that is built from nothing, explains alike, and is refused for the same reasons.
+//! A generation that was reached by many changes decides as one that is built from nothing, explains alike,
+//! and is refused for the same reasons.
 
 use crate::common;
 
@@ -212,7 +213,8 @@ impl World {
     }
 }
 
-/// An agent that has given the tenants their numbers, and to which some addresses have names; these, which keep their numbers as long as they are held.
+/// An agent that has given the tenants their numbers, and to which some addresses have names; these, which
+/// keep their numbers as long as they are held.
 fn begun() -> (Agent, Lease) {
     let (mut agent, _) = agent_with_ids();
     let file = read(&agent, &World::new(0, 0).text().to_string());
@@ -294,7 +296,8 @@ impl Files {
     }
 }
 
-/// Whether what policies came to is the same by address where nothing of them has changed, and what all rest on has not.
+/// Whether what policies came to is the same by address where nothing of them has changed, and what all rest
+/// on has not.
 fn shared((before, old): &(PolicyFile, Prepared), (file, new): &(PolicyFile, Prepared)) -> usize {
     if !Arc::ptr_eq(&before.common, &file.common) {
         return 0;

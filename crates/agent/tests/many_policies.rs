@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller's generation with many policies: what becomes of it, and how long its parts take. `--ignored` builds 10,000.
+//! A controller's generation with many policies: what becomes of it, and how long its parts take. `--ignored`
+//! builds 10,000.
 
 use crate::common;
 

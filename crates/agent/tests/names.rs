@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups by DNS name, in a worker in prevention: whose answers make members, for how long, and who cannot write policy.
+//! Groups by DNS name, in a worker in prevention: whose answers make members, for how long, and who cannot
+//! write policy.
 
 use crate::common;
 
@@ -202,7 +203,8 @@ fn who_was_not_asked_writes_no_policy() {
     bench.ask(7, asked, &dns::message(7, 0x8183, asked, &records));
     bench.ask(7, asked, &dns::message(7, 0x8380, asked, &records));
     assert_eq!(bench.counted("failed"), 2);
-    // An answer without a flow that asked: refused by the policy, which lets only the client open; and by a resolver that nobody named.
+    // An answer without a flow that asked: refused by the policy, which lets only the client open; and by a
+    // resolver that nobody named.
     assert!(bench.udp((RESOLVER, 53), (CLIENT, 9_999), &right).is_some());
     bench.swap(&POLICY.replace("to: 10.0.0.53,", "to: [10.0.0.53, 10.0.0.54],"));
     assert_eq!(bench.udp((CLIENT, 9_000), ("10.0.0.54", 53), &dns::query(7, asked.0, A)), None);

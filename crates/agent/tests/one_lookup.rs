@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one lookup for policies and packet filters answers as a search does that first chooses the policy, one after the
-//! other, and then the policy's rule, one after the other; be the rules in one structure or each policy's in its own.
+//! The one lookup for policies and packet filters answers as a search does that first chooses the policy, one
+//! after the other, and then the policy's rule, one after the other; be the rules in one structure or each
+//! policy's in its own.
 
 use crate::common;
 

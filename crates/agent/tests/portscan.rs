@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `portscan` in real workers with a policy: scans of each kind are told once, good clients never, over reloads and with any
-//! number of workers, in both IP versions.
+//! `portscan` in real workers with a policy: scans of each kind are told once, good clients never, over
+//! reloads and with any number of workers, in both IP versions.
 
 use crate::functions_bench as common;
 
@@ -351,7 +351,8 @@ fn opened(net: &mut Net, (a, b): (IpAddr, IpAddr), ports: core::ops::RangeInclus
     }
 }
 
-/// Flows that were let go and that no function wanted to see any more are seen again, and what came of them counts and is dropped.
+/// Flows that were let go and that no function wanted to see any more are seen again, and what came of them
+/// counts and is dropped.
 #[test]
 fn a_policy_that_drops_scans_judges_flows_that_were_let_go() {
     let passed = "chain: [pfw], pfw: {default: allow}";

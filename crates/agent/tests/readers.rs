@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Payload functions are equals: a transaction is freed when each one on the flow's path is done with it, and no later. Here a function of
-//! the test reads HTTP alone, before `ids` and behind it; whatever it does, the events are those of `ids` without it.
+//! Payload functions are equals: a transaction is freed when each one on the flow's path is done with it, and
+//! no later. Here a function of the test reads HTTP alone, before `ids` and behind it; whatever it does, the
+//! events are those of `ids` without it.
 
 use bartizan_applayer::flow::{HOLDS_MAX, HOLDS_SPAN};
 use bartizan_applayer::transaction::TxId;
@@ -270,11 +271,13 @@ fn settings() -> impl Iterator<Item = (Way, bool)> {
     [Way::Inline, Way::Passive].into_iter().flat_map(|way| [(way, false), (way, true)])
 }
 
-/// Most that are there behind a packet if nobody holds anything: inline the one that waits for its answer; passively its answer is read with the
-/// client's next packet, and it goes with the server's next one, which brings the next request to be read.
+/// Most that are there behind a packet if nobody holds anything: inline the one that waits for its answer;
+/// passively its answer is read with the client's next packet, and it goes with the server's next one, which
+/// brings the next request to be read.
 const DUE: usize = 1;
 
-/// Transactions that are not read when the last answer has come: passively a request is read with its answer, and shown behind it.
+/// Transactions that are not read when the last answer has come: passively a request is read with its answer,
+/// and shown behind it.
 fn unread(way: Way) -> u64 {
     u64::from(way == Way::Passive)
 }
@@ -439,7 +442,8 @@ fn messages_that_are_transactions_of_one_direction_go_as_they_come() {
                     talk.frame(ends, 17, &udp(ports, &message));
                 }
             }
-            // Only requests are asked for here: each goes when the third behind it comes, counted with the answers.
+            // Only requests are asked for here: each goes when the third behind it comes, counted with the
+            // answers.
             assert_eq!((talk.peak, talk.seen().refused), (2, 0), "{way:?} {chain}");
             let records = talk.close().iter().filter(|event| event["event_type"] == "dns").count();
             assert_eq!(records, 40, "{way:?} {chain}");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The southbound protocol's messages: the test vectors both ways, any message there and back however it is split, and what is wrong.
+//! The southbound protocol's messages: the test vectors both ways, any message there and back however it is
+//! split, and what is wrong.
 
 use bartizan_api::southbound::*;
 use proptest::prelude::*;
@@ -197,7 +198,8 @@ fn the_test_vectors_hold_both_ways() {
         let bytes = message.encode(1).unwrap();
         written.push_str(&format!("{name}: {}\n", vector_of(&bytes, sub_head(&message))));
     }
-    // A change of what is on the wire is a change of the protocol: BARTIZAN_BLESS=1 writes the file, and its difference is to be read.
+    // A change of what is on the wire is a change of the protocol: BARTIZAN_BLESS=1 writes the file, and its
+    // difference is to be read.
     if std::env::var_os("BARTIZAN_BLESS").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound.txt"), &written)
             .unwrap();
@@ -237,7 +239,8 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
 /// What version 3 has beyond version 2.
 const VECTORS_3: &str = include_str!("vectors/southbound-3.txt");
 
-/// The messages of version 3's vectors, with the bytes of their sub-protocols' heads and of the numbers behind those.
+/// The messages of version 3's vectors, with the bytes of their sub-protocols' heads and of the numbers
+/// behind those.
 fn messages_3() -> Vec<(&'static str, Message, usize)> {
     let text = r#"{"order":100,"policy":{"chain":["pfw","ids"],"name":"acme/web","tenant":"acme"}}"#;
     let policy = Policy { name: "web".into(), tenant: 7, text: text.into() };

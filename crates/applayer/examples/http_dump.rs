@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parses HTTP/1 conversations from text dumps and prints their transactions as JSON lines: a development aid.
+//! Parses HTTP/1 conversations from text dumps and prints their transactions as JSON lines: a development
+//! aid.
 //!
-//! `cargo run -p bartizan-applayer --example http_dump -- DUMP... [KEY=VALUE]...`. A line of the dump is `> HEX` (to the server),
-//! `< HEX` (to the client), `>gap N`, `<gap N`; keys are those below `app-layer.protocols.http.`.
+//! `cargo run -p bartizan-applayer --example http_dump -- DUMP... [KEY=VALUE]...`. A line of the dump is `>
+//! HEX` (to the server), `< HEX` (to the client), `>gap N`, `<gap N`; keys are those below
+//! `app-layer.protocols.http.`.
 
 use bartizan_applayer::event::Events;
 use bartizan_applayer::file::FileSettings;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which protocol do these first bytes speak?
 //!
-//! Two means, in this order: literals that must lie in the first bytes of a direction, and probes that a protocol
-//! offers for its ports. Both look at the bytes from the start of the direction; a means is finished once more
-//! bytes could not change its answer, and when all means of a direction are finished without an answer the
-//! direction's protocol is unknown for good.
+//! Two means, in this order: literals that must lie in the first bytes of a direction, and probes that a
+//! protocol offers for its ports. Both look at the bytes from the start of the direction; a means is finished
+//! once more bytes could not change its answer, and when all means of a direction are finished without an
+//! answer the direction's protocol is unknown for good.
 //!
-//! That is what Suricata does, and what records show. Receivers are more lenient: an HTTP server skips empty lines and looks
-//! up methods that no list has, a TLS server takes records of any version, a DNS server asks little of a message's head. So there is a
-//! third means ([`Detector::likely`]): the reading of a lenient receiver, asked in prevention only; on any port, or at the protocol's own
-//! ports where nothing but the port tells it. Its answer opens the parser before the receiver has answered, and changes nothing of what
+//! That is what Suricata does, and what records show. Receivers are more lenient: an HTTP server skips empty
+//! lines and looks up methods that no list has, a TLS server takes records of any version, a DNS server asks
+//! little of a message's head. So there is a third means ([`Detector::likely`]): the reading of a lenient
+//! receiver, asked in prevention only; on any port, or at the protocol's own ports where nothing but the port
+//! tells it. Its answer opens the parser before the receiver has answered, and changes nothing of what
 //! records say of a stream's detection.
 
 use crate::protocol::{Probe, ProbeFn, ProbePort, ProtocolId, ProtocolSpec, Transport};
@@ -81,8 +82,9 @@ pub struct Detector {
     midstream: bool,
 }
 
-/// Detection of a direction over TCP does not end without an answer before so many bytes: as far as the literals of the protocols
-/// reach that Suricata knows. Rules ask for the end (`app-layer-protocol:failed`), and records show it.
+/// Detection of a direction over TCP does not end without an answer before so many bytes: as far as the
+/// literals of the protocols reach that Suricata knows. Rules ask for the end (`app-layer-protocol:failed`),
+/// and records show it.
 const LITERALS_END: PerDirection<usize> = PerDirection { to_server: 17, to_client: 10 };
 /// The same to the server's port 80: behind the preface of HTTP/2, for which Suricata looks there.
 const PREFACE_END: (u16, usize) = (80, 25);
@@ -218,8 +220,9 @@ impl Detector {
         }
     }
 
-    /// Whether more bytes could make a pattern or a port's probe know a stream after all. Suricata goes on looking up to the
-    /// length of its longest pattern; who prevents asks this as well, so that detection closes as early as it can.
+    /// Whether more bytes could make a pattern or a port's probe know a stream after all. Suricata goes on
+    /// looking up to the length of its longest pattern; who prevents asks this as well, so that detection
+    /// closes as early as it can.
     #[must_use]
     pub fn is_open(&self, direction: Direction, ports: PerDirection<u16>, data: &[u8]) -> bool {
         let literals = self.literals.get(slot(Transport::Tcp)).map_or(&[][..], |l| &l[direction]);
@@ -264,8 +267,9 @@ impl Detector {
         }
     }
 
-    /// Whether a pattern of the other direction knows these bytes, where flows may be picked up in the middle: such a flow may have
-    /// its sides the wrong way round. Asked, as in Suricata, when no pattern of their own direction can know them any more.
+    /// Whether a pattern of the other direction knows these bytes, where flows may be picked up in the
+    /// middle: such a flow may have its sides the wrong way round. Asked, as in Suricata, when no pattern of
+    /// their own direction can know them any more.
     #[must_use]
     pub fn is_the_other_way(&self, direction: Direction, data: &[u8]) -> bool {
         let shows = |id| {
@@ -276,8 +280,9 @@ impl Detector {
             && self.by_literal(Transport::Tcp, direction.flip(), data).any(shows)
     }
 
-    /// Whether a receiver of one of our protocols would take these bytes for it, though no pattern and no probe says so.
-    /// Suricata does not ask this; who prevents must know the protocol before the receiver acts, not from its answer.
+    /// Whether a receiver of one of our protocols would take these bytes for it, though no pattern and no
+    /// probe says so. Suricata does not ask this; who prevents must know the protocol before the receiver
+    /// acts, not from its answer.
     #[must_use]
     pub fn likely(
         &self,
@@ -357,8 +362,8 @@ impl Detector {
         let mut pending = false;
         for entry in self.ports.iter().filter(|e| e.transport == transport) {
             let port = if entry.client { ports.to_client } else { ports.to_server };
-            // A flow that is picked up from its answer has its ports the wrong way round. For datagrams Suricata asks a probe then only where
-            // the settings let flows begin in the middle.
+            // A flow that is picked up from its answer has its ports the wrong way round. For datagrams
+            // Suricata asks a probe then only where the settings let flows begin in the middle.
             let reversed = (transport == Transport::Tcp || self.midstream) && entry.port == ports.to_client;
             if entry.port != 0 && entry.port != port && !reversed {
                 continue;

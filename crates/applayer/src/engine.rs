@@ -69,13 +69,15 @@ impl Engine {
         files
     }
 
-    /// Rules of a new generation ask for hashes of files: MD5, SHA-1, SHA-256. Files that begin from here on have them.
+    /// Rules of a new generation ask for hashes of files: MD5, SHA-1, SHA-256. Files that begin from here on
+    /// have them.
     pub fn ask_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
         let bits = u8::from(md5) | u8::from(sha1) << 1 | u8::from(sha256) << 2;
         self.asked.fetch_or(bits, Ordering::Relaxed);
     }
 
-    /// Rules or outputs ask for frames; `streams`: also for that of the whole stream. New flows have them from here on.
+    /// Rules or outputs ask for frames; `streams`: also for that of the whole stream. New flows have them
+    /// from here on.
     pub fn ask_frames(&self, frames: bool, streams: bool) {
         self.asked.fetch_or(u8::from(frames || streams) << 3 | u8::from(streams) << 4, Ordering::Relaxed);
     }

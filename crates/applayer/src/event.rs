@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Events: what a parser found odd, by number in its protocol's table of names.
 
-/// Number of an event: position in [`crate::protocol::ProtocolSpec::events`], or in [`GENERIC`] from [`GENERIC_BASE`] on.
+/// Number of an event: position in [`crate::protocol::ProtocolSpec::events`], or in [`GENERIC`] from
+/// [`GENERIC_BASE`] on.
 pub type EventCode = u8;
 
 /// Codes from here on mean the events of protocol detection, common to all protocols.
@@ -37,7 +38,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// More distinct events than this are not kept for one transaction (Suricata's limit is of the same kind).
+    /// More distinct events than this are not kept for one transaction (Suricata's limit is of the same
+    /// kind).
     pub const MAX: usize = 64;
 
     /// Raises an event; a second time changes nothing.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! libmagic, found at run time: what a file's content is, in words.
 //!
-//! Why unsafe: libmagic is a C library, and it is optional: it reads foreign bytes, so it is loaded only when a rule or an output asks
-//! for it. Nothing outside this module sees a raw pointer of it.
+//! Why unsafe: libmagic is a C library, and it is optional: it reads foreign bytes, so it is loaded only when
+//! a rule or an output asks for it. Nothing outside this module sees a raw pointer of it.
 //!
 //! Rules that the owners keep:
 //! * The library is loaded once per process and never unloaded.
@@ -60,8 +60,8 @@ fn functions() -> Result<&'static Functions, MagicError> {
 
 fn find() -> Result<Functions, MagicError> {
     let name = CString::new(SONAME).map_err(|_| MagicError::Missing)?;
-    // SAFETY: the name ends in NUL. The library has no constructors with effects outside of it; the handle is never closed, so
-    // what is found in it stays valid.
+    // SAFETY: the name ends in NUL. The library has no constructors with effects outside of it; the handle is
+    // never closed, so what is found in it stays valid.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     let handle = NonNull::new(handle).ok_or(MagicError::Missing)?;
     let symbol = |name: &'static str| {
@@ -70,8 +70,8 @@ fn find() -> Result<Functions, MagicError> {
         let address = unsafe { libc::dlsym(handle.as_ptr(), c_name.as_ptr()) };
         NonNull::new(address).ok_or(MagicError::Symbol(name))
     };
-    // SAFETY: the symbols are functions of libmagic with these C signatures (magic.h of 5.x); a function pointer and an object
-    // pointer have one size on the platforms that have dlsym.
+    // SAFETY: the symbols are functions of libmagic with these C signatures (magic.h of 5.x); a function
+    // pointer and an object pointer have one size on the platforms that have dlsym.
     unsafe {
         Ok(Functions {
             open: std::mem::transmute::<NonNull<c_void>, Open>(symbol("magic_open")?),
@@ -104,7 +104,8 @@ impl Cookie {
         let raw = NonNull::new(raw).ok_or_else(|| MagicError::Database("no memory".to_owned()))?;
         let cookie = Cookie { functions, raw, database: database.map(Path::to_path_buf) };
         let name = path.as_ref().map_or(ptr::null(), |path| path.as_ptr());
-        // SAFETY: the cookie is open and this thread's; the name ends in NUL, or is null for the default database.
+        // SAFETY: the cookie is open and this thread's; the name ends in NUL, or is null for the default
+        // database.
         if unsafe { (functions.load)(cookie.raw.as_ptr(), name) } != 0 {
             return Err(MagicError::Database(cookie.last_error()));
         }
@@ -112,7 +113,8 @@ impl Cookie {
     }
 
     fn last_error(&self) -> String {
-        // SAFETY: the cookie is open and this thread's; the text, if there is one, ends in NUL and is copied at once.
+        // SAFETY: the cookie is open and this thread's; the text, if there is one, ends in NUL and is copied
+        // at once.
         unsafe {
             let text = (self.functions.error)(self.raw.as_ptr());
             if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
@@ -120,8 +122,8 @@ impl Cookie {
     }
 
     fn identify(&self, data: &[u8]) -> Option<Box<str>> {
-        // SAFETY: the cookie is open and this thread's; the library reads `data.len()` bytes; the text ends in NUL, is valid until the
-        // next call with the cookie, and is copied at once.
+        // SAFETY: the cookie is open and this thread's; the library reads `data.len()` bytes; the text ends
+        // in NUL, is valid until the next call with the cookie, and is copied at once.
         unsafe {
             let text = (self.functions.buffer)(self.raw.as_ptr(), data.as_ptr().cast(), data.len());
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned().into_boxed_str())
@@ -140,7 +142,8 @@ thread_local! {
     static COOKIE: RefCell<Option<Cookie>> = const { RefCell::new(None) };
 }
 
-/// What content is, in the words of libmagic; `None` where it has none. `database`: its database, or else the default one.
+/// What content is, in the words of libmagic; `None` where it has none. `database`: its database, or else the
+/// default one.
 ///
 /// # Errors
 /// The library or its database cannot be loaded.

@@ -22,7 +22,8 @@ pub use known::{AppSummary, Known};
 pub use readers::{HOLDS_MAX, HOLDS_SPAN};
 use rivals::Rivals;
 
-/// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at most.
+/// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at
+/// most.
 pub(crate) const OPEN_LIMIT: u64 = 100_000;
 /// The same behind a switch of protocols, where the end of a side is enough, too (Suricata's number).
 pub(crate) const SWITCHED_LIMIT: u64 = 4_096;
@@ -103,7 +104,8 @@ pub struct AppLayer {
     unproven: PerDirection<bool>,
     /// Since when bytes are held that detection cannot tell yet, and a rule may.
     held: Option<Timestamp>,
-    /// A bound of holding was reached: bytes left, and count as of no protocol for as long as detection, which goes on, knows none.
+    /// A bound of holding was reached: bytes left, and count as of no protocol for as long as detection,
+    /// which goes on, knows none.
     overdue: PerDirection<bool>,
     /// More bytes of the direction cannot make it likely that it speaks a protocol of ours.
     unlikely: PerDirection<bool>,
@@ -122,7 +124,8 @@ pub struct AppLayer {
     pub lost_at_gap: bool,
     /// A switch of protocols was just begun.
     switched: bool,
-    /// What was known before it, or what is known behind it while [`AppLayer::turn_switch`] shows the time before.
+    /// What was known before it, or what is known behind it while [`AppLayer::turn_switch`] shows the time
+    /// before.
     beyond_switch: (Known, PerDirection<Known>, Option<ProtocolId>),
     /// The end of the direction's stream was told to the parser.
     ended: PerDirection<bool>,
@@ -169,11 +172,11 @@ pub struct FlowInfo {
     pub ports: PerDirection<u16>,
     /// Transport.
     pub transport: Transport,
-    /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to be known before
-    /// the receiver acts, not from its answer ([`crate::detection::Detector::likely`]).
+    /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to
+    /// be known before the receiver acts, not from its answer ([`crate::detection::Detector::likely`]).
     pub prevents: bool,
-    /// The flow's beginning was not seen, and what it says may show which side is the server; passively such a flow is of the protocol that
-    /// the client's side tells, or of none.
+    /// The flow's beginning was not seen, and what it says may show which side is the server; passively such
+    /// a flow is of the protocol that the client's side tells, or of none.
     pub may_turn: bool,
 }
 
@@ -182,7 +185,8 @@ impl AppLayer {
     #[must_use]
     pub fn summary(&self) -> AppSummary {
         let mut by_direction = self.by_direction();
-        // What one direction cannot tell the other one may: passively nothing is decided before it has. Who prevents cannot wait for it.
+        // What one direction cannot tell the other one may: passively nothing is decided before it has. Who
+        // prevents cannot wait for it.
         if self.protocol == Known::Pending && !self.prevents {
             for direction in Direction::BOTH {
                 if by_direction[direction] == Known::Failed {
@@ -255,7 +259,8 @@ impl AppLayer {
         self.frames.as_deref_mut()
     }
 
-    /// Shows what was known of the protocol before the switch that was just begun; called once more, what is known behind it.
+    /// Shows what was known of the protocol before the switch that was just begun; called once more, what is
+    /// known behind it.
     pub fn turn_switch(&mut self) {
         let now = (self.protocol, self.by_direction, self.original);
         (self.protocol, self.by_direction, self.original) = core::mem::replace(&mut self.beyond_switch, now);
@@ -314,7 +319,8 @@ impl AppLayer {
             && self.parser().is_none_or(|parser| !parser.worklist().waits(Look::Record, direction))
     }
 
-    /// Whether the parser was shown something of a direction since payload functions were shown its transactions.
+    /// Whether the parser was shown something of a direction since payload functions were shown its
+    /// transactions.
     #[must_use]
     pub fn is_parsed(&self, direction: Direction) -> bool {
         self.parsed[direction]
@@ -331,14 +337,15 @@ impl AppLayer {
         self.disrupted[direction]
     }
 
-    /// A direction cannot be read on: its open transactions, and all that begin later, count as ended there. Where the
-    /// protocol is not known yet this direction will not tell it.
+    /// A direction cannot be read on: its open transactions, and all that begin later, count as ended there.
+    /// Where the protocol is not known yet this direction will not tell it.
     pub fn disrupt(&mut self, engine: &Engine, direction: Direction, cause: Disruption, flow: &FlowInfo) {
         if self.disrupted[direction].is_some() {
             return;
         }
         if self.waiting[direction] && cause == Disruption::Depth {
-            // What waits for the protocol lies before the depth: it is read first, should the other side tell.
+            // What waits for the protocol lies before the depth: it is read first, should the other side
+            // tell.
             self.unlikely[direction] = true;
             self.by_direction[direction] = match self.by_direction[direction] {
                 Known::Pending => Known::Failed,
@@ -366,8 +373,9 @@ impl AppLayer {
         }
     }
 
-    /// Nothing of a direction is seen on this link (`stream.async-oneside`), and the other one has been read: its transactions wait for
-    /// no answer. The direction is read as ever should something come, which [`AppLayer::rejoin`] is told of.
+    /// Nothing of a direction is seen on this link (`stream.async-oneside`), and the other one has been read:
+    /// its transactions wait for no answer. The direction is read as ever should something come, which
+    /// [`AppLayer::rejoin`] is told of.
     pub fn leave_out(&mut self, direction: Direction) {
         if self.unseen[direction] || self.parser.is_none() {
             return;
@@ -400,8 +408,8 @@ impl AppLayer {
         self.parser.as_deref_mut()
     }
 
-    /// Whether the last call began a switch to another protocol; asking forgets it. The caller records and frees the
-    /// old protocol's transactions before it hands in more data.
+    /// Whether the last call began a switch to another protocol; asking forgets it. The caller records and
+    /// frees the old protocol's transactions before it hands in more data.
     pub fn take_switched(&mut self) -> bool {
         core::mem::take(&mut self.switched)
     }
@@ -425,8 +433,8 @@ impl AppLayer {
         self.parser.as_deref_mut().map_or(0, Parser::held).saturating_add(frames).saturating_add(holds)
     }
 
-    /// The application layer is given up for the rest of the flow: parser and transactions go. What they know is to be
-    /// recorded before. The protocol stays known.
+    /// The application layer is given up for the rest of the flow: parser and transactions go. What they know
+    /// is to be recorded before. The protocol stays known.
     pub fn close(&mut self, engine: &Engine, flow: &FlowInfo) {
         for direction in Direction::BOTH {
             self.disrupt(engine, direction, Disruption::Memory, flow);
@@ -481,7 +489,8 @@ impl AppLayer {
         }
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
         if !input.data.is_empty() && core::mem::take(&mut self.stands[direction]) {
-            // What was missing came late. Suricata asks the other side what it is; who prevents asks what came.
+            // What was missing came late. Suricata asks the other side what it is; who prevents asks what
+            // came.
             self.missing[direction] = 0;
             if flow.prevents && self.protocol == Known::Pending {
                 self.unlikely[direction] = false;
@@ -516,7 +525,8 @@ impl AppLayer {
         advance
     }
 
-    /// Detection for streams. `None`: go on and parse. Some: return that; what was shown is kept, unless detection is over.
+    /// Detection for streams. `None`: go on and parse. Some: return that; what was shown is kept, unless
+    /// detection is over.
     fn detect_stream(
         &mut self,
         engine: &Engine,
@@ -527,8 +537,8 @@ impl AppLayer {
         self.prevents = flow.prevents;
         let other = self.by_direction[direction.flip()];
         if self.by_direction[direction] == Known::Pending {
-            // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know. Where the other side has told the
-            // protocol, what waits is parsed in any case.
+            // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know.
+            // Where the other side has told the protocol, what waits is parsed in any case.
             let eof = input.eof && (flow.prevents || self.protocol.protocol().is_some());
             let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
             // What nothing tells by itself may be an answer in the protocol that the other side has told.
@@ -631,7 +641,8 @@ impl AppLayer {
         Advance { needed: usize::try_from(needed).unwrap_or(usize::MAX), ..Advance::default() }
     }
 
-    /// The protocol is known now: what the other side sent before goes first, so that a request is parsed before its answer.
+    /// The protocol is known now: what the other side sent before goes first, so that a request is parsed
+    /// before its answer.
     fn other_side_first(&mut self, direction: Direction) -> Option<Advance> {
         let other = direction.flip();
         if !self.waiting[other]
@@ -650,9 +661,10 @@ impl AppLayer {
         Some(Advance { other_side_first: true, ..Advance::default() })
     }
 
-    /// Whether what a direction sent must not go on yet: detection has seen it and can only tell with more of it. At the bounds it goes: what
-    /// came counts as of no protocol, and rules may say what becomes of it. Detection of the direction goes on with what follows, as
-    /// where nothing is held: the bytes stay, and are parsed once the protocol is known.
+    /// Whether what a direction sent must not go on yet: detection has seen it and can only tell with more of
+    /// it. At the bounds it goes: what came counts as of no protocol, and rules may say what becomes of it.
+    /// Detection of the direction goes on with what follows, as where nothing is held: the bytes stay, and
+    /// are parsed once the protocol is known.
     pub fn hold(&mut self, direction: Direction, now: Timestamp, bounds: &HoldBounds) -> Hold {
         if self.protocol != Known::Pending
             || self.by_direction[direction] != Known::Pending
@@ -772,8 +784,8 @@ impl AppLayer {
         }
     }
 
-    /// From `offset` on the flow speaks another protocol. The old parser stays until the new one is known, so that
-    /// its transactions can still be logged; the caller logs them before it hands in more data.
+    /// From `offset` on the flow speaks another protocol. The old parser stays until the new one is known, so
+    /// that its transactions can still be logged; the caller logs them before it hands in more data.
     fn begin_switch(&mut self, direction: Direction, offset: u64, to: Option<&str>) {
         self.beyond_switch = (self.protocol, self.by_direction, self.original);
         self.original = self.protocol.protocol();
@@ -794,9 +806,10 @@ impl AppLayer {
         self.switched = true;
     }
 
-    /// Whether a direction's datagrams are asked once more what they are. Who prevents cannot tell which of them the receiver throws
-    /// away (hops run out, another hardware address, an option), so none decides for those behind it: not that there is no
-    /// protocol, and not which, nor whose direction it is, unless the other side has answered in it.
+    /// Whether a direction's datagrams are asked once more what they are. Who prevents cannot tell which of
+    /// them the receiver throws away (hops run out, another hardware address, an option), so none decides for
+    /// those behind it: not that there is no protocol, and not which, nor whose direction it is, unless the
+    /// other side has answered in it.
     fn asks_again(&self, direction: Direction, flow: &FlowInfo) -> bool {
         let is_known = |known: Known| known.protocol().is_some();
         flow.prevents

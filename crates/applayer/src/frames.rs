@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames: named pieces of a direction's bytes (`http1.request`, `tls.pdu`), as they stand on the wire. Source: Suricata 8's guide
-//! for developers, "Application Layer Frame Support".
+//! Frames: named pieces of a direction's bytes (`http1.request`, `tls.pdu`), as they stand on the wire.
+//! Source: Suricata 8's guide for developers, "Application Layer Frame Support".
 //!
-//! Parsers note where frames begin and end; the bytes are kept here while a frame is open or was not looked at. All of it is done only
-//! while rules or an output ask for frames.
+//! Parsers note where frames begin and end; the bytes are kept here while a frame is open or was not looked
+//! at. All of it is done only while rules or an output ask for frames.
 
 use crate::memory::Held as _;
 use crate::transaction::TxId;
@@ -284,7 +284,8 @@ impl Frames {
         side.frames.iter_mut().for_each(|frame| frame.ended = true);
     }
 
-    /// Ids of the frames of a direction that are to be looked at; `at_once`: as soon as there is anything new.
+    /// Ids of the frames of a direction that are to be looked at; `at_once`: as soon as there is anything
+    /// new.
     #[must_use]
     pub fn due(&self, direction: Direction, at_once: bool) -> SmallVec<[u64; 4]> {
         let side = &self.sides[direction];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of application layers, for docs/limits.md. Those that are settings of the data plane are declared where these are read.
+//! Bounds of application layers, for docs/limits.md. Those that are settings of the data plane are declared
+//! where these are read.
 
 use crate::content::file::{FileSettings, SIDS_MAX};
 use crate::flow::{HOLDS_MAX, HOLDS_SPAN, OPEN_LIMIT, SWITCHED_LIMIT};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While detection is open nothing is lost: whatever the segments, the records and the order of both sides' first bytes, a
-//! parser gets all bytes, and a request before its answer.
+//! While detection is open nothing is lost: whatever the segments, the records and the order of both sides'
+//! first bytes, a parser gets all bytes, and a request before its answer.
 
 use crate::detection::Detected;
 use crate::event::{DETECT_PROTOCOL_ONLY_ONE_DIRECTION, PROTO_DETECTION_SKIPPED};
@@ -254,8 +254,8 @@ proptest! {
         assert_nothing_is_lost(&http::SPEC, 80, &pieces, &offsets(&pieces, &lengths));
     }
 
-    /// Whatever both sides send, and in whatever order: once the protocol is known all of it has been given to the parser, and
-    /// when it is not, nobody waits for it.
+    /// Whatever both sides send, and in whatever order: once the protocol is known all of it has been given
+    /// to the parser, and when it is not, nobody waits for it.
     #[test]
     fn any_order_loses_no_byte(
         order in prop::collection::vec((any::<bool>(), 1usize..30), 1..40),
@@ -378,7 +378,8 @@ fn asked(flow: &mut Feeder<'_>) -> usize {
     found.iter().flat_map(|tx| &tx.buffers).filter(|b| b.0 == "dns.query" && b.3 == b"evil.test").count()
 }
 
-/// dnsmasq reads on behind messages that are too short to be one, and does not ask about the number of additionals.
+/// dnsmasq reads on behind messages that are too short to be one, and does not ask about the number of
+/// additionals.
 #[test]
 fn queries_that_servers_answer_are_known_in_prevention() {
     for stream in [
@@ -446,7 +447,8 @@ fn datagrams_with_wrong_counts_are_known_in_prevention() {
     }
 }
 
-/// What was held for too long leaves, and counts as of no protocol; but it is the beginning of what follows all the same.
+/// What was held for too long leaves, and counts as of no protocol; but it is the beginning of what follows
+/// all the same.
 #[test]
 fn when_holding_ends_detection_goes_on() {
     let bounds = HoldBounds { bytes: 1024, time: PacketDuration::from_millis(150) };
@@ -553,7 +555,8 @@ fn records_say_of_detection_what_suricata_says() {
     assert_eq!(flow.left(TS), 0);
 }
 
-/// Passively the end of a side settles nothing, but once the other side has told the protocol no byte stays behind.
+/// Passively the end of a side settles nothing, but once the other side has told the protocol no byte stays
+/// behind.
 #[test]
 fn what_waits_at_the_end_is_parsed_when_the_other_side_has_told_the_protocol() {
     let engine = engine();

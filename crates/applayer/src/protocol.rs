@@ -107,14 +107,16 @@ pub struct BufferSpec {
     pub directions: PerDirection<bool>,
     /// Progress in that direction at which it is complete (see [`Transaction::progress`]).
     pub ready: u8,
-    /// Progress from which it is looked at as far as it is there: what matches then has matched, what does not is looked at again. `ready`, where
-    /// nothing is there before.
+    /// Progress from which it is looked at as far as it is there: what matches then has matched, what does
+    /// not is looked at again. `ready`, where nothing is there before.
     pub early: u8,
-    /// The state that it belongs to, as hooks of rules name it: mostly `ready`, or the one in whose course it comes together.
+    /// The state that it belongs to, as hooks of rules name it: mostly `ready`, or the one in whose course it
+    /// comes together.
     pub state: u8,
     /// How many values and how they grow.
     pub kind: BufferKind,
-    /// Name of the buffer of which it is another name in transactions to the client: literals of both are searched for together.
+    /// Name of the buffer of which it is another name in transactions to the client: literals of both are
+    /// searched for together.
     pub to_client_as: Option<&'static str>,
 }
 
@@ -245,9 +247,10 @@ pub struct ProtocolSpec {
     pub ports: &'static [ProbePort],
     /// Looks at first bytes; `None` when patterns alone decide.
     pub probe: Option<ProbeFn>,
-    /// Looks at a stream's first bytes, or at a datagram, as a lenient receiver does: on any port, or where it has no patterns at its ports; must
-    /// come to an answer within a bounded number of bytes, and not say [`Probe::More`] of what a receiver acts upon. `None`: patterns and
-    /// `probe` know all that receivers take.
+    /// Looks at a stream's first bytes, or at a datagram, as a lenient receiver does: on any port, or where
+    /// it has no patterns at its ports; must come to an answer within a bounded number of bytes, and not say
+    /// [`Probe::More`] of what a receiver acts upon. `None`: patterns and `probe` know all that receivers
+    /// take.
     pub likely: Option<ProbeFn>,
     /// Whether it is on when the settings do not mention it (Suricata's built-in default).
     pub enabled_by_default: bool,
@@ -327,8 +330,8 @@ pub struct ParseContext<'c> {
     pub transport: Transport,
     /// Settings of file tracking.
     pub files: &'c crate::file::FileSettings,
-    /// What is parsed has not reached its receiver yet ([`crate::flow::FlowInfo::prevents`]): what a lenient receiver acts upon is read as it
-    /// reads it, where Suricata would read nothing.
+    /// What is parsed has not reached its receiver yet ([`crate::flow::FlowInfo::prevents`]): what a lenient
+    /// receiver acts upon is read as it reads it, where Suricata would read nothing.
     pub prevents: bool,
     /// Events that belong to no transaction go here ([`crate::event::Events::set`]).
     pub events: &'c mut crate::event::Events,
@@ -339,8 +342,8 @@ pub struct ParseContext<'c> {
 pub enum Progress {
     /// All of the input was taken in.
     Done,
-    /// `consumed` bytes were taken in; the parser wants to be called again when at least `needed` bytes beyond
-    /// those are there (it then sees the unconsumed bytes again, with more behind them).
+    /// `consumed` bytes were taken in; the parser wants to be called again when at least `needed` bytes
+    /// beyond those are there (it then sees the unconsumed bytes again, with more behind them).
     Incomplete {
         /// Bytes taken in.
         consumed: usize,
@@ -351,15 +354,16 @@ pub enum Progress {
     /// parser. Of datagrams
     /// only this one is: it says nothing about the next.
     Error,
-    /// From `consumed` on the direction's data is of another protocol (STARTTLS, HTTP CONNECT, upgrade). `None`: detect anew.
+    /// From `consumed` on the direction's data is of another protocol (STARTTLS, HTTP CONNECT, upgrade).
+    /// `None`: detect anew.
     Switch {
         /// Bytes taken in.
         consumed: usize,
         /// Name of the expected protocol.
         to: Option<&'static str>,
     },
-    /// The rest of the flow needs no parsing (encrypted from here on, `encryption-handling`). `bypass` says that
-    /// no function needs to see it either.
+    /// The rest of the flow needs no parsing (encrypted from here on, `encryption-handling`). `bypass` says
+    /// that no function needs to see it either.
     Stop {
         /// Offer the flow for bypass.
         bypass: bool,
@@ -368,8 +372,8 @@ pub enum Progress {
 
 /// One flow's parser.
 ///
-/// Contracts that the shared property suite checks for each protocol: it never panics, consumes no more than it
-/// was given, gives the same transactions however the input is split, and holds bounded memory.
+/// Contracts that the shared property suite checks for each protocol: it never panics, consumes no more than
+/// it was given, gives the same transactions however the input is split, and holds bounded memory.
 pub trait Parser: Send {
     /// Takes in data of one direction.
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress;
@@ -377,7 +381,8 @@ pub trait Parser: Send {
     /// `missing` bytes of a direction will never come. `false`: the parser cannot go on in this direction.
     fn gap(&mut self, direction: Direction, missing: u64, context: &mut ParseContext<'_>) -> bool;
 
-    /// Ids of the transactions held: `first..next`. Some in between may be gone ([`Parser::tx`] is then `None`).
+    /// Ids of the transactions held: `first..next`. Some in between may be gone ([`Parser::tx`] is then
+    /// `None`).
     fn tx_range(&self) -> core::ops::Range<TxId>;
 
     /// A transaction.
@@ -386,8 +391,8 @@ pub trait Parser: Send {
     /// A transaction to mark as inspected or logged.
     fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction>;
 
-    /// A rule asks for no record of a transaction to be written. Parsers that keep what belongs together in several
-    /// transactions extend it to the others.
+    /// A rule asks for no record of a transaction to be written. Parsers that keep what belongs together in
+    /// several transactions extend it to the others.
     fn silence(&mut self, id: TxId) {
         if let Some(tx) = self.tx_mut(id) {
             tx.common_mut().silent = true;
@@ -397,8 +402,8 @@ pub trait Parser: Send {
     /// Frees a transaction that was inspected and logged.
     fn free_tx(&mut self, id: TxId);
 
-    /// Which transactions were begun or changed since somebody looked. Parsers note every transaction that they begin or
-    /// change ([`crate::transaction::TxList`] does it for them).
+    /// Which transactions were begun or changed since somebody looked. Parsers note every transaction that
+    /// they begin or change ([`crate::transaction::TxList`] does it for them).
     fn worklist(&self) -> &Worklist;
 
     /// The same, to note and to take notes.
@@ -420,8 +425,8 @@ pub trait Parser: Send {
         None
     }
 
-    /// A direction cannot be read on (depth, gap, error): nothing of it is handed in any more, while the other goes on. What is
-    /// open there counts as ended, and so does what begins later.
+    /// A direction cannot be read on (depth, gap, error): nothing of it is handed in any more, while the
+    /// other goes on. What is open there counts as ended, and so does what begins later.
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
         let _ = context;
         self.worklist_mut().disrupt(direction);
@@ -433,7 +438,8 @@ pub trait Parser: Send {
         }
     }
 
-    /// Nothing of a direction is seen on this link, while the other side is: transactions count as ended there.
+    /// Nothing of a direction is seen on this link, while the other side is: transactions count as ended
+    /// there.
     fn leave_out(&mut self, direction: Direction) {
         self.worklist_mut().leave_out(direction);
         for id in self.tx_range() {
@@ -444,13 +450,14 @@ pub trait Parser: Send {
         }
     }
 
-    /// A direction that was left out is seen after all. What comes next there belongs to no transaction that is over.
+    /// A direction that was left out is seen after all. What comes next there belongs to no transaction that
+    /// is over.
     fn rejoin(&mut self, direction: Direction) {
         self.worklist_mut().rejoin(direction);
     }
 
-    /// Bytes of memory held: its own, and that of all transactions. Asked after each packet: the answer costs what was changed
-    /// since ([`crate::transaction::TxList::held`] sums transactions up).
+    /// Bytes of memory held: its own, and that of all transactions. Asked after each packet: the answer costs
+    /// what was changed since ([`crate::transaction::TxList::held`] sums transactions up).
     fn held(&mut self) -> usize;
 
     /// No more data comes in `direction`: what is open there becomes complete.

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The properties that every protocol has to have, as tests that a protocol gets with one line.
 //!
-//! [`protocol_suite!`](crate::suite::protocol_suite) makes a module of property tests from a protocol's table entry
-//! and some conversations ("seeds"): arbitrary bytes and damaged seeds never make the parser panic or take in more
-//! than it was given; a seed gives the same transactions, events, buffers, numbers, files and records however its
-//! bytes are cut; gaps are survived; the probe never says no to the beginning of what it accepts; a flood holds
-//! bounded memory when transactions are freed as they become complete.
+//! [`protocol_suite!`](crate::suite::protocol_suite) makes a module of property tests from a protocol's table
+//! entry and some conversations ("seeds"): arbitrary bytes and damaged seeds never make the parser panic or
+//! take in more than it was given; a seed gives the same transactions, events, buffers, numbers, files and
+//! records however its bytes are cut; gaps are survived; the probe never says no to the beginning of what it
+//! accepts; a flood holds bounded memory when transactions are freed as they become complete.
 //!
 //! [`Driver`] stands in for the flow: it keeps what was not consumed and calls the parser by the contract of
 //! [`crate::protocol::Parser`]. Tests of a protocol use it, too.
 //!
-//! Not done: memory is measured by what the transactions show (buffers and files), not by counting allocations.
+//! Not done: memory is measured by what the transactions show (buffers and files), not by counting
+//! allocations.
 
 use crate::event::{EventCode, Events};
 use crate::file::FileSettings;
@@ -370,7 +371,8 @@ pub(crate) fn assert_probe_is_steady(
     }
 }
 
-/// Checks that a flood of one piece over and over holds bounded memory, and gives what it holds when nothing is freed.
+/// Checks that a flood of one piece over and over holds bounded memory, and gives what it holds when nothing
+/// is freed.
 pub(crate) fn assert_flood_is_bounded(
     spec: &'static ProtocolSpec,
     transport: Transport,

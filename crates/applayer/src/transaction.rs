@@ -58,7 +58,8 @@ pub struct TxCommon {
     pub logged: bool,
     /// Progress of this direction when payload functions were shown it last.
     pub looked: PerDirection<u8>,
-    /// Payload functions that are done with this direction, by their bits in paths. The data plane's: functions only read it.
+    /// Payload functions that are done with this direction, by their bits in paths. The data plane's:
+    /// functions only read it.
     pub done: PerDirection<Path>,
     /// Payload functions that hold the transaction beyond its end. The data plane's.
     pub held: Path,
@@ -83,8 +84,8 @@ impl TxCommon {
         }
     }
 
-    /// The functions of a path that have not let go of the transaction. `unseen`: directions in which nobody looks, since no packet
-    /// comes there.
+    /// The functions of a path that have not let go of the transaction. `unseen`: directions in which nobody
+    /// looks, since no packet comes there.
     #[inline]
     #[must_use]
     pub fn waits_for(&self, path: Path, unseen: PerDirection<bool>) -> Path {
@@ -135,8 +136,8 @@ pub trait Transaction: Send {
         None
     }
 
-    /// Bytes of memory that it holds beside its own place. Asked whenever it was changed: the answer costs a constant number of
-    /// steps (what grows by pieces is summed up as it grows).
+    /// Bytes of memory that it holds beside its own place. Asked whenever it was changed: the answer costs a
+    /// constant number of steps (what grows by pieces is summed up as it grows).
     fn held(&self) -> usize;
 
     /// Whose message it is, where a transaction is one message (DNS).
@@ -178,8 +179,9 @@ pub trait Transaction: Send {
         None
     }
 
-    /// Whether a record is to be written now. Called whenever the transaction changed and was not logged; most
-    /// protocols log when both directions are complete (the caller asks with `ended` set in [`TxCommon`] too).
+    /// Whether a record is to be written now. Called whenever the transaction changed and was not logged;
+    /// most protocols log when both directions are complete (the caller asks with `ended` set in [`TxCommon`]
+    /// too).
     fn log_ready(&self, complete: PerDirection<u8>) -> bool {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
     }
@@ -201,7 +203,8 @@ pub trait Transaction: Send {
         self.log(json, options, false);
     }
 
-    /// Writes further top-level fields of its EVE record (`"dns"` has none; `smtp` writes `"email"`), also in alerts.
+    /// Writes further top-level fields of its EVE record (`"dns"` has none; `smtp` writes `"email"`), also in
+    /// alerts.
     fn log_beside(&self, json: &mut JsonWriter, options: &LogOptions) {
         let _ = (json, options);
     }

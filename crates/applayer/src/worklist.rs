@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which transactions of a flow wait to be looked at.
 //!
-//! A connection can hold hundreds of transactions at once, and have had thousands. Nobody walks over them with each packet:
-//! whoever changes a transaction notes its id here, and whoever has to look at changed ones (detection, records) takes the notes. So
-//! the work of a packet depends on the transactions that it touches. Directions are apart because detection, and records of
-//! files, look at a direction with its own packets.
+//! A connection can hold hundreds of transactions at once, and have had thousands. Nobody walks over them
+//! with each packet: whoever changes a transaction notes its id here, and whoever has to look at changed ones
+//! (detection, records) takes the notes. So the work of a packet depends on the transactions that it touches.
+//! Directions are apart because detection, and records of files, look at a direction with its own packets.
 
 use crate::memory::Held;
 use crate::transaction::TxId;
@@ -85,7 +85,8 @@ impl Worklist {
         self.unmeasured.add(id);
     }
 
-    /// Payload functions were shown a transaction in a direction: it may be done now, and inspection may have made it gather something.
+    /// Payload functions were shown a transaction in a direction: it may be done now, and inspection may have
+    /// made it gather something.
     pub fn inspected(&mut self, id: TxId, direction: Direction) {
         self.unmeasured.add(id);
         self.record[direction].add(id);

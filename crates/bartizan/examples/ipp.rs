@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of the IPP paper ("Towards System-level Optimization for High Performance Unified Threat Management", tables
-//! 1 to 3) with sets of today: a firewall's rules and the headers of an intrusion detection's rules, looked up one after the other
-//! (separate segmentation, "FW+IDS") and at once (integrated, "IPP").
+//! The tables of the IPP paper ("Towards System-level Optimization for High Performance Unified Threat
+//! Management", tables 1 to 3) with sets of today: a firewall's rules and the headers of an intrusion
+//! detection's rules, looked up one after the other (separate segmentation, "FW+IDS") and at once
+//! (integrated, "IPP").
 //!
 //!     ipp CLASSBENCH RULES CONFIGURATION OUT
 //!
-//! Then what a second set adds to a lookup in the compiled tables: a firewall's 10,000 rules alone, with these headers, and with
-//! the signature groups that detection makes of the rules.
+//! Then what a second set adds to a lookup in the compiled tables: a firewall's 10,000 rules alone, with
+//! these headers, and with the signature groups that detection makes of the rules.
 //!
-//! CLASSBENCH holds `rules/FAMILY_10k.rules.gz`; RULES is a rule file, of which the rules in comments are taken, too; CONFIGURATION
-//! defines the variables of its headers (`vars.address-groups.NAME = VALUE` a line). A table goes to standard output, JSON to OUT.
+//! CLASSBENCH holds `rules/FAMILY_10k.rules.gz`; RULES is a rule file, of which the rules in comments are
+//! taken, too; CONFIGURATION defines the variables of its headers (`vars.address-groups.NAME = VALUE` a
+//! line). A table goes to standard output, JSON to OUT.
 
 use bartizan_base::{Fid, Settings};
 use bartizan_classify::trace::{Draw, Random, draw};
@@ -30,7 +32,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Rules of the paper's firewalls, and what it measured: words FW+IDS and IPP, bytes FW+IDS and IPP, Gbit/s FW+IDS and IPP.
+/// Rules of the paper's firewalls, and what it measured: words FW+IDS and IPP, bytes FW+IDS and IPP, Gbit/s
+/// FW+IDS and IPP.
 const PAPER: [(usize, [f64; 6]); 7] = [
     (68, [30.0, 20.0, 563_350.0, 563_484.0, 3.72, 4.64]),
     (136, [31.0, 22.0, 584_680.0, 584_944.0, 3.55, 4.48]),
@@ -233,8 +236,9 @@ fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<RankedRule>
     Ok(groups.header_rules().iter().map(entry).collect())
 }
 
-/// Nanoseconds a header of a batch of 64, in the rules alone and beside those of another set: the best of nine alternations. And
-/// headers on which the answers differ: of the first set from those alone, of some for both sets from a linear search.
+/// Nanoseconds a header of a batch of 64, in the rules alone and beside those of another set: the best of
+/// nine alternations. And headers on which the answers differ: of the first set from those alone, of some for
+/// both sets from a linear search.
 fn with_a_second_set(rules: &[RankedRule], other: &[RankedRule]) -> Result<([f64; 2], usize), Failure> {
     const BATCH: usize = 64;
     let alone = Auto::live(&[rules.to_vec()], BUDGET)?;

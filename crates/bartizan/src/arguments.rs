@@ -98,7 +98,8 @@ pub struct RunArgs {
     /// Watch one interface; nothing is forwarded or refused.
     #[arg(long, value_name = "INTERFACE")]
     pub tap: Option<String>,
-    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter
+    /// 'not port 22'`. Needs libpcap.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
     pub filter: Option<String>,
     /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many

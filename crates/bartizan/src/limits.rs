@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of docs/limits.md are those of the declarations of all crates, and these are true: the constants stand in the files that
-//! they name, and what they say that rises is there. `cargo xtask generate` writes the page.
+//! The tables of docs/limits.md are those of the declarations of all crates, and these are true: the
+//! constants stand in the files that they name, and what they say that rises is there. `cargo xtask generate`
+//! writes the page.
 
 use bartizan_applayer::event::GENERIC;
 use bartizan_applayer::file::FileSettings;

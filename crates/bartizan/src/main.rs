@@ -58,7 +58,8 @@ enum Command {
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
     )]
     Explain(commands::explain::Args),
-    /// Tell a controller or a running program what to do, and ask them: policies, devices, roll-outs; reload, counters, live flows.
+    /// Tell a controller or a running program what to do, and ask them: policies, devices, roll-outs; reload,
+    /// counters, live flows.
     #[command(after_help = commands::ctl::after_help(), disable_help_subcommand = true)]
     Ctl(commands::ctl::Args),
     /// Load header rules or policies and classify headers, or say how fast that is.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is printed. `print!`, `println!` and `eprintln!` of this program are those of this module: whatever a
-//! message holds of traffic,
-//! rules, policies and names of files, a terminal shows it and does nothing else ([`bartizan_events::harmless`]). What is written to
-//! files or pipes is the same text: it may be shown by a terminal later.
+//! message holds of traffic, rules, policies and names of files, a terminal shows it and does nothing else
+//! ([`bartizan_events::harmless`]). What is written to files or pipes is the same text: it may be shown by a
+//! terminal later.
 //!
 //! Only colours of this program's own pass, by [`diagnostic`].
 //!
@@ -84,7 +84,8 @@ pub fn text(out: &mut impl Write, text: Arguments<'_>) {
     let _ = out.write_all(harmless(&text.to_string()).as_bytes());
 }
 
-/// Writes a finding with its line, in colour where that is wanted and the line has nothing that a terminal would obey.
+/// Writes a finding with its line, in colour where that is wanted and the line has nothing that a terminal
+/// would obey.
 pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, color: bool) {
     let plain = finding.render(false);
     let safe = harmless(&plain);

@@ -3,8 +3,8 @@
 //! again under their names,
 //! SIGUSR2 loads rules and policy anew.
 //!
-//! `unsafe` is needed because the standard library cannot install signal handlers; each handler only stores to an
-//! atomic, which is async-signal-safe.
+//! `unsafe` is needed because the standard library cannot install signal handlers; each handler only stores
+//! to an atomic, which is async-signal-safe.
 
 use bartizan_runtime::requests::Requests;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,8 +38,8 @@ pub fn install() -> &'static Requests {
     &REQUESTS
 }
 
-/// From here on the program ends when nobody reads its results any more (`bartizan check FILE | head`), as others do; until
-/// then a closed pipe is an error of an output like others.
+/// From here on the program ends when nobody reads its results any more (`bartizan check FILE | head`), as
+/// others do; until then a closed pipe is an error of an output like others.
 pub fn end_with_the_pipe() {
     // SAFETY: the default action runs no code of this program.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

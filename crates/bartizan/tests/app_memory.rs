@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of application layers stays within its bound, whatever senders make connections hold, and good requests beside it are
-//! still parsed, matched and let through (docs/limits.md).
+//! Memory of application layers stays within its bound, whatever senders make connections hold, and good
+//! requests beside it are still parsed, matched and let through (docs/limits.md).
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_stages::settings::EngineSettings;
@@ -253,7 +253,8 @@ fn every_shape_stays_within_the_bound_and_good_requests_pass() {
     }
 }
 
-/// A connection that is closed for memory: whether what it sends then passes, refusals of that reason, and the events.
+/// A connection that is closed for memory: whether what it sends then passes, refusals of that reason, and
+/// the events.
 fn closed(
     name: &str,
     policy: &str,
@@ -312,7 +313,8 @@ fn a_flow_that_gives_way_goes_on_as_its_policy_says() {
     assert!(!passes && refused > 0);
 }
 
-/// A connection of which its policy wants no more inspected holds what was there. It gives that up before others do, and goes on.
+/// A connection of which its policy wants no more inspected holds what was there. It gives that up before
+/// others do, and goes on.
 #[test]
 fn who_is_not_inspected_any_more_gives_way_and_goes_on() {
     let policy = "chain: [sfw, ids], bypass: {bytes: 60KiB}";
@@ -340,7 +342,8 @@ fn who_is_not_inspected_any_more_gives_way_and_goes_on() {
     assert_eq!((run.refused, run.stack.worker.app_memory().counters().closed), (0, 1));
 }
 
-/// What a kept-alive connection holds does not grow with its requests, with rules or without any, and across reloads between both.
+/// What a kept-alive connection holds does not grow with its requests, with rules or without any, and across
+/// reloads between both.
 #[test]
 fn transactions_go_with_rules_and_without() {
     const POLICY: &str = "chain: [ids]";

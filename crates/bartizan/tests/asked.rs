@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program as callers of Suricata use it: suricata-update's exact command lines, `-T` and `check` with one result, a suricata.yaml
-//! with rule files and a log folder, settings that have no effect.
+//! The program as callers of Suricata use it: suricata-update's exact command lines, `-T` and `check` with
+//! one result, a suricata.yaml with rule files and a log folder, settings that have no effect.
 
 use crate::common;
 
@@ -530,7 +530,8 @@ fn libraries_that_are_linked_have_their_notices() {
     let folder = Folder::new();
     let notices = run(&folder.0, &["--notices"]).stdout;
     let lock = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
-    // Bindings to the system, to other systems' libraries and to the fuzzer have nothing of others in the program.
+    // Bindings to the system, to other systems' libraries and to the fuzzer have nothing of others in the
+    // program.
     let none = ["js-sys", "libfuzzer-sys", "linux-raw-sys", "windows-sys"];
     let text = std::fs::read_to_string(lock).unwrap();
     let names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix("-sys\""));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan classify`: what it prints for rule files and policy files, and rule sets and traces that it draws.
+//! `bartizan classify`: what it prints for rule files and policy files, and rule sets and traces that it
+//! draws.
 
 use crate::common;
 
@@ -85,8 +86,8 @@ policies:
 default: {action: drop}
 ";
 
-/// Each IP version: source, destination, and the policies of the default tenant, of `red`, and of the default tenant on
-/// the link `branch`; chosen by hand. Policies hold both ways.
+/// Each IP version: source, destination, and the policies of the default tenant, of `red`, and of the default
+/// tenant on the link `branch`; chosen by hand. Policies hold both ways.
 const CHOSEN: [([&str; 2], [&str; 2], [&str; 3]); 6] = [
     (["10.1.2.3", "2001:db8::1"], ["192.0.2.7", "fd00:aaaa::7"], ["2", "1", "0"]),
     (["192.0.2.7", "fd00:aaaa::7"], ["10.1.2.3", "2001:db8::1"], ["2", "1", "0"]),
@@ -204,7 +205,8 @@ fn policies_have_the_same_report_as_rules() {
     let folder = Folder::new();
     folder.write("rules", rules());
     folder.write("p.yaml", POLICIES);
-    // Of a policy file: two versions, both ways; `dns` for two tenants; between `any` and a prefix no other pair.
+    // Of a policy file: two versions, both ways; `dns` for two tenants; between `any` and a prefix no other
+    // pair.
     for (file, rules, entries) in [("rules", 61, 61), ("p.yaml", 4, 20)] {
         let told = run(&folder.0, &["classify", file]);
         assert_eq!((told.code, told.stderr.as_str()), (Some(0), ""), "{file}");

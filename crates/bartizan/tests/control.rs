@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command socket of a running program: every command, clients that behave and such that do not, rights, and what is there already; as suricatasc speaks to it and as
-//! `bartizan ctl` does (needs root; says so and returns otherwise).
+//! The command socket of a running program: every command, clients that behave and such that do not, rights,
+//! and what is there already; as suricatasc speaks to it and as `bartizan ctl` does (needs root; says so and
+//! returns otherwise).
 
 use crate::command_socket;
 use crate::common;
@@ -659,7 +660,8 @@ fn suricatas_tool_finds_what_it_knows() {
     });
 }
 
-/// A client of another user: its number, that of its group, and those of its other groups are told behind the path.
+/// A client of another user: its number, that of its group, and those of its other groups are told behind the
+/// path.
 const OTHER_USER: &str = r#"
 import os, socket, sys
 user = int(sys.argv[2])

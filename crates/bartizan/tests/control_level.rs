@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How live flows are explained where the link has the XDP level: those that are below, since when and by whose word, and those that are not and why; also while
-//! the answer takes many parts of the flow table (needs root; says so and returns otherwise).
+//! How live flows are explained where the link has the XDP level: those that are below, since when and by
+//! whose word, and those that are not and why; also while the answer takes many parts of the flow table
+//! (needs root; says so and returns otherwise).
 
 use crate::command_socket;
 use crate::common;
@@ -167,7 +168,8 @@ fn many_flows_are_told_of_while_traffic_goes_on() {
     });
 }
 
-/// A connection that a rule lets go on once it has said something: told of at the host, and then below, with all that both have counted.
+/// A connection that a rule lets go on once it has said something: told of at the host, and then below, with
+/// all that both have counted.
 #[test]
 fn a_connection_is_told_of_at_the_host_and_below() {
     in_namespace(|| {

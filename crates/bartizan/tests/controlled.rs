@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` that belongs to a controller: what the controller says refuses traffic accordingly, goes on without it and over a restart, is
-//! refused whole when it is broken; alerts and counters arrive once (needs root; says so and returns otherwise).
+//! `bartizan run` that belongs to a controller: what the controller says refuses traffic accordingly, goes on
+//! without it and over a restart, is refused whole when it is broken; alerts and counters arrive once (needs
+//! root; says so and returns otherwise).
 
 use crate::command_socket;
 use crate::common;
@@ -216,7 +217,8 @@ fn bad() -> Object {
     part(3, "bad", &json!({"policy": bad, "order": 1}))
 }
 
-/// The program was killed while it built what cannot be built, which was stored beside that: the generation before holds.
+/// The program was killed while it built what cannot be built, which was stored beside that: the generation
+/// before holds.
 fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     let mut store = FileStore::new(&folder.path("state/edge"));
     let held = store.load().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller as a program: what it has answered survives its sudden end, a full disk loses nothing, requests that are none are
-//! refused and counted, and only one runs on a state.
+//! The controller as a program: what it has answered survives its sudden end, a full disk loses nothing,
+//! requests that are none are refused and counted, and only one runs on a state.
 
 use crate::common;
 use crate::planes;
@@ -233,7 +233,8 @@ fn what_is_no_request_is_refused_and_counted() {
     assert!(matches!(wrong.ask(Method::Get, "/v1/tenants", None, &[]), Err(ClientError::Unreachable { .. })));
 }
 
-/// More connections than there are places, by somebody who says nothing: who has a token is answered all the same, at once.
+/// More connections than there are places, by somebody who says nothing: who has a token is answered all the
+/// same, at once.
 #[test]
 fn connections_that_say_nothing_keep_nobody_out() {
     let folder = Folder::new();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl` for a controller, as programs: every route has its command, documents go there and come back, folders are applied in an
-//! order that works, mistakes are told with file and line, and tokens come from files that nobody else reads.
+//! `bartizan ctl` for a controller, as programs: every route has its command, documents go there and come
+//! back, folders are applied in an order that works, mistakes are told with file and line, and tokens come
+//! from files that nobody else reads.
 
 use crate::common;
 use crate::planes;

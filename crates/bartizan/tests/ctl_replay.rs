@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl replay`: what a policy would make of captures and of flow records, beside what became of the flows.
+//! `bartizan ctl replay`: what a policy would make of captures and of flow records, beside what became of the
+//! flows.
 
 use crate::common;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Datagrams that a receiver throws away, or does not answer, settle nothing for those behind them: a forbidden query is refused whatever came
-//! before it.
+//! Datagrams that a receiver throws away, or does not answer, settle nothing for those behind them: a
+//! forbidden query is refused whatever came before it.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
@@ -147,8 +147,8 @@ fn wrong_checksums_say_nothing_of_a_flow() {
     gate.end();
 }
 
-/// What a client says in its server's name comes by the wrong side. Else bytes that the server has "acknowledged" without having
-/// them would be a gap for the parser, and could still be sent.
+/// What a client says in its server's name comes by the wrong side. Else bytes that the server has
+/// "acknowledged" without having them would be a gap for the parser, and could still be sent.
 #[test]
 fn a_client_does_not_speak_for_its_server() {
     const SYN: u8 = 2;
@@ -163,7 +163,8 @@ fn a_client_does_not_speak_for_its_server() {
         assert_eq!(gate.refused(client(100, 0, SYN, b"")), None);
         assert_eq!(gate.refused_from(1, server(500, 101, SYN | ACK)), None);
         assert_eq!(gate.refused(client(101, 501, ACK, b"")), None);
-        // The server "acknowledges" a byte that it was never sent, then some that it throws away behind a gap.
+        // The server "acknowledges" a byte that it was never sent, then some that it throws away behind a
+        // gap.
         gate.refused(server(501, 102, ACK));
         gate.refused(client(111, 501, ACK, b"letters, and more of them"));
         gate.refused(server(501, 136, ACK));
@@ -176,7 +177,8 @@ fn a_client_does_not_speak_for_its_server() {
     gate.end();
 }
 
-/// A RST with the right number that the server never gets: by it the readers of the stream are not told that it is over.
+/// A RST with the right number that the server never gets: by it the readers of the stream are not told that
+/// it is over.
 #[test]
 fn a_rst_hides_nothing_that_comes_behind_it() {
     const SYN: u8 = 2;

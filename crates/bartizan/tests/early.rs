@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with `early-drop`, in a network namespace of its own (needs root; says so and returns otherwise): a flood from a block list of 10,000 prefixes is dropped by the
-//! kernel while connections of others go on, also while policies are loaded anew; every packet is counted for its rule.
+//! `bartizan run` with `early-drop`, in a network namespace of its own (needs root; says so and returns
+//! otherwise): a flood from a block list of 10,000 prefixes is dropped by the kernel while connections of
+//! others go on, also while policies are loaded anew; every packet is counted for its rule.
 
 use crate::command_socket;
 use crate::common;
@@ -204,7 +205,8 @@ fn without_early_drop_the_flood_comes_up_and_has_records() {
     });
 }
 
-/// Reloads that follow each other while workers do not run: the table that the level reads is not written over, so what rules refuse is refused while the link is open.
+/// Reloads that follow each other while workers do not run: the table that the level reads is not written
+/// over, so what rules refuse is refused while the link is open.
 #[test]
 fn reloads_before_a_worker_runs_the_first_of_them_leave_the_table_in_use_alone() {
     in_namespace(|| {
@@ -267,7 +269,8 @@ fn reloads_before_a_worker_runs_the_first_of_them_leave_the_table_in_use_alone()
     });
 }
 
-/// Two links with rules of their own: in generations of odd numbers the first one refuses datagrams to a port, in others the second one; both refuse what a list names.
+/// Two links with rules of their own: in generations of odd numbers the first one refuses datagrams to a
+/// port, in others the second one; both refuse what a list names.
 fn policy_of_two(generation: u32) -> String {
     let (closed, open) = if generation % 2 == 1 { ("one", "two") } else { ("two", "one") };
     let bad = 0x0b00_0000 + generation % 7 * 512;
@@ -289,7 +292,8 @@ fn datagram_of(number: u32, bad: bool) -> Vec<u8> {
     Packet { ip: Ip::new(source.into(), Ipv4Addr::new(192, 0, 2, 2).into(), UDP), layer, piece: None }.frame()
 }
 
-/// Hundreds of reloads with two links: each packet is judged by its own link's rules of the generation that runs, and counted once.
+/// Hundreds of reloads with two links: each packet is judged by its own link's rules of the generation that
+/// runs, and counted once.
 #[test]
 fn two_links_keep_their_own_rules_over_hundreds_of_reloads() {
     in_namespace(|| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What events say, through the whole program over captures: bodies and files of alerts, counters of `stats`, gaps of streams, and that
-//! all of it is the same with any number of workers.
+//! What events say, through the whole program over captures: bodies and files of alerts, counters of `stats`,
+//! gaps of streams, and that all of it is the same with any number of workers.
 
 use crate::sample as common;
 
@@ -192,7 +192,8 @@ fn multiset(folder: &Folder, out: &str) -> BTreeMap<String, u32> {
 fn events_are_the_same_with_any_number_of_workers() {
     let folder = Folder::new("threads");
     let mut capture = Capture::default();
-    // Connections of one host to many others, close together: which of them alerts is a matter of their order.
+    // Connections of one host to many others, close together: which of them alerts is a matter of their
+    // order.
     for round in 0..4u16 {
         for host in 1..=60u8 {
             for server in [IpAddr::from([192, 0, 2, host]), format!("2001:db8:1::{host:x}").parse().unwrap()]
@@ -325,7 +326,8 @@ alert tcp any any -> any any (msg:\"value\"; flow:to_server; content:\"GET\"; pc
     assert_eq!(folder.events("off", "metadata").len(), 0);
 }
 
-/// What the engine makes at a flow's end was not on its way anywhere: its match is an alert, and no frame was dropped.
+/// What the engine makes at a flow's end was not on its way anywhere: its match is an alert, and no frame was
+/// dropped.
 #[test]
 fn a_match_at_the_end_of_a_flow_drops_no_frame() {
     let folder = Folder::new("dropped-at-the-end");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Options of the EVE outputs, through the whole program over captures, over IPv4 and IPv6: for whom a proxy forwards (`xff`),
-//! whose Ethernet addresses stand beside whose (`ethernet`), what `drop` records and `blocked` say. The answers are those of Suricata 8.0.8 for the same packets.
+//! Options of the EVE outputs, through the whole program over captures, over IPv4 and IPv6: for whom a proxy
+//! forwards (`xff`), whose Ethernet addresses stand beside whose (`ethernet`), what `drop` records and
+//! `blocked` say. The answers are those of Suricata 8.0.8 for the same packets.
 
 use crate::sample as common;
 
@@ -29,7 +30,8 @@ fn inspect(folder: &Folder, rules: &str, out: &str, options: &[&str], more: &[&s
     assert_eq!(ran.code(), 0, "{}", ran.stderr());
 }
 
-/// A connection with requests that have these fields, each with its answer; `together`: all requests, then all answers.
+/// A connection with requests that have these fields, each with its answer; `together`: all requests, then
+/// all answers.
 fn requests(capture: &mut Capture, (client, server): (End, End), fields: [&str; 3], together: bool) {
     let (mut c, mut s) = (101u32, 901u32);
     capture.tcp(client, server, (100, 0), SYN, b"");
@@ -108,7 +110,8 @@ fn records_show_for_whom_a_proxy_forwards() {
             assert_eq!(of("off", what, version), [[c, s, "-"]; 3], "{what:?}");
         }
         assert_eq!(of("extra", ("fileinfo", 0), version), [[s, c, first], [s, c, "-"], [s, c, last]]);
-        // No rule on a transaction: by the first one that is held. With the second answer that is still the first.
+        // No rule on a transaction: by the first one that is held. With the second answer that is still the
+        // first.
         assert_eq!(of("extra", ("alert", 2), version), [[s, c, first], [s, c, first], [s, c, last]]);
 
         assert_eq!(of("instead", ("http", 0), version), [[first, s, "-"], [c, s, "-"], [last, s, "-"]]);
@@ -118,7 +121,8 @@ fn records_show_for_whom_a_proxy_forwards() {
             of("instead", ("alert", 2), version),
             [[s, first, first], [s, first, first], [s, last, last]]
         );
-        // A record that shows the flow, with a packet of the server: Suricata puts the address in the server's place.
+        // A record that shows the flow, with a packet of the server: Suricata puts the address in the
+        // server's place.
         assert_eq!(of("inline", ("http", 0), version), [[c, first, "-"], [c, s, "-"], [c, last, "-"]]);
     }
     for alert in folder.events("instead", "alert") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fields of events over whole captures, over IPv4 and IPv6. The answers are those of Suricata 8.0.8 for the same packets.
+//! Fields of events over whole captures, over IPv4 and IPv6. The answers are those of Suricata 8.0.8 for the
+//! same packets.
 
 use crate::sample as common;
 
@@ -155,8 +156,9 @@ fn the_kind_of_a_file_is_told_where_a_rule_asked_or_records_are_to_tell_it() {
     assert_eq!(kinds("nobody", "", &[]), [[false, false]; 2]);
 }
 
-/// Packets that are marked, of one connection with ten requests: at 4, 7, 10 and so on, the answers behind them; the first
-/// and the fifth ask for `evil`, the third for `also`. Packets here are one more a request than the one before it.
+/// Packets that are marked, of one connection with ten requests: at 4, 7, 10 and so on, the answers behind
+/// them; the first and the fifth ask for `evil`, the third for `also`. Packets here are one more a request
+/// than the one before it.
 fn marked(folder: &str, rules: &str, more: &[&str]) -> Vec<u64> {
     let folder = Folder::new(folder);
     let mut capture = Capture::default();
@@ -425,7 +427,8 @@ fn alerts_before_a_switch_are_of_the_old_protocol() {
     assert_eq!((said.iter().filter(|s| s.0 == 2).count(), said.len()), (2, 4), "{said:?}");
 }
 
-/// What carries a packet is inspected as that packet. Where a receiver may read it as it is, that is inspected, too.
+/// What carries a packet is inspected as that packet. Where a receiver may read it as it is, that is
+/// inspected, too.
 #[test]
 fn rules_on_payloads_pass_over_what_carries_a_packet_unless_it_is_to_be_prevented() {
     let folder = Folder::new("carries");

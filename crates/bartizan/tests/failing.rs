@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` that is killed or hangs, with the XDP level below it, in a network namespace and with a bpf file system of its own (needs root; says so and returns otherwise):
-//! the link fails open or closed as the host file says, refused flows stay refused, and the next run takes over.
+//! `bartizan run` that is killed or hangs, with the XDP level below it, in a network namespace and with a bpf
+//! file system of its own (needs root; says so and returns otherwise): the link fails open or closed as the
+//! host file says, refused flows stay refused, and the next run takes over.
 
 use crate::common;
 use crate::level;
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 
 const POLICY: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: [tcp, udp], to-ports: 777}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
-/// What the packet filter refuses, what detection refuses, what is forwarded below, what nobody decides on for good.
+/// What the packet filter refuses, what detection refuses, what is forwarded below, what nobody decides on
+/// for good.
 const BLOCKED: u16 = 777;
 const REFUSED: u16 = 666;
 const FORWARDED: u16 = 4000;
@@ -250,7 +252,8 @@ fn a_run_that_hangs_fails_as_the_policy_says_and_goes_on() {
             of_port.map(|flow| level::number(&flow["flow"]["pkts_toserver"])).sum()
         };
         assert_eq!(seen(OTHERS), 8 + 40);
-        // Where the worker got no processor for a second before, the link failed then as well, for frames that nobody waits for.
+        // Where the worker got no processor for a second before, the link failed then as well, for frames
+        // that nobody waits for.
         assert_eq!(seen(REFUSED) + failed, 4 * 8 + 40);
     });
 }
@@ -315,7 +318,8 @@ impl Arrived {
         };
         let Some(port) = frame.get(at..at + 2) else { return };
         let count = match u16::from_be_bytes([port[0], port[1]]) {
-            // A datagram may be taken for an answer by chance, where another flow's mark has its hash; what opens a connection never is.
+            // A datagram may be taken for an answer by chance, where another flow's mark has its hash; what
+            // opens a connection never is.
             BLOCKED if protocol == Some(&6) => &self.blocked,
             REFUSED => &self.refused,
             FORWARDED => &self.forwarded,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Firewall mode over packets: what becomes of each, in IPv4 and IPv6. The answers of the tables are those that Suricata 8.0.8 gave for the same
-//! rules and conversations.
+//! Firewall mode over packets: what becomes of each, in IPv4 and IPv6. The answers of the tables are those
+//! that Suricata 8.0.8 gave for the same rules and conversations.
 
 use bartizan_base::{Reason, Timestamp, Verdict};
 use bartizan_testkit::hosts::{ethernet, fragments, ip, tcp, udp};
@@ -110,7 +110,8 @@ impl Run {
     }
 }
 
-/// Plays the packets under the rules, in both versions of IP; gives one answer, and the alerts: sid and packet.
+/// Plays the packets under the rules, in both versions of IP; gives one answer, and the alerts: sid and
+/// packet.
 fn outcome(
     name: &str,
     set: &[(&str, &str)],
@@ -419,14 +420,16 @@ fn alerts_and_drops_name_the_firewall() {
 
 #[test]
 fn a_refused_packet_that_comes_again_is_judged_again() {
-    // The request comes while no packet with payload is accepted; an acknowledgement in between lifts nothing.
+    // The request comes while no packet with payload is accepted; an acknowledgement in between lifts
+    // nothing.
     for v6 in [false, true] {
         let firewall = "accept:packet tcp:all any any -> any any (flow:not_established; sid:1;)\naccept:hook tcp:all any any -> any any (dsize:0; sid:2;)\naccept:hook tcp:all any any -> any any (dsize:<30; sid:3;)\naccept:tx http1:<request_line any any -> any any (http.uri; content:\"good\"; sid:4;)";
         let mut run = Run::new("again", v6, &[], firewall, "");
         assert_eq!(run.play(&opening()), "...");
         let whole = b"GET /evil HTTP/1.1\r\nHost: example.org\r\n\r\n";
         assert_eq!(run.segment(0, PSH_ACK, whole), Some(Reason::FirewallPacketPolicy), "too long");
-        // The sender sends it again in pieces that the filter accepts: the transaction is judged before any of them leaves.
+        // The sender sends it again in pieces that the filter accepts: the transaction is judged before any
+        // of them leaves.
         run.next[0] -= whole.len() as u32;
         assert_eq!(run.segment(0, PSH_ACK, &whole[..20]), Some(Reason::FirewallAppPolicy));
         assert_eq!(run.segment(0, PSH_ACK, &whole[20..]), Some(Reason::FirewallFlow));

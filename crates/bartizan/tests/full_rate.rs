@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conservation of counters with the XDP level while packets arrive as fast as the link takes them (needs root; says so and returns otherwise): entries are taken away by reloads, by
-//! busier flows and by the ends of connections while packets of exactly those flows come. What was sent is what the levels have counted is what records say, and what did not arrive was
-//! refused for a reason: no difference. `make conservation` takes ten thousand entries away.
+//! Conservation of counters with the XDP level while packets arrive as fast as the link takes them (needs
+//! root; says so and returns otherwise): entries are taken away by reloads, by busier flows and by the ends
+//! of connections while packets of exactly those flows come. What was sent is what the levels have counted is
+//! what records say, and what did not arrive was refused for a reason: no difference. `make conservation`
+//! takes ten thousand entries away.
 
 use crate::common;
 use crate::level;
@@ -25,7 +27,8 @@ const BYPASSED: usize = 192;
 /// Of those so many send most while entries are taken away by reloads.
 const BUSY: usize = 6;
 
-/// Flows of all kinds: bypassed, refused, one or the other, inspected, compared with their windows, and connections that end.
+/// Flows of all kinds: bypassed, refused, one or the other, inspected, compared with their windows, and
+/// connections that end.
 fn kinds() -> Vec<Flows> {
     let of = |kind, fate, client, port, count| Flows { kind, fate, client, port, count };
     vec![
@@ -38,7 +41,8 @@ fn kinds() -> Vec<Flows> {
     ]
 }
 
-/// Rules of a generation: every second one has none that lets flows go, which takes all of them away from the level.
+/// Rules of a generation: every second one has none that lets flows go, which takes all of them away from the
+/// level.
 fn rules(generation: u64) -> String {
     let bypass = if generation.is_multiple_of(2) { "" } else { "bypass; " };
     format!(
@@ -128,7 +132,8 @@ fn at_level(page: &str, what: &str) -> u64 {
     value(page, "bartizan_port_level_total", &[&format!("what=\"{what}\"")])
 }
 
-/// Waits until the page has all frames: it is made anew once a second. `away`: some came while no program was there to count them, so until it has no more.
+/// Waits until the page has all frames: it is made anew once a second. `away`: some came while no program was
+/// there to count them, so until it has no more.
 fn page_with(frames: u64, away: bool) -> String {
     let begun = Instant::now();
     let mut last = (0, begun);
@@ -146,7 +151,8 @@ fn page_with(frames: u64, away: bool) -> String {
     }
 }
 
-/// Ends the run and holds all sums against each other. Gives how many entries were taken away. `away`: the program was, for some time.
+/// Ends the run and holds all sums against each other. Gives how many entries were taken away. `away`: the
+/// program was, for some time.
 fn check(folder: &Folder, running: Running, mut traffic: Traffic, away: bool) -> u64 {
     traffic.settle();
     let (sent, arrived) = (traffic.sent(), traffic.arrived());
@@ -202,7 +208,8 @@ fn tell(what: &str, removed: u64, frames: u64, took: Duration) {
     );
 }
 
-/// Reloads under traffic, so many; in the middle of them somebody takes the program away. Gives how many entries were taken away.
+/// Reloads under traffic, so many; in the middle of them somebody takes the program away. Gives how many
+/// entries were taken away.
 fn reloads(workers: u16, reloads: u64, away: bool, seed: u64) -> u64 {
     let folder = Folder::new();
     let mut traffic = Traffic::new(network(1500), seed, &kinds());

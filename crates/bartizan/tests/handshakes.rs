@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handshakes through the whole stack, in prevention: what a SYN carries hides no request, one-sided connections go on as
-//! their policy says, segments whose options are broken are inspected, a segment right behind the beginning leaves.
+//! Handshakes through the whole stack, in prevention: what a SYN carries hides no request, one-sided
+//! connections go on as their policy says, segments whose options are broken are inspected, a segment right
+//! behind the beginning leaves.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
@@ -57,7 +58,8 @@ fn a_second_syn_hides_no_request() {
             .concat();
     for v6 in [false, true] {
         for policy in CHAINS {
-            // The decoy comes first, second with another number, or second with the same; the first or the last SYN is answered.
+            // The decoy comes first, second with another number, or second with the same; the first or the
+            // last SYN is answered.
             let syns: [&[(u32, &[u8])]; 5] = [
                 &[(100, b""), (70_000, &decoy)],
                 &[(70_000, &decoy), (100, b"")],
@@ -196,7 +198,8 @@ fn one_sided_connections_go_on_as_the_policy_says() {
     }
 }
 
-/// A request that comes with the FIN and completes the handshake: servers take it (SYN_RECV goes to ESTABLISHED and on).
+/// A request that comes with the FIN and completes the handshake: servers take it (SYN_RECV goes to
+/// ESTABLISHED and on).
 #[test]
 fn a_request_in_the_fin_that_completes_the_handshake_is_inspected() {
     for v6 in [false, true] {

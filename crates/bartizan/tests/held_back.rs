@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tenant breaks its policy, and a real device refuses that: what others change runs before, meanwhile and afterwards, and what the tenant had
-//! protects on, also over a start of the device (needs root; says so and returns otherwise).
+//! A tenant breaks its policy, and a real device refuses that: what others change runs before, meanwhile and
+//! afterwards, and what the tenant had protects on, also over a start of the device (needs root; says so and
+//! returns otherwise).
 
 use crate::common;
 use crate::inline_pair;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transfers that are open while the policy changes: curl fetches through `bartizan run` inline, in both IP versions, of a server that sends a line now and then and never ends. One port's
-//! flows are bypassed by a rule, the other's are passed by one. A policy that blocks stops both, one that inspects finds what they carry from then on, and the connections themselves are whole all the
-//! time. At the host and with the XDP level below (needs root and curl; says so and returns otherwise).
+//! Transfers that are open while the policy changes: curl fetches through `bartizan run` inline, in both IP
+//! versions, of a server that sends a line now and then and never ends. One port's flows are bypassed by a
+//! rule, the other's are passed by one. A policy that blocks stops both, one that inspects finds what they
+//! carry from then on, and the connections themselves are whole all the time. At the host and with the XDP
+//! level below (needs root and curl; says so and returns otherwise).
 
 use crate::command_socket;
 use crate::common;
@@ -29,7 +31,8 @@ const OFFLOAD: &str = ", offload: {level: xdp, entries: 1024, stale: 30s}";
 const LINE: &[u8] = b"a line of a long story, as good as any other one of it, which nobody minds at all\n";
 const EVIL: &[u8] = b"now the line that a rule of detection knows: forbidden-bytes, and the story goes on\n";
 const PACE: Duration = Duration::from_millis(10);
-/// So long nothing comes, then a transfer has stopped: the server sends a line a hundred times as often, and its kernel tries again meanwhile.
+/// So long nothing comes, then a transfer has stopped: the server sends a line a hundred times as often, and
+/// its kernel tries again meanwhile.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Ports of the server: its flows are bypassed, or passed.
@@ -326,7 +329,8 @@ fn everywhere(test: fn(Case)) {
     }
 }
 
-/// What was let go is refused at its next packet, and goes on when the next policy lets it, with all that was not acknowledged meanwhile.
+/// What was let go is refused at its next packet, and goes on when the next policy lets it, with all that was
+/// not acknowledged meanwhile.
 #[test]
 fn a_policy_that_blocks_stops_what_was_let_go() {
     everywhere(|mut case| {
@@ -364,7 +368,8 @@ fn a_policy_that_blocks_stops_what_was_let_go() {
     });
 }
 
-/// Detection comes back in the middle of a transfer, and finds what is said from then on: not what was said before.
+/// Detection comes back in the middle of a transfer, and finds what is said from then on: not what was said
+/// before.
 #[test]
 fn a_policy_that_inspects_looks_at_the_rest_of_what_was_let_go() {
     everywhere(|mut case| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ICMP errors belong to the flow that they quote, whichever worker they arrive at: all kinds of both versions, also in tunnels, get
-//! the verdict that one worker gives, and that is the right one.
+//! ICMP errors belong to the flow that they quote, whichever worker they arrive at: all kinds of both
+//! versions, also in tunnels, get the verdict that one worker gives, and that is the right one.
 
 use crate::common::{Folder, capture, run as run_program};
 
@@ -210,7 +210,8 @@ fn stack(name: &str, policy: &str) -> Stack {
     Stack::new(&Made { name, policy, set: &set, tune: |_| (), rules: "", thresholds: "" })
 }
 
-/// Only errors of what the client and the server say to each other are a matter of the policy; the router has none.
+/// Only errors of what the client and the server say to each other are a matter of the policy; the router has
+/// none.
 const OF_THE_FLOW: &str = "to: [10.0.0.2, '2001:db8::2'], chain: [pfw, sfw], \
     pfw: {default: drop, rules: [{allow: tcp, to-ports: 80}, {allow: udp, to-ports: 53}, {allow: [icmp, icmpv6], type: [8, 128]}]}";
 
@@ -229,7 +230,8 @@ proptest! {
     }
 }
 
-/// Every kind about every protocol, in the policy of the flow that it is about, though the router is of no policy.
+/// Every kind about every protocol, in the policy of the flow that it is about, though the router is of no
+/// policy.
 #[test]
 fn errors_are_judged_by_the_policy_of_their_flow() {
     let stack = stack("errors-policy", OF_THE_FLOW);
@@ -267,7 +269,8 @@ fn stray_errors_are_judged_by_their_own_addresses() {
     }
 }
 
-/// Who asks about the packet of an error gets the flow that it quotes: both versions, plain and in a tunnel, an error that the flow may get and one that it may not.
+/// Who asks about the packet of an error gets the flow that it quotes: both versions, plain and in a tunnel,
+/// an error that the flow may get and one that it may not.
 #[test]
 fn an_error_is_explained_as_a_packet_of_its_flow() {
     let folder = Folder::new();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Good traffic that is silent for long, through the inline loop between ports in memory, whose clock the test moves: connections
-//! go on after the silence as if nothing had been. The suite in `tests/good-traffic` does the same with real hosts for 90 s.
+//! Good traffic that is silent for long, through the inline loop between ports in memory, whose clock the
+//! test moves: connections go on after the silence as if nothing had been. The suite in `tests/good-traffic`
+//! does the same with real hosts for 90 s.
 
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_dataplane::live::{Control, LiveOptions};
@@ -62,8 +63,9 @@ fn go_on(v6: bool, client_first: bool) -> Vec<Sent> {
     }
 }
 
-/// Sends `before`, lets so many seconds of the ports' clock go by, sends `after`; each frame has to leave before the next one
-/// comes. Gives the number of the first that does not leave, and of what the worker refused.
+/// Sends `before`, lets so many seconds of the ports' clock go by, sends `after`; each frame has to leave
+/// before the next one comes. Gives the number of the first that does not leave, and of what the worker
+/// refused.
 fn silence(policy: &str, seconds: u64, before: &[Sent], after: &[Sent]) -> (Option<usize>, u64) {
     let name = format!("idle-{:?}", std::thread::current().id()).replace(['(', ')'], "-");
     let made = Made { name: &name, policy, set: &[], tune: |_| (), rules: "", thresholds: "" };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The running program inline between two hosts: generations that are swapped under traffic (invariant 2), and how few
-//! system calls it makes (invariant 8).
+//! The running program inline between two hosts: generations that are swapped under traffic (invariant 2),
+//! and how few system calls it makes (invariant 8).
 
 use crate::inline_net;
 
@@ -328,7 +328,8 @@ fn report(output: &mut impl BufRead) -> BTreeMap<String, u64> {
     words.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// The other host, in a namespace of its own: datagrams with numbers and a TCP transfer until it is told to stop.
+/// The other host, in a namespace of its own: datagrams with numbers and a TCP transfer until it is told to
+/// stop.
 fn client() {
     run("ip link set dev lo up");
     let there =
@@ -374,7 +375,8 @@ fn client() {
                 std::thread::sleep(Duration::from_millis(2));
             }
         };
-        // Nobody answers before the program forwards; on a busy machine the server's kernel answers in one version before the other.
+        // Nobody answers before the program forwards; on a busy machine the server's kernel answers in one
+        // version before the other.
         let begun = Instant::now();
         for (socket, answered) in sockets.iter().zip(&answered) {
             while !answered.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(20) {
@@ -468,7 +470,8 @@ fn system_calls_are_for_batches_of_packets() {
         let table = std::fs::read_to_string(trace).unwrap();
         let handled = number_before(&summary, "frames");
         let calls = total_of(&table);
-        // Starting, and looking around now and then, takes some whatever comes: on a busy machine they are many for few packets.
+        // Starting, and looking around now and then, takes some whatever comes: on a busy machine they are
+        // many for few packets.
         let by_time = 2_000 + 300 * begun.elapsed().as_secs();
         let share = calls.saturating_sub(by_time) as f64 / handled as f64;
         println!(
@@ -479,7 +482,8 @@ fn system_calls_are_for_batches_of_packets() {
     });
 }
 
-/// Calls in the last line of strace's table: share, seconds, microseconds a call, calls, perhaps errors, `total`.
+/// Calls in the last line of strace's table: share, seconds, microseconds a call, calls, perhaps errors,
+/// `total`.
 fn total_of(table: &str) -> u64 {
     let line = table.lines().find(|line| line.ends_with("total")).unwrap_or_else(|| panic!("{table}"));
     line.split_whitespace().nth(3).and_then(|calls| calls.parse().ok()).unwrap_or_else(|| panic!("{line}"))

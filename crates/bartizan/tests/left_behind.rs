@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a killed run with a level that fails open has left, where the next one has other links; and what happens to the level while a reload is built. In a network namespace and with a
-//! bpf file system of its own (needs root; says so and returns otherwise).
+//! What a killed run with a level that fails open has left, where the next one has other links; and what
+//! happens to the level while a reload is built. In a network namespace and with a bpf file system of its own
+//! (needs root; says so and returns otherwise).
 
 use crate::common;
 use crate::level;

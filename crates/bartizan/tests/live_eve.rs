@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The running program beside a host with its interfaces as they are by default: senders leave checksums and segmentation to a device that
-//! does not exist. Nothing of it is missed, the sums agree, and statistics come at their interval.
+//! The running program beside a host with its interfaces as they are by default: senders leave checksums and
+//! segmentation to a device that does not exist. Nothing of it is missed, the sums agree, and statistics come
+//! at their interval.
 
 use crate::inline_net;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that move at random between four workers under mixed traffic and captures: the same events as with one worker. The captures stand beside the repository;
-//! nothing is done without them.
+//! Flows that move at random between four workers under mixed traffic and captures: the same events as with
+//! one worker. The captures stand beside the repository; nothing is done without them.
 
 use bartizan_testkit_worker::events;
 use flate2::read::GzDecoder;
@@ -26,7 +26,8 @@ fn sid_of(rule: &str) -> Option<&str> {
     rest.split(';').next().map(str::trim)
 }
 
-/// Rules of ET Open: those that match something of the capture, those that set or ask for bits of flows and hosts, and each tenth of the others.
+/// Rules of ET Open: those that match something of the capture, those that set or ask for bits of flows and
+/// hosts, and each tenth of the others.
 fn some_rules(rules: &str, alerts: &str) -> String {
     let wanted: BTreeSet<String> =
         events::parse(alerts).iter().map(|alert| alert["sid"].to_string()).collect();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hosts that speak Multipath TCP (RFC 8684) with each other through `bartizan run` inline, in both IP versions: where payloads are inspected both go on with plain TCP, which the receiver reads
-//! in the order that was inspected; where nobody inspects they keep it (needs root and a kernel with Multipath TCP; says so and returns otherwise).
+//! Hosts that speak Multipath TCP (RFC 8684) with each other through `bartizan run` inline, in both IP
+//! versions: where payloads are inspected both go on with plain TCP, which the receiver reads in the order
+//! that was inspected; where nobody inspects they keep it (needs root and a kernel with Multipath TCP; says
+//! so and returns otherwise).
 
 use crate::common;
 use crate::held_open::host;

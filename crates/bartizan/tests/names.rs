@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups by DNS name in a live inline run, in a network namespace of its own (needs root; says so and returns otherwise): an answer holds
-//! for the packet that its receiver sends because of it, whichever worker has that one, and metrics count.
+//! Groups by DNS name in a live inline run, in a network namespace of its own (needs root; says so and
+//! returns otherwise): an answer holds for the packet that its receiver sends because of it, whichever worker
+//! has that one, and metrics count.
 
 use crate::common;
 use crate::namespace;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `portscan` finds real scans: nmap's connect, SYN and UDP scans of a host behind the running program, IPv4 and IPv6, and a client
-//! of that host's open port is none. Two hosts and the program in network namespaces that end with the test.
+//! `portscan` finds real scans: nmap's connect, SYN and UDP scans of a host behind the running program, IPv4
+//! and IPv6, and a client of that host's open port is none. Two hosts and the program in network namespaces
+//! that end with the test.
 
 use crate::inline_net;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with the XDP level below it, in a network namespace of its own (needs root; says so and returns otherwise): decided flows are handled by the kernel,
-//! records and counters have every packet, a reload takes flows up, and where the level cannot be used the run says what to do.
+//! `bartizan run` with the XDP level below it, in a network namespace of its own (needs root; says so and
+//! returns otherwise): decided flows are handled by the kernel, records and counters have every packet, a
+//! reload takes flows up, and where the level cannot be used the run says what to do.
 
 use crate::common;
 use crate::level;
@@ -143,7 +144,8 @@ fn forwarded(workers: u16) {
     assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
 }
 
-/// The far end stops polling: one frame of a batch is lost, and counted; what follows goes through the host until the far end is as it was.
+/// The far end stops polling: one frame of a batch is lost, and counted; what follows goes through the host
+/// until the far end is as it was.
 #[test]
 fn a_port_that_takes_nothing_any_more_is_told_and_its_flows_go_on_through_the_host() {
     in_namespace(|| {
@@ -183,7 +185,8 @@ fn a_port_that_takes_nothing_any_more_is_told_and_its_flows_go_on_through_the_ho
     });
 }
 
-/// A connection that is bypassed with its SYN goes below with the SYN/ACK, and all that follows is handled there, its end as well: the record has it.
+/// A connection that is bypassed with its SYN goes below with the SYN/ACK, and all that follows is handled
+/// there, its end as well: the record has it.
 #[test]
 fn connections_end_below_and_their_records_say_so() {
     const SYN: u8 = 2;
@@ -310,7 +313,8 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
     });
 }
 
-/// What no policy names goes below while the default lets it go on; when that drops, nothing more of it arrives, at no level.
+/// What no policy names goes below while the default lets it go on; when that drops, nothing more of it
+/// arrives, at no level.
 #[test]
 fn a_default_that_drops_ends_flows_that_the_one_before_let_go_below() {
     let default_of = |action: &str| {
@@ -376,7 +380,8 @@ fn is_right(frame: &[u8]) -> bool {
     (sum & 0xffff) + (sum >> 16) == 0xffff
 }
 
-/// A sender on this machine leaves checksums to a device, which there is none of behind the level: the host fills them in.
+/// A sender on this machine leaves checksums to a device, which there is none of behind the level: the host
+/// fills them in.
 #[test]
 fn checksums_that_the_far_end_leaves_open_are_filled_in() {
     in_namespace(|| {
@@ -467,7 +472,8 @@ fn drops_below_are_told_of_by_samples() {
         let below = counter(&folder, "offload.dropped_pkts");
         let events = events::read(&folder.path("out/eve.json"));
         let told: Vec<_> = events.iter().filter(|event| event["event_type"] == "drop").collect();
-        // Each packet that the host has dropped has an event, whether it is one of the first or a sample: 16 and some 100.
+        // Each packet that the host has dropped has an event, whether it is one of the first or a sample: 16
+        // and some 100.
         assert_eq!(told.len() as u64, 816 - below);
         assert!((16 + 40..16 + 200).contains(&told.len()), "{}", told.len());
         assert!(

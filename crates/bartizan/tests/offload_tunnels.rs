@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with the XDP level below it, and packets in tunnels: decided flows inside go below with the packets around them, and records have what the sender has sent
-//! (needs root; says so and returns otherwise).
+//! `bartizan run` with the XDP level below it, and packets in tunnels: decided flows inside go below with the
+//! packets around them, and records have what the sender has sent (needs root; says so and returns
+//! otherwise).
 
 use crate::common;
 use crate::level;
@@ -17,7 +18,8 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// Two tenants with equal addresses and ports inside: what is red's is bypassed once it is known, blue's is inspected. Nobody looks at the packets around.
+/// Two tenants with equal addresses and ports inside: what is red's is bypassed once it is known, blue's is
+/// inspected. Nobody looks at the packets around.
 const TENANTS: &str = "\
     tenants: [{name: red, select: {vni: [5]}}, {name: blue, select: {vni: [6]}}]\n\
     policies:\n\
@@ -65,7 +67,8 @@ fn start_at(folder: &Folder, at: At, workers: u16, policy: &str) -> Running {
     running
 }
 
-/// A frame of a datagram inside of a tunnel between two hosts; `back`: of the answer. The packets around come from a port of each side's own.
+/// A frame of a datagram inside of a tunnel between two hosts; `back`: of the answer. The packets around come
+/// from a port of each side's own.
 fn frame(tunnel: Tunnel, (v6, v6_inside): (bool, bool), back: bool, load: &[u8]) -> Vec<u8> {
     let turned = |ends: [packet::End; 2]| if back { (ends[1], ends[0]) } else { (ends[0], ends[1]) };
     let (from, to) = turned([(address(v6_inside, 11), 40_000), (address(v6_inside, 12), 4_000)]);
@@ -227,7 +230,8 @@ fn both_ways(tunnel: Tunnel, v6: (bool, bool)) {
     }
 }
 
-/// What one tunnel carries decides nothing of another one that has the same flow inside, where the key does not tell them apart: it stays at the host. What headers decide goes down.
+/// What one tunnel carries decides nothing of another one that has the same flow inside, where the key does
+/// not tell them apart: it stays at the host. What headers decide goes down.
 #[test]
 fn what_is_decided_by_content_stays_up_where_tunnels_are_not_told_apart() {
     const AROUND: &str = "policies:\n\
@@ -263,14 +267,16 @@ fn what_is_decided_by_content_stays_up_where_tunnels_are_not_told_apart() {
     }
 }
 
-/// What goes through both tunnels is refused by the port inside; a policy of its own lets the packets around go on, or nobody looks at them.
+/// What goes through both tunnels is refused by the port inside; a policy of its own lets the packets around
+/// go on, or nobody looks at them.
 const REFUSE: &str = "\
     policies:\n\
     - {name: around, from: AROUND, to: AROUND, chain: CHAIN}\n\
     - {name: inside, from: any, to: any, chain: [pfw], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000, name: there}, {drop: udp, from-ports: 4000}]}}\n\
     default: {action: drop}\n";
 
-/// A tunnel with traffic that is refused, and one that has some that is not; with the level and without it all sums are the same.
+/// A tunnel with traffic that is refused, and one that has some that is not; with the level and without it
+/// all sums are the same.
 #[test]
 fn what_is_refused_in_a_tunnel_is_dropped_below_and_all_sums_are_those_without_a_level() {
     for (kind, around) in [
@@ -378,7 +384,8 @@ fn refused_inside(kind: Tunnel, around: &str, level: bool) -> (Vec<String>, Vec<
     told.sort_unstable();
     let below = counter(&folder, "offload.dropped_pkts");
     if level {
-        // Both packets of a frame; of a tunnel that nothing passes through only where nobody judges the packets around.
+        // Both packets of a frame; of a tunnel that nothing passes through only where nobody judges the
+        // packets around.
         let tunnels = if around == "[]" || kind == Tunnel::Ip { 2 } else { 1 };
         assert!(
             below >= tunnels * 2 * (ROUNDS / 2) && below < 4 * ROUNDS,

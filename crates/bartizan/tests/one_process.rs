@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All planes in one process: a run that has its controller with it. What is said by REST runs, an alert comes out there, and what is
-//! answered to it refuses the next packet (needs root; says so and returns otherwise).
+//! All planes in one process: a run that has its controller with it. What is said by REST runs, an alert
+//! comes out there, and what is answered to it refuses the next packet (needs root; says so and returns
+//! otherwise).
 
 use crate::command_socket;
 use crate::common;
@@ -234,7 +235,8 @@ fn hashes_of_what_runs_are_the_same_by_rest_and_on_the_device() {
     });
 }
 
-/// The controller answers before the device has built anything: what is said then runs as soon as the device does.
+/// The controller answers before the device has built anything: what is said then runs as soon as the device
+/// does.
 #[test]
 fn what_is_said_before_the_run_has_begun_runs() {
     in_namespace(|| {

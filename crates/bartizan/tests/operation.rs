@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an operator relies on: files that only those may read who shall, links that are not followed, messages that a terminal only
-//! shows, settings that are refused with their place, losses that the exit code tells.
+//! What an operator relies on: files that only those may read who shall, links that are not followed,
+//! messages that a terminal only shows, settings that are refused with their place, losses that the exit code
+//! tells.
 
 use crate::sample;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program under overload: who gives way first, by policy and by tenant, with one worker and with two; and that it does not end for
-//! want of address space within what its bounds add up to (docs/limits.md).
+//! The program under overload: who gives way first, by policy and by tenant, with one worker and with two;
+//! and that it does not end for want of address space within what its bounds add up to (docs/limits.md).
 
 use crate::sample;
 
@@ -105,7 +105,8 @@ fn capture(talks: &[Talk]) -> Vec<u8> {
     paced(1_000, frames)
 }
 
-/// What a run tells: flows that gave way by what `of` tells them apart by, good requests that matched, and the event of its statistics.
+/// What a run tells: flows that gave way by what `of` tells them apart by, good requests that matched, and
+/// the event of its statistics.
 struct Told {
     gave_way: BTreeMap<String, usize>,
     good: usize,
@@ -347,7 +348,8 @@ fn connections_that_are_over_give_way_before_those_that_are_not() {
     assert_eq!(tcp["segment_memcap_drop"], 0, "{tcp}");
 }
 
-/// Of a connection that was reset its receiver may think otherwise: what still comes of it is refused once nobody remembers it. The next one of its ports is another one.
+/// Of a connection that was reset its receiver may think otherwise: what still comes of it is refused once
+/// nobody remembers it. The next one of its ports is another one.
 #[test]
 fn the_ports_of_a_reset_connection_that_gave_way_are_used_again() {
     let folder = Folder::new("overload-reset");
@@ -400,7 +402,8 @@ fn a_connection_that_is_over_keeps_nothing_for_rules_that_look_back() {
     };
     let in_order = |talk: Talk| talk.frames().into_iter().rev().collect::<Vec<_>>();
     folder.write("c.pcap", paced(100, (0..400u16).map(talk).flat_map(in_order)));
-    // All of them together have 2 MB to look back at, within the time that a closed connection stays in the table.
+    // All of them together have 2 MB to look back at, within the time that a closed connection stays in the
+    // table.
     let more = ["--set", "stream.reassembly.memcap=1mb", "--rules", "raw.rules"];
     let told = inspect(&folder, "out", &more, |flow| flow["app_proto"].to_string());
     let own = &told.stats["bartizan"]["stats"]["tcp"];
@@ -429,7 +432,8 @@ fn it_runs_within_the_address_space_that_its_bounds_add_up_to() {
         folder.write("c.pcap", capture(&(0..1_000).map(talk).collect::<Vec<_>>()));
         let memory =
             ["app-layer.memcap=16mb", "stream.reassembly.memcap=8mb", "flow.memcap=1mb", "defrag.memcap=4mb"];
-        // docs/limits.md: the bounds, with 2 KiB a flow, and 64 MiB for the program and its only worker; half as much again, and 64 MiB.
+        // docs/limits.md: the bounds, with 2 KiB a flow, and 64 MiB for the program and its only worker; half
+        // as much again, and 64 MiB.
         let total = ((16 + 8 + 4 + 5 + 64) * 3 / 2 + 64) * 1024;
         let mut command = Command::new("sh");
         command.args([

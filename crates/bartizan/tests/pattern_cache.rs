@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiled patterns on disk, as users meet them: found at the second start, several programs at once, damaged and foreign
-//! files, folders that others can write to. Without libhs nothing is compiled; says so and returns then.
+//! Compiled patterns on disk, as users meet them: found at the second start, several programs at once,
+//! damaged and foreign files, folders that others can write to. Without libhs nothing is compiled; says so
+//! and returns then.
 
 use crate::common;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bypass` of a policy: how much of a flow is inspected at most. Both IP versions, passive and in prevention.
+//! `bypass` of a policy: how much of a flow is inspected at most. Both IP versions, passive and in
+//! prevention.
 
 use crate::sample as common;
 
@@ -47,7 +48,8 @@ fn inspect(folder: &Folder, capture: Capture, bypass: &str, ips: bool) -> (Vec<V
     found
 }
 
-/// A connection of which each data segment says the secret: 3 packets of the handshake, then data and acknowledgement by turns.
+/// A connection of which each data segment says the secret: 3 packets of the handshake, then data and
+/// acknowledgement by turns.
 fn talk(v6: bool, rounds: u32) -> Capture {
     let (client, server) = ends(v6);
     let mut capture = Capture::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prevention while a flow's protocol is open: what a rule refuses does not leave, nothing waits longer than the bounds say, and
-//! what is of no known protocol is inspected as a raw stream.
+//! Prevention while a flow's protocol is open: what a rule refuses does not leave, nothing waits longer than
+//! the bounds say, and what is of no known protocol is inspected as a raw stream.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
@@ -21,7 +21,8 @@ const ONLY_TLS: &str = "drop tcp any any -> any any (msg:\"n\"; app-layer-protoc
 const ELSEWHERE: &str = "drop tcp any any -> any 9 (msg:\"n\"; app-layer-protocol:!tls; sid:1;)
 drop tcp any any -> any any (msg:\"r\"; content:\"evil\"; sid:2;)";
 
-/// Plays a connection to port 80; the client's next number is 101, the server's 501. Says what refused each step.
+/// Plays a connection to port 80; the client's next number is 101, the server's 501. Says what refused each
+/// step.
 fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'_>]) -> Vec<Option<Reason>> {
     run(name, rules, set, v6, steps).0
 }
@@ -205,7 +206,8 @@ fn server_first_and_unknown_protocols_are_not_held() {
     }
 }
 
-/// Receivers differ over a folded field about the body and over a bare CR: some read on where others see a body, or a body as it came.
+/// Receivers differ over a folded field about the body and over a bare CR: some read on where others see a
+/// body, or a body as it came.
 #[test]
 fn messages_over_which_receivers_differ_do_not_leave() {
     const NOTHING: &str = "drop http any any -> any any (msg:\"n\"; http.uri; content:\"/nothing\"; sid:1;)";

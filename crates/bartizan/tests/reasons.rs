@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Invariant 3: every reason is reached by a packet, its EVE drop record says it, and the reasons sum up to the drops.
+//! Invariant 3: every reason is reached by a packet, its EVE drop record says it, and the reasons sum up to
+//! the drops.
 //!
 //! [`row`] has one row for each variant of `Reason`: a new one does not compile without a row.
 
@@ -83,7 +84,8 @@ fn segment(v6: bool, ports: (u16, u16), seq: u32, ack: u32, flags: u8, payload: 
     ethernet(v6, &ip(v6, (1, 2), 6, &tcp(ports, seq, ack, flags, payload)))
 }
 
-/// A connection from 1:1000 to 2:80 and more segments of the client, (number, flags, payload), whose next number is 101.
+/// A connection from 1:1000 to 2:80 and more segments of the client, (number, flags, payload), whose next
+/// number is 101.
 fn connection(v6: bool, more: &[(u32, u8, &[u8])]) -> Vec<Vec<u8>> {
     let answer = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 1000), 500, 101, SYN | ACK, b"")));
     let seen = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 1000), 501, 101, ACK, b"")));

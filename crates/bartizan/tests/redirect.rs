@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with a policy that redirects flows to a named port: packets of both sides leave by it, with the XDP level below and without; what the port does not take goes nowhere,
-//! and is counted; a reload sends the flows across again (needs root; says so and returns otherwise).
+//! `bartizan run` with a policy that redirects flows to a named port: packets of both sides leave by it, with
+//! the XDP level below and without; what the port does not take goes nowhere, and is counted; a reload sends
+//! the flows across again (needs root; says so and returns otherwise).
 
 use crate::common;
 use crate::level;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Redirected flows as they come: connections of both directions, fragments, flows that are bypassed besides, hosts in namespaces of their own, and what comes back from the port, with the XDP level
-//! below and without (needs root; says so and returns otherwise).
+//! Redirected flows as they come: connections of both directions, fragments, flows that are bypassed besides,
+//! hosts in namespaces of their own, and what comes back from the port, with the XDP level below and without
+//! (needs root; says so and returns otherwise).
 
 use crate::command_socket;
 use crate::common;
@@ -75,7 +76,8 @@ fn segment(v6: bool, side: usize, numbers: (u32, u32), flags: u8, size: usize) -
     packet::tcp(from, to, numbers, flags, &vec![7; size]).frame()
 }
 
-/// Two connections, one of which ends by FINs and one by a reset: all segments of both sides leave by the port, and none goes across.
+/// Two connections, one of which ends by FINs and one by a reset: all segments of both sides leave by the
+/// port, and none goes across.
 #[test]
 fn connections_leave_by_their_port_from_their_first_segment_to_their_last() {
     everywhere(connections);
@@ -151,7 +153,8 @@ fn connections(workers: u16, offload: &str) {
     assert_eq!((counter(&folder, "ips.blocked"), counter(&folder, "offload.orphan_pkts")), (0, 0));
 }
 
-/// A datagram in fragments, in their order and turned round; the level passes them up, and they leave as they came.
+/// A datagram in fragments, in their order and turned round; the level passes them up, and they leave as they
+/// came.
 #[test]
 fn fragments_leave_by_the_port_of_their_datagram() {
     everywhere(fragments);
@@ -200,7 +203,8 @@ fn fragments(workers: u16, offload: &str) {
     }
 }
 
-/// A flow that is bypassed as well is redirected all the same, also after a reload, which takes the redirect away only with its rule.
+/// A flow that is bypassed as well is redirected all the same, also after a reload, which takes the redirect
+/// away only with its rule.
 #[test]
 fn a_bypassed_flow_is_redirected_until_a_reload_takes_its_rule_away() {
     everywhere(bypassed);
@@ -246,7 +250,8 @@ fn bypassed(workers: u16, offload: &str) {
     }
 }
 
-/// A host in a network namespace of its own, which is there until this is dropped: its end of a pair goes with it.
+/// A host in a network namespace of its own, which is there until this is dropped: its end of a pair goes
+/// with it.
 struct Host<T> {
     gives: mpsc::Receiver<T>,
     _stays: mpsc::Sender<()>,
@@ -259,7 +264,8 @@ impl<T> Host<T> {
     }
 }
 
-/// A host with this end of a pair, address and hardware address, which knows its neighbour's; what it does is done in a thread of its namespace.
+/// A host with this end of a pair, address and hardware address, which knows its neighbour's; what it does is
+/// done in a thread of its namespace.
 fn host<T: Send + 'static>(
     device: &'static str,
     (own, other): (u8, u8),
@@ -288,8 +294,9 @@ fn host<T: Send + 'static>(
     Host { gives, _stays: stays }
 }
 
-/// Real hosts: a client, the gateway, and a sinkhole at the port that has the server's addresses. The sinkhole has all datagrams and the client's SYNs; what it answers goes nowhere, since nothing is
-/// received by a named port, and the server sees nothing.
+/// Real hosts: a client, the gateway, and a sinkhole at the port that has the server's addresses. The
+/// sinkhole has all datagrams and the client's SYNs; what it answers goes nowhere, since nothing is received
+/// by a named port, and the server sees nothing.
 #[test]
 fn a_sinkhole_has_the_traffic_and_its_answers_go_nowhere() {
     everywhere(sinkhole);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reloads share what did not change, and give back what is gone (needs root; says so and returns otherwise). With Emerging Threats Open:
-//! `make bench NAME=reloads`.
+//! Reloads share what did not change, and give back what is gone (needs root; says so and returns otherwise).
+//! With Emerging Threats Open: `make bench NAME=reloads`.
 
 use crate::common;
 use crate::namespace;
@@ -15,8 +15,8 @@ use std::time::Duration;
 const RULES: usize = 10_000;
 const RELOADS: usize = 8;
 
-/// Rules like those that are in use: contents, an expression, and some text. One in a hundred is of revision `rev`. All are looked for by the
-/// same content, so that it does not matter which library searches.
+/// Rules like those that are in use: contents, an expression, and some text. One in a hundred is of revision
+/// `rev`. All are looked for by the same content, so that it does not matter which library searches.
 fn rules(rev: usize) -> String {
     let mut text = String::new();
     for n in 0..RULES {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device says of itself comes up end to end: a tenant's quota that is used up and a function that does not run are events of the device, and
-//! stand at the controller by REST, for whoever may see them (needs root; says so and returns otherwise).
+//! What a device says of itself comes up end to end: a tenant's quota that is used up and a function that
+//! does not run are events of the device, and stand at the controller by REST, for whoever may see them
+//! (needs root; says so and returns otherwise).
 
 use crate::common;
 use crate::inline_pair;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules do besides alerting, through the whole program: replace bytes, leave records out, keep files, remember values,
-//! say more in alerts. IPv4 and IPv6 alike: the sample has the same exchange over both.
+//! What rules do besides alerting, through the whole program: replace bytes, leave records out, keep files,
+//! remember values, say more in alerts. IPv4 and IPv6 alike: the sample has the same exchange over both.
 
 use crate::sample as common;
 
@@ -38,7 +38,8 @@ fn replace_acts_inline_and_only_there() {
     assert_eq!(stats(&folder, "refused")["ips.replaced"], 0);
 }
 
-/// What waits for a minimal size to be inspected has left by then: in prevention bodies are inspected as they come.
+/// What waits for a minimal size to be inspected has left by then: in prevention bodies are inspected as they
+/// come.
 #[test]
 fn a_body_is_refused_where_it_matches_and_not_at_its_end() {
     const SYN: u8 = 2;
@@ -78,7 +79,8 @@ drop http any any -> any any (msg:\"b\"; flow:established,to_server; http.reques
     };
     // The packet with the text itself, in all four connections.
     assert_eq!(at("inline"), [json!(6), json!(12), json!(19), json!(25)]);
-    // Passively bodies grow to a minimal size first, as `auto` has it; here they are inspected when the flow ends.
+    // Passively bodies grow to a minimal size first, as `auto` has it; here they are inspected when the flow
+    // ends.
     inspect(&folder, rules, "passive", &[]);
     assert_eq!(at("passive"), vec![Value::Null; 4]);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` by a host file in a network namespace of its own (needs root; says so and returns otherwise): what the file
-//! says happens, metrics agree with what was sent, second instances and full disks are told of.
+//! `bartizan run` by a host file in a network namespace of its own (needs root; says so and returns
+//! otherwise): what the file says happens, metrics agree with what was sent, second instances and full disks
+//! are told of.
 
 use crate::common;
 use crate::namespace;
@@ -123,7 +124,8 @@ fn the_host_file(workers: u16) {
     let (mut client, mut server) = network();
     let running = start(&folder, &["-c", "bartizan.yaml"]);
     running.until("metrics: http://127.0.0.1:9100/metrics");
-    // Both versions: ten flows of four packets are allowed, five of them with an alert; three packets are dropped.
+    // Both versions: ten flows of four packets are allowed, five of them with an alert; three packets are
+    // dropped.
     let mut frames = Vec::new();
     for port in 0..10u16 {
         let payload: &[u8] = if port < 5 { b"secret" } else { b"hello" };
@@ -320,8 +322,9 @@ fn interfaces_that_cannot_be_used() {
     });
 }
 
-/// Waits until the system says of an interface that it works. On a busy machine it says so up to a second after it was switched on, and
-/// may say in between that there is no carrier: what is told of that is not what a test asked for.
+/// Waits until the system says of an interface that it works. On a busy machine it says so up to a second
+/// after it was switched on, and may say in between that there is no carrier: what is told of that is not
+/// what a test asked for.
 fn until_settled(name: &str) {
     until("an interface that works", || {
         let shown = Command::new("ip").args(["link", "show", "dev", name]).output().unwrap();
@@ -344,7 +347,8 @@ fn an_interface_that_fails_is_told_of_once() {
                     [("a0", "interface `a1` has no carrier"), ("a1", "interface `a1` is down")]
                 {
                     let count = |text: &str| running.stderr().matches(text).count();
-                    // An interface that is switched on has no carrier for a moment, which may be told: each is counted from here.
+                    // An interface that is switched on has no carrier for a moment, which may be told: each
+                    // is counted from here.
                     let (told, works) = (count(said), count("note: interface `a1` works again"));
                     ip(&format!("link set dev {name} down"));
                     until(said, || count(said) > told);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with several links in one process, in a network namespace of its own (needs root; says so and returns otherwise): equal
-//! packets on two links never meet, each link has its events and counters, and a link that goes and comes back disturbs no other.
+//! `bartizan run` with several links in one process, in a network namespace of its own (needs root; says so
+//! and returns otherwise): equal packets on two links never meet, each link has its events and counters, and
+//! a link that goes and comes back disturbs no other.
 
 use crate::common;
 use crate::namespace;
@@ -106,8 +107,8 @@ fn take(to: &mut InlinePort, expected: usize) -> Vec<Vec<u8>> {
     came
 }
 
-/// Eight conversations of both IP versions with an alert each, three packets to a port that red refuses, and two datagrams in
-/// fragments. The same for every link.
+/// Eight conversations of both IP versions with an alert each, three packets to a port that red refuses, and
+/// two datagrams in fragments. The same for every link.
 fn frames() -> Vec<Vec<u8>> {
     let mut frames: Vec<_> = (0..8u16).map(|n| udp(n % 2 == 0, 50_000 + n, 4_000, b"secret")).collect();
     frames.extend((0..3u16).map(|n| udp(n % 2 == 0, 40_000 + n, 53, b"query")));
@@ -534,7 +535,8 @@ fn what_a_mirror_shows_twice_is_looked_at_once() {
         ip("link set dev lo up");
         veth("m0", "m1", 1500);
         let mut outside = port("m0");
-        // Each frame comes twice, once right behind itself and once behind all others; host 1 really sends the first one twice.
+        // Each frame comes twice, once right behind itself and once behind all others; host 1 really sends
+        // the first one twice.
         let frames: Vec<_> = (0..10u16).map(|n| udp(n % 2 == 0, 50_000 + n, 4_000, b"secret")).collect();
         let mut all: Vec<_> = frames[..5].iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();
         all.extend_from_slice(&frames[5..]);
@@ -566,7 +568,8 @@ fn a_snap_length_counts_from_the_link_header_without_the_tag_that_the_kernel_tak
             frame.splice(12..12, [0x81, 0, 0, 42]);
             frame
         };
-        // 128 bytes and no more, beside a tag; 129; many more. Each twice, and one whose first bytes are another one's.
+        // 128 bytes and no more, beside a tag; 129; many more. Each twice, and one whose first bytes are
+        // another one's.
         let longer = |length: usize| udp(false, 50_000, 4_000, &vec![7; length - 42]);
         let frames = [128, 129, 342].map(|length| [longer(length), with_tag(longer(length))]).concat();
         let mut all: Vec<_> = frames.iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();
@@ -611,7 +614,8 @@ fn a_snap_length_counts_from_the_link_header_without_the_tag_that_the_kernel_tak
     });
 }
 
-/// Blocks of the ring are handed over by time as well: who does not look for a while must not lose what trickles in meanwhile.
+/// Blocks of the ring are handed over by time as well: who does not look for a while must not lose what
+/// trickles in meanwhile.
 #[test]
 fn a_small_ring_holds_what_trickles_in_while_nobody_looks() {
     in_namespace(|| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` on taps of several interfaces (needs root; says so and returns otherwise): the two directions of connections that come in by
-//! two interfaces give the events that one interface gives, and an interface that is quiet or gone keeps no other from being watched.
+//! `bartizan run` on taps of several interfaces (needs root; says so and returns otherwise): the two
+//! directions of connections that come in by two interfaces give the events that one interface gives, and an
+//! interface that is quiet or gone keeps no other from being watched.
 
 use crate::inline_net;
 
@@ -124,10 +125,13 @@ fn port(name: &str) -> InlinePort {
     InlinePort::open(name, &InlineOptions { frames: 1024, ..InlineOptions::default() }).unwrap()
 }
 
-/// A network tap: what passes `v0` is shown by `t0` in one direction, by `u0` in the other, and by `w0` in both, until the end is said.
+/// A network tap: what passes `v0` is shown by `t0` in one direction, by `u0` in the other, and by `w0` in
+/// both, until the end is said.
 ///
-/// On one processor: each has a queue of its own for what virtual interfaces hand over, so frames that are sent from two of them may arrive, and be stamped, the
-/// other way round. No network tap does that. (Two sockets on `v0` would not see the same order either: what comes and what goes is handed to them by two processors.)
+/// On one processor: each has a queue of its own for what virtual interfaces hand over, so frames that are
+/// sent from two of them may arrive, and be stamped, the other way round. No network tap does that. (Two
+/// sockets on `v0` would not see the same order either: what comes and what goes is handed to them by two
+/// processors.)
 fn copy_directions(ready: &AtomicBool, end: &AtomicBool) {
     assert!(stay_on_processor(0));
     let options = PassiveOptions { retire: Duration::from_millis(1), ..PassiveOptions::default() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run --workers 2` between network namespaces (needs root; says so and returns otherwise): TCP arrives whole, a
-//! numbered UDP stream in order, sums are exact, reloads under traffic lose nothing.
+//! `bartizan run --workers 2` between network namespaces (needs root; says so and returns otherwise): TCP
+//! arrives whole, a numbered UDP stream in order, sums are exact, reloads under traffic lose nothing.
 //!
 //! Programs in other namespaces are this test again, with a role in the environment.
 
@@ -119,7 +119,8 @@ fn udp(index: u16) -> u32 {
 
 fn client() {
     let _offloads = OffloadGuard::switch_off("inside");
-    // Hosts know each other before the streams begin: what waits for an address is overtaken, by the kernel's doing.
+    // Hosts know each other before the streams begin: what waits for an address is overtaken, by the kernel's
+    // doing.
     for index in [0, 1] {
         let mut stream = TcpStream::connect(server_address(index % 2 == 1, PORT)).unwrap();
         stream.write_all(b"x").unwrap();
@@ -311,8 +312,9 @@ fn two_workers_share_a_link_and_lose_and_reorder_nothing() {
     check_events(&fs::read_to_string(out.join("eve.json")).unwrap());
 }
 
-/// No packet of the streams is lost, but for those whose id their host chose twice within the time that ids are remembered. Linux
-/// draws ids of IPv6 at random from 32 bits: two of 4,000 are equal in one run of 500. Each such packet came in two or three fragments.
+/// No packet of the streams is lost, but for those whose id their host chose twice within the time that ids
+/// are remembered. Linux draws ids of IPv6 at random from 32 bits: two of 4,000 are equal in one run of 500.
+/// Each such packet came in two or three fragments.
 fn check_streams(got: u64, sent: u64, stats: &str) {
     let stats: serde_json::Value = serde_json::from_str(stats).unwrap();
     let reused = stats["defrag.dropped.reused"].as_u64().unwrap();
@@ -347,8 +349,8 @@ fn check_sums(summary: &str, stats: &str) {
 
 fn check_events(eve: &str) {
     let events = events::parse(eve);
-    // TCP may see a refusal: where the kernel moves a program to another processor, segments overtake each other with an older
-    // timestamp (RFC 7323, PAWS).
+    // TCP may see a refusal: where the kernel moves a program to another processor, segments overtake each
+    // other with an older timestamp (RFC 7323, PAWS).
     let refused = events::of_type(&events, "drop").filter(|e| e["proto"] != "TCP").count();
     assert_eq!(refused, 0, "nothing gives reason to refuse anything else");
     let flows = |proto: &'static str| {

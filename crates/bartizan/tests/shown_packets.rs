@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which bytes rules are shown with which packet, through the whole program over captures: what is put back into a packet, what
-//! was sent before, what lies behind a hole, what is left when a flow ends. The answers are those of Suricata 8.0.8.
+//! Which bytes rules are shown with which packet, through the whole program over captures: what is put back
+//! into a packet, what was sent before, what lies behind a hole, what is left when a flow ends. The answers
+//! are those of Suricata 8.0.8.
 
 use crate::sample as common;
 
@@ -192,7 +193,8 @@ alert http any any -> any any (msg:\"in both\"; http.stat_code; content:\"200\";
     assert_eq!(alerts(&folder, "passive", 4), [] as [Value; 0]);
 }
 
-/// Behind a hole of DNS a message is searched for: what is passed over is no reason to show the stream in pieces.
+/// Behind a hole of DNS a message is searched for: what is passed over is no reason to show the stream in
+/// pieces.
 #[test]
 fn only_messages_of_dns_prompt_a_look_at_the_stream() {
     let folder = Folder::new("no-message");
@@ -247,7 +249,8 @@ alert tcp:all any any -> any any (msg:\"whole\"; content:\"whole\"; sid:3;)
     }
 }
 
-/// A rule that refuses what was put back would refuse what was inspected: nothing is refused for bytes that do not leave.
+/// A rule that refuses what was put back would refuse what was inspected: nothing is refused for bytes that
+/// do not leave.
 #[test]
 fn what_is_undone_is_no_reason_to_refuse() {
     let folder = Folder::new("undone");
@@ -322,7 +325,8 @@ fn a_body_before_a_hole_is_cut_off_and_not_closed() {
     }
 }
 
-/// Each side's rest is read with the packet that is made for it: what an answer alone tells comes from the server.
+/// Each side's rest is read with the packet that is made for it: what an answer alone tells comes from the
+/// server.
 #[test]
 fn what_the_end_of_a_flow_tells_comes_from_the_side_that_sent_it() {
     let folder = Folder::new("told-at-the-end");
@@ -359,7 +363,8 @@ fn records(folder: &Folder, out: &str, kind: &str, member: &str) -> Vec<(Value, 
     all.iter().map(|e| (e["pcap_cnt"].clone(), e[kind][member].clone())).collect()
 }
 
-/// Nobody acknowledges what the only side in sight sends, and no answer comes: alerts and records come with its packets all the same.
+/// Nobody acknowledges what the only side in sight sends, and no answer comes: alerts and records come with
+/// its packets all the same.
 #[test]
 fn with_one_side_in_sight_nothing_waits_for_the_other() {
     let folder = Folder::new("one-side");
@@ -411,7 +416,8 @@ fn with_one_side_in_sight_nothing_waits_for_the_other() {
     }
 }
 
-/// The other side was only late: what it answers belongs to no request that was taken for over, and what comes then is paired again.
+/// The other side was only late: what it answers belongs to no request that was taken for over, and what
+/// comes then is paired again.
 #[test]
 fn a_side_that_comes_late_is_read_from_there_on() {
     let folder = Folder::new("late-side");
@@ -444,7 +450,8 @@ fn a_side_that_comes_late_is_read_from_there_on() {
     }
 }
 
-/// What comes before a switch of protocols is inspected like anything else, and a refusal of the answer holds for the packet that brings it.
+/// What comes before a switch of protocols is inspected like anything else, and a refusal of the answer holds
+/// for the packet that brings it.
 #[test]
 fn transactions_before_a_switch_of_protocols_are_inspected() {
     let upgrade = "GET /in HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -543,7 +550,8 @@ alert tcp any any -> any any (msg:\"b\"; flow.elephant:both; sid:4;)
 ";
     let tracked = ["--set", "flow.rate-tracking.bytes=900", "--set", "flow.rate-tracking.interval=10"];
     inspect(&folder, rules, "tracked", &tracked);
-    // Frames of 54 and 154 bytes, over IPv6 of 74 and 174: the eighth packet to the server of the one, the seventh of the other.
+    // Frames of 54 and 154 bytes, over IPv6 of 74 and 174: the eighth packet to the server of the one, the
+    // seventh of the other.
     let marked: Vec<Value> = (9..=14).chain(22..=28).map(|packet| json!(packet)).collect();
     assert_eq!(alerts(&folder, "tracked", 1), marked);
     assert_eq!(alerts(&folder, "tracked", 3), marked);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals with Suricata's meanings, both ways of logrotate, the pid file (the live part needs root; says so and returns otherwise).
+//! Signals with Suricata's meanings, both ways of logrotate, the pid file (the live part needs root; says so
+//! and returns otherwise).
 
 use crate::common;
 use crate::namespace;
@@ -196,7 +197,8 @@ fn standard_input_and_folders_are_read_like_files() {
     assert_eq!(read.0, Some(0), "{}", read.2);
     assert_eq!(events("file").len(), 2);
     assert_eq!(events("stdin"), events("file"));
-    // A folder: in the order in which the files were written last, whatever they are called; flows go on from file to file.
+    // A folder: in the order in which the files were written last, whatever they are called; flows go on from
+    // file to file.
     let whole = capture(&frames);
     let second = 24 + 16 + frames[0].len();
     let write = |name: &str, packets: &[u8], second: u64| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A policy is staged and enforced under live flows: what functions keep of a flow goes on, and is shown. IPv4 and IPv6.
+//! A policy is staged and enforced under live flows: what functions keep of a flow goes on, and is shown.
+//! IPv4 and IPv6.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
@@ -105,7 +106,8 @@ fn a_connection_that_would_have_been_refused_is_refused_once_the_policy_is_enfor
     }
 }
 
-/// What the receiver has of a connection is what was inspected, also when a policy refused a part of it for a while and other bytes come in its place.
+/// What the receiver has of a connection is what was inspected, also when a policy refused a part of it for a
+/// while and other bytes come in its place.
 #[test]
 fn bytes_that_a_policy_refused_hide_nothing_from_the_next() {
     const OPEN: &str = "chain: [pfw, ids], pfw: {default: allow}, ids: {rules: r}";

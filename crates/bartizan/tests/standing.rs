@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decides of a flow beforehand (it is bypassed, passed, refused) holds as long as what it rests on: policies and rules of a
-//! generation, or the flow's own bytes. Each in IPv4 and IPv6.
+//! What decides of a flow beforehand (it is bypassed, passed, refused) holds as long as what it rests on:
+//! policies and rules of a generation, or the flow's own bytes. Each in IPv4 and IPv6.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_flow::FlowState;
@@ -203,7 +203,8 @@ fn a_new_connection_on_the_ports_of_a_bypassed_one_is_inspected() {
     }
 }
 
-/// A bypassed connection that its server has given up: what opens another one on its ports is not bypassed with it.
+/// A bypassed connection that its server has given up: what opens another one on its ports is not bypassed
+/// with it.
 #[test]
 fn a_connection_whose_server_has_forgotten_the_bypassed_one_is_inspected() {
     for v6 in versions() {
@@ -358,7 +359,8 @@ fn default_of(action: &str) -> String {
     )
 }
 
-/// What no policy names goes on and nobody looks at it, until the default is another one. The flow is bypassed before, or no policy has ever named it.
+/// What no policy names goes on and nobody looks at it, until the default is another one. The flow is
+/// bypassed before, or no policy has ever named it.
 #[test]
 fn what_the_default_let_go_is_judged_by_the_next_default() {
     let rules = [BYPASS, DROP].concat();
@@ -399,7 +401,8 @@ fn what_the_default_let_go_is_judged_by_the_next_default() {
     }
 }
 
-/// Who may open flows is asked again of those that are open: bypassed ones, which no firewall saw, and ones that it let go and detection had left.
+/// Who may open flows is asked again of those that are open: bypassed ones, which no firewall saw, and ones
+/// that it let go and detection had left.
 #[test]
 fn a_firewall_with_another_initiator_refuses_what_is_open() {
     const OF: &str = "from: [10.0.0.1, '2001:db8::1'], chain: [sfw, ids], ids: {rules: r}, sfw: ";
@@ -446,7 +449,8 @@ fn a_firewall_with_a_limit_refuses_one_of_two_open_flows() {
     }
 }
 
-/// Flows that the firewall itself let in before it had a limit stay, and are among those that their source may have.
+/// Flows that the firewall itself let in before it had a limit stay, and are among those that their source
+/// may have.
 #[test]
 fn a_limit_counts_flows_that_were_let_in_before() {
     for v6 in versions() {
@@ -474,7 +478,8 @@ fn a_limit_counts_flows_that_were_let_in_before() {
     }
 }
 
-/// Numbers beyond the window, and a connection whose beginning nobody saw, pass a firewall that is told to let them.
+/// Numbers beyond the window, and a connection whose beginning nobody saw, pass a firewall that is told to
+/// let them.
 #[test]
 fn a_firewall_that_checks_more_refuses_what_passed() {
     const LENIENT: &str =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP program is attached, changed, replaced and taken away under a steady stream of numbered frames, both ways (needs root; says so and returns otherwise). Which frames may be lost
-//! is stated for each case (docs/offload.md); none of the others is, and none comes twice.
+//! The XDP program is attached, changed, replaced and taken away under a steady stream of numbered frames,
+//! both ways (needs root; says so and returns otherwise). Which frames may be lost is stated for each case
+//! (docs/offload.md); none of the others is, and none comes twice.
 
 use crate::common;
 use crate::level;

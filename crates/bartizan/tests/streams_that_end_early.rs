@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A direction that cannot be read on, cause by cause, passive and in prevention, IPv4 and IPv6: what becomes of its
-//! transactions, of detection, of records and of the connection. The table is docs/design/0010-streams-that-end-early.md; each
-//! outcome was compared with Suricata 8.0.8 on the same packets.
+//! A direction that cannot be read on, cause by cause, passive and in prevention, IPv4 and IPv6: what becomes
+//! of its transactions, of detection, of records and of the connection. The table is
+//! docs/design/0010-streams-that-end-early.md; each outcome was compared with Suricata 8.0.8 on the same
+//! packets.
 
 use crate::sample as common;
 
@@ -143,7 +144,8 @@ const ROWS: &[Row] = &[
             alerts: &[(1, 3), (2, 3), (3, 3)],
         }),
     },
-    // The client is read on: each request is a transaction that is ended towards the client from its beginning.
+    // The client is read on: each request is a transaction that is ended towards the client from its
+    // beginning.
     Row {
         cause: "depth, answers",
         set: &["stream.reassembly.depth=20kb"],

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Variables of tenants: one compiled set of rules, and each tenant's traffic is judged as if the settings had its variables.
+//! Variables of tenants: one compiled set of rules, and each tenant's traffic is judged as if the settings
+//! had its variables.
 
 use crate::common;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `tls.store` through the whole program: certificates that a rule asks for lie on disk as Suricata 8.0.8 writes them. IPv4 and
-//! IPv6 alike.
+//! `tls.store` through the whole program: certificates that a rule asks for lie on disk as Suricata 8.0.8
+//! writes them. IPv4 and IPv6 alike.
 
 use crate::sample as common;
 
@@ -165,7 +165,8 @@ fn both_sides_are_stored_once_as_suricata_does() {
             }
         }
     }
-    // The packet that acknowledges the certificates, its time, and a number that goes on. Microseconds are not filled up.
+    // The packet that acknowledges the certificates, its time, and a number that goes on. Microseconds are
+    // not filled up.
     let pems: Vec<_> = names(&folder, "one").into_iter().filter(|n| n.ends_with(".pem")).collect();
     assert_eq!(
         pems,

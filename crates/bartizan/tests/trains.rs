@@ -119,7 +119,8 @@ fn begin_of(segment: usize) -> usize {
 
 #[test]
 fn alerts_are_those_of_single_segments() {
-    // Over a boundary of segments, within one, over a boundary of trains (an acknowledgement comes after ten).
+    // Over a boundary of segments, within one, over a boundary of trains (an acknowledgement comes after
+    // ten).
     let words: [(usize, &[u8]); 3] = [
         (begin_of(3) - 4, b"over-two"),
         (begin_of(14) + 9, b"within-one"),
@@ -164,7 +165,8 @@ fn what_a_rule_drops_is_dropped_and_more_of_it() {
         for (at, (joined, single)) in joined.leaves.iter().zip(&one_by_one.leaves).enumerate() {
             assert!(!joined || *single, "frame {at} leaves only in a train");
         }
-        // The train begins behind the acknowledgement of the first ten segments; of a body, rules see more at a time.
+        // The train begins behind the acknowledgement of the first ten segments; of a body, rules see more at
+        // a time.
         let first = joined.leaves.iter().position(|l| !l).unwrap();
         assert!(first == 16 || rule.starts_with("drop http") && first > 16, "{first}");
         assert!(joined.leaves[first..].iter().all(|l| !l), "{:?}", joined.leaves);

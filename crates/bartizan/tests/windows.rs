@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections under the stateful firewall with the XDP level below `bartizan run`: real hosts in namespaces of their own, big transfers both ways, ends, resets, ports that are used
-//! again, and somebody on the way who makes segments up (needs root; says so and returns otherwise).
+//! Connections under the stateful firewall with the XDP level below `bartizan run`: real hosts in namespaces
+//! of their own, big transfers both ways, ends, resets, ports that are used again, and somebody on the way
+//! who makes segments up (needs root; says so and returns otherwise).
 
 use crate::common;
 use crate::level;
@@ -197,8 +198,9 @@ fn beginnings(seen: &[Vec<u8>], client: u16) -> (u32, u32) {
     (number(&answer[8..12]), number(&answer[4..8]).wrapping_add(1))
 }
 
-/// Segments that nobody has sent, in the client's name, which their receiver does not take: number and acknowledgement are not both in its windows (256 MiB away at least; the
-/// windows stay far below that). A true receiver answers a SYN, wherever it stands.
+/// Segments that nobody has sent, in the client's name, which their receiver does not take: number and
+/// acknowledgement are not both in its windows (256 MiB away at least; the windows stay far below that). A
+/// true receiver answers a SYN, wherever it stands.
 fn forged(client: u16, beginnings: (u32, u32), seed: u32) -> Vec<Vec<u8>> {
     let ends = ((CLIENT.into(), client), (SERVER.into(), PORT));
     let away = |from: u32, parts: u32| from.wrapping_add((parts & 15) << 28).wrapping_add(seed * 4_099);

@@ -3,10 +3,12 @@
 
 use core::ops::Range;
 
-/// The places in `before` and in `now` between the longest common head and the longest common tail of what is left; `same`: whether two items are the same.
+/// The places in `before` and in `now` between the longest common head and the longest common tail of what is
+/// left; `same`: whether two items are the same.
 ///
-/// Both ranges lie within their lists and begin at the same place: items before it stand where they stood, and as many stand behind the one range as behind the other. One
-/// comparison for each item that is in common, and two more at most.
+/// Both ranges lie within their lists and begin at the same place: items before it stand where they stood,
+/// and as many stand behind the one range as behind the other. One comparison for each item that is in
+/// common, and two more at most.
 pub fn between<A, B>(before: &[A], now: &[B], same: impl Fn(&A, &B) -> bool) -> (Range<usize>, Range<usize>) {
     let head = before.iter().zip(now).take_while(|(a, b)| same(a, b)).count();
     // No item belongs to both ends.

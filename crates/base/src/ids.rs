@@ -26,7 +26,8 @@ id! {
     LinkId(u16)
 }
 id! {
-    /// Number of a named port, by which redirected packets leave: its place among the `ports` of the host file, from 0.
+    /// Number of a named port, by which redirected packets leave: its place among the `ports` of the host
+    /// file, from 0.
     PortIndex(u8)
 }
 id! {

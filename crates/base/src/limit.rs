@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of what traffic or an operator's file can grow, declared where they are: `cargo xtask generate` makes the tables of
-//! docs/limits.md of them.
+//! Bounds of what traffic or an operator's file can grow, declared where they are: `cargo xtask generate`
+//! makes the tables of docs/limits.md of them.
 //!
-//! A declaration ([`limits!`](crate::limits)) takes its figures from the constant or default that the code uses; so the page cannot say
-//! another one. Each crate has its own in `limits.rs`. The program uses none of them: they cost nothing.
+//! A declaration ([`limits!`](crate::limits)) takes its figures from the constant or default that the code
+//! uses; so the page cannot say another one. Each crate has its own in `limits.rs`. The program uses none of
+//! them: they cost nothing.
 //!
-//! Not done: bounds that are no constants and no defaults (`what was sent before the FIN`) stand in declarations without figures; a new
-//! constant that nobody declares is found by nobody.
+//! Not done: bounds that are no constants and no defaults (`what was sent before the FIN`) stand in
+//! declarations without figures; a new constant that nobody declares is found by nobody.
 
 use crate::{PacketDuration, Reason};
 
@@ -119,7 +120,8 @@ impl Limit {
         text
     }
 
-    /// What is wrong with the declaration itself: a figure that stands in the words, or one too many or too few.
+    /// What is wrong with the declaration itself: a figure that stands in the words, or one too many or too
+    /// few.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let places = self.value.matches("{}").count();

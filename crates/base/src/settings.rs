@@ -185,7 +185,8 @@ impl Settings {
         section
     }
 
-    /// Keys that nobody has asked for so far. What has something below it that was read (`outputs.1`, the name of an item) was read.
+    /// Keys that nobody has asked for so far. What has something below it that was read (`outputs.1`, the
+    /// name of an item) was read.
     #[must_use]
     pub fn unread(&self) -> Vec<String> {
         let read = self.read.lock().map(|r| r.clone()).unwrap_or_default();

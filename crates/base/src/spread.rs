@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows are spread over workers: a keyed, symmetric hash of link, virtual network, addresses and ports that a kernel filter computes as
-//! well, so that a packet of a plain flow arrives at the worker that owns its flow.
+//! How flows are spread over workers: a keyed, symmetric hash of link, virtual network, addresses and ports
+//! that a kernel filter computes as well, so that a packet of a plain flow arrives at the worker that owns
+//! its flow.
 //!
-//! Multiply and add under secret odd factors (universal hashing, Dietzfelbinger et al. 1997), all of it 32-bit
-//! arithmetic that classic BPF has. Source and destination are added before they are multiplied, which makes it the
-//! same for both directions. A tenant's number is no part of it, since a filter cannot know it and it changes with policies; what tells tenants is: link, VLAN
-//! ids, a tunnel's number, addresses. So flows of equal addresses and ports in two tenants have workers of their own, by chance, and a flow has one whatever
-//! becomes of its tenant.
+//! Multiply and add under secret odd factors (universal hashing, Dietzfelbinger et al. 1997), all of it
+//! 32-bit arithmetic that classic BPF has. Source and destination are added before they are multiplied, which
+//! makes it the same for both directions. A tenant's number is no part of it, since a filter cannot know it
+//! and it changes with policies; what tells tenants is: link, VLAN ids, a tunnel's number, addresses. So
+//! flows of equal addresses and ports in two tenants have workers of their own, by chance, and a flow has one
+//! whatever becomes of its tenant.
 //!
 //! Not done: weights of workers.
 
@@ -56,13 +58,14 @@ pub struct Network {
 pub enum Part {
     /// Source and destination port.
     Ports(u16, u16),
-    /// Nothing: it has no ports, or is a fragment, of which not each has them. So all fragments between two hosts have one worker,
-    /// and stay in order.
+    /// Nothing: it has no ports, or is a fragment, of which not each has them. So all fragments between two
+    /// hosts have one worker, and stay in order.
     Nothing,
 }
 
 impl Spread {
-    /// For so many workers (at least one, at most [`WORKERS_MAX`]), with the instance's secret seed. Of link 0; VLANs and tunnels count.
+    /// For so many workers (at least one, at most [`WORKERS_MAX`]), with the instance's secret seed. Of link
+    /// 0; VLANs and tunnels count.
     #[must_use]
     pub fn new(seed: [u64; 2], workers: u16) -> Self {
         let [mut state, other] = seed;
@@ -93,7 +96,8 @@ impl Spread {
         self
     }
 
-    /// The same where VLANs or tunnels do not count: where they are no part of flows' keys, packets of one flow can be in several.
+    /// The same where VLANs or tunnels do not count: where they are no part of flows' keys, packets of one
+    /// flow can be in several.
     #[must_use]
     pub const fn counting(mut self, vlans: bool, tunnels: bool) -> Self {
         if !vlans {
@@ -129,10 +133,10 @@ impl Spread {
         self.worker_in(Network::default(), source, destination, part)
     }
 
-    /// The worker of a packet, from 0. All arithmetic is modulo 2^32:
-    /// h = link factor x link, plus VLAN factor x sum of ids, plus tunnel factor x (upper + lower half of its number),
-    /// plus sum of address factor x (source word + destination word), plus ports factor x (source + destination port);
-    /// h ^= h >> 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
+    /// The worker of a packet, from 0. All arithmetic is modulo 2^32: h = link factor x link, plus VLAN
+    /// factor x sum of ids, plus tunnel factor x (upper + lower half of its number), plus sum of address
+    /// factor x (source word + destination word), plus ports factor x (source + destination port); h ^= h >>
+    /// 15; h *= last factor; worker = ((h >> 16) x workers) >> 16.
     #[must_use]
     pub fn worker_in(&self, network: Network, source: IpAddr, destination: IpAddr, part: Part) -> u16 {
         let factors = &self.factors;

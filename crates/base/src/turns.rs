@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workers that inspect one capture side by side and share state touch that state in the order of the packets, so that the result is
-//! that of a single worker: thresholds, host bits, data sets.
+//! Workers that inspect one capture side by side and share state touch that state in the order of the
+//! packets, so that the result is that of a single worker: thresholds, host bits, data sets.
 //!
-//! Each worker says where in the capture it is ([`Turn::at`]). Who wants shared state waits until every other worker is further on
-//! ([`wait_for_turn`]); the one that is furthest back never waits, so somebody always goes on. On live links nobody takes part, and asking
-//! costs a look at a thread's own variable.
+//! Each worker says where in the capture it is ([`Turn::at`]). Who wants shared state waits until every other
+//! worker is further on ([`wait_for_turn`]); the one that is furthest back never waits, so somebody always
+//! goes on. On live links nobody takes part, and asking costs a look at a thread's own variable.
 //!
-//! Memory ordering: a place is two words. Its owner stores the second as 0, then the first (`Release`), then the second for each step within
-//! it (`Release`). A reader loads the first, then the second (both `Acquire`). If it sees the first of now, it sees a second that is at
-//! least that of now's beginning, or a later one: never one of an earlier first. So a place never reads as further on than it is, and what
-//! its owner did before it moved on is seen.
+//! Memory ordering: a place is two words. Its owner stores the second as 0, then the first (`Release`), then
+//! the second for each step within it (`Release`). A reader loads the first, then the second (both
+//! `Acquire`). If it sees the first of now, it sees a second that is at least that of now's beginning, or a
+//! later one: never one of an earlier first. So a place never reads as further on than it is, and what its
+//! owner did before it moved on is seen.
 
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -116,7 +117,8 @@ impl Drop for Turn {
     }
 }
 
-/// Waits until all other workers are further on than the calling one; returns at once where the thread takes part in no order.
+/// Waits until all other workers are further on than the calling one; returns at once where the thread takes
+/// part in no order.
 #[inline]
 pub fn wait_for_turn() {
     // While a thread ends it takes part in nothing.

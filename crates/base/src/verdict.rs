@@ -126,7 +126,8 @@ reasons! {
     TunnelInner => "tunnel_inner",
     /// A fragment could not be kept, or its datagram is not allowed to be completed.
     Defrag => "defrag",
-    /// Headers are broken so that what the packet carries cannot be found and inspected, but a receiver may find it.
+    /// Headers are broken so that what the packet carries cannot be found and inspected, but a receiver may
+    /// find it.
     Unreadable => "unreadable",
     /// A TCP segment that the stream engine does not accept inline.
     StreamError => "stream_error",
@@ -142,7 +143,8 @@ reasons! {
     FlowMemory => "flow_memory",
     /// The application-layer parser failed, and the policy refuses such flows.
     AppLayerError => "applayer_error",
-    /// A rule asks what protocol this is, and its bytes do not tell yet: it goes on when more of them or some time have come.
+    /// A rule asks what protocol this is, and its bytes do not tell yet: it goes on when more of them or some
+    /// time have come.
     ProtocolOpen => "protocol_open",
     /// Memory for application layers is used up, and the policy refuses flows that give way.
     AppLayerMemory => "applayer_memory",
@@ -186,9 +188,11 @@ pub struct Decision {
     pub rule_id: Option<RuleId>,
     /// The function needs no more packets of this flow: its bit leaves the path.
     pub done: bool,
-    /// The function says the same of each packet of this flow in this generation, whatever it carries and however many come. So a level below the host may say it.
+    /// The function says the same of each packet of this flow in this generation, whatever it carries and
+    /// however many come. So a level below the host may say it.
     pub repeats: bool,
-    /// A packet that goes on leaves by this named port, and not by the one across its link. With `done` so do all of its flow, of both sides.
+    /// A packet that goes on leaves by this named port, and not by the one across its link. With `done` so do
+    /// all of its flow, of both sides.
     pub egress: Option<PortIndex>,
 }
 
@@ -246,7 +250,8 @@ impl Decision {
         }
     }
 
-    /// Keeps the more severe of two decisions; of two equals the earlier. What goes on leaves by the port that the earlier one names, or else the later one.
+    /// Keeps the more severe of two decisions; of two equals the earlier. What goes on leaves by the port
+    /// that the earlier one names, or else the later one.
     #[must_use]
     pub fn strictest(self, later: Decision) -> Decision {
         let egress = self.egress.or(later.egress);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The certificate authority, in a folder: `ca.key` and `ca.pem`, `trusted.pem` (with authorities that still hold after a rotation),
-//! `register.json` (every certificate that was given, and which are revoked). Several processes may use it: each change holds a lock,
-//! and begins with what is on the disk.
+//! The certificate authority, in a folder: `ca.key` and `ca.pem`, `trusted.pem` (with authorities that still
+//! hold after a rotation), `register.json` (every certificate that was given, and which are revoked). Several
+//! processes may use it: each change holds a lock, and begins with what is on the disk.
 
 use crate::ChannelError;
 use crate::certificate::{CONTROLLER_NAME, DEVICE_URI, chain, facts, fingerprint, serial};
@@ -202,7 +202,8 @@ impl Authority {
     /// A certificate for a device, for the key of its request. Of the request only the key is taken.
     ///
     /// # Errors
-    /// The request cannot be read or is not signed by its key; or the certificate cannot be made or written down.
+    /// The request cannot be read or is not signed by its key; or the certificate cannot be made or written
+    /// down.
     pub fn issue_device(
         &self,
         device: &str,
@@ -214,8 +215,8 @@ impl Authority {
         self.issue_held(device, request, now, days)
     }
 
-    /// The same for a one-time token, which is used up by it. Under one lock: of a device that is revoked meanwhile either the certificate is
-    /// revoked, or the token is gone.
+    /// The same for a one-time token, which is used up by it. Under one lock: of a device that is revoked
+    /// meanwhile either the certificate is revoked, or the token is gone.
     ///
     /// # Errors
     /// The token is not taken; or as for [`Authority::issue_device`].
@@ -232,7 +233,8 @@ impl Authority {
         Ok(self.issue_held(device, request, now, days)?)
     }
 
-    /// The same for a device that shows the certificate that it has: its session may be older than what was revoked a moment ago.
+    /// The same for a device that shows the certificate that it has: its session may be older than what was
+    /// revoked a moment ago.
     ///
     /// # Errors
     /// All of its certificates are revoked; or as for [`Authority::issue_device`].
@@ -293,8 +295,8 @@ impl Authority {
         self.save(&register)
     }
 
-    /// A new key for the authority; what was signed with the old one holds for so many days still. Agents get the new one when they
-    /// renew their certificates, so the overlap has to be longer than these are valid.
+    /// A new key for the authority; what was signed with the old one holds for so many days still. Agents get
+    /// the new one when they renew their certificates, so the overlap has to be longer than these are valid.
     ///
     /// # Errors
     /// It cannot be made or written.
@@ -310,9 +312,10 @@ impl Authority {
         self.save_trusted(&register, now)
     }
 
-    /// Revokes a device's certificate by its serial number, or all of a device by its id; and drops the one-time tokens of that device, with
-    /// which it, or whoever has its key, would get another certificate. Controllers look at this; agents do not, so a controller's certificate
-    /// cannot be revoked: for a key of one that was stolen the authority has to be rotated.
+    /// Revokes a device's certificate by its serial number, or all of a device by its id; and drops the
+    /// one-time tokens of that device, with which it, or whoever has its key, would get another certificate.
+    /// Controllers look at this; agents do not, so a controller's certificate cannot be revoked: for a key of
+    /// one that was stolen the authority has to be rotated.
     ///
     /// # Errors
     /// There is neither certificate nor token, it is a controller's, or it cannot be written.

@@ -10,7 +10,8 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 /// What stands before a device's id in its certificate's subject alternative name (a URI).
 pub const DEVICE_URI: &str = "bartizan:device:";
 
-/// The name in controllers' certificates, and the one that agents ask for: which controller it is does not matter to them.
+/// The name in controllers' certificates, and the one that agents ask for: which controller it is does not
+/// matter to them.
 pub const CONTROLLER_NAME: &str = "controller.bartizan";
 
 /// What is read of a certificate. Nothing here says that it is good: TLS checks that.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device's key and certificate. The key is made on the device and never leaves it: only a request goes to the controller.
+//! A device's key and certificate. The key is made on the device and never leaves it: only a request goes to
+//! the controller.
 
 use crate::ChannelError;
 use crate::certificate::{Facts, chain, facts};
@@ -83,7 +84,8 @@ impl Identity {
         )
     }
 
-    /// Stores it in a folder, which is made if it is not there. Key and certificate are one file, so that a crash does not part them.
+    /// Stores it in a folder, which is made if it is not there. Key and certificate are one file, so that a
+    /// crash does not part them.
     ///
     /// # Errors
     /// A file cannot be written.

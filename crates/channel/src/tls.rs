@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS 1.3 with certificates on both sides. Sessions are never resumed: each handshake checks validity and revocation anew.
+//! TLS 1.3 with certificates on both sides. Sessions are never resumed: each handshake checks validity and
+//! revocation anew.
 
 use crate::ChannelError;
 use crate::certificate::{CONTROLLER_NAME, chain, facts, fingerprint, private_key};
@@ -64,8 +65,8 @@ pub(crate) fn certified(certificate: &str, key: &str) -> Result<CertifiedKey, Ch
         .map_err(|error| wrong("certificate and key do not belong together")(error.to_string()))
 }
 
-/// How a controller does TLS: devices show certificates of one of the authorities that are not revoked; who has none may come, since
-/// enrolment begins so, and is told apart by [`crate::wire::Wire::peer`].
+/// How a controller does TLS: devices show certificates of one of the authorities that are not revoked; who
+/// has none may come, since enrolment begins so, and is told apart by [`crate::wire::Wire::peer`].
 ///
 /// # Errors
 /// Certificate, key or authorities cannot be used.
@@ -106,7 +107,8 @@ pub fn client(clock: Clock, identity: &Identity) -> Result<Arc<ClientConfig>, Ch
     Ok(Arc::new(config))
 }
 
-/// How an agent does TLS before it has a certificate: with the one controller whose certificate the token pins.
+/// How an agent does TLS before it has a certificate: with the one controller whose certificate the token
+/// pins.
 ///
 /// # Errors
 /// TLS cannot be set up.

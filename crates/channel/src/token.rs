@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One-time tokens for a device's first certificate: `bzt1.ID.SECRET.PIN`, all hexadecimal. The secret is hashed at rest; the pin is
-//! the SHA-256 of the controller's certificate, so that nobody in between can take the token for itself.
+//! One-time tokens for a device's first certificate: `bzt1.ID.SECRET.PIN`, all hexadecimal. The secret is
+//! hashed at rest; the pin is the SHA-256 of the controller's certificate, so that nobody in between can take
+//! the token for itself.
 
 use crate::ChannelError;
 use crate::files::{self, SECRET, hex, random};
@@ -74,20 +75,22 @@ impl Token {
 #[serde(deny_unknown_fields)]
 struct Record {
     id: String,
-    /// SHA-256 of the secret. The secret has 256 bits by chance, so nothing slower is needed, and how long a comparison takes tells nobody
-    /// the secret.
+    /// SHA-256 of the secret. The secret has 256 bits by chance, so nothing slower is needed, and how long a
+    /// comparison takes tells nobody the secret.
     hash: String,
     device: String,
     /// Until when it can be used, seconds since 1970.
     expires: u64,
-    /// SHA-256 of the request's public key that it was used for. The same device may ask again with it: its answer may have been lost.
+    /// SHA-256 of the request's public key that it was used for. The same device may ask again with it: its
+    /// answer may have been lost.
     used_by: Option<String>,
 }
 
 /// Why a token is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// There is no such token, it is used, has expired, or is another device's. Which of these is for the log only.
+    /// There is no such token, it is used, has expired, or is another device's. Which of these is for the log
+    /// only.
     #[error("the token is not good for this device: it is unknown, used or expired. Make another one")]
     Bad,
     /// The store cannot be read or written.
@@ -144,7 +147,8 @@ impl Tokens {
         Ok(Token { id, secret, pin })
     }
 
-    /// Uses a token up, for a device and the request that it came with. When this returns `Ok`, nobody else can use it. The folder is held.
+    /// Uses a token up, for a device and the request that it came with. When this returns `Ok`, nobody else
+    /// can use it. The folder is held.
     ///
     /// # Errors
     /// It is not good, or the store does not work.
@@ -192,8 +196,8 @@ fn public_key(request: &str) -> Option<String> {
     Some(hex(&Sha256::digest(rcgen::PublicKeyData::der_bytes(&request.public_key))))
 }
 
-/// How often somebody may fail in a minute. It is about the work that guesses make: a token cannot be guessed, so who has a good one is
-/// held up by own failures only.
+/// How often somebody may fail in a minute. It is about the work that guesses make: a token cannot be
+/// guessed, so who has a good one is held up by own failures only.
 #[derive(Debug)]
 pub struct Attempts {
     by_source: HashMap<String, u32>,

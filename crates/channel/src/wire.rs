@@ -144,7 +144,8 @@ impl Wire {
         Ok(true)
     }
 
-    /// Hands messages to the socket one by one while it has room; short ones that are there at the same time travel together. Whether all went.
+    /// Hands messages to the socket one by one while it has room; short ones that are there at the same time
+    /// travel together. Whether all went.
     ///
     /// # Errors
     /// The connection is lost.

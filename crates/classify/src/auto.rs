@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The structure that suits a rule set and a memory budget.
 //!
-//! By measurement (docs/design/0006-classification.md): a linear search is fastest, and smallest, up to about a dozen
-//! rules; beyond, the compiled tables of [`Live`] were faster than every other structure here at every size, take
-//! updates, and stay within their budget on any rule set: what fits no table they search linearly. Where that is much (rules of which
-//! each has a port of its own), the bit vectors of [`BitVector`] are faster, as far as they fit the budget. Tables take a megabyte at
-//! least: with a smaller budget, for those who have thousands of sets, bit vectors are taken, too.
+//! By measurement (docs/design/0006-classification.md): a linear search is fastest, and smallest, up to about
+//! a dozen rules; beyond, the compiled tables of [`Live`] were faster than every other structure here at
+//! every size, take updates, and stay within their budget on any rule set: what fits no table they search
+//! linearly. Where that is much (rules of which each has a port of its own), the bit vectors of [`BitVector`]
+//! are faster, as far as they fit the budget. Tables take a megabyte at least: with a smaller budget, for
+//! those who have thousands of sets, bit vectors are taken, too.
 
 use crate::bitvector::BitVector;
 use crate::classifier::{Classifier, InsertError, Linear, Match, RankedRule};
@@ -82,7 +83,8 @@ impl Auto {
         Ok(Auto { classifier: Box::new(live), why, fits: rest <= REST_MAX })
     }
 
-    /// As [`Auto::new`], for a generation of rule sets behind another one, whose tables are shared as far as they go. `before`: what was made for that one.
+    /// As [`Auto::new`], for a generation of rule sets behind another one, whose tables are shared as far as
+    /// they go. `before`: what was made for that one.
     ///
     /// # Errors
     /// As [`Auto::new`].

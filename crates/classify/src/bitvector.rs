@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bit vectors: one lookup for all rule sets.
 //!
-//! Source: Lakshman and Stiliadis, "High-speed policy-based packet forwarding using efficient multi-dimensional range
-//! matching" (SIGCOMM 1998); the summary words are those of Baboescu and Varghese, "Scalable packet classification"
-//! (SIGCOMM 2001). Each dimension is cut into elementary intervals; an interval has a bit per entry, set where the
-//! entry covers it. A lookup finds one interval per dimension by binary search and ands their bits; bits stand in
-//! the order of (set, priority), so that the first bit of a set's words is its first match.
+//! Source: Lakshman and Stiliadis, "High-speed policy-based packet forwarding using efficient
+//! multi-dimensional range matching" (SIGCOMM 1998); the summary words are those of Baboescu and Varghese,
+//! "Scalable packet classification" (SIGCOMM 2001). Each dimension is cut into elementary intervals; an
+//! interval has a bit per entry, set where the entry covers it. A lookup finds one interval per dimension by
+//! binary search and ands their bits; bits stand in the order of (set, priority), so that the first bit of a
+//! set's words is its first match.
 //!
-//! Vectors are kept sparse (words without a bit are left out, a summary says which are there) and equal ones once, so
-//! that memory follows what rules cover. It still grows with rules × intervals where many rules are wild in an
-//! address; a bound is given, and [`BitVector::insert`] refuses beyond it. Meant for 1,000 to 10,000 rules and a
-//! lookup per new flow; not for a lookup per packet.
+//! Vectors are kept sparse (words without a bit are left out, a summary says which are there) and equal ones
+//! once, so that memory follows what rules cover. It still grows with rules × intervals where many rules are
+//! wild in an address; a bound is given, and [`BitVector::insert`] refuses beyond it. Meant for 1,000 to
+//! 10,000 rules and a lookup per new flow; not for a lookup per packet.
 //!
-//! New entries are searched linearly until there are enough of them to build anew; deleted ones lose their valid bit.
+//! New entries are searched linearly until there are enough of them to build anew; deleted ones lose their
+//! valid bit.
 
 use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
 use crate::header::{Header, HeaderRule, number};
@@ -133,8 +135,8 @@ impl BitVector {
         built.chain(self.pending.iter().copied()).collect()
     }
 
-    /// Bit vectors of lists, by rank: an entry's place in its list. They are never changed; who looks up says which entries are valid. `None`: they take more than
-    /// about `limit` bytes.
+    /// Bit vectors of lists, by rank: an entry's place in its list. They are never changed; who looks up says
+    /// which entries are valid. `None`: they take more than about `limit` bytes.
     pub(crate) fn ranked(lists: &[List], limit: usize) -> Option<Self> {
         let mut new = BitVector::new(u8::try_from(lists.len()).ok()?, limit);
         let of_list = |(set, list): (u8, &List)| -> Vec<Stored> {
@@ -357,7 +359,8 @@ impl Dimensions {
 /// Where a row of a dimension is that it has already, by its hash: of two rows with one hash the last.
 type Known = HashMap<u64, u32, FixedState>;
 
-/// The bits of the interval that is at hand while a dimension is built: each interval costs the words that have bits, not all.
+/// The bits of the interval that is at hand while a dimension is built: each interval costs the words that
+/// have bits, not all.
 struct Current {
     words: Vec<u64>,
     /// A bit for each word that has some.

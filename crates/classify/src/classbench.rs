@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rule files of ClassBench, and header traces.
 //!
-//! Source: Taylor and Turner, "ClassBench: a packet classification benchmark" (INFOCOM 2005). A rule a line, the
-//! first line wins: `@SIP/LEN DIP/LEN SPLO : SPHI DPLO : DPHI PROTO/MASK [FLAGS/MASK]`, ports in decimal, protocol and
-//! flags in hexadecimal. TCP flags are read over: they are no header field here. IPv6 has the same layout
-//! (`@2001:db8::/32`); a rule has one IP version. A trace is a header a line:
-//! `SIP DIP SPORT DPORT PROTO`, addresses decimal or dotted (or IPv6); more columns are ignored.
+//! Source: Taylor and Turner, "ClassBench: a packet classification benchmark" (INFOCOM 2005). A rule a line,
+//! the first line wins: `@SIP/LEN DIP/LEN SPLO : SPHI DPLO : DPHI PROTO/MASK [FLAGS/MASK]`, ports in decimal,
+//! protocol and flags in hexadecimal. TCP flags are read over: they are no header field here. IPv6 has the
+//! same layout (`@2001:db8::/32`); a rule has one IP version. A trace is a header a line: `SIP DIP SPORT
+//! DPORT PROTO`, addresses decimal or dotted (or IPv6); more columns are ignored.
 
 use crate::header::{Header, HeaderRule, Net, Range};
 use bartizan_base::{LinkId, TenantId};
@@ -109,8 +109,8 @@ pub fn rules(text: &str) -> Result<Vec<HeaderRule>, ReadError> {
         .collect()
 }
 
-/// Writes rules as [`rules`] reads them; an address that may be any is `/0` of the rule's IP version. Tenants and links
-/// have no place in the format.
+/// Writes rules as [`rules`] reads them; an address that may be any is `/0` of the rule's IP version. Tenants
+/// and links have no place in the format.
 #[must_use]
 pub fn write(rules: &[HeaderRule]) -> String {
     let mut out = String::new();

@@ -96,8 +96,8 @@ pub trait Classifier: Debug + Send + Sync {
     /// Deletes the entries of a fid in all sets; returns how many there were.
     fn delete(&mut self, fid: Fid) -> usize;
 
-    /// Looks a header up: one result for each set, in their order; `results` longer than the number of sets gets
-    /// `None` behind them.
+    /// Looks a header up: one result for each set, in their order; `results` longer than the number of sets
+    /// gets `None` behind them.
     fn lookup(&self, header: &Header, results: &mut [Option<Match>]);
 
     /// Looks IPv4 headers up. `results` has a place for each set and header: those of the first set first.

@@ -152,7 +152,8 @@ pub struct HeaderRule {
     pub source_ports: Range,
     /// Destination ports or ICMP codes.
     pub destination_ports: Range,
-    /// A name that the source has now. What a header does not say: classifiers refuse such rules, who knows the names splits them off.
+    /// A name that the source has now. What a header does not say: classifiers refuse such rules, who knows
+    /// the names splits them off.
     pub source_name: Option<NameId>,
     /// The same of the destination.
     pub destination_name: Option<NameId>,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule sets of which a generation differs little from the one before: tables that both share, and what differs. Where tables would leave much to a linear search they are bit
-//! vectors ([`Patched`]).
+//! Rule sets of which a generation differs little from the one before: tables that both share, and what
+//! differs. Where tables would leave much to a linear search they are bit vectors ([`Patched`]).
 //!
-//! [`Live`](crate::Live) changes what is looked up; this makes another to be looked up beside it, and the one before stays as it is. Tables know the order of their rules, not what
-//! rules stand for: so a list whose rules are the same in the same order has the same tables, whatever numbers it gives them. What a list lacks of those is deleted in it,
-//! what it has beyond them is added ([`Version::over`]). Nobody has to say what has changed: it is found by comparing with the list before.
+//! [`Live`](crate::Live) changes what is looked up; this makes another to be looked up beside it, and the one
+//! before stays as it is. Tables know the order of their rules, not what rules stand for: so a list whose
+//! rules are the same in the same order has the same tables, whatever numbers it gives them. What a list
+//! lacks of those is deleted in it, what it has beyond them is added ([`Version::over`]). Nobody has to say
+//! what has changed: it is found by comparing with the list before.
 //!
-//! Added rules cost each lookup a little. [`Layered::compact`] compiles the whole list, and lookups under way go over to that; it is to be called beside the work, when changes rest.
+//! Added rules cost each lookup a little. [`Layered::compact`] compiles the whole list, and lookups under way
+//! go over to that; it is to be called beside the work, when changes rest.
 
 use crate::auto::REST_MAX;
 use crate::classifier::{InsertError, Match, RankedRule};
@@ -112,7 +115,8 @@ impl Layered {
         Layered::compiled(lists, budget, None)
     }
 
-    /// The same for lists that differ little, with the tables of this one; compiled anew where they differ too much.
+    /// The same for lists that differ little, with the tables of this one; compiled anew where they differ
+    /// too much.
     ///
     /// # Errors
     /// As [`Layered::new`].
@@ -133,7 +137,8 @@ impl Layered {
         Ok(Layered { lists, budget, published: ArcSwap::from(base), tables: Mutex::new(tables) })
     }
 
-    /// The same for lists that differ little, with the tables of this one. `None`: they differ too much, or ask for other tables.
+    /// The same for lists that differ little, with the tables of this one. `None`: they differ too much, or
+    /// ask for other tables.
     ///
     /// # Errors
     /// As [`Layered::new`].
@@ -186,7 +191,8 @@ impl Layered {
         !self.tables().differ
     }
 
-    /// Compiles the whole list, for lookups from now on and for the next generation. It takes as long as [`Layered::new`] does.
+    /// Compiles the whole list, for lookups from now on and for the next generation. It takes as long as
+    /// [`Layered::new`] does.
     pub fn compact(&self) {
         if self.is_compact() {
             return;
@@ -248,8 +254,9 @@ fn check(lists: &[List]) -> Result<(), InsertError> {
     (0u8..).zip(lists).try_for_each(|(set, list)| list.check(set, lists.len()))
 }
 
-/// What suits lists, and with how many rules tables left too many to a linear search. To find that takes longer than bit vectors do: where it was found before (`unfit`), tables are
-/// tried again with clearly fewer rules.
+/// What suits lists, and with how many rules tables left too many to a linear search. To find that takes
+/// longer than bit vectors do: where it was found before (`unfit`), tables are tried again with clearly fewer
+/// rules.
 fn compiled(
     lists: &[List],
     ranks: &[Arc<[u32]>],
@@ -333,7 +340,8 @@ fn ranks(
     head_ranks.iter().chain(&between).chain(tail_ranks).copied().collect()
 }
 
-/// For each rule a compiled entry with it, each at most once, or [`NONE`]; in any order. `ranks`: of those that may be, `rule` their rules.
+/// For each rule a compiled entry with it, each at most once, or [`NONE`]; in any order. `ranks`: of those
+/// that may be, `rule` their rules.
 fn matched<'r>(
     list: &[&HeaderRule],
     ranks: Range<u32>,

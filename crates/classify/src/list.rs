@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule sets as lists of pieces. Lists share pieces: what of a list is the same as in another one is known by address, whatever its rules stand for there.
+//! Rule sets as lists of pieces. Lists share pieces: what of a list is the same as in another one is known by
+//! address, whatever its rules stand for there.
 
 use crate::classifier::{InsertError, Match, NO_FID, RankedRule};
 use crate::header::HeaderRule;

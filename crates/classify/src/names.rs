@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which addresses have which names now: what rules about names ask of a header beside its fields.
 //!
-//! A name of a policy (`api.example.com`, `*.example.com`) has a number ([`NameId`]) as long as some generation holds it ([`Lease`]), which it so keeps from one to the next. The
-//! number of a name that is gone is given to another only when all others were given since: flows keep the numbers by which they were found. An address is a member
-//! of a name for a tenant, from when an answer said so until a time of the packet clock. The table is shared by all workers. It is
-//! read when a flow is looked up, never for each packet, and written when an answer is seen: what was written before a packet left holds for
-//! every packet that is sent because of it.
+//! A name of a policy (`api.example.com`, `*.example.com`) has a number ([`NameId`]) as long as some
+//! generation holds it ([`Lease`]), which it so keeps from one to the next. The number of a name that is gone
+//! is given to another only when all others were given since: flows keep the numbers by which they were
+//! found. An address is a member of a name for a tenant, from when an answer said so until a time of the
+//! packet clock. The table is shared by all workers. It is read when a flow is looked up, never for each
+//! packet, and written when an answer is seen: what was written before a packet left holds for every packet
+//! that is sent because of it.
 //!
-//! Bounds: so many addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address, [`IDS_MAX`] names at a time. Who is refused at a bound
-//! is told ([`Learned`]), and nobody who is in is put out for one who comes: a flood of answers ends no membership.
+//! Bounds: so many addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address,
+//! [`IDS_MAX`] names at a time. Who is refused at a bound is told ([`Learned`]), and nobody who is in is put
+//! out for one who comes: a flood of answers ends no membership.
 
 use crate::header::{NameId, NameIds};
 use bartizan_base::{TenantId, Timestamp};
@@ -23,7 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 /// Names that an address may have at a time.
 pub const NAMES_MAX: usize = 16;
-/// Names of policies at a time, of all generations that are in use: a policy file has a quarter of that at most.
+/// Names of policies at a time, of all generations that are in use: a policy file has a quarter of that at
+/// most.
 pub const IDS_MAX: usize = 1 << 22;
 /// Addresses of a tenant unless a policy file says otherwise.
 pub const ADDRESSES: usize = 16_384;
@@ -184,7 +188,8 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Names {
-    /// An empty table. `key`: what decides which part of it an address is in; what faces live traffic gives a secret one.
+    /// An empty table. `key`: what decides which part of it an address is in; what faces live traffic gives a
+    /// secret one.
     #[must_use]
     pub fn keyed(key: u64) -> Self {
         let ids = Ids { by_name: HashMap::new(), texts: HashMap::new(), next: NonZeroU32::MIN };
@@ -197,8 +202,8 @@ impl Names {
         }
     }
 
-    /// Holds names of policies: each has its number, the one that it has for others that hold it, as long as the lease lasts. `None`: with them
-    /// there were more than [`IDS_MAX`].
+    /// Holds names of policies: each has its number, the one that it has for others that hold it, as long as
+    /// the lease lasts. `None`: with them there were more than [`IDS_MAX`].
     #[must_use]
     pub fn lease<'n>(self: &Arc<Self>, names: impl IntoIterator<Item = &'n str>) -> Option<Lease> {
         let mut lease = Lease { names: Arc::clone(self), ids: HashMap::new() };
@@ -298,7 +303,8 @@ impl Names {
         Learned::Added
     }
 
-    /// Looks for what has expired in the next part, or is of names that nobody holds, if that was not done for a second: a step that no number of addresses makes long.
+    /// Looks for what has expired in the next part, or is of names that nobody holds, if that was not done
+    /// for a second: a step that no number of addresses makes long.
     fn sweep_next(&self, writer: &mut Writer, now: Timestamp) {
         let at = writer.next;
         let Some(part) = self.parts.get(at) else { return };
@@ -425,7 +431,8 @@ mod tests {
             names.set_bounds(50);
             let lease = names.lease(["x"]).unwrap();
             let (id, asked) = (lease.id("x").unwrap(), Arc::from("x"));
-            // They expire one after the other, and which part is looked through when decides who gets the room.
+            // They expire one after the other, and which part is looked through when decides who gets the
+            // room.
             let learn = |n: u32| {
                 let now = 1_000 + u64::from(n);
                 names.learn((TenantId(0), address(n)), id, &asked, at(now + 20), at(now))

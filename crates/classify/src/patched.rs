@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bit vectors of lists, for lists that differ little from those: what a list lacks is not valid in it, what it has beyond is searched linearly.
+//! Bit vectors of lists, for lists that differ little from those: what a list lacks is not valid in it, what
+//! it has beyond is searched linearly.
 //!
-//! Bit vectors know ranks, not what rules stand for: so lists with the same rules share them, whatever numbers they give to these.
+//! Bit vectors know ranks, not what rules stand for: so lists with the same rules share them, whatever
+//! numbers they give to these.
 
 use crate::bitvector::BitVector;
 use crate::classifier::{Match, RankedRule, SETS_MAX};

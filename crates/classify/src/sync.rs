@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What readers and the writer of [`crate::Live`] share a version by, and its sizes.
 //!
-//! By themselves in a module, so that the model check (`tests/model.rs`) can put its own in their place and go through the
-//! orders in which threads may see each other's steps; and small sizes, because it goes through all.
+//! By themselves in a module, so that the model check (`tests/model.rs`) can put its own in their place and
+//! go through the orders in which threads may see each other's steps; and small sizes, because it goes
+//! through all.
 
 pub(crate) use arc_swap::ArcSwap;
 pub(crate) use core::hint::spin_loop;
@@ -11,5 +12,6 @@ pub(crate) use std::sync::OnceLock;
 
 /// Entries that may be added to a version.
 pub(crate) const DELTA_MAX: usize = 256;
-/// Roots of an address among added entries: as many leading bits of an IPv4 address; bits of a hash of 32 leading bits for IPv6.
+/// Roots of an address among added entries: as many leading bits of an IPv4 address; bits of a hash of 32
+/// leading bits for IPv6.
 pub(crate) const ROOT_BITS: u32 = 10;

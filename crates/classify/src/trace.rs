@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Header traces drawn from a rule set, seeded: the same letter and rules give the same trace.
 //!
-//! The random source is splitmix64 (Steele, Lea, Flood: OOPSLA 2014), begun at 0x5eed0000 + the letter. `Pareto` follows
-//! ClassBench's trace generator. Rules of both IP versions are drawn; a rule without addresses gives IPv4.
+//! The random source is splitmix64 (Steele, Lea, Flood: OOPSLA 2014), begun at 0x5eed0000 + the letter.
+//! `Pareto` follows ClassBench's trace generator. Rules of both IP versions are drawn; a rule without
+//! addresses gives IPv4.
 
 use crate::header::{Header, HeaderRule, Net, Range};
 use bartizan_base::{LinkId, TenantId};

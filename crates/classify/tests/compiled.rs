@@ -187,8 +187,8 @@ fn random_sets_of_all_shapes() {
     }
 }
 
-/// Every rule crosses every other: long sources with wild destinations and the other way round, nested, with ranges of
-/// ports that all overlap. That may cost speed, not memory.
+/// Every rule crosses every other: long sources with wild destinations and the other way round, nested, with
+/// ranges of ports that all overlap. That may cost speed, not memory.
 #[test]
 fn adversarial_sets_stay_within_their_budget() {
     use bartizan_classify::trace::{Draw, Random, draw};
@@ -233,8 +233,8 @@ fn adversarial_sets_stay_within_their_budget() {
     }
 }
 
-/// The headers of an intrusion detection's rules: many source ports, many destination ports, few pairs of both. What counts is
-/// how many classes the ports have, not how many bounds.
+/// The headers of an intrusion detection's rules: many source ports, many destination ports, few pairs of
+/// both. What counts is how many classes the ports have, not how many bounds.
 #[test]
 fn rules_of_many_ports_on_either_side_fit_tables() {
     let one = |port| Range { first: port, last: port };

@@ -116,7 +116,8 @@ proptest! {
         }
     }
 
-    /// Whatever values of its segments a header takes, the same rules match it; one step beyond, some rule begins or ends.
+    /// Whatever values of its segments a header takes, the same rules match it; one step beyond, some rule
+    /// begins or ends.
     #[test]
     fn segments_are_as_far_as_no_rule_notices(
         rules in proptest::collection::vec(rule(), 1..16),
@@ -267,8 +268,8 @@ fn deletes_in_large_and_small_groups_are_as_the_linear_search() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// A header by itself is found without a batch's stages: as in a batch, however many sets there are, with rules in
-    /// tables and in none, deleted and added ones.
+    /// A header by itself is found without a batch's stages: as in a batch, however many sets there are, with
+    /// rules in tables and in none, deleted and added ones.
     #[test]
     fn one_header_is_found_as_in_a_batch(
         rules in proptest::collection::vec(proptest::collection::vec(rule(), 0..40), 16),

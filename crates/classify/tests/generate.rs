@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Generated rule sets have the statistics of what they were drawn from, load, and are found like any other.
 //!
-//! The statistics are counted here anew, not taken from the generator. Tolerances: the distribution of (source length,
-//! destination length) differs in at most 10 % of the rules from that of the source, wild fields in 5 % of the rules; distinct
-//! prefixes per rule by a factor of 2, how deep they lie in one another by 1 on average (in a set ten times as large, where short
-//! prefixes lie above more others by chance, up to 4 deeper); all port ranges but one in ten are there, and none is new.
+//! The statistics are counted here anew, not taken from the generator. Tolerances: the distribution of
+//! (source length, destination length) differs in at most 10 % of the rules from that of the source, wild
+//! fields in 5 % of the rules; distinct prefixes per rule by a factor of 2, how deep they lie in one another
+//! by 1 on average (in a set ten times as large, where short prefixes lie above more others by chance, up to
+//! 4 deeper); all port ranges but one in ten are there, and none is new.
 
 use crate::common;
 

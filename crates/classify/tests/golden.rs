@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ClassBench sets: every structure gives the golden answers. The data is not part of the project; the tests say so
-//! where it is missing.
+//! ClassBench sets: every structure gives the golden answers. The data is not part of the project; the tests
+//! say so where it is missing.
 
 use crate::common;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generations of rule sets that share tables answer as the linear search of their own lists does, however they came about.
+//! Generations of rule sets that share tables answer as the linear search of their own lists does, however
+//! they came about.
 
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::{

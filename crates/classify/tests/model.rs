@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A model check of [`live`]: its own source, on loom's atomics instead of the machine's.
 //!
-//! loom runs a reader and the writer in every order in which their steps can fall, and with every value that the orderings
-//! (relaxed, acquire, release) let a load see. Each lookup has to give what was right at some moment between its beginning
-//! and its end, and what had been deleted before it began is not found.
+//! loom runs a reader and the writer in every order in which their steps can fall, and with every value that
+//! the orderings (relaxed, acquire, release) let a load see. Each lookup has to give what was right at some
+//! moment between its beginning and its end, and what had been deleted before it began is not found.
 //!
-//! What is put in place of the crate's: the primitives of `sync.rs` (a version is published by an atomic number with acquire
-//! and release, as arc-swap does at least), small sizes, and for the compiled tables, which never change, a linear search.
-//! Orders with more preemptions than a check names are left out.
+//! What is put in place of the crate's: the primitives of `sync.rs` (a version is published by an atomic
+//! number with acquire and release, as arc-swap does at least), small sizes, and for the compiled tables,
+//! which never change, a linear search. Orders with more preemptions than a check names are left out.
 #![allow(dead_code, unused_imports, reason = "modules of the crate, of which the model uses some")]
 
 #[path = "../src/classifier.rs"]
@@ -34,7 +34,8 @@ mod sync {
     pub(crate) const DELTA_MAX: usize = 2;
     pub(crate) const ROOT_BITS: u32 = 1;
 
-    /// The number of what is published, and all that ever was; threads of a model take turns, the mutex is never waited for.
+    /// The number of what is published, and all that ever was; threads of a model take turns, the mutex is
+    /// never waited for.
     #[derive(Debug)]
     pub(crate) struct ArcSwap<T>(AtomicUsize, Mutex<Vec<Arc<T>>>);
 
@@ -237,8 +238,8 @@ struct Progress {
     done: AtomicUsize,
 }
 
-/// Runs the steps beside so many lookups of a reader, in every order with so many preemptions. Entries `gone` are deleted
-/// beforehand.
+/// Runs the steps beside so many lookups of a reader, in every order with so many preemptions. Entries `gone`
+/// are deleted beforehand.
 fn check(first: &[RankedRule], gone: &[Fid], steps: &[Step], lookups: usize, preemptions: usize) {
     // A header by itself and headers of a batch are found in different ways.
     for headers in [1, 2] {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host file, bartizan.yaml: links, workers, memory, outputs.
 //!
-//! A key that is left out leaves things as the program's own defaults and the Suricata settings have them, which is why
-//! most are optional here. Not done: whether interfaces exist (the ports say so), defaults that depend on the machine.
+//! A key that is left out leaves things as the program's own defaults and the Suricata settings have them,
+//! which is why most are optional here. Not done: whether interfaces exist (the ports say so), defaults that
+//! depend on the machine.
 
 mod address;
 mod controller;
@@ -35,7 +36,8 @@ use std::path::{Path, PathBuf};
 pub struct HostFile {
     /// What packets come in by.
     pub links: Vec<Link>,
-    /// Ports that policies can redirect flows to (`redirect` of `pfw`): at most 16. Nothing is received by them.
+    /// Ports that policies can redirect flows to (`redirect` of `pfw`): at most 16. Nothing is received by
+    /// them.
     #[serde(default)]
     pub ports: Vec<NamedPort>,
     /// Worker threads of all links together; one per core unless given, and at least one for each link.
@@ -76,7 +78,8 @@ pub struct HostFile {
     pub cache: Option<PathBuf>,
     /// File that names the process while it runs, beside this file or absolute.
     pub pid_file: Option<PathBuf>,
-    /// Where policies and rules come from instead of `policy` and `rules`, which hold only until something has come; nowhere unless given.
+    /// Where policies and rules come from instead of `policy` and `rules`, which hold only until something
+    /// has come; nowhere unless given.
     pub controller: Option<Controller>,
 }
 
@@ -94,7 +97,8 @@ pub struct Link {
     pub capture: Option<List<PathBuf>>,
     /// Worker threads of this link; unless given its share of those of all links.
     pub workers: Option<u16>,
-    /// Of a tap: what is looked at, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops the rest.
+    /// Of a tap: what is looked at, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops
+    /// the rest.
     pub filter: Option<String>,
 }
 
@@ -109,7 +113,8 @@ pub struct Inline {
     /// Switch off the interfaces' offloads while running, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
-    /// Frames that fit into the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless given.
+    /// Frames that fit into the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless
+    /// given.
     pub frames: Option<u32>,
     /// A level below this program that handles flows of which everything is decided; none unless given.
     pub offload: Option<Offload>,
@@ -121,23 +126,28 @@ pub struct Inline {
 pub struct Offload {
     /// Its name, for example `xdp` (the kernel's XDP hook).
     pub level: String,
-    /// How it is attached to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers that cannot), `auto` (native where the driver can), which it
-    /// is unless given.
+    /// How it is attached to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers
+    /// that cannot), `auto` (native where the driver can), which it is unless given.
     #[serde(default)]
     pub mode: OffloadMode,
-    /// Flows that it can hold, of all workers of the link together, from 64 to 4,194,304; 131,072 unless given. An entry takes about 200 bytes and 64 more for each processor.
+    /// Flows that it can hold, of all workers of the link together, from 64 to 4,194,304; 131,072 unless
+    /// given. An entry takes about 200 bytes and 64 more for each processor.
     pub entries: Option<u32>,
-    /// What becomes of frames that the level leaves to this program while that does not serve them, since it hangs or was killed: `closed` (they are dropped), which it is unless
-    /// given, or `open` (they are forwarded uninspected; flows that are refused at the level stay refused). `open` needs a bpf file system at /sys/fs/bpf.
+    /// What becomes of frames that the level leaves to this program while that does not serve them, since it
+    /// hangs or was killed: `closed` (they are dropped), which it is unless given, or `open` (they are
+    /// forwarded uninspected; flows that are refused at the level stay refused). `open` needs a bpf file
+    /// system at /sys/fs/bpf.
     #[serde(default)]
     pub fail: OffloadFail,
     /// How long a worker gives no sign of life until its frames fail so, from 1s to 1h; 1s unless given.
     pub stale: Option<Seconds>,
-    /// Of so many packets that the level would drop one comes up to this program, which drops it, and writes a `drop` event if such are wanted: a power of two up to 1,048,576, or 0 for
-    /// none; 1,024 unless given.
+    /// Of so many packets that the level would drop one comes up to this program, which drops it, and writes
+    /// a `drop` event if such are wanted: a power of two up to 1,048,576, or 0 for none; 1,024 unless given.
     pub drop_samples: Option<u32>,
-    /// `true`: packets of TCP, UDP and ICMP (queries and answers) without a flow that a policy's packet filter, or its default action, drops are dropped at the level, before the host makes a flow of them, as far as the level has the rules. They are
-    /// counted by rule, but have no flow record; of their `drop` events there are samples (`drop-samples`).
+    /// `true`: packets of TCP, UDP and ICMP (queries and answers) without a flow that a policy's packet
+    /// filter, or its default action, drops are dropped at the level, before the host makes a flow of them,
+    /// as far as the level has the rules. They are counted by rule, but have no flow record; of their `drop`
+    /// events there are samples (`drop-samples`).
     #[serde(default)]
     pub early_drop: bool,
 }
@@ -201,21 +211,23 @@ pub const OFFLOAD_DROP_SAMPLES_USUAL: u32 = 1_024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Tap {
-    /// The interface, or up to 8: the two sides of a network tap, several mirror ports. Their packets are handled in the order of their timestamps.
+    /// The interface, or up to 8: the two sides of a network tap, several mirror ports. Their packets are
+    /// handled in the order of their timestamps.
     pub interface: List<String>,
-    /// Milliseconds, from 1 to 1,000, that a packet of one of several interfaces waits at most for older ones of the others, counted from its timestamp;
-    /// 50 unless given.
+    /// Milliseconds, from 1 to 1,000, that a packet of one of several interfaces waits at most for older ones
+    /// of the others, counted from its timestamp; 50 unless given.
     pub merge_wait: Option<u32>,
     /// Switch off the interface's offloads while running, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
     /// Receive ring of each worker, from 2MiB to 4GiB in whole MiB; 32MiB unless given.
     pub ring: Option<Size>,
-    /// Who stamps packets with their time: `software` (the kernel), unless given; `hardware` (the device, which is told to stamp all packets while this runs; an error where it
-    /// cannot); `auto` (the device if it stamps all packets already and its clock is the system's, else the kernel).
+    /// Who stamps packets with their time: `software` (the kernel), unless given; `hardware` (the device,
+    /// which is told to stamp all packets while this runs; an error where it cannot); `auto` (the device if
+    /// it stamps all packets already and its clock is the system's, else the kernel).
     pub timestamps: Option<Timestamps>,
-    /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror ports show frames twice. None unless
-    /// given.
+    /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror
+    /// ports show frames twice. None unless given.
     pub duplicate_window: Option<u32>,
     /// Bytes of each frame that are looked at; all unless given. A number, from 128 to 65,535, counts from
     /// the link header on; `{after: layer4, bytes: 64}` takes all headers up to a layer's, and 64 bytes more.
@@ -247,8 +259,9 @@ pub const MERGE_WAIT: core::ops::RangeInclusive<u32> = 1..=1_000;
 /// Shortest and longest window for second frames, in milliseconds.
 pub const DUPLICATE_WINDOW: core::ops::RangeInclusive<u32> = 1..=1_000;
 
-/// Fewest and most bytes that a tap's snap length leaves of a frame. The fewest hold the longest headers that a TCP segment has outside of tunnels: Ethernet with two VLAN tags, IPv6
-/// without extension headers, and 60 bytes of TCP are 122.
+/// Fewest and most bytes that a tap's snap length leaves of a frame. The fewest hold the longest headers that
+/// a TCP segment has outside of tunnels: Ethernet with two VLAN tags, IPv6 without extension headers, and 60
+/// bytes of TCP are 122.
 pub const SNAP_LENGTH: core::ops::RangeInclusive<u32> = 128..=65_535;
 
 /// A link's kind, as one value.
@@ -275,13 +288,15 @@ impl Link {
     }
 }
 
-/// Bounds of what traffic can make grow, in total for all workers; what is left out is as the Suricata settings say.
+/// Bounds of what traffic can make grow, in total for all workers; what is left out is as the Suricata
+/// settings say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Memory {
     /// Entries of the flow tables, from 1,024 to 16,777,216.
     pub flows: Option<u32>,
-    /// Entries of the host tables (rules have one, connection limits have one), from 64 to 16,777,216; 65,536 unless given.
+    /// Entries of the host tables (rules have one, connection limits have one), from 64 to 16,777,216; 65,536
+    /// unless given.
     pub hosts: Option<u32>,
     /// What a function keeps per host beyond flows (`portscan`), for each such function; 32MiB unless given.
     pub function_hosts: Option<Size>,
@@ -309,7 +324,8 @@ pub struct Outputs {
     /// EVE JSON to standard output.
     #[serde(default)]
     pub stdout: bool,
-    /// Mode of all files that are written, in octal digits: `640` unless given; folders can be entered by who may read files.
+    /// Mode of all files that are written, in octal digits: `640` unless given; folders can be entered by who
+    /// may read files.
     pub mode: Option<String>,
     /// Owner of all files that are written: a name or a number.
     pub owner: Option<String>,
@@ -355,8 +371,8 @@ pub struct Reload {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Control {
-    /// Its path, beside this file or absolute; `none` for no socket. Unless given what the `unix-command` of a suricata.yaml says, else control.socket in /run/bartizan, of
-    /// other users in their own folder.
+    /// Its path, beside this file or absolute; `none` for no socket. Unless given what the `unix-command` of
+    /// a suricata.yaml says, else control.socket in /run/bartizan, of other users in their own folder.
     pub socket: Option<PathBuf>,
     /// Its group: a name or a number.
     pub group: Option<String>,
@@ -619,7 +635,8 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     found
 }
 
-/// Three octal digits, with or without a leading 0; the owner can read and write. What opens the files reads it again.
+/// Three octal digits, with or without a leading 0; the owner can read and write. What opens the files reads
+/// it again.
 fn is_mode(text: &str) -> bool {
     let digits = text.strip_prefix('0').unwrap_or(text).as_bytes();
     matches!(digits, [b'6' | b'7', b'0'..=b'7', b'0'..=b'7'])

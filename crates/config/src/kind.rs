@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of the three configuration files a text is, by the keys at its top: for messages when one is given in the place of another.
+//! Which of the three configuration files a text is, by the keys at its top: for messages when one is given
+//! in the place of another.
 
 use crate::yaml::{self, Node, Value};
 

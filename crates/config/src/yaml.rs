@@ -56,9 +56,11 @@ pub struct YamlError {
 
 /// Deepest nesting that is read.
 pub(crate) const DEPTH_MAX: usize = 64;
-/// Nodes of a document, those that aliases repeat included: a few lines of aliases of aliases could mean billions.
+/// Nodes of a document, those that aliases repeat included: a few lines of aliases of aliases could mean
+/// billions.
 pub(crate) const NODES_MAX: usize = 1 << 20;
-/// Bytes of text that aliases repeat, of a document: one long text that is named again and again could mean gigabytes.
+/// Bytes of text that aliases repeat, of a document: one long text that is named again and again could mean
+/// gigabytes.
 pub(crate) const REPEATED_MAX: usize = 8 << 20;
 
 impl Node {

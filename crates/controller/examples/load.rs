@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a change takes, beside the disk's own time: 1,000 tenants, 10,000 policies and 50 devices over REST with TLS, each answered when
-//! it is on the disk; then single changes alternated with bare fsyncs of as many bytes on the same disk; then 8 and 32 writers at once.
+//! How long a change takes, beside the disk's own time: 1,000 tenants, 10,000 policies and 50 devices over
+//! REST with TLS, each answered when it is on the disk; then single changes alternated with bare fsyncs of as
+//! many bytes on the same disk; then 8 and 32 writers at once.
 //!
 //! `cargo run --release -p bartizan-controller --example load [FOLDER]`
 

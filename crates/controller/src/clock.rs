@@ -19,7 +19,8 @@ pub trait Clock: Send + Sync {
     /// Microseconds since 1970.
     fn now(&self) -> u64;
 
-    /// Microseconds of a clock that never goes back, and that nobody sets: how long something took, or has to wait.
+    /// Microseconds of a clock that never goes back, and that nobody sets: how long something took, or has to
+    /// wait.
     fn steady(&self) -> u64;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The controller itself: one writer, one model, and what follows of a change.
 //!
-//! A change is checked against what stands, committed to the store, and only then shown: to readers, and to the fleet. Whoever was
-//! answered can rely on it.
+//! A change is checked against what stands, committed to the store, and only then shown: to readers, and to
+//! the fleet. Whoever was answered can rely on it.
 
 use crate::access::limiter::{FAILED, WRITES};
 use crate::access::{Limiter, Principal, Rate, Scope, Secret};
@@ -189,7 +189,8 @@ impl Controller {
         settings: Settings,
     ) -> Result<Self, StoreError> {
         let mut model = Model::of(store.load()?);
-        // An older program gave no numbers. If there are none left, the documents are still there to be removed.
+        // An older program gave no numbers. If there are none left, the documents are still there to be
+        // removed.
         let status = numbers::missing(&model).unwrap_or_default();
         if !status.is_empty() {
             let (at, who) = (clock.now(), Principal::controller().id);
@@ -325,7 +326,8 @@ impl Controller {
             let ahead = self.queue.lock();
             (ahead.model.generation.saturating_sub(generations), history::held_by_devices(&ahead.model))
         };
-        // A disk that does not take this takes no change either, and says so to whoever makes one; it is tried again.
+        // A disk that does not take this takes no change either, and says so to whoever makes one; it is
+        // tried again.
         let forgotten = store.forget(before, &held, most).unwrap_or_default();
         self.counters.generations_forgotten.fetch_add(forgotten.generations, Ordering::Relaxed);
         self.counters.audit_forgotten.fetch_add(forgotten.rows, Ordering::Relaxed);
@@ -393,8 +395,8 @@ impl Controller {
         })
     }
 
-    /// Shows what a device says before it is stored, where it was drafted from nothing that is not on the disk: if it is lost the device says it
-    /// again, and who waits for it has it sooner.
+    /// Shows what a device says before it is stored, where it was drafted from nothing that is not on the
+    /// disk: if it is lost the device says it again, and who waits for it has it sooner.
     fn show_early(&self, ahead: &Ahead, change: &Change) {
         if !change.is_repeated()
             || ahead.awaited().is_some()
@@ -406,7 +408,8 @@ impl Controller {
         self.bell.ring();
     }
 
-    /// Waits until a group is on the disk: whoever comes to the store first takes all that wait there with it.
+    /// Waits until a group is on the disk: whoever comes to the store first takes all that wait there with
+    /// it.
     fn settle(&self, group: &Group) -> Result<(), StoreError> {
         let mut store = lock(&self.store);
         if let Some(result) = group.result() {
@@ -428,7 +431,8 @@ impl Controller {
         group.result().unwrap_or_else(|| Err(StoreError::Doubt("a writer broke off".to_owned())))
     }
 
-    /// Shows to readers and the fleet what is on the disk now. By the only writer, so that the fleet hears of generations in their order.
+    /// Shows to readers and the fleet what is on the disk now. By the only writer, so that the fleet hears of
+    /// generations in their order.
     fn publish(&self, steps: &[Step]) {
         let (mut told, mut changed) = (Vec::new(), Vec::new());
         {
@@ -495,7 +499,8 @@ impl Controller {
         Ok((Change { at: self.now(), who, name, action, writes, status, forgets, remark, repeats }, outcome))
     }
 
-    /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest is counted.
+    /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest
+    /// is counted.
     pub fn note_refusal(&self, who: &Principal, action: &str, path: &str) {
         if lock(&self.refusals).take(&who.id, self.clock.steady()).is_some() {
             return;
@@ -517,8 +522,8 @@ impl Controller {
     /// Who asks, by the text behind `Bearer`.
     ///
     /// # Errors
-    /// The token is not known or its time is over; from a source with many such failures only that it has to wait. A good token is
-    /// never held up by the failures of others at the same address.
+    /// The token is not known or its time is over; from a source with many such failures only that it has to
+    /// wait. A good token is never held up by the failures of others at the same address.
     pub fn authenticate(&self, token: Option<&str>, source: IpAddr) -> Result<Option<Principal>, Refusal> {
         let Some(text) = token else { return Ok(None) };
         let now = self.now();
@@ -568,8 +573,9 @@ impl Controller {
         self.answer(who, id, Some(number), answer, None).map(drop)
     }
 
-    /// Over its session it refused what it was sent under a number: what some tenants say. It is sent the same without that; see
-    /// [`DeviceStatus::hold_back`]. `accused`: whom it may be due to. Says who is held back now.
+    /// Over its session it refused what it was sent under a number: what some tenants say. It is sent the
+    /// same without that; see [`DeviceStatus::hold_back`]. `accused`: whom it may be due to. Says who is held
+    /// back now.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
@@ -673,15 +679,16 @@ impl Controller {
         self.fleet.as_ref()
     }
 
-    /// A device tells alerts; those of tenants that it does not serve are counted and left out. `status` is written along, all of it
-    /// or nothing. Returns how many were taken. Of the traffic of no tenant all are.
+    /// A device tells alerts; those of tenants that it does not serve are counted and left out. `status` is
+    /// written along, all of it or nothing. Returns how many were taken. Of the traffic of no tenant all are.
     ///
     /// # Errors
     /// There is no such device, or the store did not do it.
     pub fn alerts(&self, id: &str, alerts: &[Alert], status: &[Status]) -> Result<u64, Refusal> {
         let bound = self.settings.alerts_max;
         let (taken, forgotten) = {
-            // The store is held: no tenant goes between the look at it and its alerts, which would be read by whoever comes by its name.
+            // The store is held: no tenant goes between the look at it and its alerts, which would be read by
+            // whoever comes by its name.
             let mut store = lock(&self.store);
             let taken = self.served(id, alerts)?;
             let forgotten = store.keep_alerts(&taken, bound, status)?;
@@ -739,9 +746,10 @@ impl Controller {
         done
     }
 
-    /// The token that makes an administrator's, once: with an empty store, where no administrator's token is good any more, and where those
-    /// who start the controller ask for it (`anyway`), since theirs are lost. `keep` puts it where its holder finds it, before it is known here.
-    /// `None` when none is needed, or one is there already.
+    /// The token that makes an administrator's, once: with an empty store, where no administrator's token is
+    /// good any more, and where those who start the controller ask for it (`anyway`), since theirs are lost.
+    /// `keep` puts it where its holder finds it, before it is known here. `None` when none is needed, or one
+    /// is there already.
     ///
     /// # Errors
     /// The store did not do it, or there are no random numbers.
@@ -838,7 +846,8 @@ fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
 }
 
 impl Controller {
-    /// A place among those that wait: to be had before the change, so that nothing is done for a request that is refused.
+    /// A place among those that wait: to be had before the change, so that nothing is done for a request that
+    /// is refused.
     ///
     /// # Errors
     /// All are taken.
@@ -851,8 +860,8 @@ impl Controller {
         })
     }
 
-    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at most. Of what they say
-    /// `who` is told what is of its own tenant ([`DeviceAnswer::only_of`]).
+    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at
+    /// most. Of what they say `who` is told what is of its own tenant ([`DeviceAnswer::only_of`]).
     #[must_use]
     pub fn answers(
         &self,

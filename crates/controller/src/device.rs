@@ -129,7 +129,8 @@ pub struct LevelReport {
     /// Why it does not stand as it should; empty if it does.
     #[serde(default)]
     pub reason: String,
-    /// What it makes of rules on headers; null where it is asked for none: there it handles flows of which the host has decided.
+    /// What it makes of rules on headers; null where it is asked for none: there it handles flows of which
+    /// the host has decided.
     #[serde(default)]
     pub rules: Option<LevelRules>,
 }
@@ -206,8 +207,8 @@ pub enum State {
     Partial,
 }
 
-/// A generation on its way to a device. The numbers that a device is sent only grow, whatever generation it is: an older one that is
-/// wanted again goes out under a new number.
+/// A generation on its way to a device. The numbers that a device is sent only grow, whatever generation it
+/// is: an older one that is wanted again goes out under a new number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// The number that the device knows it by.
@@ -242,8 +243,8 @@ pub struct DeviceStatus {
     pub workers: Vec<WorkerReport>,
     /// Level by level of each link.
     pub levels: Vec<LevelReport>,
-    /// Rules of libraries that it does not evaluate at all: with keywords or protocols that it does not have, or no rules; null if it
-    /// does not say.
+    /// Rules of libraries that it does not evaluate at all: with keywords or protocols that it does not have,
+    /// or no rules; null if it does not say.
     pub rules_left_out: Option<LeftOutReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
@@ -382,7 +383,8 @@ impl DeviceStatus {
         }
         let newest = number.is_none_or(|number| number == self.number());
         if answer.accepted && !newest && self.state == State::Refused {
-            // It says again what runs since a link or level changed: that it refused what is wanted, and why, stands.
+            // It says again what runs since a link or level changed: that it refused what is wanted, and why,
+            // stands.
             self.stands_as(answer);
             return self;
         }
@@ -440,7 +442,8 @@ pub struct SessionStatus {
 /// The kind of status of sessions.
 pub const SESSIONS: &str = "sessions";
 
-/// An order to a function of a device, and what became of it. Not in the store: an order belongs to a connection.
+/// An order to a function of a device, and what became of it. Not in the store: an order belongs to a
+/// connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct FunctionStatus {
@@ -460,7 +463,8 @@ pub struct FunctionStatus {
     pub reason: String,
 }
 
-/// A function that is not as it should be, as the device says by itself. Not in the store: the device says it again with each session.
+/// A function that is not as it should be, as the device says by itself. Not in the store: the device says it
+/// again with each session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionHealth {
     /// `failed` or `stopped`, on some worker at least.

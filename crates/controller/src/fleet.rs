@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the controller needs of the way to its devices: it says what a device is to run. What devices say comes in by
-//! `Controller::acknowledge`, `alerts` and `statistics`.
+//! What the controller needs of the way to its devices: it says what a device is to run. What devices say
+//! comes in by `Controller::acknowledge`, `alerts` and `statistics`.
 
 use bartizan_api::southbound::FunctionOrder;
 use bartizan_channel::authority::Withdrawn;
 use serde_json::{Map, Value};
 use std::sync::{Mutex, PoisonError};
 
-/// The way to the devices. A call must not wait for a device: it notes what is wanted, and the device is told when it listens. Only
-/// the newest generation of a device counts; one that was missed in between is not needed.
+/// The way to the devices. A call must not wait for a device: it notes what is wanted, and the device is told
+/// when it listens. Only the newest generation of a device counts; one that was missed in between is not
+/// needed.
 pub trait Fleet: Send + Sync {
     /// A device is to run a generation. Called once more after a restart of the controller.
     fn wanted(&self, device: &str, generation: u64);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device does not take of some tenants: it goes on with what it ran of these, and takes what all others said
-//! (docs/design/0026).
+//! What a device does not take of some tenants: it goes on with what it ran of these, and takes what all
+//! others said (docs/design/0026).
 //!
-//! A device builds a generation whole or not at all, and says of what it refuses whose it is. So the controller sends it the generation again, with
-//! those tenants' policies and groups as the device runs them: under a new number, as whatever a device is to run. What a tenant says next
-//! is tried anew.
+//! A device builds a generation whole or not at all, and says of what it refuses whose it is. So the
+//! controller sends it the generation again, with those tenants' policies and groups as the device runs them:
+//! under a new number, as whatever a device is to run. What a tenant says next is tried anew.
 
 use crate::device::{self, ALL, DeviceSpec, DeviceStatus, State};
 use crate::kept::{HeldBack, OlderParts};
@@ -32,8 +32,9 @@ pub struct Accused {
 }
 
 impl Accused {
-    /// By what a device says that is wrong, with the lines for people. `tenant`: the name of a tenant that is served, by number; `files`: of a
-    /// rule file, by number. A setting is nobody's fault; a library, or a rule file, can be that of whose policy has begun to name it.
+    /// By what a device says that is wrong, with the lines for people. `tenant`: the name of a tenant that is
+    /// served, by number; `files`: of a rule file, by number. A setting is nobody's fault; a library, or a
+    /// rule file, can be that of whose policy has begun to name it.
     #[must_use]
     pub fn of(
         model: &Model,
@@ -154,7 +155,8 @@ pub fn served<'m>(model: &'m Model, spec: &'m DeviceSpec) -> Vec<&'m str> {
     spec.tenants.iter().map(String::as_str).filter(|name| model.get(TENANTS, name).is_some()).collect()
 }
 
-/// What is kept of a generation for a tenant's sake: its own documents, and the libraries that its policies name, with their files.
+/// What is kept of a generation for a tenant's sake: its own documents, and the libraries that its policies
+/// name, with their files.
 #[must_use]
 pub fn old(model: &Model, tenant: &str) -> Model {
     let prefix = format!("{tenant}/");
@@ -172,7 +174,8 @@ impl DeviceStatus {
     /// The generation of a tenant's policies that it runs; 0: none.
     fn runs_of(&self, tenant: &str) -> u64 {
         let serves = |tenants: &Vec<String>| tenants.iter().any(|own| own == tenant || own == ALL);
-        // Of a device that has not answered since this is noted, nothing is known: what was there is taken to be there.
+        // Of a device that has not answered since this is noted, nothing is known: what was there is taken to
+        // be there.
         if self.runs_tenants.as_ref().is_some_and(|tenants| !serves(tenants)) {
             return 0;
         }
@@ -187,8 +190,8 @@ impl DeviceStatus {
         }
     }
 
-    /// It has refused what it is to run (`refused`), for what some tenants say: it is to run the same without that. Nothing if there
-    /// is no less of them that it could run.
+    /// It has refused what it is to run (`refused`), for what some tenants say: it is to run the same without
+    /// that. Nothing if there is no less of them that it could run.
     #[must_use]
     pub fn hold_back(mut self, blame: &Blame, now: u64) -> Option<Self> {
         if blame.is_empty() || self.state != State::Refused {
@@ -216,8 +219,8 @@ impl DeviceStatus {
         Some(self)
     }
 
-    /// Whom to hold back when a device does not say whose fault it is: of the tenants that said something new since what it runs, and
-    /// are not held back yet, the one that did so last.
+    /// Whom to hold back when a device does not say whose fault it is: of the tenants that said something new
+    /// since what it runs, and are not held back yet, the one that did so last.
     #[must_use]
     pub fn suspect(&self, model: &Model, served: &[&str]) -> Option<String> {
         let keeps = self.keeps();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far back is remembered what was said: documents by generation, and rows of the audit log. What devices run, are to run or may
-//! have to go back to is remembered however old it is.
+//! How far back is remembered what was said: documents by generation, and rows of the audit log. What devices
+//! run, are to run or may have to go back to is remembered however old it is.
 
 use crate::device::{self, DeviceStatus};
 use crate::model::Model;

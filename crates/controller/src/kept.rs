@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 pub struct OlderParts {
     /// The generation that its policies and groups are of; 0: it has none there.
     pub generation: u64,
-    /// What administrators say of the tenant is older as well, that of this generation (0: it was not there), but for whose traffic it is and its
-    /// order: two tenants never get the same packets by it.
+    /// What administrators say of the tenant is older as well, that of this generation (0: it was not there),
+    /// but for whose traffic it is and its order: two tenants never get the same packets by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<u64>,
 }

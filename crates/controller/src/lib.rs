@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Layer 6: the controller: tenants, policies, devices, rule libraries, roll-outs, tokens and the audit log, behind a REST API.
+//! Layer 6: the controller: tenants, policies, devices, rule libraries, roll-outs, tokens and the audit log,
+//! behind a REST API.
 //!
-//! It knows abstract policies only; what becomes of them on a device is the agent's business. Clock, store and fleet are traits, so that
-//! other stores and a simulation of many hosts fit in.
+//! It knows abstract policies only; what becomes of them on a device is the agent's business. Clock, store
+//! and fleet are traits, so that other stores and a simulation of many hosts fit in.
 //!
 //! The order of the files and folders, each using what stands before:
 //!

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands: all documents and all status in memory, as of one generation. Readers never wait for the disk.
+//! What stands: all documents and all status in memory, as of one generation. Readers never wait for the
+//! disk.
 
 use crate::store::{Document, Loaded, Status, Write};
 use serde::de::DeserializeOwned;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers of tenants and rule files, by which devices know them. A number belongs to a name for good: it is never given to another, and
-//! who comes back by the same name has it again.
+//! Numbers of tenants and rule files, by which devices know them. A number belongs to a name for good: it is
+//! never given to another, and who comes back by the same name has it again.
 
 use crate::model::Model;
 use crate::problem::Refusal;

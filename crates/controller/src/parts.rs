@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels to devices: each document as a part of a policy file, which the device joins (docs/southbound.md). The joined file says the
-//! same as `render::policy_file`.
+//! What travels to devices: each document as a part of a policy file, which the device joins
+//! (docs/southbound.md). The joined file says the same as `render::policy_file`.
 //!
-//! A part follows from its document alone: whatever begins as a group's name in one is a group of its tenant, since nothing else is taken.
-//! So a part is known by its document's name and generation, and is made and hashed once for all generations and devices.
+//! A part follows from its document alone: whatever begins as a group's name in one is a group of its tenant,
+//! since nothing else is taken. So a part is known by its document's name and generation, and is made and
+//! hashed once for all generations and devices.
 
 use crate::model::Model;
 use crate::numbers;

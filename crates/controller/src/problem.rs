@@ -33,8 +33,8 @@ impl Fault {
 }
 
 impl Fault {
-    /// The same, its pointer cut to what the body has: readers say the only item of a list that was written without brackets as
-    /// the list's first, and a key that is missing by its name.
+    /// The same, its pointer cut to what the body has: readers say the only item of a list that was written
+    /// without brackets as the list's first, and a key that is missing by its name.
     #[must_use]
     pub fn within(mut self, body: &Value) -> Self {
         while body.pointer(&self.pointer).is_none() {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes on their way to the disk. Those that come while another's fsync runs wait, and are committed together: one wait for the disk for
-//! all of them.
+//! Changes on their way to the disk. Those that come while another's fsync runs wait, and are committed
+//! together: one wait for the disk for all of them.
 //!
-//! Each change is drafted from what stands with all changes before it, those that wait included; so it is checked against exactly what
-//! it changes. What was found with changes that are not on the disk yet is answered only when they are. If the disk does not take a
-//! group, nothing of it is there, and nothing that was found with it counts.
+//! Each change is drafted from what stands with all changes before it, those that wait included; so it is
+//! checked against exactly what it changes. What was found with changes that are not on the disk yet is
+//! answered only when they are. If the disk does not take a group, nothing of it is there, and nothing that
+//! was found with it counts.
 
 use crate::model::{Model, Step};
 use crate::store::{Change, StoreError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Changes that are committed together: as many as threads wait for theirs, requests that are worked on and devices.
+/// Changes that are committed together: as many as threads wait for theirs, requests that are worked on and
+/// devices.
 #[derive(Debug, Default)]
 pub struct Group(OnceLock<Result<(), StoreError>>);
 
@@ -97,7 +99,8 @@ impl Queue {
         }
     }
 
-    /// The disk did not take it: what was drafted from it meanwhile is void as well. `stands`: what is on the disk.
+    /// The disk did not take it: what was drafted from it meanwhile is void as well. `stands`: what is on the
+    /// disk.
     pub fn failed(&self, taken: &Taken, error: &StoreError, stands: impl FnOnce() -> Model) {
         let mut ahead = self.lock();
         taken.group.end(Err(error.clone()));

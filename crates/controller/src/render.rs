@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device is given: the documents of a generation as a policy file, of the tenants that it serves only.
+//! What a device is given: the documents of a generation as a policy file, of the tenants that it serves
+//! only.
 //!
-//! Names of policies and groups have their tenant in them (policy `acme/web`, group `lan@acme`), so that tenants cannot meet by
-//! a name. Nothing is translated here: which rules come of it is for the agent to say.
+//! Names of policies and groups have their tenant in them (policy `acme/web`, group `lan@acme`), so that
+//! tenants cannot meet by a name. Nothing is translated here: which rules come of it is for the agent to say.
 
 use crate::model::Model;
 use serde_json::{Map, Value, json};
@@ -32,7 +33,8 @@ pub const DNS: &str = "dns";
 /// The order of a tenant or policy that does not say one.
 pub const ORDER: u64 = 100;
 
-/// The label that says whose a group is: what a policy asks for by labels is among its own tenant's groups. No label of a tenant begins so.
+/// The label that says whose a group is: what a policy asks for by labels is among its own tenant's groups.
+/// No label of a tenant begins so.
 pub(crate) const OWNER: &str = "@tenant";
 
 /// Keys whose values name groups.
@@ -43,13 +45,14 @@ pub(crate) fn order(body: &Value) -> u64 {
     body.get("order").and_then(Value::as_u64).unwrap_or(ORDER)
 }
 
-/// A tenant's group as the file calls it: a name that begins as a group's has to, with a sign that no name here has.
+/// A tenant's group as the file calls it: a name that begins as a group's has to, with a sign that no name
+/// here has.
 pub(crate) fn group_name(tenant: &str, name: &str) -> String {
     format!("{name}@{tenant}")
 }
 
-/// Puts the tenant behind the names of groups, wherever targets stand. A name that is no group of the tenant stays, so that whoever
-/// reads the file says that it is not known.
+/// Puts the tenant behind the names of groups, wherever targets stand. A name that is no group of the tenant
+/// stays, so that whoever reads the file says that it is not known.
 pub(crate) fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
     match value {
         Value::String(text) if target => {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Roll-outs: a generation goes to devices in steps; each step waits until all of its devices run it, and the first refusal stops it.
+//! Roll-outs: a generation goes to devices in steps; each step waits until all of its devices run it, and the
+//! first refusal stops it.
 
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State};
 use crate::model::Model;
@@ -124,8 +125,8 @@ impl Rollout {
         self.plan.get(self.step).map_or(&[], Vec::as_slice)
     }
 
-    /// Goes on as far as devices have answered: from step to step while all of its devices run the generation. `status`: that of a
-    /// device as it is now. Returns what becomes of devices' status.
+    /// Goes on as far as devices have answered: from step to step while all of its devices run the
+    /// generation. `status`: that of a device as it is now. Returns what becomes of devices' status.
     pub fn advance(&mut self, status: impl Fn(&str) -> DeviceStatus) -> Vec<Status> {
         let mut lines = Vec::new();
         while self.state == RolloutState::Running {
@@ -169,7 +170,8 @@ impl Rollout {
         self.advance(status)
     }
 
-    /// A device runs it but for what some tenants say, which it refuses: noted, and it goes on, or one of them could keep it from all others.
+    /// A device runs it but for what some tenants say, which it refuses: noted, and it goes on, or one of
+    /// them could keep it from all others.
     pub fn held_back(&mut self, id: &str, answer: &Acknowledgement) -> Vec<Status> {
         if answer.generation == self.generation && self.state == RolloutState::Running {
             self.refusals.entry(id.to_owned()).or_default().extend(answer.diagnostics.iter().cloned());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What functions say of their sections of a policy before a device sees them: asked of whoever has the functions, since the controller has none.
+//! What functions say of their sections of a policy before a device sees them: asked of whoever has the
+//! functions, since the controller has none.
 
 use bartizan_config::policy::{Policy, PolicyFile, Problem};
 use std::fmt;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 
 /// What is wrong with the section of a function in a policy, with places within the section.
 pub type Asked<'f> = Box<dyn Fn(&Policy, &str) -> Vec<Problem> + 'f>;
-/// Asks about the sections of a file, which has the groups that they may name: what all of them need is made once.
+/// Asks about the sections of a file, which has the groups that they may name: what all of them need is made
+/// once.
 pub type Check = dyn for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync;
 
 /// See the module. By default nothing is wrong.

@@ -175,7 +175,8 @@ fn own(
     Own::open(&config.state, &authority, &southbound.server.name, clock())
 }
 
-/// The bootstrap token: made with the first start, and where nobody can administer any more; its file goes once it is used up.
+/// The bootstrap token: made with the first start, and where nobody can administer any more; its file goes
+/// once it is used up.
 fn first_token(config: &Config, controller: &Controller) -> Result<Option<String>, StartError> {
     // In the file first: a token that is known to the store and to nobody else would be of no use.
     let put = |secret: &Secret| state::put_bootstrap(&config.state, secret);

@@ -78,7 +78,8 @@ fn write(path: &Path, content: &str) -> Result<(), StateError> {
     attempt().map_err(|error: std::io::Error| StateError::new(path, format!("cannot write it: {error}")))
 }
 
-/// The certificate of the folder; with none, one is made that signs itself, for `localhost` and the loopback addresses.
+/// The certificate of the folder; with none, one is made that signs itself, for `localhost` and the loopback
+/// addresses.
 ///
 /// # Errors
 /// It cannot be read or made.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What devices count of tenants' traffic: a line of status for each tenant and device, so that a report rewrites only what rose, and
-//! a tenant's sums are read without those of others.
+//! What devices count of tenants' traffic: a line of status for each tenant and device, so that a report
+//! rewrites only what rose, and a tenant's sums are read without those of others.
 //!
-//! Devices say `tenant/TENANT/POLICY/WHAT` of policies, and `tenant/TENANT/@refused/FUNCTION/REASON` (`@would-refuse`) of tenants. Sums of tenants
-//! go on over restarts of agents: each report is added once.
+//! Devices say `tenant/TENANT/POLICY/WHAT` of policies, and `tenant/TENANT/@refused/FUNCTION/REASON`
+//! (`@would-refuse`) of tenants. Sums of tenants go on over restarts of agents: each report is added once.
 
 use crate::device::DeviceSpec;
 use crate::model::Model;
@@ -105,7 +105,8 @@ pub struct TenantSums {
 }
 
 impl TenantSums {
-    /// Adds what a counter rose by; `name`: behind the tenant's. Whether it is told apart, or else known at all.
+    /// Adds what a counter rose by; `name`: behind the tenant's. Whether it is told apart, or else known at
+    /// all.
     fn add(&mut self, name: &str, by: u64) -> bool {
         let Some((owner, what)) = name.split_once('/') else { return false };
         let reasons = match owner {
@@ -200,11 +201,13 @@ pub struct Taken {
     pub lines: Vec<Status>,
     /// Those of the device itself.
     pub own: Vec<(String, u64)>,
-    /// Those that are not kept: of tenants that the device does not serve or that are not there, of unknown names, too many.
+    /// Those that are not kept: of tenants that the device does not serve or that are not there, of unknown
+    /// names, too many.
     pub refused: u64,
 }
 
-/// What a device reports at a time. `begins`: that is all that there is of it, else it is added to what is kept.
+/// What a device reports at a time. `begins`: that is all that there is of it, else it is added to what is
+/// kept.
 pub fn take(
     model: &Model,
     (device, spec): (&str, &DeviceSpec),

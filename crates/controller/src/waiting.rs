@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Waiting for devices: a change may be answered once those that it concerns have answered it.
 //!
-//! Who waits has a thread, so there are places, and nobody gets all of them: a tenant's tokens together have a share, and so has each other
-//! token.
+//! Who waits has a thread, so there are places, and nobody gets all of them: a tenant's tokens together have
+//! a share, and so has each other token.
 
 use crate::device::{ContentReport, DeviceStatus, State, TookReport};
 use crate::kept::HeldBack;
@@ -82,7 +82,8 @@ pub struct DeviceAnswer {
     pub content: Option<ContentReport>,
     /// Why not, or what is not as wanted.
     pub diagnostics: Vec<String>,
-    /// Tenants whose changes it does not take, for who may see all of them; a tenant is told of its own as `refused`.
+    /// Tenants whose changes it does not take, for who may see all of them; a tenant is told of its own as
+    /// `refused`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(default)]
     pub held_back: BTreeMap<String, HeldBack>,
@@ -100,8 +101,8 @@ impl DeviceAnswer {
         DeviceAnswer { state, running, took, content, diagnostics, held_back }
     }
 
-    /// Leaves what concerns a tenant: whether its own documents run there, and if not, what is said of them. That others are held back is
-    /// not for it to see.
+    /// Leaves what concerns a tenant: whether its own documents run there, and if not, what is said of them.
+    /// That others are held back is not for it to see.
     pub fn only_of(&mut self, model: &Model, tenant: &str) {
         self.content = None;
         let own = std::mem::take(&mut self.held_back).remove(tenant);
@@ -117,8 +118,8 @@ impl DeviceAnswer {
     }
 }
 
-/// Leaves of diagnostics what is said of a tenant's own documents, and names no other tenant: a device that serves several may refuse a
-/// generation whole, and says of all of them why.
+/// Leaves of diagnostics what is said of a tenant's own documents, and names no other tenant: a device that
+/// serves several may refuse a generation whole, and says of all of them why.
 pub(crate) fn only_of(lines: &mut Vec<String>, model: &Model, tenant: &str) {
     let own = format!("{tenant}/");
     let names = |line: &str, other: &str| {

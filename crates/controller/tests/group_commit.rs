@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes that wait while another one's write to the disk runs: committed together, each a generation of its own that was checked against
-//! the one before, answered when it is on the disk; and none of them when the disk does not take them.
+//! Changes that wait while another one's write to the disk runs: committed together, each a generation of its
+//! own that was checked against the one before, answered when it is on the disk; and none of them when the
+//! disk does not take them.
 
 use crate::common::{With, World};
 
@@ -139,7 +140,8 @@ fn what_waits_is_committed_together_each_checked_against_the_one_before() {
 #[test]
 fn a_full_disk_undoes_the_group_and_all_that_was_drafted_from_it() {
     let full = Err(Refusal::Store(StoreError::Full));
-    // The first group is refused: what waited behind it was drafted from what is not there. Also the refusal was.
+    // The first group is refused: what waited behind it was drafted from what is not there. Also the refusal
+    // was.
     let (controller, results, _) = five([false, true]);
     assert_eq!(results, vec![full.clone(); 5]);
     assert_eq!((controller.model().generation, controller.model().get("settings", "n")), (0, None));

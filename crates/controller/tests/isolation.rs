@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One tenant's token, or one device's, against everything of another tenant: every route of the table, with every name of the other in
-//! every place of the path, with cursors, parameters and bodies that aim at it. Nothing of the other is in an answer; what is there and
-//! what is not are answered alike; nothing of it is changed. A new route is walked without being named here.
+//! One tenant's token, or one device's, against everything of another tenant: every route of the table, with
+//! every name of the other in every place of the path, with cursors, parameters and bodies that aim at it.
+//! Nothing of the other is in an answer; what is there and what is not are answered alike; nothing of it is
+//! changed. A new route is walked without being named here.
 
 use crate::common;
 
@@ -39,7 +40,8 @@ fn two() -> Two {
     let world = World::new();
     world.tenant("acme", 1);
     world.tenant(OTHER, 2);
-    // Each has a device of its own, and there is one that serves both. Roll-outs bring them generations: nobody is waited for.
+    // Each has a device of its own, and there is one that serves both. Roll-outs bring them generations:
+    // nobody is waited for.
     for (device, tenants) in
         [("edge", json!(["acme"])), ("hush-device", json!([OTHER])), ("shared", json!(["acme", OTHER]))]
     {
@@ -312,7 +314,8 @@ fn compare(
     two: &Two,
 ) {
     let what = || format!("{} {at} {body}: {} {}", route.method.name(), reply.status, reply.value());
-    // Where it repeats what was asked for, in the words of the twin; whether it tells more is looked at below.
+    // Where it repeats what was asked for, in the words of the twin; whether it tells more is looked at
+    // below.
     let (status, text) = answer(reply, at);
     let told = (status, with_absent(&text, &two.names));
     assert_eq!(told, answer(answered, other), "answered otherwise than {other}: {}", what());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels to devices says the same as the policy file, is made once, and has numbers that are given once.
+//! What travels to devices says the same as the policy file, is made once, and has numbers that are given
+//! once.
 
 use crate::common;
 
@@ -26,7 +27,8 @@ fn example() -> World {
     });
     let Some(Rules::Raw(lines)) = lines else { panic!("the example has a rule file") };
     let text = lines.join("\n");
-    // Numbers are given one after the other: sixteen files before it, and two tenants before each of the example's.
+    // Numbers are given one after the other: sixteen files before it, and two tenants before each of the
+    // example's.
     for number in 0..16 {
         put_file(&world, &format!("# {number}\n"));
     }
@@ -282,7 +284,8 @@ fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then
     let status = refused(status.follow(8, &of("b"))).hold_back(&blame("b"), 9).unwrap();
     assert_eq!(status.keeps(), [("a".to_owned(), kept(5, None)), ("b".to_owned(), kept(6, None))].into());
     let status = runs(status);
-    // What a tenant says next is tried; what runs of it is still the first, and what is said of it that of the last that ran.
+    // What a tenant says next is tried; what runs of it is still the first, and what is said of it that of
+    // the last that ran.
     let status = status.follow(10, &of("a"));
     assert_eq!((status.state, status.keeps().len(), status.held_back.len()), (State::Waiting, 1, 1));
     let status = refused(status).hold_back(&blame("a"), 9).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the resources do: checks with pointers, tags, pages, dry run, generations and the way back, roll-outs, what a device is given.
+//! What the resources do: checks with pointers, tags, pages, dry run, generations and the way back,
+//! roll-outs, what a device is given.
 
 use crate::common;
 
@@ -730,7 +731,8 @@ fn combinations_of_a_tenants_packet_filters_are_counted_with_each_change() {
     let members: Vec<String> = (0..100).map(|n| format!("10.0.{n}.1")).collect();
     world.do_it("PUT", "/v1/tenants/acme/groups/many", &json!({ "members": members }));
     world.do_it("PUT", "/v1/tenants/acme/groups/few", &json!({ "members": ["192.0.2.1"] }));
-    // 100 times 100 addresses, two protocols, three ports: 60,000 combinations, of which a tenant may have 262,144.
+    // 100 times 100 addresses, two protocols, three ports: 60,000 combinations, of which a tenant may have
+    // 262,144.
     let policy = |to: &str| {
         let rule =
             json!({ "allow": ["tcp", "udp"], "from": "many", "to": to, "to-ports": [80, 443, "8000-8999"] });

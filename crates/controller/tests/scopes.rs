@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every route with every kind of token, from the table of routes: who may is written down here once more, by path, so that a
-//! new route has to be looked at.
+//! Every route with every kind of token, from the table of routes: who may is written down here once more, by
+//! path, so that a new route has to be looked at.
 
 use crate::common;
 
@@ -55,8 +55,9 @@ fn may(method: Method, path: &str) -> &'static str {
     }
 }
 
-/// Everyone who may ask: administrator, reader of all, bootstrap, operator and reader of the path's tenant, operator and reader of
-/// another, the path's device, another device; one whose time is over, one that was revoked, one that never was, nobody.
+/// Everyone who may ask: administrator, reader of all, bootstrap, operator and reader of the path's tenant,
+/// operator and reader of another, the path's device, another device; one whose time is over, one that was
+/// revoked, one that never was, nobody.
 fn callers(world: &World) -> Vec<(char, String)> {
     let expired = json!({ "name": "old", "scope": "admin", "expires": common::NOW });
     let revoked = world.token("admin", None, None);
@@ -98,8 +99,8 @@ fn every_route_lets_in_whom_it_should_and_nobody_else() {
         let path = path.collect::<Vec<_>>().join("/");
         for (letter, token) in &callers {
             let before = world.generation();
-            // A body that is refused wherever it is read: whoever is let in changes nothing either. Without a body to be read the
-            // names do the same, but for those of the administrator.
+            // A body that is refused wherever it is read: whoever is let in changes nothing either. Without a
+            // body to be read the names do the same, but for those of the administrator.
             let body = if route.body.is_some() { b"[".to_vec() } else { Vec::new() };
             let admitted = may(route.method, &route.path).contains(*letter);
             if admitted && route.method != Method::Get && route.body.is_none() {
@@ -182,7 +183,8 @@ fn failures_are_limited_by_source_and_hold_up_nobody_who_is_known() {
     assert_eq!(wrong("2001:db8::1").status, 401);
     let with = With { source: Some("192.0.2.1".parse().unwrap()), ..With::default() };
     assert_eq!(world.send("GET", "/v1/tenants", Vec::new(), with).status, 200);
-    // A clock of the wall that jumps, either way, forgives nothing and holds up nobody for longer; time forgives.
+    // A clock of the wall that jumps, either way, forgives nothing and holds up nobody for longer; time
+    // forgives.
     for jump in [0, 2 * common::NOW, common::NOW] {
         world.clock.set(jump);
         assert_eq!(wrong("192.0.2.1").status, 429);

@@ -138,7 +138,8 @@ fn what_is_too_old_is_forgotten_but_what_stands_and_what_devices_run() {
             [13, 14, 15, 16, 17]
         );
         assert_eq!(store.load().unwrap().documents.len(), 2);
-        // Once more there is nothing to forget; then the device has gone on, and numbers are never given again.
+        // Once more there is nothing to forget; then the device has gone on, and numbers are never given
+        // again.
         assert_eq!(store.forget(7, &held, 5), Ok(Forgotten::default()));
         assert_eq!(store.forget(9, &BTreeSet::new(), 5), Ok(Forgotten { generations: 3, rows: 0 }));
         assert_eq!(at(&mut store, 9), all[9]);

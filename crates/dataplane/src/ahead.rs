@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking ahead in a batch: the flows of the next frames are fetched into the processor's caches while those before them are handled.
+//! Looking ahead in a batch: the flows of the next frames are fetched into the processor's caches while those
+//! before them are handled.
 //!
-//! With thousands of flows open a packet's flow is in no cache, and finding it is a chain of misses: bucket of the index, entry. They are independent between
-//! packets, so they are waited for together. It is a hint only: nothing rests on it, and a packet of which the flow cannot be told at a glance (tunnels, fragments, options)
-//! is none the worse for it.
+//! With thousands of flows open a packet's flow is in no cache, and finding it is a chain of misses: bucket
+//! of the index, entry. They are independent between packets, so they are waited for together. It is a hint
+//! only: nothing rests on it, and a packet of which the flow cannot be told at a glance (tunnels, fragments,
+//! options) is none the worse for it.
 //!
-//! What it gains, inline and offered more than one worker takes (60 bytes, 400,000 flows at once, `pfw`; time of the worker outside of the kernel, by samples): 1,520 ns a packet for 1,885 without it in two
-//! pairs of runs, 9 % in the middle of 20 pairs on a busy machine (quartiles: 18 % less to 4 % more). What it is on a quiet one is not measured.
+//! What it gains, inline and offered more than one worker takes (60 bytes, 400,000 flows at once, `pfw`; time
+//! of the worker outside of the kernel, by samples): 1,520 ns a packet for 1,885 without it in two pairs of
+//! runs, 9 % in the middle of 20 pairs on a busy machine (quartiles: 18 % less to 4 % more). What it is on a
+//! quiet one is not measured.
 
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_stages::train::two;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What workers show of their counters to other threads.
 //!
-//! Who wants to know (the metrics endpoint) sets a flag per worker; a live worker that sees its flag, between two batches
-//! or in an idle turn, copies its counters into its place on the board. The price is one relaxed load per batch. A worker
-//! never waits: while its place is being read it tries again after the next batch. A worker that does not answer in time (it
-//! waits for packets longer than that, or hangs) is shown as it was, and as late.
+//! Who wants to know (the metrics endpoint) sets a flag per worker; a live worker that sees its flag, between
+//! two batches or in an idle turn, copies its counters into its place on the board. The price is one relaxed
+//! load per batch. A worker never waits: while its place is being read it tries again after the next batch. A
+//! worker that does not answer in time (it waits for packets longer than that, or hangs) is shown as it was,
+//! and as late.
 //!
 //! Not done: histograms, counters per flow class (they are per policy).
 

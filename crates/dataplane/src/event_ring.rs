@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ring between a worker and the writer of events: one worker puts finished lines in, one writer takes them out.
+//! The ring between a worker and the writer of events: one worker puts finished lines in, one writer takes
+//! them out.
 //!
-//! A ring is a fixed number of bytes, reserved once; a line is copied in and made visible as a whole. On live traffic
-//! a full ring never holds a worker up ([`WhenFull::Lose`]): the event is counted as lost, and before the next one that
-//! fits the writer is told how many are missing, so that the output says so where they are missing. Over captures
-//! nothing waits for the inspector, and a result must not depend on the speed of a disk: there the worker waits
-//! ([`WhenFull::Wait`]).
+//! A ring is a fixed number of bytes, reserved once; a line is copied in and made visible as a whole. On live
+//! traffic a full ring never holds a worker up ([`WhenFull::Lose`]): the event is counted as lost, and before
+//! the next one that fits the writer is told how many are missing, so that the output says so where they are
+//! missing. Over captures nothing waits for the inspector, and a result must not depend on the speed of a
+//! disk: there the worker waits ([`WhenFull::Wait`]).
 //!
-//! Memory ordering is that of the ring (crate `rtrb`): its tail is published with `Release` after the bytes of a message
-//! are written and read with `Acquire` before they are looked at; one store publishes the whole message, so a reader
-//! never sees a part of one. No other state is shared. The end is the drop of the sender, also `Release`, so what was
-//! sent before it is seen by a receiver that has seen the end.
+//! Memory ordering is that of the ring (crate `rtrb`): its tail is published with `Release` after the bytes
+//! of a message are written and read with `Acquire` before they are looked at; one store publishes the whole
+//! message, so a reader never sees a part of one. No other state is shared. The end is the drop of the
+//! sender, also `Release`, so what was sent before it is seen by a receiver that has seen the end.
 //!
 //! Not done: one ring for several workers (each has its own; order holds within a worker only).
 
@@ -270,8 +271,8 @@ pub trait LineSink {
     fn idle(&mut self) {}
 }
 
-/// Writes what comes out of the rings until all their senders are gone. A ring's lines stay in order. Losses become
-/// records of type `bartizan`.
+/// Writes what comes out of the rings until all their senders are gone. A ring's lines stay in order. Losses
+/// become records of type `bartizan`.
 pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
     let mut losses = Losses::default();
     let mut naps = 0u32;

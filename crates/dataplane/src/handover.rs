@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Owners, and the hand-over of packets that arrive at a worker which does not own their flow.
 //!
-//! A flow has one home: keyed symmetric hash of its link, virtual network, addresses and ports ([`Spread`](bartizan_base::Spread), which the kernel computes as well,
-//! so that a plain packet arrives at its owner); for an ICMP error those of the packet that it quotes. Fragments belong,
-//! until they are a datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow. The home owns the flow, until it
-//! moves it to another worker and hands its packets on (`moves`).
+//! A flow has one home: keyed symmetric hash of its link, virtual network, addresses and ports
+//! ([`Spread`](bartizan_base::Spread), which the kernel computes as well, so that a plain packet arrives at
+//! its owner); for an ICMP error those of the packet that it quotes. Fragments belong, until they are a
+//! datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow. The home
+//! owns the flow, until it moves it to another worker and hands its packets on (`moves`).
 //!
-//! Each worker sits at a [`Station`]. A frame that a station receives is walked through, innermost packet first, as
-//! [`Worker::frame`] does. At a packet of another owner the frame, with what was decoded and decided, becomes a
-//! [`Parcel`] and goes on there; who handles the last packet has the decision for the whole frame and forwards it. So
-//! each packet of a frame is handled once, by its owner, and a frame leaves once.
+//! Each worker sits at a [`Station`]. A frame that a station receives is walked through, innermost packet
+//! first, as [`Worker::frame`] does. At a packet of another owner the frame, with what was decoded and
+//! decided, becomes a [`Parcel`] and goes on there; who handles the last packet has the decision for the
+//! whole frame and forwards it. So each packet of a frame is handled once, by its owner, and a frame leaves
+//! once.
 //!
-//! Order: between two stations there is one single-producer ring, so packets that arrive at one station and belong to
-//! one flow reach its owner in the order of their arrival. Packets of one flow that come by different ways (some as
-//! fragments; its two directions on two queues) have the order in which they reach the owner. Where one reader sees all
-//! packets, `workers` keeps the order of the capture for those as well.
+//! Order: between two stations there is one single-producer ring, so packets that arrive at one station and
+//! belong to one flow reach its owner in the order of their arrival. Packets of one flow that come by
+//! different ways (some as fragments; its two directions on two queues) have the order in which they reach
+//! the owner. Where one reader sees all packets, `workers` keeps the order of the capture for those as well.
 //!
-//! Bounds: a station has a fixed number of parcels. They travel, and come home by a second ring; when none is left, or
-//! a ring is full, the frame is refused with [`Reason::HandOverRing`] and counted at the station where that happened.
+//! Bounds: a station has a fixed number of parcels. They travel, and come home by a second ring; when none is
+//! left, or a ring is full, the frame is refused with [`Reason::HandOverRing`] and counted at the station
+//! where that happened.
 //!
-//! Memory ordering: parcels are handed over by value through `rtrb` rings (tail published with `Release`, read with
-//! `Acquire`), no two threads see one at a time. The end of all stations is found with `Ledger`: see there.
+//! Memory ordering: parcels are handed over by value through `rtrb` rings (tail published with `Release`,
+//! read with `Acquire`), no two threads see one at a time. The end of all stations is found with `Ledger`:
+//! see there.
 //!
-//! Generations: a frame is handled in the generation that its first packet met. While a swap is under way, a worker that
-//! has another one handles the rest of such a frame in the frame's (`Worker::in_generation`).
+//! Generations: a frame is handled in the generation that its first packet met. While a swap is under way, a
+//! worker that has another one handles the rest of such a frame in the frame's (`Worker::in_generation`).
 //!
-//! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one inner flow do not).
+//! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one
+//! inner flow do not).
 
 pub(crate) mod away;
 mod moves;
@@ -91,12 +96,14 @@ type Decided<'d> = dyn FnMut(&mut Worker, &Frame<'_>, Decision, u32) + 'd;
 
 /// Tells when all stations are done: no station takes frames any more and no parcel is under way.
 ///
-/// `begun` and `ended` of a station are written by that station alone. A station closes with `Release` after its last
-/// frame, so who sees it closed (`Acquire`) sees its final `begun`. Then only `ended` can grow, and every end is of a
-/// parcel that was begun: when the sums, read after all are closed, are equal, nothing is under way. A parcel ends
-/// before its count does (`Release`), so who sees the sum also sees what was done with the parcels.
+/// `begun` and `ended` of a station are written by that station alone. A station closes with `Release` after
+/// its last frame, so who sees it closed (`Acquire`) sees its final `begun`. Then only `ended` can grow, and
+/// every end is of a parcel that was begun: when the sums, read after all are closed, are equal, nothing is
+/// under way. A parcel ends before its count does (`Release`), so who sees the sum also sees what was done
+/// with the parcels.
 ///
-/// Moves of flows are counted by their home alone, which begins none after it has closed: then their number only falls, and at 0 none is under way.
+/// Moves of flows are counted by their home alone, which begins none after it has closed: then their number
+/// only falls, and at 0 none is under way.
 #[derive(Debug)]
 struct Ledger {
     stations: Box<[Account]>,
@@ -195,7 +202,8 @@ impl Incoming {
 pub enum Handled {
     /// Decided here.
     Here(Decision),
-    /// This worker has it now; it leaves from there, or, where a flow is on its way whose packets wait here, from wherever that is then.
+    /// This worker has it now; it leaves from there, or, where a flow is on its way whose packets wait here,
+    /// from wherever that is then.
     Away(WorkerId),
     /// It is a fragment and waits here for the rest of its datagram ([`Worker::take_released`]).
     Held,
@@ -219,12 +227,13 @@ pub struct Station {
     answers: VecDeque<(WorkerId, Sent)>,
     closed: bool,
     counters: HandOverCounters,
-    /// Workers that were handed something since they were last asked for, a bit each (the last for all beyond).
+    /// Workers that were handed something since they were last asked for, a bit each (the last for all
+    /// beyond).
     touched: u64,
 }
 
-/// Puts workers with these settings at stations that are connected with each other. Each can then move to its thread. `parcels`: frames that
-/// each can have under way, also the length of each ring.
+/// Puts workers with these settings at stations that are connected with each other. Each can then move to its
+/// thread. `parcels`: frames that each can have under way, also the length of each ring.
 #[must_use]
 pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) -> Vec<Station> {
     let count = u16::try_from(workers.len()).unwrap_or(u16::MAX);
@@ -327,8 +336,8 @@ impl Station {
         self.away.len()
     }
 
-    /// Workers that were handed frames since this was last asked, a bit each: wake them once per batch. Bit 63 stands
-    /// for all from the 64th on.
+    /// Workers that were handed frames since this was last asked, a bit each: wake them once per batch. Bit
+    /// 63 stands for all from the 64th on.
     pub const fn take_touched(&mut self) -> u64 {
         let touched = self.touched;
         self.touched = 0;
@@ -342,7 +351,8 @@ impl Station {
         self.handle(frame, tag, recorder)
     }
 
-    /// [`Station::frame`], for a frame of a batch. `None`: it waits for the next; see [`Worker::frame_in_batch`].
+    /// [`Station::frame`], for a frame of a batch. `None`: it waits for the next; see
+    /// [`Worker::frame_in_batch`].
     pub fn frame_in_batch(
         &mut self,
         frame: &Frame<'_>,
@@ -407,8 +417,8 @@ impl Station {
         }
     }
 
-    /// Handles frames that others handed over, at most `budget` from each; `decided` gets each frame whose last packet
-    /// was handled here, with its decision and tag, and forwards it or not (after the worker's
+    /// Handles frames that others handed over, at most `budget` from each; `decided` gets each frame whose
+    /// last packet was handled here, with its decision and tag, and forwards it or not (after the worker's
     /// [`Worker::take_rewrite`]). Gives the number of frames taken, with what was said of flows that move.
     pub fn handed_over(
         &mut self,
@@ -564,8 +574,8 @@ impl Station {
         }
     }
 
-    /// A frame cannot go on. Where this worker keeps its fragments, their datagrams cannot either; elsewhere they end with their
-    /// time.
+    /// A frame cannot go on. Where this worker keeps its fragments, their datagrams cannot either; elsewhere
+    /// they end with their time.
     fn lose(&mut self, mut parcel: Box<Parcel>, recorder: &mut dyn Recorder) {
         let joined = core::mem::take(&mut parcel.journey.walk.joined);
         if parcel.journey.walk.keeper() == Some(self.me) {

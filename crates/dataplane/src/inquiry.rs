@@ -3,11 +3,13 @@
 //! single flows stand, and how functions stand; orders about functions, and observers of them, come the same
 //! way.
 //!
-//! A flow belongs to its worker, which therefore answers itself, between two batches: it walks its table in parts of [`PART`] entries, one part at each
-//! look, and one question after the other, so that traffic waits for one part at most; a worker without traffic wakes itself for the next. While nobody asks it costs one load at each look.
-//! Who asks has a [`Collector`], which says what came and who has not answered.
+//! A flow belongs to its worker, which therefore answers itself, between two batches: it walks its table in
+//! parts of [`PART`] entries, one part at each look, and one question after the other, so that traffic waits
+//! for one part at most; a worker without traffic wakes itself for the next. While nobody asks it costs one
+//! load at each look. Who asks has a [`Collector`], which says what came and who has not answered.
 //!
-//! The table changes between two parts: a flow that begins or ends meanwhile is counted or not, one that moves to another worker perhaps twice or not at all.
+//! The table changes between two parts: a flow that begins or ends meanwhile is counted or not, one that
+//! moves to another worker perhaps twice or not at all.
 //!
 //! Not done: what functions know of a flow beyond its standing; flows that have ended (their records say it).
 
@@ -84,7 +86,8 @@ pub struct Answer {
     pub flows: Vec<LiveFlow>,
     /// Flows that fit and are left out.
     pub omitted: u64,
-    /// To [`Question::Functions`] all functions, to [`Question::Order`] the one that was meant if the worker's generation has it.
+    /// To [`Question::Functions`] all functions, to [`Question::Order`] the one that was meant if the
+    /// worker's generation has it.
     pub functions: Vec<(WorkerId, FunctionNow)>,
 }
 

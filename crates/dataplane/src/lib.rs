@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The data plane: workers, owners, generations, live links and captures.
 //!
-//! A [`worker::Worker`] runs packets to completion: it leads them through the stages of `bartizan_stages` (decode, defragment, find
-//! the flow, advance TCP and application layer once, let the functions on the flow's path speak, account), then records, forwards or
-//! refuses.
+//! A [`worker::Worker`] runs packets to completion: it leads them through the stages of `bartizan_stages`
+//! (decode, defragment, find the flow, advance TCP and application layer once, let the functions on the
+//! flow's path speak, account), then records, forwards or refuses.
 //!
-//! The modules, from the bottom to the top; a file uses its own and those before it (`cargo xtask tidy` reads this list):
+//! The modules, from the bottom to the top; a file uses its own and those before it (`cargo xtask tidy` reads
+//! this list):
 //!
 //! 1. `ahead`: the flows of a batch's next frames are fetched into the caches.
 //! 2. `segmentation`: frames that are larger than the egress port carries are taken apart.

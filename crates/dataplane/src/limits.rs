@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of workers and those that are settings of the engine, for docs/limits.md. What a setting is unless it is given is taken of
-//! the shipped settings, as the program takes it.
+//! Bounds of workers and those that are settings of the engine, for docs/limits.md. What a setting is unless
+//! it is given is taken of the shipped settings, as the program takes it.
 
 use crate::event_ring::RING_BYTES;
 use crate::handover::AWAY_MAX;

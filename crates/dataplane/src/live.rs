@@ -2,8 +2,8 @@
 //! Workers on live ports. [`together`] has the one loop that all of them run, inline and passive, one or
 //! several; here is the handling of a batch's frames: before a worker sees them, and on their way out.
 //!
-//! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic. A turn
-//! takes what is there and never waits for more; one send call per batch and port.
+//! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic.
+//! A turn takes what is there and never waits for more; one send call per batch and port.
 
 mod answering;
 mod berth;
@@ -38,7 +38,8 @@ const ETHERNET_AND_TAG: usize = 18;
 /// Bytes of headers that a TCP segment has at least: Ethernet, IPv4, TCP.
 const HEADERS_LEAST: usize = 54;
 
-/// Sleep of a worker that owes its level something. A turn takes a millisecond or some, so not all of the processor's time goes there.
+/// Sleep of a worker that owes its level something. A turn takes a millisecond or some, so not all of the
+/// processor's time goes there.
 const OWED: Duration = Duration::from_millis(1);
 
 /// How a worker uses its ports.
@@ -78,7 +79,8 @@ impl LiveOptions {
     }
 }
 
-/// Takes datagrams apart that came as one, before anything looks at them. Gives the number of frames that the batch holds now.
+/// Takes datagrams apart that came as one, before anything looks at them. Gives the number of frames that the
+/// batch holds now.
 fn take_apart(batch: &mut Batch, rejecter: &mut Rejecter, counters: &mut LiveCounters) -> usize {
     let split = segmentation::split(batch, &mut rejecter.decoder, &mut rejecter.output);
     counters.normaliser.datagrams += split.datagrams;
@@ -86,8 +88,9 @@ fn take_apart(batch: &mut Batch, rejecter: &mut Rejecter, counters: &mut LiveCou
     batch.len()
 }
 
-/// Inline: fills in the checksums that senders on this host left to a device, where the kernel says that they stand: in whatever a frame
-/// carries, also in tunnels that nobody decodes, whose own checksum already counts on it. Frames that are to be cut get theirs then.
+/// Inline: fills in the checksums that senders on this host left to a device, where the kernel says that they
+/// stand: in whatever a frame carries, also in tunnels that nobody decodes, whose own checksum already counts
+/// on it. Frames that are to be cut get theirs then.
 fn fill_in_checksums(batch: &mut Batch, counters: &mut LiveCounters) {
     for index in 0..batch.len() {
         let Some(info) = batch.info(index) else { continue };
@@ -98,15 +101,16 @@ fn fill_in_checksums(batch: &mut Batch, counters: &mut LiveCounters) {
         }
         let filled = batch.bytes_mut(index).and_then(|bytes| fill_in(bytes, start.into(), field.into()));
         if let Some(info) = batch.info_mut(index).filter(|_| filled.is_some()) {
-            // Where it stands a sender on this host says, who may lie: the checksums of what is inspected are looked at as ever.
+            // Where it stands a sender on this host says, who may lie: the checksums of what is inspected are
+            // looked at as ever.
             info.flags = info.flags.without(FrameFlags::CHECKSUM_PENDING).with(FrameFlags::CHECKSUM_FILLED);
             counters.normaliser.checksums += 1;
         }
     }
 }
 
-/// Fills in a checksum that stands `field` bytes behind `start` and is about all from there on; the sum of the pseudo header stands there.
-/// `None`: it would lie behind the frame.
+/// Fills in a checksum that stands `field` bytes behind `start` and is about all from there on; the sum of
+/// the pseudo header stands there. `None`: it would lie behind the frame.
 fn fill_in(bytes: &mut [u8], start: usize, field: usize) -> Option<()> {
     let about = bytes.get_mut(start..)?;
     let sum = InternetChecksum::new().with(about).finish();
@@ -149,7 +153,8 @@ const fn checksums_of(flags: FrameFlags) -> Checksums {
     }
 }
 
-/// Fetches the flows of the next frames of a batch, some at a time. One alone is there as soon as it is looked up.
+/// Fetches the flows of the next frames of a batch, some at a time. One alone is there as soon as it is
+/// looked up.
 fn look_ahead(worker: &Worker, batch: &Batch, index: usize, by: (LinkId, u32)) {
     if index.is_multiple_of(AHEAD) && index + 1 < batch.len() {
         let next = index..batch.len().min(index + AHEAD);
@@ -166,8 +171,8 @@ fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
     both.is_some_and(|(frame, next)| train::follows(frame, next))
 }
 
-/// Sends the frames of a datagram that were held until the frame in hand, which came in by the same side and leaves by the same named port, if any: behind those that
-/// came before it in its batch, and before it.
+/// Sends the frames of a datagram that were held until the frame in hand, which came in by the same side and
+/// leaves by the same named port, if any: behind those that came before it in its batch, and before it.
 fn send_released(
     worker: &mut Worker,
     egress: &mut dyn Port,
@@ -207,8 +212,8 @@ fn release(worker: &mut Worker, batch: &mut Batch, index: usize, link: LinkId, r
     }
 }
 
-/// Sends those of the frames that are to leave and are larger than the port carries, as segments; what came before them in the batch goes
-/// first. What cannot be cut is left for the port to refuse.
+/// Sends those of the frames that are to leave and are larger than the port carries, as segments; what came
+/// before them in the batch goes first. What cannot be cut is left for the port to refuse.
 fn send_large(
     egress: &mut dyn Port,
     batch: &mut Batch,
@@ -232,14 +237,16 @@ fn send_large(
     }
 }
 
-/// Whether a frame is to leave in pieces: it is larger than a port carries, be it tagged, or more than one segment of its sender. The latter
-/// also where it would fit: in a tunnel the checksum around it is not right before it is cut, and the way behind the port may be narrower.
+/// Whether a frame is to leave in pieces: it is larger than a port carries, be it tagged, or more than one
+/// segment of its sender. The latter also where it would fit: in a tunnel the checksum around it is not right
+/// before it is cut, and the way behind the port may be narrower.
 fn is_to_be_cut(bytes: &[u8], told: u16, egress: &dyn Port) -> bool {
     let of_segment = usize::from(told).saturating_add(HEADERS_LEAST);
     bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG || told != 0 && bytes.len() > of_segment
 }
 
-/// Sends a frame as segments, of the size that its sender told. `false`: it cannot be cut, and nothing was sent.
+/// Sends a frame as segments, of the size that its sender told. `false`: it cannot be cut, and nothing was
+/// sent.
 fn send_as_segments(
     egress: &mut dyn Port,
     bytes: &[u8],
@@ -306,7 +313,8 @@ fn settle(
     batch.set_disposition(index, Disposition::Forward);
 }
 
-/// Answers to rejected packets, sent after the batch; what decodes frames that are cut; and room for a frame that leaves longer than it came.
+/// Answers to rejected packets, sent after the batch; what decodes frames that are cut; and room for a frame
+/// that leaves longer than it came.
 struct Rejecter {
     decoder: Decoder,
     output: DecodeOutput,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that are larger than the egress port carries, since a sender on this host left segmentation to a device that does not exist, or
-//! the kernel merged what arrived: they are inspected whole and leave as the segments that the device would have made.
+//! Frames that are larger than the egress port carries, since a sender on this host left segmentation to a
+//! device that does not exist, or the kernel merged what arrived: they are inspected whole and leave as the
+//! segments that the device would have made.
 //!
-//! Source: RFC 9293; Linux `tcp_gso_segment`, `skb_udp_tunnel_segment`, `gre_gso_segment`. TCP over IPv4 or IPv6 in an Ethernet frame, or in
-//! tunnels of the kinds that Linux leaves to a device to cut: IP in IP, GRE without checksum and sequence, VXLAN, GENEVE. The size of the segments
-//! is the sender's own, where the kernel hands it over, and no larger than the egress MTU allows.
+//! Source: RFC 9293; Linux `tcp_gso_segment`, `skb_udp_tunnel_segment`, `gre_gso_segment`. TCP over IPv4 or
+//! IPv6 in an Ethernet frame, or in tunnels of the kinds that Linux leaves to a device to cut: IP in IP, GRE
+//! without checksum and sequence, VXLAN, GENEVE. The size of the segments is the sender's own, where the
+//! kernel hands it over, and no larger than the egress MTU allows.
 //!
 //! UDP is another matter, since a datagram is what its receiver reads: see [`split`].
 
@@ -19,11 +21,13 @@ use bartizan_packet::{
 
 /// Least payload of a segment: a smaller MTU is none (RFC 791 asks for 68 bytes of every link).
 const LEAST: usize = 8;
-/// Least size of a sender that is kept to: Linux has none below (`tcp_min_snd_mss`), and one frame would become thousands.
+/// Least size of a sender that is kept to: Linux has none below (`tcp_min_snd_mss`), and one frame would
+/// become thousands.
 const LEAST_TOLD: usize = 48;
 
-/// Cuts a frame of TCP into segments that fit a network-layer MTU; each is given to `each`. `packets`: what was decoded of it, outermost first.
-/// `told`: bytes of its sender's segments, 0 where they are not known. `None`: it cannot be cut, and nothing was given.
+/// Cuts a frame of TCP into segments that fit a network-layer MTU; each is given to `each`. `packets`: what
+/// was decoded of it, outermost first. `told`: bytes of its sender's segments, 0 where they are not known.
+/// `None`: it cannot be cut, and nothing was given.
 pub fn cut(
     frame: &[u8],
     packets: &[Decoded],
@@ -34,8 +38,9 @@ pub fn cut(
     Plan::of_tcp(frame, packets, mtu, told)?.carry_out(frame, &mut each)
 }
 
-/// The packet that a UDP tunnel carries of which the decoder knows nothing, since its port is no usual one: `header` is where the kernel says
-/// that the TCP header begins. Linux leaves only such tunnels to a device to cut whose own header may be repeated as it is.
+/// The packet that a UDP tunnel carries of which the decoder knows nothing, since its port is no usual one:
+/// `header` is where the kernel says that the TCP header begins. Linux leaves only such tunnels to a device
+/// to cut whose own header may be repeated as it is.
 pub fn hidden_in_tunnel(
     frame: &[u8],
     packets: &[Decoded],
@@ -150,7 +155,8 @@ fn is_plain(packet: &Decoded) -> bool {
         && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::INVALID)
 }
 
-/// Whether the headers of a packet around the segment may stand before each piece of it, with new lengths and sums.
+/// Whether the headers of a packet around the segment may stand before each piece of it, with new lengths and
+/// sums.
 fn can_be_repeated(frame: &[u8], packet: &Decoded) -> bool {
     match &packet.transport {
         // IP in IP.
@@ -190,8 +196,8 @@ fn renew_udp(packet: &Decoded, frame: &mut [u8]) -> Option<()> {
     let udp = frame.get_mut(packet.l4 as usize..)?;
     let length = u16::try_from(udp.len()).ok()?;
     udp.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
-    // One that has no checksum stays without (RFC 768, RFC 6935). One that is left to a device is not 0: the sum over addresses, length
-    // and protocol stands there.
+    // One that has no checksum stays without (RFC 768, RFC 6935). One that is left to a device is not 0: the
+    // sum over addresses, length and protocol stands there.
     if udp.get(6..8)? != [0, 0] {
         renew_sum(packet, 17, udp, 6)?;
     }

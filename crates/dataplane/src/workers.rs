@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several workers behind one reader: captures.
 //!
-//! The reader decodes each frame once and puts fragments together, so the order of the capture holds for all packets of
-//! a flow, however they came (alone, in a tunnel, as fragments). What it found is shared out in `Round`s: a round
-//! holds some hundred frames, their bytes (copied once), and for each of their packets its owner. Every worker gets
-//! every round by a ring of its own, handles the packets that it owns, and passes through the clock of *all* frames.
-//! So flows end at the same packet clock as with one worker, and the flow records are the same.
+//! The reader decodes each frame once and puts fragments together, so the order of the capture holds for all
+//! packets of a flow, however they came (alone, in a tunnel, as fragments). What it found is shared out in
+//! `Round`s: a round holds some hundred frames, their bytes (copied once), and for each of their packets its
+//! owner. Every worker gets every round by a ring of its own, handles the packets that it owns, and passes
+//! through the clock of *all* frames. So flows end at the same packet clock as with one worker, and the flow
+//! records are the same.
 //!
-//! A round carries its generation: all workers swap between the same two frames, and a round without frames takes a
-//! swap to workers that have nothing to do. What a worker runs is said by [`Steering::running`].
+//! A round carries its generation: all workers swap between the same two frames, and a round without frames
+//! takes a swap to workers that have nothing to do. What a worker runs is said by [`Steering::running`].
 //!
-//! Equal to one worker: all that depends on one flow, what flows of different workers change together (thresholds, `xbits`,
-//! `hostbits`, data sets, quotas of flows, values per host and when they expire, numbers of stored files): who touches it waits until all others are past the packets
-//! before its own ([`bartizan_base::turns`]); and what of a frame rests on another part of it: a packet waits for what was decided of those that it carries, and
-//! in prevention the next fragment for what was decided of the datagram before. A frame's counters are counted by the reader, as is its decision: the strictest of its
-//! packets' decisions.
+//! Equal to one worker: all that depends on one flow, what flows of different workers change together
+//! (thresholds, `xbits`, `hostbits`, data sets, quotas of flows, values per host and when they expire,
+//! numbers of stored files): who touches it waits until all others are past the packets before its own
+//! ([`bartizan_base::turns`]); and what of a frame rests on another part of it: a packet waits for what was
+//! decided of those that it carries, and in prevention the next fragment for what was decided of the datagram
+//! before. A frame's counters are counted by the reader, as is its decision: the strictest of its packets'
+//! decisions.
 //!
-//! Not equal in every case: what depends on a limit's share, since each worker has its part of flow table and stream memory; which flow of a tenant gives way for
-//! its quota, since that is one of the same worker; and a function that has failed is away, until it is started again, on the worker where that was, while
-//! the others' flows go on with it.
+//! Not equal in every case: what depends on a limit's share, since each worker has its part of flow table and
+//! stream memory; which flow of a tenant gives way for its quota, since that is one of the same worker; and a
+//! function that has failed is away, until it is started again, on the worker where that was, while the
+//! others' flows go on with it.
 //!
 //! Memory ordering: a round is written by the reader alone, while it is the only one that has it, and
-//! published to each worker by a ring (`rtrb`: tail stored with `Release`, loaded with `Acquire`). Workers only read it,
-//! but for the decision of a packet, an atomic that its one owner stores with `Relaxed`, once: who waits for it reads it and nothing that it
-//! stands for. It reaches the reader with the worker's drop of its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it gives the round back. Thread parking carries no data, it only
-//! shortens waits, and each wait has a time limit.
+//! published to each worker by a ring (`rtrb`: tail stored with `Release`, loaded with `Acquire`). Workers
+//! only read it, but for the decision of a packet, an atomic that its one owner stores with `Relaxed`, once:
+//! who waits for it reads it and nothing that it stands for. It reaches the reader with the worker's drop of
+//! its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it gives the round back. Thread parking
+//! carries no data, it only shortens waits, and each wait has a time limit.
 //!
 //! Bounded: so many rounds exist as [`PoolOptions::rounds`] says; when all are under way, the reader waits.
 //!
@@ -135,7 +140,8 @@ impl core::fmt::Debug for PendingChains {
 }
 
 impl Steering {
-    /// Asks for another generation: it runs from the next round on, in all workers. Of several only the last counts.
+    /// Asks for another generation: it runs from the next round on, in all workers. Of several only the last
+    /// counts.
     pub fn swap(&self, chains: Arc<Chains>) {
         if let Ok(mut pending) = self.pending.lock() {
             *pending = Some(PendingChains(chains));
@@ -144,7 +150,8 @@ impl Steering {
         self.has_pending.store(true, Ordering::Release);
     }
 
-    /// The generation that a worker runs: what really happens, not what was asked for. Worker beyond the last: `None`.
+    /// The generation that a worker runs: what really happens, not what was asked for. Worker beyond the
+    /// last: `None`.
     #[must_use]
     pub fn running(&self, worker: WorkerId) -> Option<Generation> {
         self.running.get(usize::from(worker.0)).map(|number| Generation(number.load(Ordering::Acquire)))
@@ -320,8 +327,8 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(())
     }
 
-    /// Moves a flow to another worker, between the frame that was shared out last and the next one. A flow that has ended meanwhile does not move; the next one of its
-    /// key begins there.
+    /// Moves a flow to another worker, between the frame that was shared out last and the next one. A flow
+    /// that has ended meanwhile does not move; the next one of its key begins there.
     ///
     /// # Errors
     /// A worker is gone, or the flow is not to be moved.
@@ -407,8 +414,8 @@ impl<R: WorkerRecorder> Pool<R> {
         }
     }
 
-    /// Waits until it is decided what becomes of the datagram that became whole last. Only prevention has such datagrams, and only the next fragment,
-    /// or time that passes without frames, has to wait for it.
+    /// Waits until it is decided what becomes of the datagram that became whole last. Only prevention has
+    /// such datagrams, and only the next fragment, or time that passes without frames, has to wait for it.
     fn decide_datagram(&mut self) -> Result<(), PoolError> {
         if self.front.undecided() == Some(self.round.number) {
             self.send()?;
@@ -507,12 +514,14 @@ struct Post<R> {
     turns: Arc<Turns>,
 }
 
-/// Steps of a frame, in their order. Before the first frame of a round its generation is entered and flows are given away, then others are taken in.
+/// Steps of a frame, in their order. Before the first frame of a round its generation is entered and flows
+/// are given away, then others are taken in.
 const GIVES: u64 = 0;
 const TAKES: u64 = 1;
 /// Time passes.
 const BEGINS: u64 = 2;
-/// Flows that end with a frame end before it is looked at, each at the place where it began (beyond 255). Steps of packets begin here.
+/// Flows that end with a frame end before it is looked at, each at the place where it began (beyond 255).
+/// Steps of packets begin here.
 const PACKETS: u64 = 1 << 63;
 
 impl<R: WorkerRecorder> Post<R> {

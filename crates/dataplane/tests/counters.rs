@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters stand where they belong: in EVE's `stats` what Suricata has, under its names; all else under `bartizan.stats`.
+//! Counters stand where they belong: in EVE's `stats` what Suricata has, under its names; all else under
+//! `bartizan.stats`.
 
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;

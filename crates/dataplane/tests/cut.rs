@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tap with a snap length: of each frame only the first bytes come. Sessions and records go by what was on the wire, readers meet what is missing as lost, and nothing
-//! is taken for whole that is not.
+//! A tap with a snap length: of each frame only the first bytes come. Sessions and records go by what was on
+//! the wire, readers meet what is missing as lost, and nothing is taken for whole that is not.
 
 use bartizan_base::{LinkId, Settings, Timestamp};
 use bartizan_dataplane::worker::Frame;

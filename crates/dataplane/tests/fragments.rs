@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prevention and fragments: a receiver never completes a datagram that was not inspected as a whole, and gets every good one.
+//! Prevention and fragments: a receiver never completes a datagram that was not inspected as a whole, and
+//! gets every good one.
 
 use crate::common;
 
@@ -155,7 +156,8 @@ fn decoys(v6: bool, head: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         ("too long for its frame", plain(changed(&|b| b[if v6 { 5 } else { 3 }] += 8))),
     ];
     if v6 {
-        // Before the fragment header, in the order given: what each names, and its bytes behind the next header field.
+        // Before the fragment header, in the order given: what each names, and its bytes behind the next
+        // header field.
         let extended = |first: u8, extensions: &[u8]| {
             let mut bytes = head.to_vec();
             let length = u16::from_be_bytes([bytes[4], bytes[5]]) + extensions.len() as u16;
@@ -346,7 +348,8 @@ fn fragments_in_a_fragmented_tunnel_leave_together() {
     }
 }
 
-/// Linux leaves the checksum of a tunnel over UDP to the device also when what is inside is a fragment, which has none that could be left.
+/// Linux leaves the checksum of a tunnel over UDP to the device also when what is inside is a fragment, which
+/// has none that could be left.
 #[test]
 fn fragments_in_a_tunnel_whose_checksum_is_due_leave_with_it() {
     let bench = bench(true, "no");

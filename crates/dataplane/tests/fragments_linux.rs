@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fragments to a real receiver: Linux's reassembly behind the inline loop. Decoys that Linux throws away do not let a forbidden
-//! datagram through, and good datagrams arrive.
+//! Fragments to a real receiver: Linux's reassembly behind the inline loop. Decoys that Linux throws away do
+//! not let a forbidden datagram through, and good datagrams arrive.
 
 use crate::common;
 use crate::inline_net;
@@ -94,8 +94,8 @@ fn text(word: &str, v6: bool, n: usize) -> Vec<u8> {
     format!("{word} {v6} {n}: this is long enough for four fragments").into_bytes()
 }
 
-/// Forbidden datagrams: the tail, a decoy in the place of the head, the true head; in prevention then all of it once more. What the server
-/// read of them.
+/// Forbidden datagrams: the tail, a decoy in the place of the head, the true head; in prevention then all of
+/// it once more. What the server read of them.
 fn forbidden(
     client: &mut InlinePort,
     socket: &UdpSocket,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Invariant 5: what leaves is what came in, byte for byte, unless the normaliser counted a change. Frames of all kinds
-//! and the suite's captures go through the inline loop between ports in memory; a second worker, which has no port and cannot
-//! change anything, says which of them have to leave.
+//! Invariant 5: what leaves is what came in, byte for byte, unless the normaliser counted a change. Frames of
+//! all kinds and the suite's captures go through the inline loop between ports in memory; a second worker,
+//! which has no port and cannot change anything, says which of them have to leave.
 
 use crate::common;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hand-over between stations: every packet once, at its owner, in order; full rings counted exactly; the end found.
+//! Hand-over between stations: every packet once, at its owner, in order; full rings counted exactly; the end
+//! found.
 
 use crate::common;
 
@@ -399,7 +400,8 @@ fn link_vlans_and_tunnels_choose_the_home_and_packets_meet_there() {
                 }
             }
         }
-        // A flow's packets were handled at its home, whichever station they came to; those of the frames that carry others, too.
+        // A flow's packets were handled at its home, whichever station they came to; those of the frames that
+        // carry others, too.
         let mut homes: HashMap<&str, [usize; 4]> = HashMap::new();
         for (index, station) in stations.iter().enumerate() {
             for (_, entry) in station.worker().flows().iter() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A level below the host under random traffic: each packet is handled and counted in one place, and the records of flows have the sums.
+//! A level below the host under random traffic: each packet is handled and counted in one place, and the
+//! records of flows have the sums.
 
 #[path = "level/bypassed.rs"]
 mod bypassed;
@@ -342,7 +343,8 @@ impl Bench {
                 self.stack.swap(policy, rules);
             }
             if self.pauses && self.random.below(3_000) == 0 {
-                // Longer than some timeouts. A live worker has turns meanwhile: who has been silent for too long is forgotten at all levels.
+                // Longer than some timeouts. A live worker has turns meanwhile: who has been silent for too
+                // long is forgotten at all levels.
                 for _ in 0..40 {
                     self.nanos += 1_000_000_000;
                     self.turn();
@@ -502,7 +504,8 @@ fn a_worker_that_owes_its_level_something_sleeps_short() {
     connection.bench.stack.finish();
 }
 
-/// Who has a flow bypassed, and opens another connection of its ports, must not find the old flow's entry: nothing of the new one would be inspected.
+/// Who has a flow bypassed, and opens another connection of its ports, must not find the old flow's entry:
+/// nothing of the new one would be inspected.
 #[test]
 fn another_connection_of_the_same_ports_finds_no_entry() {
     for flags in [SYN, SYN | ACK, FIN | ACK, RST | ACK, RST] {
@@ -517,7 +520,8 @@ fn another_connection_of_the_same_ports_finds_no_entry() {
     }
 }
 
-/// Segments with which a connection ends whose next numbers are 105 and 505: of a side (0: the client), number, acknowledgement, flags, data.
+/// Segments with which a connection ends whose next numbers are 105 and 505: of a side (0: the client),
+/// number, acknowledgement, flags, data.
 type Ending = (&'static str, &'static [(usize, u32, u32, u8, &'static [u8])]);
 
 const FA: u8 = FIN | ACK;
@@ -573,7 +577,8 @@ const ENDINGS: [Ending; 10] = [
     ("nobody answers", &[(0, 105, 505, FA, b"")]),
 ];
 
-/// Where the level has all of a connection it has its end as well, and the record is the one that there is without a level: whenever the host looks.
+/// Where the level has all of a connection it has its end as well, and the record is the one that there is
+/// without a level: whenever the host looks.
 #[test]
 fn a_connection_that_ends_below_has_the_record_that_it_has_without_a_level() {
     for (name, ending) in ENDINGS {
@@ -624,7 +629,8 @@ fn an_end_that_is_not_plain_comes_up() {
     }
 }
 
-/// Both sides have ended below, and nobody has looked: a SYN of the same ports finds the end, and opens another flow, of which nothing finds the entry of the old one.
+/// Both sides have ended below, and nobody has looked: a SYN of the same ports finds the end, and opens
+/// another flow, of which nothing finds the entry of the old one.
 #[test]
 fn ports_are_used_again_right_after_an_end_below() {
     let run = |habits: Option<Habits>| {
@@ -650,7 +656,8 @@ fn ports_are_used_again_right_after_an_end_below() {
     assert_eq!(with, without);
 }
 
-/// While a worker hung its link was open: a connection is far ahead of what was seen of it, and is inspected from there on. Who is ahead for no such reason is refused.
+/// While a worker hung its link was open: a connection is far ahead of what was seen of it, and is inspected
+/// from there on. Who is ahead for no such reason is refused.
 #[test]
 fn a_connection_that_went_on_while_the_host_hung_is_taken_up_where_it_is() {
     const JUDGED: &str = "drop tcp any any -> any 8080 (content:\"evil\"; sid:9;)";
@@ -701,7 +708,8 @@ fn a_connection_that_went_on_while_the_host_hung_is_taken_up_where_it_is() {
     }
 }
 
-/// Who knows that a bypassed connection is to be inspected sends something far ahead, or acknowledges it: what follows at the true place must not be taken for sent again.
+/// Who knows that a bypassed connection is to be inspected sends something far ahead, or acknowledges it:
+/// what follows at the true place must not be taken for sent again.
 #[test]
 fn a_connection_that_comes_up_is_inspected_from_where_its_receivers_are() {
     for (far_ahead, when) in
@@ -737,7 +745,8 @@ fn a_connection_that_comes_up_is_inspected_from_where_its_receivers_are() {
     }
 }
 
-/// What was dropped below has not come to its receiver: a connection that is let go on afterwards is where it was, and is inspected from there.
+/// What was dropped below has not come to its receiver: a connection that is let go on afterwards is where it
+/// was, and is inspected from there.
 #[test]
 fn what_was_dropped_below_has_moved_no_connection_on() {
     const BLOCKED: &str =
@@ -788,7 +797,8 @@ fn what_was_dropped_below_has_moved_no_connection_on() {
     }
 }
 
-/// What was under way below when the connection came up is acknowledged, and what follows it goes on and is inspected.
+/// What was under way below when the connection came up is acknowledged, and what follows it goes on and is
+/// inspected.
 #[test]
 fn a_connection_with_data_under_way_goes_on_and_is_inspected() {
     for length in [1usize, 1_000, 30_000] {
@@ -835,8 +845,9 @@ fn ten_thousand_entries_are_taken_away_under_packets_and_none_is_lost() {
         let habits = Habits { updates: seed % 4 == 0, ..slow() };
         let mut bench = Bench::new(seed, Some(habits), "removals");
         (bench.swaps, bench.pauses) = (250, false);
-        // Packets that come one by one are seldom under way when their entry is marked: one entry of 160 met one, and one of 280 since flows sink that are refused in tunnels (a
-        // third more entries a run, which handle little). In bursts, as packets come, one of 20 does.
+        // Packets that come one by one are seldom under way when their entry is marked: one entry of 160 met
+        // one, and one of 280 since flows sink that are refused in tunnels (a third more entries a run, which
+        // handle little). In bursts, as packets come, one of 20 does.
         bench.bursts = true;
         bench.run(10_000);
         let (more, flying) = bench.check();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say, the others notice nothing.
+//! Functions that panic, are stopped and started under traffic: packets go on or are refused as policies say,
+//! the others notice nothing.
 
 use bartizan_base::{Decision, Fid, FunctionId, LinkId, PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::worker::Frame;
@@ -529,7 +530,8 @@ fn of_a_hundred_failures_the_others_notice_nothing() {
         assert_eq!(bench.own("sfw", "admitted"), alone.own("sfw", "admitted"));
         let restarts = bench.stat("function.restarts");
         assert!((99..=100).contains(&restarts), "{restarts}");
-        // It keeps something of flows that it was called for since it began last; of those that have gone, nothing.
+        // It keeps something of flows that it was called for since it began last; of those that have gone,
+        // nothing.
         assert!(KEPT.get() <= i64::from(bench.stat("flow.total") as u32), "{}", KEPT.get());
         assert!(bench.own(name, "seen") > u64::from(packets) / 3, "it comes back each time");
         let (worker, _) = bench.stack.finish();

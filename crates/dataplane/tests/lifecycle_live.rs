@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A function that panics again and again, and orders about it, under inline traffic of live workers in threads.
+//! A function that panics again and again, and orders about it, under inline traffic of live workers in
+//! threads.
 
 use bartizan_base::{PacketDuration, Reason, Timestamp};
 use bartizan_dataplane::live::inquiry::Question;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Invariant 1 against a real receiver: what an application reads from Linux's TCP is what was inspected, whatever a
-//! sender tries, and nothing is read before it was inspected.
+//! Invariant 1 against a real receiver: what an application reads from Linux's TCP is what was inspected,
+//! whatever a sender tries, and nothing is read before it was inspected.
 //!
-//! Frames made by hand pass the inline loop between two interfaces to sockets of the kernel. In the place of ids stands a
-//! function that writes down the stream it is given. `BARTIZAN_SEED=n` plays one
-//! connection, `BARTIZAN_TRACE=port` shows one segment by segment (ports count from 10000
-//! in the order of the seeds), `BARTIZAN_BASE=n` begins at another seed.
+//! Frames made by hand pass the inline loop between two interfaces to sockets of the kernel. In the place of
+//! ids stands a function that writes down the stream it is given. `BARTIZAN_SEED=n` plays one connection,
+//! `BARTIZAN_TRACE=port` shows one segment by segment (ports count from 10000 in the order of the seeds),
+//! `BARTIZAN_BASE=n` begins at another seed.
 
 use crate::inline_net;
 
@@ -249,8 +249,8 @@ fn compare(connections: &[Connection], inspected: &Inspected, outcome: &Outcome,
         let others = all[1..].iter().all(|other| seen.starts_with(&other.bytes));
         again += all.len() - 1;
         bytes += got.bytes.len();
-        // Where the receiver read to the end, it is all that was inspected; where the connection broke off, the rest of it
-        // was inspected and not read.
+        // Where the receiver read to the end, it is all that was inspected; where the connection broke off,
+        // the rest of it was inspected and not read.
         let whole = connection.complete && !connection.habits.early_fin;
         complete += usize::from(whole);
         let right = if whole { got.bytes == seen } else { seen.starts_with(&got.bytes) };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that move between stations: every packet once and in order, amounts exact, whatever moves when; flows that end away, rings and tables that are
-//! full, errors about flows that have moved, tenants with equal addresses.
+//! Flows that move between stations: every packet once and in order, amounts exact, whatever moves when;
+//! flows that end away, rings and tables that are full, errors about flows that have moved, tenants with
+//! equal addresses.
 
 use crate::common;
 
@@ -101,7 +102,8 @@ fn sums(stations: &[Station]) -> BTreeMap<&'static str, u64> {
     for station in stations {
         station.worker().visit_stats(|name, value| *sums.entry(name).or_insert(0) += value);
     }
-    // How full tables are, what was at most held at a time, and how often timers fired for flows that went on.
+    // How full tables are, what was at most held at a time, and how often timers fired for flows that went
+    // on.
     let other = [
         "flow.memuse",
         "defrag.memuse",
@@ -145,7 +147,8 @@ fn conversation(v6: bool, flow: u32, number: u32) -> Vec<u8> {
     ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload)))
 }
 
-/// The next frames of a flow, each with the side that it comes from: a connection, datagrams in four shapes, and errors about the plain ones.
+/// The next frames of a flow, each with the side that it comes from: a connection, datagrams in four shapes,
+/// and errors about the plain ones.
 fn next_frames(flow: u32, number: u32) -> Vec<(u32, Vec<u8>)> {
     let v6 = flow % 2 == 1;
     let shape = match flow / 2 % 6 {
@@ -244,7 +247,8 @@ proptest! {
         prop_assert!(many.iter().all(|s| s.worker().flows().is_empty() && s.worker().app_memory().used() == 0));
     }
 
-    /// Few parcels: what does not fit is refused and counted, what was refused has not moved, and everything comes to an end.
+    /// Few parcels: what does not fit is refused and counted, what was refused has not moved, and everything
+    /// comes to an end.
     #[test]
     fn moves_with_full_rings_lose_nothing_uncounted(
         steps in prop::collection::vec((0u32..12, any::<u64>(), 0usize..3), 1..150),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two workers between real interfaces: transfers by curl are held open while their flows are moved back and forth all the time. The bodies arrive whole, every byte
-//! is inspected once and in order, sums agree. Needs root, network namespaces and curl; says so otherwise.
+//! Two workers between real interfaces: transfers by curl are held open while their flows are moved back and
+//! forth all the time. The bodies arrive whole, every byte is inspected once and in order, sums agree. Needs
+//! root, network namespaces and curl; says so otherwise.
 //!
 //! The client has a namespace of its own, which ends with a process of the test.
 
@@ -109,8 +110,8 @@ fn address(v6: bool, host: u8) -> IpAddr {
     format!("{}{host}", if v6 { "fd66::" } else { "10.66.0." }).parse().unwrap()
 }
 
-/// The client's namespace, and the link: `a0` is the client's, the program stands between `a1` and `b1`, the server's addresses are on `b0`. Gives how commands run
-/// in the client's namespace begin.
+/// The client's namespace, and the link: `a0` is the client's, the program stands between `a1` and `b1`, the
+/// server's addresses are on `b0`. Gives how commands run in the client's namespace begin.
 fn link(client: u32) -> String {
     let own = std::fs::read_link("/proc/self/ns/net").unwrap();
     let begun = Instant::now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Over captures time comes for several workers as for one: values per host expire at the same frame, a function that has failed is started
-//! again, and recorders are told of it when it happens.
+//! Over captures time comes for several workers as for one: values per host expire at the same frame, a
+//! function that has failed is started again, and recorders are told of it when it happens.
 
 use crate::common::{self, address, bench, ethernet, ip, tcp, udp};
 
@@ -164,7 +164,8 @@ fn segment(millis: u64, v6: bool, ends: (u8, u8), ports: (u16, u16), flags: u8) 
 const SYN: u8 = 2;
 const RST_ACK: u8 = 20;
 
-/// Sources that try ports in vain, some of them so many that it is a scan, with gaps in which what is known of them is over.
+/// Sources that try ports in vain, some of them so many that it is a scan, with gaps in which what is known
+/// of them is over.
 fn scans(v6: bool) -> Vec<Captured> {
     let (mut frames, mut millis) = (Vec::new(), 0);
     for round in 0..6u16 {
@@ -177,7 +178,8 @@ fn scans(v6: bool) -> Vec<Captured> {
                 millis += 7;
             }
         }
-        // One that is heard of all the time; the others are over in the gap, or in the middle of the next round.
+        // One that is heard of all the time; the others are over in the gap, or in the middle of the next
+        // round.
         for n in 0..20u16 {
             frames.push(segment(millis, v6, (99, 200), (50_000 + 100 * round + n, 80), SYN));
             millis += if round % 2 == 0 { 170 } else { 30 };

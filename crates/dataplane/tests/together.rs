@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers with ports of their own, inline, in threads: each frame leaves once, in order within its flow, sums exact,
-//! whatever worker it arrives at; generations swapped under traffic and on idle links; the end of one is the end of all.
+//! Several workers with ports of their own, inline, in threads: each frame leaves once, in order within its
+//! flow, sums exact, whatever worker it arrives at; generations swapped under traffic and on idle links; the
+//! end of one is the end of all.
 
 use crate::common;
 #[path = "refusing_ports/mod.rs"]

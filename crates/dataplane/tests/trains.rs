@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trains: whether segments that came together are shown together or one by one, the same frames leave, the same bytes are
-//! inspected and the same is counted; and what is refused of a train's bytes is refused of all its segments.
+//! Trains: whether segments that came together are shown together or one by one, the same frames leave, the
+//! same bytes are inspected and the same is counted; and what is refused of a train's bytes is refused of all
+//! its segments.
 
 use crate::common;
 
@@ -344,7 +345,8 @@ fn a_train_has_an_end() {
     assert_eq!(run.seen.streams[&(1000, true)], sent);
 }
 
-/// Places of the full segments of `Step::Word`: behind two handshakes and what `before` full segments there are.
+/// Places of the full segments of `Step::Word`: behind two handshakes and what `before` full segments there
+/// are.
 fn word_at(before: usize) -> usize {
     6 + before
 }

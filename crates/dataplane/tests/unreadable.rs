@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prevention and whole packets whose headers do not lead to what they carry: none leaves, and nothing that is merely odd is refused.
+//! Prevention and whole packets whose headers do not lead to what they carry: none leaves, and nothing that
+//! is merely odd is refused.
 
 use crate::common;
 
@@ -15,7 +16,8 @@ const ENDS: (u8, u8) = (1, 2);
 /// Decides on a frame.
 type Decide = Box<dyn FnMut(Vec<u8>) -> Decision>;
 
-/// A worker, or a station that owns everything: both have to decide alike. Without real receivers nothing is refused.
+/// A worker, or a station that owns everything: both have to decide alike. Without real receivers nothing is
+/// refused.
 fn both(real: bool) -> [Decide; 2] {
     let bench = bench(true, "no");
     let worker = || {
@@ -238,7 +240,8 @@ fn over_captures_it_goes_on() {
     }
 }
 
-/// Options that are wrong in a list that can be walked, and tunnels behind extension headers: receivers take some of them.
+/// Options that are wrong in a list that can be walked, and tunnels behind extension headers: receivers take
+/// some of them.
 #[test]
 fn what_is_wrong_but_can_be_read_is_inspected() {
     let text = datagram("drop");

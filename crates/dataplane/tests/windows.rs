@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stateful firewall over a level below: what is compared with a connection's numbers there has the fate that it has at the host, segment by segment, from whomever it
-//! comes; and the host goes on where the level is.
+//! The stateful firewall over a level below: what is compared with a connection's numbers there has the fate
+//! that it has at the host, segment by segment, from whomever it comes; and the host goes on where the level
+//! is.
 
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;
@@ -58,7 +59,8 @@ impl Twins {
         self.with.worker.drive_level(now, &mut self.with.recorder);
     }
 
-    /// A packet of a side; whether it went on, which is the same with the level and without, and whether the level handled it.
+    /// A packet of a side; whether it went on, which is the same with the level and without, and whether the
+    /// level handled it.
     fn packet(&mut self, side: usize, protocol: u8, body: &[u8], segment: Option<&Segment>) -> (bool, bool) {
         self.nanos += 1_000_000;
         self.frames += 1;
@@ -381,7 +383,8 @@ fn connections_and_who_forges_their_segments_have_the_fate_that_they_have_withou
                 if attacked && simulation.random.percent(15) {
                     simulation.forged();
                 } else {
-                    // What a forged segment has moved may make honest ones look odd: then without a level as well.
+                    // What a forged segment has moved may make honest ones look odd: then without a level as
+                    // well.
                     simulation.over = attacked;
                     simulation.honest();
                 }
@@ -548,7 +551,8 @@ fn what_numbers_do_not_tell_stays_and_says_why() {
     assert_eq!(kept("midstream", policy, &midstream, Habits::default(), false), "window");
 }
 
-/// From a reload on everything is inspected, from where each receiver is; and what the next policy lets alone goes down again.
+/// From a reload on everything is inspected, from where each receiver is; and what the next policy lets alone
+/// goes down again.
 #[test]
 fn a_reload_takes_connections_up_and_both_functions_go_on_exactly() {
     let mut twins = Twins::below("reload", SFW);

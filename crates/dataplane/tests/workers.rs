@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers behind one reader: results as with one, whatever comes; every packet once, at its owner, in order.
+//! Several workers behind one reader: results as with one, whatever comes; every packet once, at its owner,
+//! in order.
 
 use crate::common;
 
@@ -59,7 +60,8 @@ fn temporary(name: &str) -> PathBuf {
     folder
 }
 
-/// Inspects with so many workers, through the real recorder; 0: without a pool. `moves`: flows move between them by this seed.
+/// Inspects with so many workers, through the real recorder; 0: without a pool. `moves`: flows move between
+/// them by this seed.
 fn inspect(bench: &Bench, frames: Source<'_>, workers: usize, moves: Option<u64>, name: &str) -> Outcome {
     let folder = temporary(&format!("{name}-{workers}"));
     let prevention = bench.engine_settings.prevention;
@@ -170,7 +172,8 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(1_700_000_000_000_000_000 + millis * 1_000_000)
 }
 
-/// Frames of which a part is refused: datagrams in tunnels and fragments; with them what comes of the same datagram later, again in fragments.
+/// Frames of which a part is refused: datagrams in tunnels and fragments; with them what comes of the same
+/// datagram later, again in fragments.
 fn refused_inside(v6: bool, round: u32) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for (flow, shape) in (20..).zip([Shape::Tunnel, Shape::Fragmented, Shape::FragmentedTunnel]) {
@@ -274,7 +277,8 @@ fn results_do_not_depend_on_the_number_of_workers() {
             take(&frame.frame(number));
         }
     };
-    // Checksums of these frames are wrong: with `auto` a thousand of them decide for the rest, in the capture's order.
+    // Checksums of these frames are wrong: with `auto` a thousand of them decide for the rest, in the
+    // capture's order.
     for (prevention, checksums) in [(false, "no"), (true, "no"), (false, "auto"), (false, "yes")] {
         let bench = telling_all(prevention, checksums);
         let one = compare(&bench, &each, &format!("mixture-{prevention}-{checksums}"));
@@ -300,7 +304,8 @@ fn results_do_not_depend_on_where_flows_move() {
     };
     for prevention in [false, true] {
         let mut bench = telling_all(prevention, "no");
-        // Never used up: what is counted for it waits for its turn, also while flows are given away and taken in.
+        // Never used up: what is counted for it waits for its turn, also while flows are given away and taken
+        // in.
         let quota = Quota { flows: Some(1 << 20), alerts: Some(1 << 20), state: Some(1 << 40) };
         let quotas = Quotas::new(vec![(TenantId(0), "all".into(), quota, Arc::default())]);
         Arc::get_mut(&mut bench.chains).unwrap().quotas = quotas;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP level finds a flow by the very key that the host's flow table has for it, handles no frame that the host's decoder finds something odd in, goes on refusing when the
-//! flow manager has ended, and has signs of life. (Here and not beside any of them, which are of one layer.)
+//! The XDP level finds a flow by the very key that the host's flow table has for it, handles no frame that
+//! the host's decoder finds something odd in, goes on refusing when the flow manager has ended, and has signs
+//! of life. (Here and not beside any of them, which are of one layer.)
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
@@ -114,7 +115,8 @@ fn when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up() {
     results([DROP, PASS]);
 }
 
-/// Another generation has decided the same: the entry goes on where it is, refused or forwarded, and what it has counted stands.
+/// Another generation has decided the same: the entry goes on where it is, refused or forwarded, and what it
+/// has counted stands.
 #[test]
 fn an_entry_goes_on_in_place_in_another_generation() {
     if !inside("an_entry_goes_on_in_place_in_another_generation") {

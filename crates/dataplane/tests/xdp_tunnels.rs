@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets in tunnels at the XDP level: the program finds both flows of a frame by the keys that the host has for them, counts what the host counts, and handles nothing
-//! in a tunnel that the host finds odd.
+//! Packets in tunnels at the XDP level: the program finds both flows of a frame by the keys that the host has
+//! for them, counts what the host counts, and handles nothing in a tunnel that the host finds odd.
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
@@ -118,7 +118,8 @@ fn refused_inside(tables: &Tables, slot: u32) -> (u64, u64) {
     tables.counts(slot, boot_time()).unwrap().refused_inside
 }
 
-/// A frame whose inner flow is refused is dropped for both, and the flow around says why. Whatever else the two entries say, the host decides.
+/// A frame whose inner flow is refused is dropped for both, and the flow around says why. Whatever else the
+/// two entries say, the host decides.
 #[test]
 fn a_packet_that_is_refused_in_a_tunnel_is_dropped_with_the_one_around_it() {
     if !inside("a_packet_that_is_refused_in_a_tunnel_is_dropped_with_the_one_around_it") {
@@ -139,7 +140,8 @@ fn a_packet_that_is_refused_in_a_tunnel_is_dropped_with_the_one_around_it() {
         let both = keys(&decoded, second);
         let mut result = || program.run_on(&frame, interfaces[usize::from(second)], 1).unwrap().result;
         install(&tables, &both);
-        // Those around are forwarded, redirected, refused themselves, compared, of another generation; so are those inside.
+        // Those around are forwarded, redirected, refused themselves, compared, of another generation; so are
+        // those inside.
         for (around, within) in [
             (AWAY, DROP),
             (DROP, DROP),
@@ -295,7 +297,8 @@ impl Bench {
         assert_eq!(self.run(frame), REDIRECT, "{name}");
     }
 
-    /// A frame goes up, and is counted for neither flow, with the flows that the host finds in it and with those of the one taken before.
+    /// A frame goes up, and is counted for neither flow, with the flows that the host finds in it and with
+    /// those of the one taken before.
     fn goes_up(&mut self, frame: &[u8], why: &str) {
         let more = keys(&decode(frame), false);
         for (slot, key) in (8..).zip(&more) {
@@ -434,7 +437,8 @@ fn udp_in_ipv6() -> Packet {
     udp(from, to, b"load")
 }
 
-/// Payloads of datagrams to a tunnel's port that are no such tunnel as is read here, though a packet is in them.
+/// Payloads of datagrams to a tunnel's port that are no such tunnel as is read here, though a packet is in
+/// them.
 fn odd_headers() -> Vec<(&'static str, u16, Vec<u8>)> {
     let [from, to] = ends(false, 1);
     let packet = udp(from, to, b"load").bytes();

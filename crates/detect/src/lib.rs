@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The detection engine: keywords, groups, prefilter, inspection.
 //!
-//! The folders, from the bottom to the top; a file uses its own folder and those before it (`cargo xtask tidy` reads this list):
+//! The folders, from the bottom to the top; a file uses its own folder and those before it (`cargo xtask
+//! tidy` reads this list):
 //!
 //! 1. `encoding`: hexadecimal digits, for whoever needs them.
 //! 2. `state`: what rules remember and look up beside the traffic, of flows, hosts, datasets and files.
-//! 3. `model`: what a rule is once compiled, with buffers, conditions, heads and prefilters as plain values that nobody runs yet.
-//! 4. `compile`: from a syntax tree to the model, with the builder that keywords are written against, and from many rules to groups and
-//!    prefilters; it has no table of keywords.
-//! 5. `keywords`: one file for each keyword, which says how it is parsed, weighed and evaluated, and the table of all.
-//! 6. `ruleset`: one generation, which is files of rules taken through their keywords, sorted, grouped and prefiltered.
+//! 3. `model`: what a rule is once compiled, with buffers, conditions, heads and prefilters as plain values
+//!    that nobody runs yet.
+//! 4. `compile`: from a syntax tree to the model, with the builder that keywords are written against, and
+//!    from many rules to groups and prefilters; it has no table of keywords.
+//! 5. `keywords`: one file for each keyword, which says how it is parsed, weighed and evaluated, and the
+//!    table of all.
+//! 6. `ruleset`: one generation, which is files of rules taken through their keywords, sorted, grouped and
+//!    prefiltered.
 //! 7. `engine`: inspects packets, streams and transactions with a rule set, and explains what it does.
 //! 8. `reference`: pages of the reference, made from the table of keywords.
 //! 9. `limits`: the bounds of all of them, for docs/limits.md.

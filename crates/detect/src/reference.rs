@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reference of the rule language: pages made from the registry of keywords, the buffers of protocols and packets, and
-//! the list of what is refused. `cargo xtask keywords` writes them; a test compares them with what is committed.
+//! The reference of the rule language: pages made from the registry of keywords, the buffers of protocols and
+//! packets, and the list of what is refused. `cargo xtask keywords` writes them; a test compares them with
+//! what is committed.
 
 use crate::compile::keyword::Keyword;
 use crate::keywords::{self, sticky};

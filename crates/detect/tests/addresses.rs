@@ -21,7 +21,8 @@ fn list() -> impl Strategy<Value = String> {
     proptest::collection::vec(entry, 1..4).prop_map(|list| format!("[{}]", list.join(",")))
 }
 
-/// The head and the options of a rule: on addresses alone (asked once for each direction of a flow), or on each packet.
+/// The head and the options of a rule: on addresses alone (asked once for each direction of a flow), or on
+/// each packet.
 fn rule() -> impl Strategy<Value = (String, String)> {
     let protocol = prop_oneof![Just("ip"), Just("udp")];
     let options = prop_oneof![Just(""), Just("dsize:1; "), Just("flow:to_server; ")];

@@ -32,8 +32,8 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
     alerts_beside(rules, transport, pieces, &[], false)
 }
 
-/// The same, where the packets that bring some pieces are none of their session; `prevention`: pieces have not left, and the stream is shown
-/// with all that was said before.
+/// The same, where the packets that bring some pieces are none of their session; `prevention`: pieces have
+/// not left, and the stream is shown with all that was said before.
 fn alerts_beside(
     rules: &str,
     transport: Transport,
@@ -297,8 +297,8 @@ fn what_the_stream_showed_is_remembered_beside_a_body() {
     assert_eq!(of_options("http", &options, Transport::Tcp, pieces), [1, 2]);
 }
 
-/// Rules that the stream leads to are passed over where a transaction has not what they want, and only there: with a size asked for
-/// before it the same literal guards nothing.
+/// Rules that the stream leads to are passed over where a transaction has not what they want, and only there:
+/// with a size asked for before it the same literal guards nothing.
 #[test]
 fn guards_of_rules_take_no_match_away() {
     let wishes = [
@@ -512,7 +512,8 @@ fn what_must_not_occur_is_asked_where_there_are_bytes_only() {
     assert_eq!(alerts(rules, Transport::Tcp, &pieces), [1]);
 }
 
-/// As in Suricata a literal of the status code, or of the method, is none that leads to a rule, where the stream has one as well.
+/// As in Suricata a literal of the status code, or of the method, is none that leads to a rule, where the
+/// stream has one as well.
 #[test]
 fn what_says_little_gives_way_to_a_pattern_in_the_stream() {
     let rules = [
@@ -549,8 +550,8 @@ fn a_rule_without_a_literal_asks_the_stream_last() {
     assert_eq!(of(&[head, rest]), [2], "what came before is not shown any more");
 }
 
-/// In prevention what must not be there is asked of the packet alone, once the stream was shown with bytes that are encrypted; what has to be
-/// there may begin before it.
+/// In prevention what must not be there is asked of the packet alone, once the stream was shown with bytes
+/// that are encrypted; what has to be there may begin before it.
 #[test]
 fn what_lies_before_an_encrypted_packet_is_not_there() {
     let rules = [
@@ -630,7 +631,8 @@ fn passively_a_rule_is_asked_again_while_a_state_lasts_whichever_side_goes_on() 
 
 #[test]
 fn what_a_rule_asks_of_packets_it_asks_when_it_begins_with_a_transaction() {
-    // Behind its line a request's URI leads to no rule any more; the fields' state lasts until they are whole.
+    // Behind its line a request's URI leads to no rule any more; the fields' state lasts until they are
+    // whole.
     let rules = "alert http any any -> any any (flowbits:isnotset,late; http.uri; content:\"/a/b\"; fast_pattern; http.user_agent; content:\"probe\"; sid:1;)\n\
                  alert http any any -> any any (flowbits:isnotset,late; http.uri; content:\"/a/b\"; http.user_agent; content:\"probe\"; fast_pattern; sid:2;)\n\
                  alert http any any -> any any (http.host.raw; content:\"Example\"; flowbits:set,late; noalert; sid:3;)";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules whose parts cannot be asked together, and what a rule with payload is evaluated on. As Suricata 8.0.8 has it: found by
-//! the differential test (docs/differential.md).
+//! Rules whose parts cannot be asked together, and what a rule with payload is evaluated on. As Suricata
+//! 8.0.8 has it: found by the differential test (docs/differential.md).
 
 use crate::common;
 

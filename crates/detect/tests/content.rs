@@ -246,7 +246,8 @@ fn numbers() {
         (r#"byte_extract:1,0,n; content:"b"; distance:n; within:1;"#, b"\x01xb", true),
         (r#"byte_extract:1,0,n; content:"b"; within:n;"#, b"\x02xb", true),
         (r#"byte_extract:1,0,n; content:"b"; within:n;"#, b"\x01xb", false),
-        // Places have 32 bits: what a variable has more is left out, and a distance of the upper half counts backwards.
+        // Places have 32 bits: what a variable has more is left out, and a distance of the upper half counts
+        // backwards.
         (r#"byte_extract:4,0,n; content:"b"; distance:n;"#, b"\xff\xff\xff\xf0xxxxzzb", true),
         (r#"byte_extract:4,0,n; content:"b"; distance:n;"#, b"\x7f\xff\xff\xf0xxxxzzb", false),
         (r#"byte_extract:4,0,n; content:"b"; within:n;"#, b"\xff\xff\xff\xf0xxxxzzb", true),
@@ -393,8 +394,8 @@ fn refusals() {
     }
 }
 
-/// `urilen` leaves room for contents of the buffer that it is about, each by itself; Suricata counts one more where it is not given the
-/// largest length as such.
+/// `urilen` leaves room for contents of the buffer that it is about, each by itself; Suricata counts one more
+/// where it is not given the largest length as such.
 #[test]
 fn contents_have_to_fit_into_what_urilen_asks_for() {
     for (options, fits) in [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which forms of a number each keyword takes: what Suricata 8.0.8 says of each keyword with each form (`suricata -T`).
+//! Which forms of a number each keyword takes: what Suricata 8.0.8 says of each keyword with each form
+//! (`suricata -T`).
 
 use crate::common;
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A content program gives the same answer as a plain reading of it, on small alphabets where literals meet and overlap.
+//! A content program gives the same answer as a plain reading of it, on small alphabets where literals meet
+//! and overlap.
 //!
-//! The plain reading knows nothing of windows, finders or give-up rules: it tries every assignment of occurrences. It is
-//! asked where giving up early cannot matter: each program is a chain in which every literal is placed by `within` (which
-//! asks for further occurrences of the one before it) or stands for itself.
+//! The plain reading knows nothing of windows, finders or give-up rules: it tries every assignment of
+//! occurrences. It is asked where giving up early cannot matter: each program is a chain in which every
+//! literal is placed by `within` (which asks for further occurrences of the one before it) or stands for
+//! itself.
 
 use crate::common;
 
@@ -98,8 +100,8 @@ fn content() -> impl Strategy<Value = Content> {
         })
 }
 
-/// Chains of contents. What is placed relative to a literal stands right behind it: with a negated one that stands for itself
-/// in between, no further occurrence of the literal is tried (as in Suricata).
+/// Chains of contents. What is placed relative to a literal stands right behind it: with a negated one that
+/// stands for itself in between, no further occurrence of the literal is tried (as in Suricata).
 fn chain() -> impl Strategy<Value = Vec<Content>> {
     prop::collection::vec(content(), 1..5).prop_map(|mut contents| {
         for index in 1..contents.len() {

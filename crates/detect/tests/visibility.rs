@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Of a rule set that several tenants have between them each sees its part, as if the other rules were not there.
+//! Of a rule set that several tenants have between them each sees its part, as if the other rules were not
+//! there.
 
 use crate::common::{Lab, NONE};
 use bartizan_base::Direction;

@@ -5,11 +5,11 @@
 //! an output without `enabled: yes` is off, a type in the list is on unless it says `enabled: no`, a type
 //! that is not in the list is off, and only one output may log `drop` and one `anomaly`.
 //!
-//! Not done: `syslog` and `redis` (a warning beside another output that works; without one an error: events that go elsewhere than they were
-//! to go are missed), plug-in file types (an error), files per
-//! thread (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every` (seconds), `rotate-keep`, `output-rights`
-//! (see [`crate::output`]),
-//! and `twin: yes` for an output that gets the same events as another one, `drop` and `anomaly` included.
+//! Not done: `syslog` and `redis` (a warning beside another output that works; without one an error: events
+//! that go elsewhere than they were to go are missed), plug-in file types (an error), files per thread
+//! (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every` (seconds),
+//! `rotate-keep`, `output-rights` (see [`crate::output`]), and `twin: yes` for an output that gets the same
+//! events as another one, `drop` and `anomaly` included.
 
 mod read;
 

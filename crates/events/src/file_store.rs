@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeping files of the traffic on disk, laid out as Suricata's file-store v2: `DIR/ab/abcd...` by SHA-256, `DIR/tmp/file.N`
-//! while a file is open, and beside it a record if `write-fileinfo` asks for one. Source: Suricata 8's user guide, "File-store".
+//! Keeping files of the traffic on disk, laid out as Suricata's file-store v2: `DIR/ab/abcd...` by SHA-256,
+//! `DIR/tmp/file.N` while a file is open, and beside it a record if `write-fileinfo` asks for one. Source:
+//! Suricata 8's user guide, "File-store".
 //!
-//! A thread writes; who finds files hands over pieces by a bounded queue, and either waits for room (captures) or gives the
-//! file up and counts it (live). Not done: `force-magic`; the 256 folders are made when needed.
+//! A thread writes; who finds files hands over pieces by a bounded queue, and either waits for room
+//! (captures) or gives the file up and counts it (live). Not done: `force-magic`; the 256 folders are made
+//! when needed.
 
 use crate::output::Rights;
 use crate::xff::XffOptions;
@@ -32,7 +34,8 @@ pub struct FileStoreOptions {
     pub force: bool,
     /// A record is written beside each file.
     pub write_fileinfo: bool,
-    /// Bytes of a direction that are reassembled for kept files; 0 for all, `None` for what the stream settings say.
+    /// Bytes of a direction that are reassembled for kept files; 0 for all, `None` for what the stream
+    /// settings say.
     pub stream_depth: Option<u64>,
     /// Files open at a time (`max-open-files`); 0 for the built-in bound.
     pub max_open: usize,
@@ -43,7 +46,8 @@ pub struct FileStoreOptions {
 }
 
 impl FileStoreOptions {
-    /// Reads the first enabled `file-store` output; `None` without one. Values that were not followed are told in `warnings`.
+    /// Reads the first enabled `file-store` output; `None` without one. Values that were not followed are
+    /// told in `warnings`.
     ///
     /// # Errors
     /// A value is not of the kind that its key wants.
@@ -169,7 +173,8 @@ impl FileStoreHandle {
         bytes.is_empty() || self.send(Message::Piece { id, bytes: bytes.to_vec() })
     }
 
-    /// The file is complete, or as complete as it will be. `record`: seconds and text of what is written beside it.
+    /// The file is complete, or as complete as it will be. `record`: seconds and text of what is written
+    /// beside it.
     #[must_use]
     pub fn close(&self, id: u32, sha256: [u8; 32], record: Option<(u64, Vec<u8>)>) -> bool {
         self.send(Message::Close { id, sha256, record })
@@ -241,7 +246,8 @@ impl FileStore {
         self.handle.clone()
     }
 
-    /// Waits until all that was handed over is written; what comes later is lost. Gives the first problem, if there was one.
+    /// Waits until all that was handed over is written; what comes later is lost. Gives the first problem, if
+    /// there was one.
     pub fn finish(&mut self) -> Option<String> {
         if let Some(handle) = self.handle.take() {
             // Fails only if the writer is gone, which joining it says.

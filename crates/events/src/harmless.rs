@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text from traffic, rules and files, made so that a terminal only shows it.
 //!
-//! Control characters (C0, DEL, C1: ECMA-48) move the cursor, change titles, answer as if someone had typed; the characters that
-//! change the direction of text (Unicode Standard Annex 9) make it look like other text. Both are written as `\u001b`, which
-//! within JSON strings means the same character, so the same text does for people and for programs.
+//! Control characters (C0, DEL, C1: ECMA-48) move the cursor, change titles, answer as if someone had typed;
+//! the characters that change the direction of text (Unicode Standard Annex 9) make it look like other text.
+//! Both are written as `\u001b`, which within JSON strings means the same character, so the same text does
+//! for people and for programs.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal would do something else than show the character. Line ends and tabs count: see [`harmless`].
+/// Whether a terminal would do something else than show the character. Line ends and tabs count: see
+/// [`harmless`].
 #[must_use]
 pub const fn is_control(c: char) -> bool {
     matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -278,8 +278,9 @@ pub struct Mark {
     comma: bool,
 }
 
-/// The text in quotes. What a terminal would not just show is written as `\u009b`, too, which is the same text to whoever
-/// parses it: events go to standard output, and people look at files. Suricata writes DEL and C1 as they are.
+/// The text in quotes. What a terminal would not just show is written as `\u009b`, too, which is the same
+/// text to whoever parses it: events go to standard output, and people look at files. Suricata writes DEL and
+/// C1 as they are.
 fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut rest = text;
@@ -340,8 +341,9 @@ fn plain_run(text: &[u8]) -> usize {
     more.map_or(text.len(), |more| run + more)
 }
 
-/// Whether none of a word's bytes is special, as far as can be seen at once: all are ASCII, and none is a control character, a
-/// quotation mark or a backslash. Source: "Bit Twiddling Hacks", Sean Eron Anderson, bytes less than n in a word.
+/// Whether none of a word's bytes is special, as far as can be seen at once: all are ASCII, and none is a
+/// control character, a quotation mark or a backslash. Source: "Bit Twiddling Hacks", Sean Eron Anderson,
+/// bytes less than n in a word.
 const fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
@@ -358,8 +360,8 @@ const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2 | 0xd8 | 0xe2)
 }
 
-/// The control character that UTF-8 text begins with, and its length. Bytes that begin none of those beyond ASCII need not be
-/// asked about: these have 0xc2 (C1), 0xd8 or 0xe2 (direction of text) first.
+/// The control character that UTF-8 text begins with, and its length. Bytes that begin none of those beyond
+/// ASCII need not be asked about: these have 0xc2 (C1), 0xd8 or 0xe2 (direction of text) first.
 fn control(text: &[u8]) -> Option<(u16, usize)> {
     let (code, length) = match *text {
         [first @ (0xc2 | 0xd8), second, ..] => (u16::from(first & 0x1f) << 6 | u16::from(second & 0x3f), 2),

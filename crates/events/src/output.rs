@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files that the program writes: who may read them, and what is never written to.
 //!
-//! Files get the mode 0640 and folders 0750 unless the settings say otherwise (`output-rights.mode`, `.owner`, `.group`; an EVE
-//! output's own `filemode` wins, as in Suricata). A symbolic link in the file's place is refused: who may write to the folder
-//! could have the program write into any file. The links of the system to a process' own descriptors (`/dev/stdout`) are
-//! followed. A pipe is opened without waiting for its reader.
+//! Files get the mode 0640 and folders 0750 unless the settings say otherwise (`output-rights.mode`,
+//! `.owner`, `.group`; an EVE output's own `filemode` wins, as in Suricata). A symbolic link in the file's
+//! place is refused: who may write to the folder could have the program write into any file. The links of the
+//! system to a process' own descriptors (`/dev/stdout`) are followed. A pipe is opened without waiting for
+//! its reader.
 //!
-//! A file that was there before keeps its rights unless some were asked for. Not done: names of users and groups that are not in
-//! `/etc/passwd` and `/etc/group` (numbers do); links in the middle of a path.
+//! A file that was there before keeps its rights unless some were asked for. Not done: names of users and
+//! groups that are not in `/etc/passwd` and `/etc/group` (numbers do); links in the middle of a path.
 
 use bartizan_base::{SettingError, Settings};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -20,7 +21,8 @@ use std::path::Path;
 /// Mode of files unless something else is said.
 const MODE: u32 = 0o640;
 
-/// What something that cannot be written to is. Inside of the [`io::Error`] that [`Rights::append`] and its like give.
+/// What something that cannot be written to is. Inside of the [`io::Error`] that [`Rights::append`] and its
+/// like give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// A symbolic link.
@@ -148,7 +150,8 @@ impl Rights {
 
     fn open(&self, path: &Path, options: &OpenOptions) -> io::Result<File> {
         let own = is_own_descriptor(path);
-        // O_NONBLOCK: a pipe without a reader is an error, not a wait without end. Files and devices ignore it.
+        // O_NONBLOCK: a pipe without a reader is an error, not a wait without end. Files and devices ignore
+        // it.
         let flags = libc::O_NONBLOCK | if own { 0 } else { libc::O_NOFOLLOW };
         let mut fresh = options.clone();
         fresh.create_new(true).mode(self.mode).custom_flags(flags);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates of the traffic on disk, as Suricata's output `tls-store` has them: `SEC.USEC-N.pem` with the chain of a server,
-//! `client-SEC.USEC-N.pem` with that of a client, and beside each a `.meta` that says whose it is. Source: Suricata 8's user
-//! guide, keyword `tls.store`, and what Suricata 8.0.8 writes.
+//! Certificates of the traffic on disk, as Suricata's output `tls-store` has them: `SEC.USEC-N.pem` with the
+//! chain of a server, `client-SEC.USEC-N.pem` with that of a client, and beside each a `.meta` that says
+//! whose it is. Source: Suricata 8's user guide, keyword `tls.store`, and what Suricata 8.0.8 writes.
 //!
-//! A thread writes; who finds certificates hands them over by a bounded queue, and either waits for room (captures) or gives
-//! them up and counts that (live). Names are made of numbers alone, and text of certificates is made harmless: where Suricata
-//! ends a name at a NUL byte, this shows it. Times are UTC.
+//! A thread writes; who finds certificates hands them over by a bounded queue, and either waits for room
+//! (captures) or gives them up and counts that (live). Names are made of numbers alone, and text of
+//! certificates is made harmless: where Suricata ends a name at a NUL byte, this shows it. Times are UTC.
 
 use crate::file_store::WhenBehind;
 use crate::harmless::harmless_line;
@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Chains that may wait for the writer. The parser takes in chains of up to 256 KiB, so no more than 16 MiB wait.
+/// Chains that may wait for the writer. The parser takes in chains of up to 256 KiB, so no more than 16 MiB
+/// wait.
 pub(crate) const QUEUE: usize = 64;
 /// Characters of a line in PEM (RFC 7468 section 2).
 const LINE: usize = 64;
@@ -175,7 +176,8 @@ pub struct TlsStoreHandle {
 }
 
 impl TlsStoreHandle {
-    /// Hands a chain over, under the next number: over captures in the order of the packets. What is given up is counted.
+    /// Hands a chain over, under the next number: over captures in the order of the packets. What is given up
+    /// is counted.
     pub fn store(&self, chain: StoredChain) {
         wait_for_turn();
         let message = Message::Store(self.next.fetch_add(1, Ordering::Relaxed), Box::new(chain));
@@ -231,7 +233,8 @@ impl TlsStore {
         self.handle.clone()
     }
 
-    /// Waits until all that was handed over is written; what comes later is lost. Gives the first problem, if there was one.
+    /// Waits until all that was handed over is written; what comes later is lost. Gives the first problem, if
+    /// there was one.
     pub fn finish(&mut self) -> Option<String> {
         if let Some(handle) = self.handle.take() {
             // Fails only if the writer is gone, which joining it says.

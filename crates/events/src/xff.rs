@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The address that a proxy says it forwards for (`xff`): which value of the header counts, and what of it is an address.
+//! The address that a proxy says it forwards for (`xff`): which value of the header counts, and what of it is
+//! an address.
 //!
-//! Source: Suricata's user guide, "XFF" of the EVE output; how a header is read is what Suricata 8.0.8 was seen to do.
-//! Not done: a check that the proxy may be believed; anybody can write such a header.
+//! Source: Suricata's user guide, "XFF" of the EVE output; how a header is read is what Suricata 8.0.8 was
+//! seen to do. Not done: a check that the proxy may be believed; anybody can write such a header.
 
 use bartizan_base::{SettingError, Settings};
 use std::net::IpAddr;
@@ -24,7 +25,8 @@ pub struct XffOptions {
 }
 
 impl XffOptions {
-    /// Reads the section `xff` below `prefix`; `None` without one. Values that are no choice are told in `warnings`.
+    /// Reads the section `xff` below `prefix`; `None` without one. Values that are no choice are told in
+    /// `warnings`.
     ///
     /// # Errors
     /// `enabled` is no switch.

@@ -13,8 +13,8 @@ use std::path::Path;
 /// Rewrites lines; returns how many of each type were the same, and what was not.
 fn compare(lines: &str) -> (BTreeMap<String, usize>, Vec<String>) {
     let (mut same, mut faults) = (BTreeMap::new(), Vec::new());
-    // Two things are not wanted: more than a second's worth of microseconds, which a broken capture has (here the
-    // clock carries over), and a counter of memory below zero.
+    // Two things are not wanted: more than a second's worth of microseconds, which a broken capture has (here
+    // the clock carries over), and a counter of memory below zero.
     let wanted =
         |line: &&str| !line.is_empty() && !line.contains(".1011041+0000") && !line.contains(r#""memuse":-"#);
     for line in lines.lines().filter(wanted) {

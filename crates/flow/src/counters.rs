@@ -68,7 +68,8 @@ pub struct FlowCounters {
     pub get_used_failed: u64,
     /// Flows ended, by their state then ([`FlowState`] as index).
     pub end_state: [u64; FlowState::COUNT],
-    /// Flows ended, by reason ([`EndReason`] as index). Over all tables between which flows move the sum is `total - active`.
+    /// Flows ended, by reason ([`EndReason`] as index). Over all tables between which flows move the sum is
+    /// `total - active`.
     pub end_reason: [u64; EndReason::COUNT],
     /// TCP flows ended, by TCP state; counted by the caller, who knows it.
     pub end_tcp_state: [u64; TCP_END_STATES.len()],

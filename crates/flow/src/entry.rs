@@ -21,7 +21,8 @@ pub enum FlowState {
     Closed = 2,
     /// No function is left; packets still pass through this program.
     LocalBypassed = 3,
-    /// The packets stayed at a lower level until the flow was over. Before, a flow that has sunk keeps the state that it has at the host.
+    /// The packets stayed at a lower level until the flow was over. Before, a flow that has sunk keeps the
+    /// state that it has at the host.
     CaptureBypassed = 4,
 }
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow has below the host: what each level has counted of it, and the one entry that a level holds for it.
+//! What a flow has below the host: what each level has counted of it, and the one entry that a level holds
+//! for it.
 //!
-//! The table keeps this beside the flow's own entry, and only for flows that have ever sunk; what a packet at the host reads and
-//! writes is one byte longer, the [`Step`]. [`crate::table::removal`] says how a flow goes from step to step.
+//! The table keeps this beside the flow's own entry, and only for flows that have ever sunk; what a packet at
+//! the host reads and writes is one byte longer, the [`Step`]. [`crate::table::removal`] says how a flow goes
+//! from step to step.
 //!
 //! Not done here: devices, and the choice of what sinks. Both are the flow manager's.
 
 use crate::entry::EndReason;
 use bartizan_base::{Direction, FlowId, Generation, Level, PacketDuration, PerDirection, Timestamp};
 
-/// Where a flow stands on its way down to a level and up again. In every step a packet that comes up is the host's.
+/// Where a flow stands on its way down to a level and up again. In every step a packet that comes up is the
+/// host's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
@@ -64,8 +67,8 @@ impl Step {
     }
 }
 
-/// Names one stay of a flow at a level, for good: a device keeps it beside its entry and gives it back with every answer and
-/// every credit, also when the flow has gone on or is gone.
+/// Names one stay of a flow at a level, for good: a device keeps it beside its entry and gives it back with
+/// every answer and every credit, also when the flow has gone on or is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SunkId {
     pub(crate) serial: u64,
@@ -138,15 +141,16 @@ pub enum Task {
 /// How long the packet clock waits for levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelWaits {
-    /// From the level's word that it passes packets up until its counters are read. What had found the entry before is
-    /// counted by then.
+    /// From the level's word that it passes packets up until its counters are read. What had found the entry
+    /// before is counted by then.
     pub grace: PacketDuration,
     /// For each answer during a removal. After it the flow goes on, or ends, without.
     pub answer: PacketDuration,
 }
 
 impl Default for LevelWaits {
-    /// 10 ms: longer than an XDP program or a pipeline holds a packet. A second: longer than a device needs for a batch of commands.
+    /// 10 ms: longer than an XDP program or a pipeline holds a packet. A second: longer than a device needs
+    /// for a batch of commands.
     fn default() -> Self {
         Self { grace: PacketDuration::from_millis(10), answer: PacketDuration::from_secs(1) }
     }
@@ -228,7 +232,8 @@ pub(crate) struct Levels {
     /// When the host saw its latest packet.
     pub host_seen: Timestamp,
     pub generation: Generation,
-    /// When it was told to take the flow, or, at the host, when the flow came back; zero if a level has refused it since.
+    /// When it was told to take the flow, or, at the host, when the flow came back; zero if a level has
+    /// refused it since.
     pub since: Timestamp,
     pub turn: u16,
     pub level: Level,

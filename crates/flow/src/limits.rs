@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of flow tables, TCP and reassembly, for docs/limits.md. Those that are settings are declared where the settings are read.
+//! Bounds of flow tables, TCP and reassembly, for docs/limits.md. Those that are settings are declared where
+//! the settings are read.
 
 use crate::host::{MAX_BITS, MAX_TAGS, MAX_THRESHOLDS};
 use crate::level::LevelWaits;

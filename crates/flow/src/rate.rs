@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much came in the latest seconds: flows beyond a rate are elephant flows. Source: Suricata 8's `flow.rate-tracking` and
-//! `flow.elephant`; seconds are those of the packet clock, as there.
+//! How much came in the latest seconds: flows beyond a rate are elephant flows. Source: Suricata 8's
+//! `flow.rate-tracking` and `flow.elephant`; seconds are those of the packet clock, as there.
 
 use bartizan_base::{Direction, PerDirection, Timestamp};
 
@@ -47,8 +47,8 @@ impl Rate {
         self.seconds.iter_mut().for_each(PerDirection::swap);
     }
 
-    /// Counts a packet, and gives the bytes of its direction in the interval that ends with its second. Packets that are older than the
-    /// latest one count in its second.
+    /// Counts a packet, and gives the bytes of its direction in the interval that ends with its second.
+    /// Packets that are older than the latest one count in its second.
     pub fn add(&mut self, direction: Direction, bytes: u32, now: Timestamp) -> u64 {
         let second = now.as_secs();
         let passed = second.saturating_sub(self.latest);

@@ -75,8 +75,9 @@ const fn states(new: u64, established: u64, closed: u64, bypassed: u64) -> State
 const BUILT_IN: ProtocolTimeouts =
     ProtocolTimeouts { normal: states(30, 300, 0, 100), emergency: states(10, 100, 0, 50) };
 
-/// Silence after which a connection may be forgotten where that cuts it: 2 hours and 4 minutes, so that keep-alives, which hosts
-/// send after two hours, come in time (RFC 5382 section 5, REQ-5; RFC 1122 section 4.2.3.6).
+/// Silence after which a connection may be forgotten where that cuts it: 2 hours and 4 minutes, so that
+/// keep-alives, which hosts send after two hours, come in time (RFC 5382 section 5, REQ-5; RFC 1122 section
+/// 4.2.3.6).
 pub const TCP_IDLE_KEPT: PacketDuration = PacketDuration::from_secs(2 * 3600 + 4 * 60);
 
 /// Timer classes of a protocol: four states, and flows that nobody has opened.
@@ -135,9 +136,10 @@ impl FlowTimeouts {
         ..Self::BUILT_IN
     };
 
-    /// What holds where a flow that is forgotten is a connection that is cut (live prevention refuses what it picks up in the middle): TCP
-    /// connections that are open, or that no function wants to see any more, are kept for [`TCP_IDLE_KEPT`] at least while there is room. In
-    /// emergency mode the named values hold, the longer ones of both modes.
+    /// What holds where a flow that is forgotten is a connection that is cut (live prevention refuses what it
+    /// picks up in the middle): TCP connections that are open, or that no function wants to see any more, are
+    /// kept for [`TCP_IDLE_KEPT`] at least while there is room. In emergency mode the named values hold, the
+    /// longer ones of both modes.
     #[must_use]
     pub fn keeping_idle_tcp(mut self) -> Self {
         let ProtocolTimeouts { normal, emergency } = &mut self.tcp;

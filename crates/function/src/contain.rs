@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A function that panics is contained: the panic ends at the call, and who called it gets to know what was said and where.
+//! A function that panics is contained: the panic ends at the call, and who called it gets to know what was
+//! said and where.
 //!
-//! Not contained, because the process ends with it: a stack that overflows, a panic while another one unwinds, memory that cannot be
-//! had, `abort`. A function that does not return is found by others (docs/functions.md).
+//! Not contained, because the process ends with it: a stack that overflows, a panic while another one
+//! unwinds, memory that cannot be had, `abort`. A function that does not return is found by others
+//! (docs/functions.md).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -37,7 +39,8 @@ thread_local! {
     static LATEST: RefCell<Option<Panicked>> = const { RefCell::new(None) };
 }
 
-/// From now on places of contained panics are known, and these are not told on standard error. Others are told as before.
+/// From now on places of contained panics are known, and these are not told on standard error. Others are
+/// told as before.
 pub fn note_places() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -65,7 +68,8 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     text.chars().take(MESSAGE_MAX).collect()
 }
 
-/// Calls, and contains a panic. What the callee worked on is as it was left: who calls puts it right or throws it away.
+/// Calls, and contains a panic. What the callee worked on is as it was left: who calls puts it right or
+/// throws it away.
 ///
 /// # Errors
 /// It panicked.

@@ -18,8 +18,9 @@ pub struct StreamNews<'a> {
     pub offset: u64,
     /// How many bytes at the beginning were seen before.
     pub seen: usize,
-    /// Inline: it is what is held about this packet, whose bytes were shown before or lie behind a hole. Those behind a hole come
-    /// again, in order, with what fills it: who follows the stream passes this over, who judges packets looks at it.
+    /// Inline: it is what is held about this packet, whose bytes were shown before or lie behind a hole.
+    /// Those behind a hole come again, in order, with what fills it: who follows the stream passes this over,
+    /// who judges packets looks at it.
     pub about_packet: bool,
 }
 
@@ -48,8 +49,9 @@ pub struct Notes<'a> {
     pub related: Option<bool>,
     /// A fragment that does not leave before its datagram is whole: what is decided of that is decided of it.
     pub waits: bool,
-    /// What the generation's lookup found among functions' rules on headers: of each function that has one the number of the
-    /// first rule that matches the flow. For ICMP it is that of the packet, since types and codes change within a flow.
+    /// What the generation's lookup found among functions' rules on headers: of each function that has one
+    /// the number of the first rule that matches the flow. For ICMP it is that of the packet, since types and
+    /// codes change within a flow.
     pub matches: &'a [(FunctionId, u32)],
 }
 
@@ -66,8 +68,8 @@ impl Notes<'_> {
 pub struct PacketContext<'a> {
     /// Packet clock.
     pub now: Timestamp,
-    /// The packet; absent where what is left of a flow, or waits, is shown without one: then the flow and its application layer say what
-    /// it is about, and headers hold nothing.
+    /// The packet; absent where what is left of a flow, or waits, is shown without one: then the flow and its
+    /// application layer say what it is about, and headers hold nothing.
     pub packet: Option<&'a PacketView<'a>>,
     /// The flow ends, and this is what is left of it: nothing of it can be refused any more.
     pub flow_ends: bool,
@@ -75,7 +77,8 @@ pub struct PacketContext<'a> {
     pub direction: Direction,
     /// The flow; absent for packets without one.
     pub flow: Option<&'a FlowView<'a>>,
-    /// The application layer, and where the function says what it is done with of its transactions. Payload functions only.
+    /// The application layer, and where the function says what it is done with of its transactions. Payload
+    /// functions only.
     pub app: Option<AppView<'a>>,
     /// New stream data. Payload functions only; a packet can bring several pieces, each is one call.
     pub stream: Option<StreamNews<'a>>,
@@ -99,14 +102,16 @@ pub struct PacketContext<'a> {
     pub worker: &'a mut WorkerState,
     /// What this function keeps per flow.
     pub slot: &'a mut Slot,
-    /// The reasons of which it was reported, for this flow and function, that a staged policy would have refused: a bit each.
-    /// Apart from `slot`, so that a function finds what it keeps whether its policy is staged or not.
+    /// The reasons of which it was reported, for this flow and function, that a staged policy would have
+    /// refused: a bit each. Apart from `slot`, so that a function finds what it keeps whether its policy is
+    /// staged or not.
     pub staged: &'a mut u64,
     /// Rejections that rules ask for; set in detection as well, where they do not act.
     pub reject: &'a mut Option<RejectTo>,
     /// Where matches are reported.
     pub findings: &'a mut Vec<Finding>,
-    /// Where bytes are named that are to be replaced in the packet's payload, in the order in which they apply.
+    /// Where bytes are named that are to be replaced in the packet's payload, in the order in which they
+    /// apply.
     pub edits: &'a mut Vec<Edit>,
     /// Refusals act (prevention); else they are only reported.
     pub prevention: bool,

@@ -27,8 +27,8 @@ pub struct FlowDescription<'s> {
     pub measures: &'s [(u32, f64)],
 }
 
-/// What the numbers in a function's descriptions are called. The same for all of its generations, so that flows of an older one are told with the
-/// names of now; it keeps no rules alive.
+/// What the numbers in a function's descriptions are called. The same for all of its generations, so that
+/// flows of an older one are told with the names of now; it keeps no rules alive.
 pub trait VariableNames: Send + Sync {
     /// The name of a number; `None`: there is no such variable.
     fn name(&self, number: u32) -> Option<String>;

@@ -68,7 +68,8 @@ pub struct Finding {
     pub guessed: bool,
     /// It matched on stream data.
     pub stream: bool,
-    /// A rate filter gave it an action that refuses nothing, and another rule refuses the packet, or would: EVE calls it `blocked`.
+    /// A rate filter gave it an action that refuses nothing, and another rule refuses the packet, or would:
+    /// EVE calls it `blocked`.
     pub refused_beside: bool,
     /// What the rule and its data sets say of the match, as the members of a JSON object; `None` for nothing.
     pub context: Option<Box<[u8]>>,

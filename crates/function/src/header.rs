@@ -8,8 +8,9 @@ use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Under these numbers, which no function has, the names stand among what a lookup found by which it was found: those of the address of the side
-/// that opened the flow, and of the other side. They go along with the flow, so that it keeps them when its addresses have lost them.
+/// Under these numbers, which no function has, the names stand among what a lookup found by which it was
+/// found: those of the address of the side that opened the flow, and of the other side. They go along with
+/// the flow, so that it keeps them when its addresses have lost them.
 pub const CLIENT_NAME: FunctionId = FunctionId(253);
 /// See [`CLIENT_NAME`].
 pub const SERVER_NAME: FunctionId = FunctionId(254);
@@ -24,16 +25,17 @@ pub fn names_among(matches: &[(FunctionId, u32)]) -> HeaderNames {
     HeaderNames { source: of(CLIENT_NAME), destination: of(SERVER_NAME) }
 }
 
-/// A function's rules on the headers of some classes of flows. Each class is in one of these at most. Best is one for all
-/// classes: the rules of several have to be kept apart.
+/// A function's rules on the headers of some classes of flows. Each class is in one of these at most. Best is
+/// one for all classes: the rules of several have to be kept apart.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderRules {
     /// What explanations call one of them: `rule`.
     pub called: &'static str,
     /// The classes; empty for all.
     pub fids: Arc<[Fid]>,
-    /// Number of a rule, from 0, and what it matches; a rule may stand there several times. Of the rules that match
-    /// that with the lowest number is found. The same by address as in the generation before: the same rules.
+    /// Number of a rule, from 0, and what it matches; a rule may stand there several times. Of the rules that
+    /// match that with the lowest number is found. The same by address as in the generation before: the same
+    /// rules.
     pub rules: Arc<[(u32, HeaderRule)]>,
 }
 
@@ -72,8 +74,8 @@ pub fn header_of_packet(packet: &Decoded, tenant: TenantId, link: LinkId) -> Opt
     })
 }
 
-/// Type and code of an ICMP packet of a flow, as its opener would have sent them: an answer has those of its question. Zeros for
-/// other packets.
+/// Type and code of an ICMP packet of a flow, as its opener would have sent them: an answer has those of its
+/// question. Zeros for other packets.
 #[must_use]
 pub fn icmp_numbers(packet: &Decoded, direction: Direction) -> (u16, u16) {
     let (icmp, counterpart) = match &packet.transport {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a function keeps per host: values of a type of its own, for all flows, workers and generations.
 //!
-//! A function declares them in its [`FunctionSpec`] (version of their layout, greatest size) and asks for its table when it
-//! installs rules ([`RuleSource::hosts`](crate::RuleSource)). The table belongs to whoever makes generations, so it outlives
-//! them: a reload finds it again as long as type and version are the same. It is a [`HostTable`]: shared by the workers,
-//! cut into shards with a lock each, keyed with the tenant, bounded, touched only when the function asks. Who
-//! runs packets lets values expire by the packet clock and shows the counters, by [`HostKeeper`].
+//! A function declares them in its [`FunctionSpec`] (version of their layout, greatest size) and asks for its
+//! table when it installs rules ([`RuleSource::hosts`](crate::RuleSource)). The table belongs to whoever
+//! makes generations, so it outlives them: a reload finds it again as long as type and version are the same.
+//! It is a [`HostTable`]: shared by the workers, cut into shards with a lock each, keyed with the tenant,
+//! bounded, touched only when the function asks. Who runs packets lets values expire by the packet clock and
+//! shows the counters, by [`HostKeeper`].
 //!
 //! Not done: nobody exports or imports tables yet (a warm restart will).
 
@@ -28,7 +29,8 @@ pub struct HostSlot {
     pub held_max: usize,
 }
 
-/// A function's value for a host. It says how long it has to be kept ([`HostValue`]); when it need not be, it goes.
+/// A function's value for a host. It says how long it has to be kept ([`HostValue`]); when it need not be, it
+/// goes.
 pub trait HostData: HostValue + Send + 'static {
     /// Appends the value as plain data.
     fn export(&self, out: &mut Vec<u8>);
@@ -129,8 +131,8 @@ impl<T: HostData> HostValues<T> {
         self.table.if_there(key, now, f)
     }
 
-    /// Appends all values: format u8, name of the function (length u8), version of the layout u16, number of values u32,
-    /// then of each: length u32, whose it is, the value. Little endian.
+    /// Appends all values: format u8, name of the function (length u8), version of the layout u16, number of
+    /// values u32, then of each: length u32, whose it is, the value. Little endian.
     pub fn export(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         let name = self.function.as_bytes();
@@ -151,8 +153,8 @@ impl<T: HostData> HostValues<T> {
         out.extend(values);
     }
 
-    /// Takes up exported values, in place of those that are there of the same hosts. Gives how many were taken up; none of another
-    /// function or of another version of its layout.
+    /// Takes up exported values, in place of those that are there of the same hosts. Gives how many were
+    /// taken up; none of another function or of another version of its layout.
     ///
     /// # Errors
     /// [`HostImportError`] when the bytes are cut off or damaged; what stands before that place is taken up.
@@ -228,8 +230,8 @@ impl HostTables {
         HostTables { config, tables: Mutex::new(Vec::new()) }
     }
 
-    /// The table of a function: that of earlier generations if type and version of the values are the same, else a new one.
-    /// `None`: the function declares no values.
+    /// The table of a function: that of earlier generations if type and version of the values are the same,
+    /// else a new one. `None`: the function declares no values.
     pub fn of<T: HostData>(&self, spec: &FunctionSpec) -> Option<Arc<HostValues<T>>> {
         let slot = spec.host_slot?;
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);

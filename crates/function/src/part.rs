@@ -6,8 +6,8 @@ use core::fmt;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
-/// JSON, and what its reader has made of it. Who builds a generation gives a part that is as it was the same by address, so what was
-/// made of it once need not be made again; what goes takes along what was made of it.
+/// JSON, and what its reader has made of it. Who builds a generation gives a part that is as it was the same
+/// by address, so what was made of it once need not be made again; what goes takes along what was made of it.
 #[derive(Default)]
 pub struct RulePart {
     json: Value,
@@ -33,7 +33,8 @@ impl RulePart {
         Arc::clone(self.made.get()?).downcast().ok()
     }
 
-    /// Keeps what was made of it, unless something is kept already. That depends on nothing else, or says on what.
+    /// Keeps what was made of it, unless something is kept already. That depends on nothing else, or says on
+    /// what.
     pub fn keep<T: Any + Send + Sync>(&self, made: &Arc<T>) {
         let _ = self.made.set(Arc::clone(made) as Arc<dyn Any + Send + Sync>);
     }

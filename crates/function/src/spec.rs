@@ -33,8 +33,8 @@ pub enum Together {
     Apart,
     /// Each packet is shown; what the stream has new by all of them comes with the last.
     StreamJoined,
-    /// Only the last packet is shown, with what the stream has new by all of them; acknowledgements that bring nothing new are
-    /// not shown.
+    /// Only the last packet is shown, with what the stream has new by all of them; acknowledgements that
+    /// bring nothing new are not shown.
     Joined,
 }
 
@@ -114,7 +114,8 @@ pub struct RulesError {
     pub message: String,
 }
 
-/// What the rules of a function are made from: its parts of a policy file, as JSON, with the place that they came from.
+/// What the rules of a function are made from: its parts of a policy file, as JSON, with the place that they
+/// came from.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSource<'r> {
     /// What all classes have in common; functions share it.
@@ -146,13 +147,14 @@ pub trait FunctionKind: Send + Sync {
     /// Each with its position; the running generation stays.
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>>;
 
-    /// Keys of its section that can be changed by an order, without the policy file: each means what it means there, and a change makes a generation.
+    /// Keys of its section that can be changed by an order, without the policy file: each means what it means
+    /// there, and a change makes a generation.
     fn changeable(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// JSON schema of its section of a policy, for the schema of policy files. `None`: it has none, or brings its section with crate
-    /// `config`.
+    /// JSON schema of its section of a policy, for the schema of policy files. `None`: it has none, or brings
+    /// its section with crate `config`.
     fn section_schema(&self) -> Option<serde_json::Value> {
         None
     }
@@ -163,14 +165,14 @@ pub type WorkerState = Box<dyn Any + Send>;
 
 /// What functions keep per flow.
 pub trait SlotState: Any + Send {
-    /// Bytes of memory held beside its own place: what traffic makes it grow by. Asked after each packet of the flow, so the answer
-    /// costs a constant number of steps.
+    /// Bytes of memory held beside its own place: what traffic makes it grow by. Asked after each packet of
+    /// the flow, so the answer costs a constant number of steps.
     fn held(&self) -> usize {
         0
     }
 
-    /// Memory is used up and the flow gives way: what is only of use for data that comes is let go of. What records tell
-    /// and what was decided stays.
+    /// Memory is used up and the flow gives way: what is only of use for data that comes is let go of. What
+    /// records tell and what was decided stays.
     fn let_go(&mut self) {}
 
     /// What the flow's records say of it.
@@ -195,8 +197,9 @@ pub fn slot_as_mut<T: SlotState>(slot: &mut Slot) -> Option<&mut T> {
     state.downcast_mut()
 }
 
-/// What stands in a slot, made if nothing does. A state of another type, which another function of this name has left, is
-/// replaced by a new one: `true` then, to be counted, as no function runs without its state in silence.
+/// What stands in a slot, made if nothing does. A state of another type, which another function of this name
+/// has left, is replaced by a new one: `true` then, to be counted, as no function runs without its state in
+/// silence.
 pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool)> {
     let replaced = slot.is_some() && slot_as::<T>(slot).is_none();
     if replaced || slot.is_none() {
@@ -205,19 +208,22 @@ pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool
     slot_as_mut(slot).map(|state| (state, replaced))
 }
 
-/// What a level below the host has to hold of a flow, so that nothing goes on there which a function's header half would refuse.
+/// What a level below the host has to hold of a flow, so that nothing goes on there which a function's header
+/// half would refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Below {
     /// Nothing: the function lets every further packet of the flow go on.
     Nothing,
-    /// The numbers of the TCP connection: it lets go on what plainly goes on with them ([`TcpSession::windows`](bartizan_flow::tcp::TcpSession::windows)), in an established connection.
+    /// The numbers of the TCP connection: it lets go on what plainly goes on with them
+    /// ([`TcpSession::windows`](bartizan_flow::tcp::TcpSession::windows)), in an established connection.
     Windows,
     /// More than a level can: the function looks at each packet.
     #[default]
     Judges,
 }
 
-/// Why a level below does not refuse a packet without a flow in a function's name ([`Function::refuses`]): it goes up.
+/// Why a level below does not refuse a packet without a flow in a function's name ([`Function::refuses`]): it
+/// goes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HandsUp {
     /// The rule lets it go on; that opens a flow, which is the host's to do.
@@ -238,8 +244,8 @@ pub trait Function: Send + Sync {
     /// Its bit in paths.
     fn id(&self) -> FunctionId;
 
-    /// The function that this one stands around (it observes it, or holds back what it decides): what this one does not answer itself, that
-    /// one answers.
+    /// The function that this one stands around (it observes it, or holds back what it decides): what this
+    /// one does not answer itself, that one answers.
     fn inner(&self) -> Option<&dyn Function> {
         None
     }
@@ -255,14 +261,15 @@ pub trait Function: Send + Sync {
         self.inner().map_or_else(|| Box::new(()) as WorkerState, |inner| inner.worker())
     }
 
-    /// Rules on headers alone, which who builds the generation takes from it, once, before the first packet. One lookup on a
-    /// flow's first packet serves all functions and policies; what it found is in the packets'
-    /// [`Notes`](crate::Notes::matched).
+    /// Rules on headers alone, which who builds the generation takes from it, once, before the first packet.
+    /// One lookup on a flow's first packet serves all functions and policies; what it found is in the
+    /// packets' [`Notes`](crate::Notes::matched).
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         Vec::new()
     }
 
-    /// Rules that flows of a class meet, for quotas: which set of rules it is, of those that this function has, and how many there are.
+    /// Rules that flows of a class meet, for quotas: which set of rules it is, of those that this function
+    /// has, and how many there are.
     fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
         self.inner()?.rules_of(fid)
     }
@@ -272,30 +279,32 @@ pub trait Function: Send + Sync {
         self.inner().map_or(Decision::CONTINUE, |inner| inner.packet(context))
     }
 
-    /// What a level below has to hold of a flow whose latest packet went on, so that it may handle the next ones without this function's header half. Asked when a flow could
-    /// leave the host, not for each packet.
+    /// What a level below has to hold of a flow whose latest packet went on, so that it may handle the next
+    /// ones without this function's header half. Asked when a flow could leave the host, not for each packet.
     fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
         self.inner().map_or(Below::Judges, |inner| inner.below(flow, fid, slot))
     }
 
-    /// Callback **payload**: the payload half, called per packet after streams and transactions were advanced.
+    /// Callback **payload**: the payload half, called per packet after streams and transactions were
+    /// advanced.
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
         self.inner().map_or(Decision::CONTINUE, |inner| inner.payload(context))
     }
 
-    /// How its payload half takes segments that came together. It is shown the same bytes either way; what it decides at
-    /// the last of joined segments is decided of all of them.
+    /// How its payload half takes segments that came together. It is shown the same bytes either way; what it
+    /// decides at the last of joined segments is decided of all of them.
     fn together(&self) -> Together {
         self.inner().map_or(Together::Apart, |inner| inner.together())
     }
 
-    /// Whether it has nothing to look for in payloads: it is not shown any, and counts as done with what it would have been shown.
+    /// Whether it has nothing to look for in payloads: it is not shown any, and counts as done with what it
+    /// would have been shown.
     fn is_idle(&self) -> bool {
         self.inner().is_some_and(|inner| inner.is_idle())
     }
 
-    /// Whether it refuses traffic for the protocol that it does or does not speak, so that bytes whose protocol is open must not
-    /// reach their receiver before the function was asked.
+    /// Whether it refuses traffic for the protocol that it does or does not speak, so that bytes whose
+    /// protocol is open must not reach their receiver before the function was asked.
     fn waits_for_protocol(&self) -> bool {
         self.inner().is_some_and(|inner| inner.waits_for_protocol())
     }
@@ -329,8 +338,9 @@ pub trait Function: Send + Sync {
         }
     }
 
-    /// What becomes of each packet of TCP and UDP that opens a flow of this class, or belongs to none, where the lookup has found this rule of its header rules (`None`: none), whatever
-    /// else is known of it: a refusal by [`Verdict::Drop`] that a level below may do in its place.
+    /// What becomes of each packet of TCP and UDP that opens a flow of this class, or belongs to none, where
+    /// the lookup has found this rule of its header rules (`None`: none), whatever else is known of it: a
+    /// refusal by [`Verdict::Drop`] that a level below may do in its place.
     ///
     /// # Errors
     /// What it is instead: then the packet goes up.
@@ -338,15 +348,16 @@ pub trait Function: Send + Sync {
         self.inner().map_or(Err(HandsUp::Judges), |inner| inner.refuses(fid, matched))
     }
 
-    /// A level below the host has handled so many packets of a flow of this class as the function had decided ([`Decision::repeats`]): they are counted as if it had been asked.
+    /// A level below the host has handled so many packets of a flow of this class as the function had decided
+    /// ([`Decision::repeats`]): they are counted as if it had been asked.
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
         if let Some(inner) = self.inner() {
             inner.repeated(worker, fid, decision, packets);
         }
     }
 
-    /// Refusals of staged policies that a worker only computed: class, verdict, reason, packets. For who stages functions;
-    /// a function itself knows nothing of it.
+    /// Refusals of staged policies that a worker only computed: class, verdict, reason, packets. For who
+    /// stages functions; a function itself knows nothing of it.
     fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {
         if let Some(inner) = self.inner() {
             inner.staged(worker, each);

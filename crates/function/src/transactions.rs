@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The application layer as a payload function sees it, and what it says of the transactions.
 //!
-//! Functions read ([`AppView`]); what they say is put down in [`Marks`], and the data plane writes it when all functions of the path were
-//! shown the packet ([`Showing`]). So no function depends on what another one wrote, and parsers are changed by nobody but the data plane.
+//! Functions read ([`AppView`]); what they say is put down in [`Marks`], and the data plane writes it when
+//! all functions of the path were shown the packet ([`Showing`]). So no function depends on what another one
+//! wrote, and parsers are changed by nobody but the data plane.
 //!
-//! With a packet the functions are shown the transactions of its direction that were begun or changed since they were shown last. A function that says
-//! nothing is done with a direction of a transaction when it was shown its end. A transaction is freed when all functions of the
-//! path are done with both directions and its records are written.
+//! With a packet the functions are shown the transactions of its direction that were begun or changed since
+//! they were shown last. A function that says nothing is done with a direction of a transaction when it was
+//! shown its end. A transaction is freed when all functions of the path are done with both directions and its
+//! records are written.
 
 use bartizan_applayer::flow::{AppLayer, HOLDS_MAX};
 use bartizan_applayer::protocols;
@@ -41,8 +43,9 @@ impl<'a> AppView<'a> {
         self.function
     }
 
-    /// Transactions of the packet's direction that were begun or changed since functions were shown them last, lowest first. Some may be gone, and one
-    /// may come again without a change. A packet that is handed in several times brings them once.
+    /// Transactions of the packet's direction that were begun or changed since functions were shown them
+    /// last, lowest first. Some may be gone, and one may come again without a change. A packet that is handed
+    /// in several times brings them once.
     #[inline]
     #[must_use]
     pub const fn changed(&self) -> &'a [TxId] {
@@ -61,8 +64,9 @@ impl<'a> AppView<'a> {
         self.undone(self.changed)
     }
 
-    /// The packet shows a further piece of the stream: the transactions that came with the first one, if the function is not done with them. They are
-    /// not news; who looks for something beside them in the stream looks at all pieces.
+    /// The packet shows a further piece of the stream: the transactions that came with the first one, if the
+    /// function is not done with them. They are not news; who looks for something beside them in the stream
+    /// looks at all pieces.
     pub fn transactions_again(&self) -> impl Iterator<Item = (TxId, &'a dyn Transaction)> + use<'a> {
         self.undone(self.again)
     }
@@ -75,14 +79,16 @@ impl<'a> AppView<'a> {
         })
     }
 
-    /// The function needs no more of a transaction, in both directions: it is not shown it any more, and holds it no longer.
+    /// The function needs no more of a transaction, in both directions: it is not shown it any more, and
+    /// holds it no longer.
     pub fn done(&mut self, id: TxId) {
         self.marks.said.push(Said::Done(id, self.function));
     }
 
-    /// The function wants a transaction to stay beyond its end, until it says [`AppView::done`]. `false`: too many of the flow are held
-    /// ([`HOLDS_MAX`]), which is counted. A hold ends by itself when [`bartizan_applayer::flow::HOLDS_SPAN`] transactions have begun after it, when
-    /// the function leaves the flow's path, and when the flow ends, changes its protocol, or gives way because memory is used up.
+    /// The function wants a transaction to stay beyond its end, until it says [`AppView::done`]. `false`: too
+    /// many of the flow are held ([`HOLDS_MAX`]), which is counted. A hold ends by itself when
+    /// [`bartizan_applayer::flow::HOLDS_SPAN`] transactions have begun after it, when the function leaves the
+    /// flow's path, and when the flow ends, changes its protocol, or gives way because memory is used up.
     pub fn hold(&mut self, id: TxId) -> bool {
         let tx = self.layer.parser().and_then(|parser| parser.tx(id));
         if tx.is_some_and(|tx| tx.common().held.contains(self.function)) {
@@ -98,8 +104,8 @@ impl<'a> AppView<'a> {
         fits
     }
 
-    /// The function has not looked at the transactions now: it is done with none of them, and all are shown again with the next packet
-    /// of the direction.
+    /// The function has not looked at the transactions now: it is done with none of them, and all are shown
+    /// again with the next packet of the direction.
     pub fn later(&mut self) {
         self.marks.later = self.marks.later.with(self.function);
     }
@@ -149,7 +155,8 @@ pub enum Mark {
         /// Whose files.
         directions: PerDirection<bool>,
     },
-    /// All files of a transaction are to be stored, those that come as well ([`bartizan_applayer::transaction::TxCommon::store`]).
+    /// All files of a transaction are to be stored, those that come as well
+    /// ([`bartizan_applayer::transaction::TxCommon::store`]).
     StoreAllFiles {
         /// The transaction.
         tx: TxId,
@@ -165,7 +172,8 @@ pub enum Mark {
         /// The rule's position.
         rule: u32,
     },
-    /// The frames of the packet's direction that are due were looked at; as [`bartizan_applayer::frames::Frames::due`] was asked.
+    /// The frames of the packet's direction that are due were looked at; as
+    /// [`bartizan_applayer::frames::Frames::due`] was asked.
     FramesSeen {
         /// Those with anything new, too.
         at_once: bool,
@@ -191,7 +199,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// A function has panicked: what it said of transactions with the packet in hand is not done. (Marks for who writes records stay: they do not say whose they are.)
+    /// A function has panicked: what it said of transactions with the packet in hand is not done. (Marks for
+    /// who writes records stay: they do not say whose they are.)
     pub fn forget(&mut self, function: FunctionId) {
         self.later = self.later.without(function);
         self.said.retain(|said| match said {
@@ -201,7 +210,8 @@ impl Marks {
     }
 }
 
-/// The transactions of a flow that the functions of its path are shown with a packet: what the data plane does before and after.
+/// The transactions of a flow that the functions of its path are shown with a packet: what the data plane
+/// does before and after.
 #[derive(Debug)]
 pub struct Showing {
     direction: Direction,
@@ -242,7 +252,8 @@ impl Showing {
         AppView { layer, changed, again: &[], parsed: *parsed, direction: *direction, function, marks }
     }
 
-    /// What a function is shown with a further piece of the stream that the same packet shows: nothing that is new.
+    /// What a function is shown with a further piece of the stream that the same packet shows: nothing that
+    /// is new.
     #[inline]
     #[must_use]
     pub fn view_again<'a>(
@@ -262,8 +273,8 @@ impl Showing {
         }
     }
 
-    /// These functions were shown it, with the first piece of the stream: what they said is noted, and what they are done with. Gives the number of holds that were refused
-    /// or ended.
+    /// These functions were shown it, with the first piece of the stream: what they said is noted, and what
+    /// they are done with. Gives the number of holds that were refused or ended.
     #[inline]
     pub fn end(self, app: &mut AppLayer, functions: Path, marks: &mut Marks) -> u64 {
         let later = core::mem::take(&mut marks.later);
@@ -333,7 +344,8 @@ impl Showing {
     }
 }
 
-/// Notes what functions said. Gives the number of holds that were refused, and the sides whose certificates were asked for.
+/// Notes what functions said. Gives the number of holds that were refused, and the sides whose certificates
+/// were asked for.
 #[inline(never)]
 fn note_said(app: &mut AppLayer, direction: Direction, marks: &mut Marks) -> (u64, PerDirection<bool>) {
     let mut refused = core::mem::take(&mut marks.refused);

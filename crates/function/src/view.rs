@@ -19,7 +19,8 @@ pub struct FlowView<'a> {
     pub client: (IpAddr, u16),
     /// Address and port of the other side.
     pub server: (IpAddr, u16),
-    /// It was first seen the wrong way round, and turned: what was kept by direction before that has changed sides.
+    /// It was first seen the wrong way round, and turned: what was kept by direction before that has changed
+    /// sides.
     pub turned: bool,
     /// Time of the first packet.
     pub start: Timestamp,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ttlguard` drops packets whose time to live (IPv6: hop limit) is below a floor: they would expire behind the
-//! firewall, which is how traceroute maps a network and how inserted segments fool an inspector.
+//! `ttlguard` drops packets whose time to live (IPv6: hop limit) is below a floor: they would expire behind
+//! the firewall, which is how traceroute maps a network and how inserted segments fool an inspector.
 //!
 //! The function of the tutorial, docs/writing-a-function.md.
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a function is given of a generation's policies: its section of each policy, with the fids that it holds for.
+//! What a function is given of a generation's policies: its section of each policy, with the fids that it
+//! holds for.
 //!
-//! The agent hands it over as JSON: what classes have in common ([`RuleSource::common`]),
-//! `{"tenants": {name: id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}}`, and each class
-//! ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided", "rules"}`. What was read of one is kept with it.
-//! A member is a prefix, or `name/NUMBER`: what addresses have a name of this number now ([`Names`](bartizan_classify::Names)).
-//! Errors carry the path of the key (`classes/0/rules/rules/2/to-ports`), from which the agent finds line and column.
+//! The agent hands it over as JSON: what classes have in common ([`RuleSource::common`]), `{"tenants": {name:
+//! id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}}`, and each
+//! class ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided", "rules"}`. What was read
+//! of one is kept with it. A member is a prefix, or `name/NUMBER`: what addresses have a name of this number
+//! now ([`Names`](bartizan_classify::Names)). Errors carry the path of the key
+//! (`classes/0/rules/rules/2/to-ports`), from which the agent finds line and column.
 
 use bartizan_base::{Fid, PortIndex, TenantId};
 use bartizan_classify::{NameId, Net};
@@ -168,7 +170,8 @@ pub fn read<T: DeserializeOwned + Send + Sync + 'static>(
     read_and_make(function, source, |_, _, _| Ok(()))
 }
 
-/// As [`read()`], and makes something of each class with the names that it may use and its path: once, as long as the class and the names stay.
+/// As [`read()`], and makes something of each class with the names that it may use and its path: once, as
+/// long as the class and the names stay.
 ///
 /// # Errors
 /// As [`read()`], and what `make` says.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gate`: what a policy says about flows as a whole, before any function looks: the default action for traffic that
-//! no policy names, and flows of which one direction is not seen.
+//! `gate`: what a policy says about flows as a whole, before any function looks: the default action for
+//! traffic that no policy names, and flows of which one direction is not seen.
 //!
 //! The agent puts it on the path of a class that needs it; it has no section of its own.
 
@@ -83,7 +83,8 @@ struct Counts {
     one_sided: u64,
 }
 
-/// Whether only one direction of a flow comes by: a TCP connection whose other side should have answered long ago.
+/// Whether only one direction of a flow comes by: a TCP connection whose other side should have answered long
+/// ago.
 #[must_use]
 pub fn is_one_sided(flow: &FlowView<'_>) -> bool {
     let lonely =

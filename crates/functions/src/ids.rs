@@ -229,7 +229,8 @@ impl Function for Ids {
         let tagging = packet_bytes.filter(|_| self.seen.rules.tags && !stood);
         let hosts = work.scene.addresses().filter(|_| tagging.is_some());
         inspect(&self.seen.rules, &mut state.worker, flow.as_deref_mut(), work);
-        // Rules have passed it in another generation, perhaps: they are not asked again, and what is bypassed stays so.
+        // Rules have passed it in another generation, perhaps: they are not asked again, and what is bypassed
+        // stays so.
         let ungated = |flow: &FlowDetect| self.seen.rules.firewall.is_none() || flow.state.accepted.is_some();
         let bypassed = flow
             .as_deref()
@@ -312,8 +313,8 @@ impl Ids {
         flow.refuses_again(direction, first, length).map(|rule| (rule, Reason::IdsRule))
     }
 
-    /// Whether a tag of one of the packet's hosts asks for it to be recorded; the packet is its bytes, its time and
-    /// whether it was counted before.
+    /// Whether a tag of one of the packet's hosts asks for it to be recorded; the packet is its bytes, its
+    /// time and whether it was counted before.
     fn host_tagged(
         &self,
         tenant: TenantId,
@@ -435,7 +436,8 @@ impl Ids {
                 }
                 RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
                 RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
-                // As Suricata says it: what a rate filter makes of a rule is `blocked` where nothing is refused, too.
+                // As Suricata says it: what a rate filter makes of a rule is `blocked` where nothing is
+                // refused, too.
                 RuleAction::Drop if hit.by_limit => (Verdict::Continue, FindingAction::Blocked),
                 RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
                 RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),
@@ -491,9 +493,9 @@ impl Ids {
         if !gate.verdict.forwards() {
             return gate;
         }
-        // A flow that is to be bypassed needs this function no more; one that is refused is no matter of bypass.
-        // What is refused for the whole flow needs no further look, whichever rule's refusal weighs most.
-        // An ICMP error about the flow ends nothing.
+        // A flow that is to be bypassed needs this function no more; one that is refused is no matter of
+        // bypass. What is refused for the whole flow needs no further look, whichever rule's refusal weighs
+        // most. An ICMP error about the flow ends nothing.
         let ends = if decision.verdict.forwards() { bypass } else { whole };
         decision.done = ends && state.worker.decides_flow;
         decision

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ids` as policies ask for it: one rule set for each set of rule files that some policy or service level names.
+//! `ids` as policies ask for it: one rule set for each set of rule files that some policy or service level
+//! names.
 
 use crate::classes::{self, ByFid};
 use crate::ids::{HEADER_RULE, Ids, SPEC};
@@ -23,8 +24,9 @@ pub trait RuleCompiler: Send + Sync {
     /// The settings' variables: those of tenants without their own.
     fn variables(&self) -> &Variables;
 
-    /// Compiles the files into one set, or finds them in one that has more; the same files of the same generation give the same again. `tenants`: variables of
-    /// those that have some of their own, with all that the settings define.
+    /// Compiles the files into one set, or finds them in one that has more; the same files of the same
+    /// generation give the same again. `tenants`: variables of those that have some of their own, with all
+    /// that the settings define.
     ///
     /// # Errors
     /// A file cannot be read, or the pattern sets cannot be built.
@@ -35,7 +37,8 @@ pub trait RuleCompiler: Send + Sync {
         tenants: &[(TenantId, Variables)],
     ) -> Result<Seen, CompileError>;
 
-    /// The signature groups of some rule sets. They depend on nothing else: who knows them of an earlier generation may give those.
+    /// The signature groups of some rule sets. They depend on nothing else: who knows them of an earlier
+    /// generation may give those.
     fn groups(&self, sets: &[Arc<RuleSet>]) -> Arc<Groups> {
         groups_of(sets)
     }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `names` reads the answers of resolvers and notes which addresses the names of policies have: what groups by DNS name are made of.
+//! `names` reads the answers of resolvers and notes which addresses the names of policies have: what groups
+//! by DNS name are made of.
 //!
-//! It refuses nothing. The agent puts it on the path of flows to a resolver that the policy file trusts, when some group has a name, behind all
-//! other functions: an answer counts if nobody on the path refuses it. It counts as well only if the flow's client has asked for it (same
-//! number, name and type, not yet answered), its code says that all is well, and it was not cut short. Of its records those count that follow from the name that was asked for:
-//! addresses of it, or of what it is an alias of within the same answer. Which names of policies an address gets is decided by the name that was asked for
-//! alone: an alias into somebody else's name makes nobody a member of a group of that name.
+//! It refuses nothing. The agent puts it on the path of flows to a resolver that the policy file trusts, when
+//! some group has a name, behind all other functions: an answer counts if nobody on the path refuses it. It
+//! counts as well only if the flow's client has asked for it (same number, name and type, not yet answered),
+//! its code says that all is well, and it was not cut short. Of its records those count that follow from the
+//! name that was asked for: addresses of it, or of what it is an alias of within the same answer. Which names
+//! of policies an address gets is decided by the name that was asked for alone: an alias into somebody else's
+//! name makes nobody a member of a group of that name.
 //!
-//! An address is a member as long as the least time to live of the records that lead to it says, within the bounds of the policy file.
+//! An address is a member as long as the least time to live of the records that lead to it says, within the
+//! bounds of the policy file.
 
 use bartizan_applayer::protocols::dns::{Data, DnsTransaction, Message, Name, Section};
 use bartizan_base::turns::wait_for_turn;
@@ -224,7 +228,8 @@ fn question(message: &Message) -> Option<Question> {
     Some(Question { number: message.header.id, rrtype: query.rrtype, name })
 }
 
-/// The addresses that an answer gives for a name, by way of aliases, each with the least time to live on the way.
+/// The addresses that an answer gives for a name, by way of aliases, each with the least time to live on the
+/// way.
 fn addresses(message: &Message, asked: &str) -> Vec<(IpAddr, u32)> {
     let records = message.section(Section::Answers);
     let of = |name: &str| {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `pfw`, the packet filter: ordered rules on the 5-tuple, first match decides (UniSec's model 1).
 //!
-//! A flow is decided once, by the tuple of the side that opened it; what is refused stays refused, what is allowed
-//! leaves the function's bit of the path. ICMP is decided packet by packet where rules ask for codes, which a flow
-//! may change. A rule counts the packets that were decided by it: of an allowed flow the first. Packets of a flow that it drops may be dropped by a level
-//! below the host, and are counted for their rule then. A flow that is redirected goes on by a named port, with the packets of both sides.
+//! A flow is decided once, by the tuple of the side that opened it; what is refused stays refused, what is
+//! allowed leaves the function's bit of the path. ICMP is decided packet by packet where rules ask for codes,
+//! which a flow may change. A rule counts the packets that were decided by it: of an allowed flow the first.
+//! Packets of a flow that it drops may be dropped by a level below the host, and are counted for their rule
+//! then. A flow that is redirected goes on by a named port, with the packets of both sides.
 //!
-//! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]). What a rule does is an entry of a
-//! table, which [`pfw_table`] interprets.
+//! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]).
+//! What a rule does is an entry of a table, which [`pfw_table`] interprets.
 //!
 //! Not done: TCP flags, DSCP, time of day.
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet filter's header half: what a rule says is an entry of a table ([`RuleEntry`]), and this is all that reads it. The host does
-//! nothing else with a rule that matches, so a level below that has the table decides alike.
+//! The packet filter's header half: what a rule says is an entry of a table ([`RuleEntry`]), and this is all
+//! that reads it. The host does nothing else with a rule that matches, so a level below that has the table
+//! decides alike.
 //!
-//! Two lookups: what classification found among the rules' headers gives the place of the entry, the entry says the rest.
+//! Two lookups: what classification found among the rules' headers gives the place of the entry, the entry
+//! says the rest.
 
 use bartizan_base::{Generation, PortIndex, Reason, Verdict};
 use bartizan_config::policy::sections::FilterAction;
@@ -92,7 +94,8 @@ pub fn entry(
     .write()
 }
 
-/// Interprets an entry for a packet: of the headers counts, beyond what the rule matched, only the protocol of the packet's flow, if it has one.
+/// Interprets an entry for a packet: of the headers counts, beyond what the rule matched, only the protocol
+/// of the packet's flow, if it has one.
 #[inline]
 #[must_use]
 pub fn interpret(entry: &RuleWords, flow: Option<u8>) -> Outcome {

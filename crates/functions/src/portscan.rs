@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `portscan` finds hosts that scan: many ports of one host (port scan), or one port of many hosts (sweep). It
-//! counts, by source and in a window, the distinct (host, port) that a source tried and that came to nothing, as the scan
-//! detectors of Snort and Zeek do. An attempt comes to nothing when it is refused (TCP: RST; both: ICMP unreachable), or, for TCP,
-//! when a SYN has no answer after some seconds. A port that answers does not count, so a busy client of servers that are there is
-//! never told; one that answered many hosts while others failed is no sweep. Segments that open nothing and carry none of
-//! SYN, ACK and RST (FIN, NULL and XMAS scans) count at once.
+//! `portscan` finds hosts that scan: many ports of one host (port scan), or one port of many hosts (sweep).
+//! It counts, by source and in a window, the distinct (host, port) that a source tried and that came to
+//! nothing, as the scan detectors of Snort and Zeek do. An attempt comes to nothing when it is refused (TCP:
+//! RST; both: ICMP unreachable), or, for TCP, when a SYN has no answer after some seconds. A port that
+//! answers does not count, so a busy client of servers that are there is never told; one that answered many
+//! hosts while others failed is no sweep. Segments that open nothing and carry none of SYN, ACK and RST (FIN,
+//! NULL and XMAS scans) count at once.
 //!
 //! What is known of a source is kept beyond its flows ([`HostSlot`]): bounded, for all workers, over reloads.
 //! The second function of the tutorial, docs/writing-a-function.md.
 //!
-//! Not found: ports that answer; ACK scans (a connection that its server has forgotten looks the same); UDP probes that get
-//! no answer at all (so do syslog and many others); sweeps of web ports by single SYNs that nobody refuses (a browser whose
-//! IPv6 leads nowhere sends these); sources of which others, behind the same address, are answered by more hosts than fail.
+//! Not found: ports that answer; ACK scans (a connection that its server has forgotten looks the same); UDP
+//! probes that get no answer at all (so do syslog and many others); sweeps of web ports by single SYNs that
+//! nobody refuses (a browser whose IPv6 leads nowhere sends these); sources of which others, behind the same
+//! address, are answered by more hosts than fail.
 
 use crate::classes::{self, ByFid};
 use bartizan_base::{
@@ -78,7 +80,8 @@ pub struct Section {
     /// What is done.
     #[serde(default)]
     pub action: Action,
-    /// With `drop`: how long what the source opens is dropped, from each finding on; 0s: only the packet in hand is.
+    /// With `drop`: how long what the source opens is dropped, from each finding on; 0s: only the packet in
+    /// hand is.
     #[serde(default = "a_minute")]
     pub block: Seconds,
 }
@@ -282,7 +285,8 @@ impl Source {
             ] {
                 let Some(scan) = scan else { continue };
                 let Some(told) = self.told.get_mut(scan.kind()) else { continue };
-                // A scan that was only told is another matter for who drops scans: what is blocked was told before its block's end.
+                // A scan that was only told is another matter for who drops scans: what is blocked was told
+                // before its block's end.
                 let only_told = |told| blocks && told > self.blocked;
                 if told.is_none_or(|told| now >= told + window || only_told(told)) {
                     *told = Some(now);
@@ -307,7 +311,8 @@ impl Source {
     }
 }
 
-/// Little endian: times of half, block, last packet and window, those of the kinds (0: never told), bits, then the attempts.
+/// Little endian: times of half, block, last packet and window, those of the kinds (0: never told), bits,
+/// then the attempts.
 impl HostData for Source {
     fn export(&self, out: &mut Vec<u8>) {
         let told = self.told.map(|told| told.unwrap_or_default().as_nanos());
@@ -497,7 +502,8 @@ fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport)
         Transport::Tcp(tcp) => {
             let has = |flag| tcp.flags.contains(flag);
             let sent = context.notes.tcp.is_some_and(|outcome| outcome.previous == TcpState::SynSent);
-            // Only a connection that was answered, or is followed from one side: what a scanner acknowledges by itself says nothing.
+            // Only a connection that was answered, or is followed from one side: what a scanner acknowledges
+            // by itself says nothing.
             let open = state.is_some_and(|state| state >= TcpState::SynRecv);
             match (to_client, has(TcpFlags::SYN), has(TcpFlags::ACK), has(TcpFlags::RST)) {
                 (false, true, false, false) => Says::Opens,
@@ -517,7 +523,8 @@ fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport)
 }
 
 impl Portscan {
-    /// What the source's record makes of a packet: the scans found, and until when what the source opens is dropped.
+    /// What the source's record makes of a packet: the scans found, and until when what the source opens is
+    /// dropped.
     fn ask(
         &self,
         section: &Section,

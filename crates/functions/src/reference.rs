@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reference page of the functions, from their specifications alone: `cargo xtask generate` writes docs/reference/functions.md.
+//! The reference page of the functions, from their specifications alone: `cargo xtask generate` writes
+//! docs/reference/functions.md.
 
 use crate::registry::{self, Services};
 use crate::{ids, sfw};

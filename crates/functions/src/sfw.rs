@@ -2,12 +2,12 @@
 //! `sfw`, the stateful firewall (UniSec's model 2): who may open flows, and whether a packet belongs to one.
 //!
 //! TCP tracking, flow table and host table are the platform's; here is what a firewall makes of them. TCP: a
-//! connection begins with a SYN of a side that may open flows, its packets follow the state machine of RFC 9293, lie
-//! in the window, and a RST is one that the receiver would take. What becomes of a packet stands in tables of values
-//! ([`sfw_table`], [`sfw_messages`]), by state and by class of the packet; `sfw_tcp` finds a segment's class. UDP and others: the first packet
-//! opens, answers follow. ICMP: questions open, answers need a question, errors need the flow that they quote (RFC
-//! 5927, section 4). Limits count in the host table and survive generations; where that has no room, a flow is
-//! let in and counted as `untracked`.
+//! connection begins with a SYN of a side that may open flows, its packets follow the state machine of RFC
+//! 9293, lie in the window, and a RST is one that the receiver would take. What becomes of a packet stands in
+//! tables of values ([`sfw_table`], [`sfw_messages`]), by state and by class of the packet; `sfw_tcp` finds a
+//! segment's class. UDP and others: the first packet opens, answers follow. ICMP: questions open, answers
+//! need a question, errors need the flow that they quote (RFC 5927, section 4). Limits count in the host
+//! table and survive generations; where that has no room, a flow is let in and counted as `untracked`.
 //!
 //! Not done: expectations of FTP and SIP, NAT.
 
@@ -239,8 +239,9 @@ fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
     }
 }
 
-/// Whether an error is about a packet that its receiver has sent in the flow that it came with (RFC 5927 section 4): of TCP the
-/// sequence number, of ICMP the identifier has to be one of the flow's. An error that quotes too little to tell is none.
+/// Whether an error is about a packet that its receiver has sent in the flow that it came with (RFC 5927
+/// section 4): of TCP the sequence number, of ICMP the identifier has to be one of the flow's. An error that
+/// quotes too little to tell is none.
 fn quotes(packet: &Decoded, flow: &FlowView<'_>, state: Option<&State>) -> bool {
     let Some(quoted) = packet.about().filter(|quoted| quoted.proto == flow.protocol) else { return false };
     match (flow.tcp, quoted.icmp) {
@@ -389,7 +390,8 @@ impl Sfw {
         if let Some(known) = known {
             known.generation = self.generation;
             if known.counted.is_none() {
-                // It was let in before there was a limit, and stays; from now on it is one of those that are open.
+                // It was let in before there was a limit, and stays; from now on it is one of those that are
+                // open.
                 known.counted = self.count(rules, flow, (half_open, Limit::Counts), now, counts)?;
             }
             return Ok(());
@@ -485,8 +487,8 @@ impl Function for Sfw {
         decision
     }
 
-    /// Nothing is asked or counted any more of a flow that this generation has let in. Of a connection its numbers are left; whether windows are checked is no matter, since
-    /// what plainly goes on is in them.
+    /// Nothing is asked or counted any more of a flow that this generation has let in. Of a connection its
+    /// numbers are left; whether windows are checked is no matter, since what plainly goes on is in them.
     fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
         let let_in = slot_as::<State>(slot).is_some_and(|known| {
             let half_open = known.counted.as_ref().is_some_and(|counted| counted.half_open);

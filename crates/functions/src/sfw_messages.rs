@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stateful firewall does with packets that are no segments of a tracked connection, as data: [`EXCHANGES`], by what is known of the flow
-//! and by kind of message.
+//! What the stateful firewall does with packets that are no segments of a tracked connection, as data:
+//! [`EXCHANGES`], by what is known of the flow and by kind of message.
 //!
 //! Sources: RFC 5927 section 4 (ICMP errors), RFC 792 and RFC 4443 (messages of ICMP).
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stateful firewall decides, as data: tables of values, which the host interprets ([`crate::sfw`]) and levels below can.
+//! What the stateful firewall decides, as data: tables of values, which the host interprets ([`crate::sfw`])
+//! and levels below can.
 //!
-//! TCP: [`TRANSITIONS`] by the state of the connection before the segment and the class of the segment ([`SegmentClass`]). States are those of TCP
-//! tracking ([`TcpState`]). What makes a segment of its class (numbers compared with windows, what tracking knows) is code, in `sfw_tcp`.
-//! Everything else is in [`sfw_messages`](crate::sfw_messages). docs/design/0014-header-halves.md has the whole.
+//! TCP: [`TRANSITIONS`] by the state of the connection before the segment and the class of the segment
+//! ([`SegmentClass`]). States are those of TCP tracking ([`TcpState`]). What makes a segment of its class
+//! (numbers compared with windows, what tracking knows) is code, in `sfw_tcp`. Everything else is in
+//! [`sfw_messages`](crate::sfw_messages). docs/design/0014-header-halves.md has the whole.
 //!
-//! Sources: RFC 9293 sections 3.4 to 3.10 (what each state takes), RFC 5961 section 4 (answers to a SYN that are none).
+//! Sources: RFC 9293 sections 3.4 to 3.10 (what each state takes), RFC 5961 section 4 (answers to a SYN that
+//! are none).
 
 use bartizan_base::{Direction, Reason};
 use bartizan_flow::tcp::{SessionPhase, TcpState};
@@ -38,7 +41,8 @@ pub enum Timeout {
 /// A cell of a table. As plain bytes ([`Transition::bytes`]) it is what headers for other levels hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// State after it. `None`: it depends on more than the class, and only tracking knows; a level below hands the packet up.
+    /// State after it. `None`: it depends on more than the class, and only tracking knows; a level below
+    /// hands the packet up.
     pub next: Option<TcpState>,
     /// What becomes of the packet.
     pub action: Action,
@@ -99,8 +103,9 @@ pub static KINDS: [Kind; 16] = {
 pub enum Place {
     /// The state stays, and nothing more speaks for the segment.
     Stays = 0,
-    /// The state stays, and the segment may come in it: an answer without data to a SYN (a server that has an older connection of these
-    /// ports), what is seen of a one-sided connection, what a connection that has ended left under way.
+    /// The state stays, and the segment may come in it: an answer without data to a SYN (a server that has an
+    /// older connection of these ports), what is seen of a one-sided connection, what a connection that has
+    /// ended left under way.
     Expected = 1,
     /// The state changes.
     Moves = 2,
@@ -111,8 +116,8 @@ impl Place {
     pub const ALL: [Place; 3] = [Place::Stays, Place::Expected, Place::Moves];
 }
 
-/// Class of a segment: a number below [`SegmentClass::COUNT`]. Segments that a check has decided have one of the named classes; those that tracking takes have
-/// kind × 8 + place × 2 + direction (1: to the client).
+/// Class of a segment: a number below [`SegmentClass::COUNT`]. Segments that a check has decided have one of
+/// the named classes; those that tracking takes have kind × 8 + place × 2 + direction (1: to the client).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentClass(pub u8);
 
@@ -178,9 +183,9 @@ struct Rule {
     places: &'static [Place],
 }
 
-/// Segments that tracking takes and a state does not allow: everything else goes on. Before the SYN/ACK only SYNs, RSTs, and what is expected; behind the
-/// end only RSTs and what is expected. In all other states a segment needs one of ACK, SYN and RST (RFC 9293 section 3.10.7.4),
-/// which each kind has.
+/// Segments that tracking takes and a state does not allow: everything else goes on. Before the SYN/ACK only
+/// SYNs, RSTs, and what is expected; behind the end only RSTs and what is expected. In all other states a
+/// segment needs one of ACK, SYN and RST (RFC 9293 section 3.10.7.4), which each kind has.
 const REFUSED: &[Rule] = &[
     Rule { state: TcpState::SynSent, kinds: &[Kind::Ack, Kind::Fin], places: &[Place::Stays] },
     Rule { state: TcpState::Closed, kinds: &[Kind::Ack, Kind::Fin], places: &[Place::Stays] },
@@ -195,8 +200,8 @@ const TO_SERVER: &[Direction] = &[Direction::ToServer];
 const TO_CLIENT: &[Direction] = &[Direction::ToClient];
 const BOTH: &[Direction] = &[Direction::ToServer, Direction::ToClient];
 
-/// Where a segment that changes the state leads, as far as state, kind and direction tell. What is not here is tracking's matter: a connection that goes on
-/// behind a RST, a server's ACK that came another way.
+/// Where a segment that changes the state leads, as far as state, kind and direction tell. What is not here
+/// is tracking's matter: a connection that goes on behind a RST, a server's ACK that came another way.
 pub(crate) const MOVES: &[(TcpState, Kind, &[Direction], TcpState)] = &[
     (TcpState::None, Kind::Syn, BOTH, TcpState::SynSent),
     // Picked up in the middle.
@@ -306,7 +311,8 @@ const fn taken(state: TcpState, kind: Kind, place: Place, direction: Direction) 
     cell(next, Action::Admit, None)
 }
 
-/// What becomes of a segment of a named class, in whatever state. What tracking has made of one that is refused is no matter of the class.
+/// What becomes of a segment of a named class, in whatever state. What tracking has made of one that is
+/// refused is no matter of the class.
 const fn named(class: SegmentClass) -> Transition {
     match class {
         SegmentClass::UNREAD | SegmentClass::UNCHECKED => cell(None, Action::Admit, None),

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which class a segment is of, for the stateful firewall's table ([`crate::sfw_table`]): the part that has to be code.
+//! Which class a segment is of, for the stateful firewall's table ([`crate::sfw_table`]): the part that has
+//! to be code.
 //!
-//! Sources: RFC 9293 sections 3.4 to 3.10 (states, windows, RST), RFC 7323 section 5 (timestamps). The tracking says
-//! what a segment meant ([`Outcome`]); the table refuses every segment that the receiver's state would not take. Old
-//! data that a sender may have had under way ([`TcpSession::oldest`]) goes on: its sender waits for the ACK that it provokes.
+//! Sources: RFC 9293 sections 3.4 to 3.10 (states, windows, RST), RFC 7323 section 5 (timestamps). The
+//! tracking says what a segment meant ([`Outcome`]); the table refuses every segment that the receiver's
+//! state would not take. Old data that a sender may have had under way ([`TcpSession::oldest`]) goes on: its
+//! sender waits for the ACK that it provokes.
 
 use crate::sfw_table::{self, KINDS, Kind, Place, SegmentClass, Transition};
 use bartizan_base::Direction;
 use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
 use bartizan_packet::{Tcp, TcpFlags};
 
-/// Before anything is acknowledged a quoted segment may be this far behind what was sent: the largest unscaled window.
+/// Before anything is acknowledged a quoted segment may be this far behind what was sent: the largest
+/// unscaled window.
 const OLD_WINDOW: u32 = 65_535;
 /// A quoted segment may be this far behind what is acknowledged.
 const QUOTED_BEHIND: u32 = 1 << 20;
@@ -95,7 +98,8 @@ impl Tracked<'_> {
         sfw_table::transition(input.previous, input.class(wants))
     }
 
-    /// Whether it plainly goes on with an established connection, as nearly all segments do: its class is known without its facts.
+    /// Whether it plainly goes on with an established connection, as nearly all segments do: its class is
+    /// known without its facts.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         let Tracked { outcome, session, segment, payload_len, direction, .. } = *self;
@@ -139,7 +143,8 @@ impl Input {
         facts.set(Facts::ASYNC, is_async);
         facts.set(Facts::ONE_SIDED, is_async && (established || midstream));
         facts.set(Facts::REJECTED, outcome.rejected);
-        // Who opens anew begins anywhere (RFC 6528); the server answers it by what it has (RFC 5961 section 4).
+        // Who opens anew begins anywhere (RFC 6528); the server answers it by what it has (RFC 5961 section
+        // 4).
         let opens = kind(segment.flags) == Kind::Syn;
         facts.set(Facts::TOO_OLD, !opens && end.before(session.oldest(direction)));
         facts.set(Facts::BARE, payload_len == 0);
@@ -159,7 +164,8 @@ impl Input {
         Input { kind: kind(segment.flags), previous, direction, facts }
     }
 
-    /// The class, by a policy's wishes. Checks come before states: what one of them decides is the same in every state.
+    /// The class, by a policy's wishes. Checks come before states: what one of them decides is the same in
+    /// every state.
     pub(crate) fn class(&self, wants: Wants) -> SegmentClass {
         let has = |fact| self.facts.contains(fact);
         if wants.one_sided_inspected && has(Facts::ONE_SIDED) {
@@ -199,8 +205,8 @@ impl Input {
             return Place::Moves;
         }
         let expected = match self.previous {
-            // The answer of a server that has an older connection of these ports (RFC 5961 section 4); one-sided connections have
-            // none to show.
+            // The answer of a server that has an older connection of these ports (RFC 5961 section 4);
+            // one-sided connections have none to show.
             TcpState::SynSent => {
                 has(Facts::ASYNC) || (self.direction == Direction::ToClient && has(Facts::BARE))
             }
@@ -233,9 +239,10 @@ const fn is_old(event: StreamEvent) -> bool {
     matches!(event, StreamEvent::EstPktBeforeLastAck | StreamEvent::ClosewaitPktBeforeLastAck)
 }
 
-/// Whether a segment is what an ended connection leaves behind. After both FINs: what was sent before, because the last acknowledgement
-/// was lost. After a RST: what was under way when it passed, at most the window that was offered then, which no longer
-/// moves; both ends throw it away, and the stream engine shows it to its readers as before, should one of them not.
+/// Whether a segment is what an ended connection leaves behind. After both FINs: what was sent before,
+/// because the last acknowledgement was lost. After a RST: what was under way when it passed, at most the
+/// window that was offered then, which no longer moves; both ends throw it away, and the stream engine shows
+/// it to its readers as before, should one of them not.
 fn is_rest(session: &TcpSession, seq: u32, payload_len: u32, direction: Direction) -> bool {
     let end = Seq(seq).plus(payload_len);
     if session.closed_by_rst() {
@@ -247,7 +254,8 @@ fn is_rest(session: &TcpSession, seq: u32, payload_len: u32, direction: Directio
     payload_len == 0 || end.at_most(session.next_seq(direction))
 }
 
-/// Whether a sequence number that an ICMP error quotes is one that the side has sent lately (RFC 5927 section 4.1).
+/// Whether a sequence number that an ICMP error quotes is one that the side has sent lately (RFC 5927 section
+/// 4.1).
 pub(crate) fn was_sent(session: &TcpSession, direction: Direction, seq: u32) -> bool {
     let seq = Seq(seq);
     let (next, acknowledged) = (session.next_seq(direction), session.last_ack(direction));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stateful firewall's tables against TCP tracking: random sessions, seeded, whose segments lie near what is expected.
+//! The stateful firewall's tables against TCP tracking: random sessions, seeded, whose segments lie near what
+//! is expected.
 
 use crate::sfw_table::{self, Action, Kind, MOVES, NONE, Place, STATES, SegmentClass, Timeout, timeout_of};
 use crate::sfw_tcp::{Facts, Input, Tracked, Wants, kind, plain};
@@ -119,7 +120,8 @@ fn what_is_plain_has_the_class_of_its_facts() {
     assert!(plain_ones > 1000, "{plain_ones}");
 }
 
-/// Where the table names a state, tracking goes there, from all sessions; and each line that names one is met.
+/// Where the table names a state, tracking goes there, from all sessions; and each line that names one is
+/// met.
 #[test]
 fn what_the_table_says_comes_next_is_what_tracking_makes_of_it() {
     let mut met = BTreeSet::new();
@@ -229,7 +231,8 @@ fn kinds_are_those_of_flags() {
 fn the_cells_are_where_their_numbers_say() {
     for (row, state) in STATES.iter().enumerate() {
         assert_eq!(*state as usize, row);
-        // What is refused keeps the state or leaves it to tracking; what tracking refuses has its reason in each state.
+        // What is refused keeps the state or leaves it to tracking; what tracking refuses has its reason in
+        // each state.
         for (class, _) in SegmentClass::NAMED {
             assert_eq!(sfw_table::transition(*state, class), sfw_table::transition(TcpState::None, class));
         }

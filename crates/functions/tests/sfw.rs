@@ -74,7 +74,8 @@ fn what_an_ended_connection_leaves_behind_goes_on() {
         assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 506, 102, b"more")), Some(Reason::SfwState));
         assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 102, 506, b"more")), Some(Reason::SfwState));
 
-        // Whoever closes second: its last data and FIN come again, since an acknowledgement of earlier data was under way.
+        // Whoever closes second: its last data and FIN come again, since an acknowledgement of earlier data
+        // was under way.
         for client_first in [true, false] {
             let (mut b, _) = bench("{}");
             connect(&mut b, c, s);
@@ -206,7 +207,8 @@ fn numbers_out_of_the_window() {
     }
 }
 
-/// A sender that timed out for nothing sends all of its flight again, also when the receiver's window has become small since.
+/// A sender that timed out for nothing sends all of its flight again, also when the receiver's window has
+/// become small since.
 #[test]
 fn a_whole_flight_may_come_again() {
     for (c, s) in sides() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed headers of the stateful firewall's tables are those of the tables, and a C compiler and Verilator read every cell as Rust does.
-//! `cargo xtask generate` writes them.
+//! The committed headers of the stateful firewall's tables are those of the tables, and a C compiler and
+//! Verilator read every cell as Rust does. `cargo xtask generate` writes them.
 
 use crate::transitions;
 
@@ -35,7 +35,8 @@ fn run(command: &mut Command) -> String {
     output
 }
 
-/// Each cell by the functions of the header, each kind by flags, each type of ICMP, each exchange, each share.
+/// Each cell by the functions of the header, each kind by flags, each type of ICMP, each exchange, each
+/// share.
 const C_PROGRAM: &str = r#"
 #include <stdio.h>
 #include "bartizan_sfw.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What executes a flow's verdict below the host: what it can do, what it is asked, what it answers.
 //!
-//! A device holds one entry for both directions of a flow, in a *place* that the host has given it (0, 1, ...), and never takes one away by itself. Requests come in
-//! bulk; answers and counts may come later, in the order of the requests about a place. Contract, for each entry:
+//! A device holds one entry for both directions of a flow, in a *place* that the host has given it (0, 1,
+//! ...), and never takes one away by itself. Requests come in bulk; answers and counts may come later, in the
+//! order of the requests about a place. Contract, for each entry:
 //!
 //! | asked | from then on | answer |
 //! |---|---|---|
@@ -13,14 +14,19 @@
 //! | [`Wish::Last`] | | counts, then `Read`: all that was under way before the grace is in them |
 //! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
 //!
-//! A device that is taken away says of each entry, unasked, its last counts and `Deleted`, and refuses others as [`Stays::Away`].
+//! A device that is taken away says of each entry, unasked, its last counts and `Deleted`, and refuses others
+//! as [`Stays::Away`].
 //!
-//! When in doubt a packet goes up: of another generation, of TCP with RST or SYN or without ACK, a fragment, anything odd. So does a FIN, unless the entry forwards without comparing and the FIN begins
-//! where its sender's segments have ended there: then it is forwarded, and told with the counts ([`Counts::sides`]).
+//! When in doubt a packet goes up: of another generation, of TCP with RST or SYN or without ACK, a fragment,
+//! anything odd. So does a FIN, unless the entry forwards without comparing and the FIN begins where its
+//! sender's segments have ended there: then it is forwarded, and told with the counts ([`Counts::sides`]).
 //!
-//! A packet in a tunnel and the packet around it are of two flows, and one frame. It is handled if both have entries, that of the flow around forwards, and the inner one forwards or drops; it is counted for
-//! both: for the inner one the bytes from where it begins, as the host's decoder says. What is dropped inside is dropped with the packet around, which is counted among its flow's, and besides in
-//! [`Counts::refused_inside`]. Else the frame goes up, and is counted for neither. An entry of the flow around never acts by itself upon a frame that may have a tunnel: the host looks into it.
+//! A packet in a tunnel and the packet around it are of two flows, and one frame. It is handled if both have
+//! entries, that of the flow around forwards, and the inner one forwards or drops; it is counted for both:
+//! for the inner one the bytes from where it begins, as the host's decoder says. What is dropped inside is
+//! dropped with the packet around, which is counted among its flow's, and besides in
+//! [`Counts::refused_inside`]. Else the frame goes up, and is counted for neither. An entry of the flow
+//! around never acts by itself upon a frame that may have a tunnel: the host looks into it.
 
 use crate::key::{DeviceKey, Fields};
 use crate::marks::Mark;
@@ -77,7 +83,8 @@ impl Action {
     }
 }
 
-/// What a device can do with the packets of an entry. That it redirects them is said by port ([`Capabilities::exits`]).
+/// What a device can do with the packets of an entry. That it redirects them is said by port
+/// ([`Capabilities::exits`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actions {
     /// [`Action::Forward`].
@@ -91,7 +98,8 @@ impl Actions {
     pub const ALL: Actions = Actions { forward: true, drop: true };
 }
 
-/// What of its entries a device counts. The host's records are exact, so it hands flows only to those that count all ([`Stays::Uncounted`]).
+/// What of its entries a device counts. The host's records are exact, so it hands flows only to those that
+/// count all ([`Stays::Uncounted`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// Packets.
@@ -124,7 +132,8 @@ pub struct Capabilities {
     pub protocols: &'static [u8],
     /// Kinds of tunnels that it looks into, one deep.
     pub tunnels: &'static [TunnelKind],
-    /// Whether it holds the numbers of TCP connections and compares segments with them ([`Install::windows`]).
+    /// Whether it holds the numbers of TCP connections and compares segments with them
+    /// ([`Install::windows`]).
     pub windows: bool,
     /// What it can do with packets. What it cannot the host does ([`Stays::Action`]).
     pub actions: Actions,
@@ -136,7 +145,8 @@ pub struct Capabilities {
     pub updates: bool,
     /// It tells of entries that were silent for so long ([`Said::Idle`]). `None`: it does not.
     pub ageing: Option<PacketDuration>,
-    /// Entries that it makes in a second, as it was measured: of what it has done so far where nothing else is said. `None`: not known.
+    /// Entries that it makes in a second, as it was measured: of what it has done so far where nothing else
+    /// is said. `None`: not known.
     pub insert_rate: Option<u64>,
 }
 
@@ -149,8 +159,9 @@ pub struct Install {
     pub action: Action,
     /// Packets of another generation go up.
     pub generation: Generation,
-    /// Of TCP: only segments that plainly go on with these numbers are handled, and move them on, by the rule of [`bartizan_packet::windows`]. Others go up. By the lower
-    /// endpoint of the key, and by the higher one.
+    /// Of TCP: only segments that plainly go on with these numbers are handled, and move them on, by the rule
+    /// of [`bartizan_packet::windows`]. Others go up. By the lower endpoint of the key, and by the higher
+    /// one.
     pub windows: Option<Windows>,
 }
 
@@ -196,7 +207,9 @@ impl Capabilities {
 pub enum Wish {
     /// Make it.
     Install(Install),
-    /// Handle its packets in place, if it is of another generation, as ever: only where [`Capabilities::updates`]. (Not by another action: what is under way would be counted for the other one.)
+    /// Handle its packets in place, if it is of another generation, as ever: only where
+    /// [`Capabilities::updates`]. (Not by another action: what is under way would be counted for the other
+    /// one.)
     Update {
         /// Packets of another generation go up.
         generation: Generation,
@@ -241,7 +254,8 @@ pub struct Counts {
     pub windows: Option<Windows>,
 }
 
-/// How far the sides of a TCP connection have come by what an entry has handled: by the lower endpoint of the key, and by the higher one. `None` where no packet came.
+/// How far the sides of a TCP connection have come by what an entry has handled: by the lower endpoint of the
+/// key, and by the higher one. `None` where no packet came.
 pub type Sides = [Option<Progress>; 2];
 
 /// An answer; why, if it is no.
@@ -275,40 +289,47 @@ pub trait Device: Send {
     /// Appends what it has said since the last call: place, whose entry, what.
     fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>);
 
-    /// How far a TCP connection has come, now: by all packets that have left, if not counted yet. A segment that comes up is judged by it. `None`: there
-    /// is no such entry.
+    /// How far a TCP connection has come, now: by all packets that have left, if not counted yet. A segment
+    /// that comes up is judged by it. `None`: there is no such entry.
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides>;
 
-    /// The numbers of a connection whose segments are compared with them, now. `None`: there is no such entry, or it has none.
+    /// The numbers of a connection whose segments are compared with them, now. `None`: there is no such
+    /// entry, or it has none.
     fn windows(&self, place: u32, sunk: SunkId) -> Option<Windows>;
 
-    /// The host has judged a segment that came up: the numbers of its connection go forward to these, none back, before the segment goes on. Where there is no such entry nothing happens.
+    /// The host has judged a segment that came up: the numbers of its connection go forward to these, none
+    /// back, before the segment goes on. Where there is no such entry nothing happens.
     fn publish(&mut self, place: u32, sunk: SunkId, windows: &Windows);
 
-    /// Whether packets that are this owner's to judge have gone on without it since the last call: it gave no sign of life, and its link is to fail open. What comes
-    /// from now on is its own again.
+    /// Whether packets that are this owner's to judge have gone on without it since the last call: it gave no
+    /// sign of life, and its link is to fail open. What comes from now on is its own again.
     fn has_missed(&mut self) -> bool;
 
     /// Packets of this owner's entries of other generations go up from now on.
     fn enter_generation(&mut self, generation: Generation);
 
-    /// Lets [`Device::mark`] and [`Device::early`] work for a link whose packets without a flow are refused early: whether they do.
+    /// Lets [`Device::mark`] and [`Device::early`] work for a link whose packets without a flow are refused
+    /// early: whether they do.
     fn is_early(&self) -> bool {
         false
     }
 
-    /// Says that the host knows a flow, and lets it go on: while this is there, the device refuses no packet of it for want of an entry. `None`: it refuses none.
+    /// Says that the host knows a flow, and lets it go on: while this is there, the device refuses no packet
+    /// of it for want of an entry. `None`: it refuses none.
     fn mark(&self, key: &DeviceKey) -> Option<Mark> {
         let _ = key;
         None
     }
 
-    /// What was refused of packets without a flow by the list of a generation with so many outcomes, since the last call for this or an earlier one: number of the outcome, packets, bytes.
+    /// What was refused of packets without a flow by the list of a generation with so many outcomes, since
+    /// the last call for this or an earlier one: number of the outcome, packets, bytes.
     fn early(&mut self, generation: Generation, outcomes: u32, each: &mut dyn FnMut(u32, u64, u64)) {
         let _ = (generation, outcomes, each);
     }
 
-    /// All entries of this owner are to go: passes their packets up, waits until nothing that had found one is under way (some milliseconds), and takes them away.
-    /// The next [`Device::poll`] gives their last counts and `Deleted` of each. What refuses flows may go on until the device itself goes, counted for nobody.
+    /// All entries of this owner are to go: passes their packets up, waits until nothing that had found one
+    /// is under way (some milliseconds), and takes them away. The next [`Device::poll`] gives their last
+    /// counts and `Deleted` of each. What refuses flows may go on until the device itself goes, counted for
+    /// nobody.
     fn close(&mut self, now: Timestamp);
 }

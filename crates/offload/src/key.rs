@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow's identity as a device makes it from a frame and from the port that it came in by: the first 56 bytes of `bartizan_flow_entry`.
+//! A flow's identity as a device makes it from a frame and from the port that it came in by: the first 56
+//! bytes of `bartizan_flow_entry`.
 //!
-//! It is the host's key without the tenant. A tenant follows from link, tunnel, VLANs and addresses, and all of these stand in the key, so two tenants never
-//! share one; with one exception: tenants that are told by VLAN while flows are not. Such flows stay at the host ([`crate::Stays::Tenant`]).
+//! It is the host's key without the tenant. A tenant follows from link, tunnel, VLANs and addresses, and all
+//! of these stand in the key, so two tenants never share one; with one exception: tenants that are told by
+//! VLAN while flows are not. Such flows stay at the host ([`crate::Stays::Tenant`]).
 //!
-//! What the key consists of is data ([`Field`]): a device says which of it it holds. It holds flows in whose keys everything else is 0, and passes up packets in whose
-//! keys something else is not.
+//! What the key consists of is data ([`Field`]): a device says which of it it holds. It holds flows in whose
+//! keys everything else is 0, and passes up packets in whose keys something else is not.
 
 use bartizan_base::Direction;
 use bartizan_flow::FlowKey;
@@ -19,7 +21,8 @@ const VLANS: u32 = 24;
 
 macro_rules! fields {
     ($($(#[$meta:meta])* $name:ident = $text:literal, [$a:expr, $b:expr, $c:expr, $d:expr, $tunnel:expr, $ports:expr, $rest:expr];)*) => {
-        /// A part of the key by which flows are told apart. Together they are the whole key, and none has bits of another one.
+        /// A part of the key by which flows are told apart. Together they are the whole key, and none has
+        /// bits of another one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Field {
@@ -144,7 +147,8 @@ pub const fn direction_from_low(key: &FlowKey) -> Direction {
     if key.is_reversed() { Direction::ToClient } else { Direction::ToServer }
 }
 
-/// The directions in which is counted what both endpoints of a key send, the lower one's first. Flows of protocols without ports have one direction, whoever sends.
+/// The directions in which is counted what both endpoints of a key send, the lower one's first. Flows of
+/// protocols without ports have one direction, whoever sends.
 #[must_use]
 pub const fn directions(key: &FlowKey) -> [Direction; 2] {
     if !key.has_ports() {

@@ -14,8 +14,8 @@
 //! * [`level`]: what opens a kind of level, and what it says of itself;
 //! * [`marks`]: flows that a level is not to refuse a packet of.
 //!
-//! The flow's own entry, and the steps of its way, are the flow table's ([`bartizan_flow::level`]). Which flows are decided, and what becomes of their packets, the data
-//! plane says.
+//! The flow's own entry, and the steps of its way, are the flow table's ([`bartizan_flow::level`]). Which
+//! flows are decided, and what becomes of their packets, the data plane says.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod device;

@@ -1,29 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flow manager of one worker: hands decided flows to a device, credits to the flow table what the device counts of them, and takes them up again.
-//! Where a link has several devices, what one does not take is offered to the next.
+//! The flow manager of one worker: hands decided flows to a device, credits to the flow table what the device
+//! counts of them, and takes them up again. Where a link has several devices, what one does not take is
+//! offered to the next.
 //!
-//! A flow goes down when the data plane offers it ([`FlowManager::offer`]): its next packet's fate is known, and a packet has come since, so it is not silent. It comes up
-//! again when it is to end, when another generation begins ([`FlowManager::enter_generation`]), and when the run ends ([`FlowManager::close`]). How it goes from step to step
-//! is the flow table's ([`bartizan_flow::table::removal`]).
+//! A flow goes down when the data plane offers it ([`FlowManager::offer`]): its next packet's fate is known,
+//! and a packet has come since, so it is not silent. It comes up again when it is to end, when another
+//! generation begins ([`FlowManager::enter_generation`]), and when the run ends ([`FlowManager::close`]). How
+//! it goes from step to step is the flow table's ([`bartizan_flow::table::removal`]).
 //!
-//! **Counting.** Counts of all entries are read once in [`READ_EVERY`], a few at a turn, and once more when an entry goes. What came since is credited to the flow, so
-//! timeouts, records and rules see sums over all levels. What the device did with them is counted here ([`ManagerCounters`]).
+//! **Counting.** Counts of all entries are read once in [`READ_EVERY`], a few at a turn, and once more when
+//! an entry goes. What came since is credited to the flow, so timeouts, records and rules see sums over all
+//! levels. What the device did with them is counted here ([`ManagerCounters`]).
 //!
-//! **Turns.** The work of one turn is bounded. What it leaves undone it owes ([`FlowManager::owes`]): who drives it comes back soon then, also where no packets come. More than one
-//! round of readings is not made up for: what is left out is counted.
+//! **Turns.** The work of one turn is bounded. What it leaves undone it owes ([`FlowManager::owes`]): who
+//! drives it comes back soon then, also where no packets come. More than one round of readings is not made up
+//! for: what is left out is counted.
 //!
-//! **Generations.** A device passes up what belongs to another generation at once; the flow is judged anew at the host, and offered again. Its old entry is taken
-//! away meanwhile, [`RAISES_PER_TURN`] at a turn. Another generation that comes before all are gone lets the sweep go on for one round from where it is, so each entry is met whatever the
-//! pace of generations.
+//! **Generations.** A device passes up what belongs to another generation at once; the flow is judged anew at
+//! the host, and offered again. Its old entry is taken away meanwhile, [`RAISES_PER_TURN`] at a turn. Another
+//! generation that comes before all are gone lets the sweep go on for one round from where it is, so each
+//! entry is met whatever the pace of generations.
 //!
-//! An entry whose flow was decided as before goes on in place instead, where the device can ([`FlowManager::renew`]): it has [`RENEW_FOR`] for that.
+//! An entry whose flow was decided as before goes on in place instead, where the device can
+//! ([`FlowManager::renew`]): it has [`RENEW_FOR`] for that.
 //!
-//! **Several levels.** A flow goes to the first device that takes it, by the order in which they stand: those nearest to the wire first. What one refuses for its own sake ([`Stays::is_of_device`]),
-//! when it is asked or later, the next one is asked for. The table sees to it that a flow has one entry, at one level. A flow stays where it is: that there is room nearer to the wire since does not move it.
+//! **Several levels.** A flow goes to the first device that takes it, by the order in which they stand: those
+//! nearest to the wire first. What one refuses for its own sake ([`Stays::is_of_device`]), when it is asked
+//! or later, the next one is asked for. The table sees to it that a flow has one entry, at one level. A flow
+//! stays where it is: that there is room nearer to the wire since does not move it.
 //!
-//! **Short of places.** A flow that finds none, at no level, takes that of a silent one: of [`LOOKS`] entries the one that handled least between its latest two readings comes up, if the
-//! flow is expected to bring more than [`GAIN`] times as much in the next second. What is expected of a flow is what it has brought in a second so far; the length of a flow is
-//! no better guess than that (Lindy's law). An entry that its device has told to be silent is not looked for. The place is free after the steps of a removal, for who asks then.
+//! **Short of places.** A flow that finds none, at no level, takes that of a silent one: of [`LOOKS`] entries
+//! the one that handled least between its latest two readings comes up, if the flow is expected to bring more
+//! than [`GAIN`] times as much in the next second. What is expected of a flow is what it has brought in a
+//! second so far; the length of a flow is no better guess than that (Lindy's law). An entry that its device
+//! has told to be silent is not looked for. The place is free after the steps of a removal, for who asks
+//! then.
 
 mod backend;
 mod counters;
@@ -48,7 +59,8 @@ pub const READ_EVERY: PacketDuration = PacketDuration::from_secs(1);
 pub const READS_PER_TURN: u32 = 4096;
 /// Flows of another generation that begin to come up in one turn, at most.
 pub const RAISES_PER_TURN: u32 = 1024;
-/// For so long entries of another generation wait for a packet of their flows, by which they may go on in place, before they begin to come up; where the device can.
+/// For so long entries of another generation wait for a packet of their flows, by which they may go on in
+/// place, before they begin to come up; where the device can.
 pub const RENEW_FOR: PacketDuration = PacketDuration::from_secs(1);
 /// Entries that are looked at for one that gives way.
 pub const LOOKS: u32 = 8;
@@ -72,7 +84,8 @@ pub struct Offer {
     pub expected: u32,
     /// It was offered before, and found no place.
     pub again: bool,
-    /// Of TCP: only segments that plainly go on with these numbers are forwarded; others come up. By the lower endpoint of the key, and by the higher one.
+    /// Of TCP: only segments that plainly go on with these numbers are forwarded; others come up. By the
+    /// lower endpoint of the key, and by the higher one.
     pub windows: Option<Windows>,
 }
 
@@ -89,11 +102,13 @@ pub enum Done {
         packets: u64,
         /// Bytes of their frames.
         bytes: u64,
-        /// Of those, packets and bytes that were dropped because what they carry is refused ([`Reason::TunnelInner`]).
+        /// Of those, packets and bytes that were dropped because what they carry is refused
+        /// ([`Reason::TunnelInner`]).
         refused_inside: (u64, u64),
         /// How far its sides have come, of a TCP connection, if that was not said yet.
         sides: Sides,
-        /// The numbers of a connection whose segments are compared with them, if they were not said yet. Instead of `sides`.
+        /// The numbers of a connection whose segments are compared with them, if they were not said yet.
+        /// Instead of `sides`.
         windows: Option<Windows>,
     },
     /// No device takes a flow.
@@ -103,7 +118,8 @@ pub enum Done {
         /// Why.
         why: Stays,
     },
-    /// Packets of flows at the host have gone on without it, all before this time: sessions are taken up with what comes from then on.
+    /// Packets of flows at the host have gone on without it, all before this time: sessions are taken up with
+    /// what comes from then on.
     Missed(Timestamp),
 }
 
@@ -188,7 +204,8 @@ impl FlowManager {
         &self.ledger.counters
     }
 
-    /// Bytes of memory, in use and at most, without the devices'. (What waits for a turn is in both: it is as much as a turn brings.)
+    /// Bytes of memory, in use and at most, without the devices'. (What waits for a turn is in both: it is as
+    /// much as a turn brings.)
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
         let waiting = self.ledger.done.capacity() * size_of::<Done>()
@@ -237,7 +254,8 @@ impl FlowManager {
         self.ledger.counters.stays(why);
     }
 
-    /// Hands a flow to the first device that takes it, of all but the first ones. If none does because it is full, an entry that handles little gives way.
+    /// Hands a flow to the first device that takes it, of all but the first ones. If none does because it is
+    /// full, an entry that handles little gives way.
     fn give<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -269,7 +287,8 @@ impl FlowManager {
         }
     }
 
-    /// A device has not taken a flow that it was asked for: it is offered to the next one, with what was decided.
+    /// A device has not taken a flow that it was asked for: it is offered to the next one, with what was
+    /// decided.
     fn spill<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -302,7 +321,8 @@ impl FlowManager {
         level.is_some_and(|level| level.is_outdated(table, sunk))
     }
 
-    /// A flow that is below was judged by this generation: if it is to do what it did, its entry goes on in place. `false`: it does not, and begins to come up.
+    /// A flow that is below was judged by this generation: if it is to do what it did, its entry goes on in
+    /// place. `false`: it does not, and begins to come up.
     pub fn renew<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -329,8 +349,9 @@ impl FlowManager {
         }
     }
 
-    /// These functions do not look after their flows any more, or begin anew: flows on whose path one of them is come up, [`RAISES_PER_TURN`] entries at a turn. Until then their packets are
-    /// handled as it had decided.
+    /// These functions do not look after their flows any more, or begin anew: flows on whose path one of them
+    /// is come up, [`RAISES_PER_TURN`] entries at a turn. Until then their packets are handled as it had
+    /// decided.
     pub fn leave(&mut self, functions: Path) {
         if !functions.is_empty() {
             self.left = self.left.or(functions);
@@ -338,14 +359,16 @@ impl FlowManager {
         }
     }
 
-    /// How far the sides of a connection that is below have come, each if that was not said yet; `None`: it is not there. What was said is not repeated: the host may have got further since, by more
-    /// than can be told from the numbers having gone round.
+    /// How far the sides of a connection that is below have come, each if that was not said yet; `None`: it
+    /// is not there. What was said is not repeated: the host may have got further since, by more than can be
+    /// told from the numbers having gone round.
     pub fn sides<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Sides> {
         let sunk = table.stay(id)?.sunk;
         self.level_of(sunk)?.sides(sunk)
     }
 
-    /// The same of a connection whose segments are compared with its numbers. `None` as well if it is not compared.
+    /// The same of a connection whose segments are compared with its numbers. `None` as well if it is not
+    /// compared.
     pub fn windows<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Windows> {
         let sunk = table.stay(id)?.sunk;
         self.level_of(sunk)?.windows(sunk)
@@ -359,8 +382,8 @@ impl FlowManager {
         place.is_some_and(|place| place.windows.is_some())
     }
 
-    /// The host has judged a segment of such a connection that came up, and these are its numbers now: those below go forward to them, so that what answers the segment is
-    /// compared with what it was.
+    /// The host has judged a segment of such a connection that came up, and these are its numbers now: those
+    /// below go forward to them, so that what answers the segment is compared with what it was.
     pub fn publish<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId, windows: &Windows) {
         let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return };
         if let Some(level) = self.level_of(sunk) {
@@ -380,7 +403,8 @@ impl FlowManager {
         self.levels.iter().find(|level| level.device.is_early())?.device.mark(&DeviceKey::of(key))
     }
 
-    /// What was refused of packets without a flow by the list of a generation, since the last call for this or an earlier one. `reason`: of an outcome, by its number.
+    /// What was refused of packets without a flow by the list of a generation, since the last call for this
+    /// or an earlier one. `reason`: of an outcome, by its number.
     pub fn early(
         &mut self,
         generation: Generation,
@@ -402,8 +426,9 @@ impl FlowManager {
 
     // --- turns -------------------------------------------------------------------------------
 
-    /// One turn: what is due of removals, counts, and generations goes to the devices; what they have said is done. Then [`FlowManager::next_done`] and
-    /// [`FlowManager::next_ended`] have what the data plane is to do.
+    /// One turn: what is due of removals, counts, and generations goes to the devices; what they have said is
+    /// done. Then [`FlowManager::next_done`] and [`FlowManager::next_ended`] have what the data plane is to
+    /// do.
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.give_way = GIVE_WAY_PER_TURN;
         for level in &mut self.levels {
@@ -426,7 +451,8 @@ impl FlowManager {
         }
     }
 
-    /// Tells the devices what is to be told, and hears what they say. What one refuses at once another one is told at once, so whoever waits for a flow's entry waits for one call.
+    /// Tells the devices what is to be told, and hears what they say. What one refuses at once another one is
+    /// told at once, so whoever waits for a flow's entry waits for one call.
     fn talk<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         for _ in 0..self.levels.len() {
             for level in &mut self.levels {
@@ -443,8 +469,9 @@ impl FlowManager {
         self.ledger.counters.entries = self.levels.iter().map(|level| level.places.used() as u64).sum();
     }
 
-    /// Takes a flow up before the packet in hand goes on: what answers that packet is the host's. With a device that does at once what it is asked (XDP) its packets go
-    /// up when this returns. Flows that have ended meanwhile can wait for the next turn.
+    /// Takes a flow up before the packet in hand goes on: what answers that packet is the host's. With a
+    /// device that does at once what it is asked (XDP) its packets go up when this returns. Flows that have
+    /// ended meanwhile can wait for the next turn.
     pub fn raise_now<E: Default>(&mut self, table: &mut FlowTable<E>, id: FlowId, now: Timestamp) {
         // An entry that is being made is there first, and is marked then.
         self.talk(table, now);
@@ -454,17 +481,20 @@ impl FlowManager {
         }
     }
 
-    /// What the data plane is to know. To be asked until there is nothing, after each call that talks to the device.
+    /// What the data plane is to know. To be asked until there is nothing, after each call that talks to the
+    /// device.
     pub fn next_done(&mut self) -> Option<Done> {
         self.ledger.done.pop_front()
     }
 
-    /// Flows that are to be finished, when no packet is in hand. To be asked until there is nothing, after each turn, when there is nothing more to know.
+    /// Flows that are to be finished, when no packet is in hand. To be asked until there is nothing, after
+    /// each turn, when there is nothing more to know.
     pub fn next_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
     }
 
-    /// Takes all flows up: the run is about to end. What the devices have counted of them is credited, and none is offered any more. The host goes on with them.
+    /// Takes all flows up: the run is about to end. What the devices have counted of them is credited, and
+    /// none is offered any more. The host goes on with them.
     pub fn close<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.closed = true;
         for level in &mut self.levels {
@@ -494,7 +524,8 @@ impl FlowManager {
         self.tasks_owed = budget == 0;
     }
 
-    /// Whether a turn has left something undone that is due. Who drives it is to come back soon, also where no packets come.
+    /// Whether a turn has left something undone that is due. Who drives it is to come back soon, also where
+    /// no packets come.
     #[must_use]
     pub fn owes(&self) -> bool {
         self.tasks_owed || self.levels.iter().any(Backend::owes)

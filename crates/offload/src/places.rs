@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The places of a device's entries: which are free, whose the others are, and what of them has been credited.
+//! The places of a device's entries: which are free, whose the others are, and what of them has been
+//! credited.
 
 use crate::device::{Action, Counts};
 use bartizan_base::{Direction, Generation, Timestamp};
@@ -15,7 +16,8 @@ pub(crate) struct Place {
     pub generation: Generation,
     /// Directions of what the lower and the higher endpoint send, as the flow was seen when it sank.
     pub directions: [Direction; 2],
-    /// The numbers that its segments are compared with, as the host knows them; until the device is asked for the entry it is to begin with these.
+    /// The numbers that its segments are compared with, as the host knows them; until the device is asked for
+    /// the entry it is to begin with these.
     pub windows: Option<Windows>,
     /// What was credited of it.
     pub credited: Counts,
@@ -25,7 +27,8 @@ pub(crate) struct Place {
     pub recent: Option<u32>,
 }
 
-/// See the module. As many as were ever in use at once are kept; the one that became free last is used first: its memory is warm.
+/// See the module. As many as were ever in use at once are kept; the one that became free last is used first:
+/// its memory is warm.
 #[derive(Default)]
 pub(crate) struct Places {
     places: Vec<Option<Place>>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a flow is handled where it is, and not at a lower level: a code for each flow, which `explain` and counters show.
+//! Why a flow is handled where it is, and not at a lower level: a code for each flow, which `explain` and
+//! counters show.
 
 macro_rules! stays {
     ($($(#[$meta:meta])* $name:ident = $number:literal, $text:literal, $why:literal;)*) => {
@@ -36,7 +37,8 @@ impl Stays {
         !matches!(self, Stays::Full | Stays::Taken | Stays::Refused | Stays::Away)
     }
 
-    /// Whether it is for the sake of the device, so that another one may take the flow. Else no device can: the flow has an entry, or what is about to end.
+    /// Whether it is for the sake of the device, so that another one may take the flow. Else no device can:
+    /// the flow has an entry, or what is about to end.
     #[must_use]
     pub const fn is_of_device(self) -> bool {
         matches!(

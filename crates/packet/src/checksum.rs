@@ -17,9 +17,10 @@ impl InternetChecksum {
     /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero.
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
-        // One's complement addition does not care how wide the words are as long as carries come round (32-bit words
-        // into a 64-bit sum cannot overflow below 2^32 words), nor about the order of bytes until the end: the words are
-        // added as they lie in memory, in lanes that a compiler makes vectors of.
+        // One's complement addition does not care how wide the words are as long as carries come round
+        // (32-bit words into a 64-bit sum cannot overflow below 2^32 words), nor about the order of bytes
+        // until the end: the words are added as they lie in memory, in lanes that a compiler makes vectors
+        // of.
         let (blocks, rest) = bytes.as_chunks::<32>();
         let mut lanes = [0u64; 8];
         for block in blocks {
@@ -69,8 +70,8 @@ impl InternetChecksum {
     }
 }
 
-/// Sum of the pseudo header of TCP, UDP and ICMPv6 (RFC 9293 3.1, RFC 8200 8.1); `len` is that of transport header
-/// and payload. `None` when the addresses are of different versions.
+/// Sum of the pseudo header of TCP, UDP and ICMPv6 (RFC 9293 3.1, RFC 8200 8.1); `len` is that of transport
+/// header and payload. `None` when the addresses are of different versions.
 #[must_use]
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, proto: u8, len: u32) -> Option<InternetChecksum> {
     let sum = match (src, dst) {

@@ -80,7 +80,8 @@ impl TunnelPorts {
 pub enum VxlanReservedBits {
     /// All zero, otherwise the datagram is no VXLAN.
     Strict,
-    /// Anything: a receiver ignores them (RFC 7348 section 5), and the extensions for group policies and other protocols use them.
+    /// Anything: a receiver ignores them (RFC 7348 section 5), and the extensions for group policies and
+    /// other protocols use them.
     #[default]
     Permissive,
 }
@@ -100,8 +101,9 @@ pub struct DecoderConfig {
     pub geneve: TunnelPorts,
     /// GTP-U; off unless asked for, as Suricata has none.
     pub gtp: TunnelPorts,
-    /// Frames may end before their length on the wire, since who captured them wanted no more of them (a snap length): lengths in headers are compared with the
-    /// frame's on the wire, and what is missing is a payload of which the beginning is there. Else such a frame is a malformed one, as in Suricata.
+    /// Frames may end before their length on the wire, since who captured them wanted no more of them (a snap
+    /// length): lengths in headers are compared with the frame's on the wire, and what is missing is a
+    /// payload of which the beginning is there. Else such a frame is a malformed one, as in Suricata.
     pub cut_frames: bool,
 }
 

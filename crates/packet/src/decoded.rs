@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The descriptor of a decoded packet: plain values and offsets, no borrow.
 //!
-//! Offsets count from the first byte that was given to the decoder, also for tunnelled packets, and stay inside what
-//! was captured: a slice by them never fails. Of a cut frame ([`crate::DecoderConfig::cut_frames`]) headers do, and what is behind them may not: slices of
+//! Offsets count from the first byte that was given to the decoder, also for tunnelled packets, and stay
+//! inside what was captured: a slice by them never fails. Of a cut frame
+//! ([`crate::DecoderConfig::cut_frames`]) headers do, and what is behind them may not: slices of
 //! [`crate::PacketView`] end with what was captured.
 
 use crate::decode::proto;
@@ -19,9 +20,11 @@ pub enum Checksums {
     /// Nothing: the bytes say it.
     #[default]
     Unknown,
-    /// A sender on this host left one to hardware that does not exist: the field holds the sum of the pseudo header, and no fault.
+    /// A sender on this host left one to hardware that does not exist: the field holds the sum of the pseudo
+    /// header, and no fault.
     Pending,
-    /// A sender on this host left one to hardware that does not exist, and it was filled in: the bytes say the rest.
+    /// A sender on this host left one to hardware that does not exist, and it was filled in: the bytes say
+    /// the rest.
     Filled,
     /// Device or kernel has verified the outer packet's.
     Valid,
@@ -43,10 +46,11 @@ bitflags! {
         const HAS_INNER = 1 << 4;
         /// PPP said Van Jacobson uncompressed: IP protocol 0 is TCP.
         const VJ_UNCOMPRESSED = 1 << 5;
-        /// Headers are broken so that what the packet carries was not found, though a receiver that asks less of them may
-        /// find it: nothing of it has been looked at.
+        /// Headers are broken so that what the packet carries was not found, though a receiver that asks less
+        /// of them may find it: nothing of it has been looked at.
         const UNREADABLE = 1 << 6;
-        /// A transport checksum of the frame is still to be filled in by who sends it on (see [`Checksums::Pending`]).
+        /// A transport checksum of the frame is still to be filled in by who sends it on (see
+        /// [`Checksums::Pending`]).
         const CHECKSUM_PENDING = 1 << 7;
         /// Device or kernel has verified the transport checksum (see [`Checksums::Valid`]).
         const CHECKSUM_VALID = 1 << 8;
@@ -168,8 +172,9 @@ impl TunnelTag {
         TunnelTag { kind, id }
     }
 
-    /// Kind and id as one number, for keys of flows: the same for both directions. What names one direction only is left out: of a PPTP
-    /// tunnel each side numbers the other's call (RFC 2637 section 4.1), of GTP-U each side its own end (3GPP TS 29.281).
+    /// Kind and id as one number, for keys of flows: the same for both directions. What names one direction
+    /// only is left out: of a PPTP tunnel each side numbers the other's call (RFC 2637 section 4.1), of GTP-U
+    /// each side its own end (3GPP TS 29.281).
     #[must_use]
     pub const fn key(self) -> u64 {
         let id = match self.kind {
@@ -290,8 +295,8 @@ impl Decoded {
         self.flags.contains(PacketFlags::FRAGMENT)
     }
 
-    /// Whether the packet belongs to a flow: its transport header could be read, whatever is wrong beside it. Receivers differ in what they
-    /// make of wrong options.
+    /// Whether the packet belongs to a flow: its transport header could be read, whatever is wrong beside it.
+    /// Receivers differ in what they make of wrong options.
     #[must_use]
     pub const fn wants_flow(&self) -> bool {
         self.flags.contains(PacketFlags::WANTS_FLOW)
@@ -397,9 +402,10 @@ impl Decoded {
         }
     }
 
-    /// The packet that an ICMP error of either version is about. Who asks which flow a packet belongs to, which worker, which
-    /// tenant, asks here first: an error belongs to what it quotes. `None`: no error, or one that quotes nothing readable or
-    /// no packet of its receiver's (RFC 1122 section 3.2.2: an error goes to the source of the packet that it is about).
+    /// The packet that an ICMP error of either version is about. Who asks which flow a packet belongs to,
+    /// which worker, which tenant, asks here first: an error belongs to what it quotes. `None`: no error, or
+    /// one that quotes nothing readable or no packet of its receiver's (RFC 1122 section 3.2.2: an error goes
+    /// to the source of the packet that it is about).
     #[must_use]
     pub fn about(&self) -> Option<&QuotedPacket> {
         // The decoder reads quotes of errors only: ICMP types 3, 4, 5, 11, 12 and ICMPv6 types 1 to 4.

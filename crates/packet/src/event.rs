@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decode events: the names of what can be wrong with a packet's headers.
 //!
-//! Names and order are those of Suricata 8 (`decode-event` rules, EVE `anomaly` and `stats`); one table makes the
-//! enum, its names and its counters. Stream events are none of these: they belong to the flow crate.
+//! Names and order are those of Suricata 8 (`decode-event` rules, EVE `anomaly` and `stats`); one table makes
+//! the enum, its names and its counters. Stream events are none of these: they belong to the flow crate.
 
 use core::fmt;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a description of a block's bytes becomes a Rust type: one table of fields gives the structure, its reader and writer, and the
-//! list that headers in other languages are generated from.
+//! How a description of a block's bytes becomes a Rust type: one table of fields gives the structure, its
+//! reader and writer, and the list that headers in other languages are generated from.
 //!
-//! All numbers are little endian and stand where the description says, so that a compiler's padding is no matter.
+//! All numbers are little endian and stand where the description says, so that a compiler's padding is no
+//! matter.
 
 /// One field of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

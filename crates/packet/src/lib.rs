@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! L2-L4 decoding, tunnels, checksums, defragmentation, capture formats and packet metadata.
 //!
-//! [`Decoder::decode`] turns a captured frame into [`Decoded`] descriptors: plain values with offsets into the
-//! bytes, one for the outer packet and one for each tunnelled packet inside. [`PacketView`] joins a descriptor with
-//! its bytes again. Malformed input becomes a named [`DecodeEvent`], never a panic; nothing is allocated per packet
-//! once the output's vector has grown to the deepest nesting seen.
+//! [`Decoder::decode`] turns a captured frame into [`Decoded`] descriptors: plain values with offsets into
+//! the bytes, one for the outer packet and one for each tunnelled packet inside. [`PacketView`] joins a
+//! descriptor with its bytes again. Malformed input becomes a named [`DecodeEvent`], never a panic; nothing
+//! is allocated per packet once the output's vector has grown to the deepest nesting seen.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod capture;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of the decoder, for docs/limits.md. Those of defragmentation, which are settings, are declared where the settings are read.
+//! Bounds of the decoder, for docs/limits.md. Those of defragmentation, which are settings, are declared
+//! where the settings are read.
 
 use crate::capture::MAX_PACKET_LEN;
 use crate::{DecodeEvents, VlanIds, decode};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a packet was captured from: link types and packet sources.
 //!
-//! Source: the DLT registry of tcpdump.org; the spelling of names is EVE's (`packet_info.linktype_name`, `pkt_src`).
+//! Source: the DLT registry of tcpdump.org; the spelling of names is EVE's (`packet_info.linktype_name`,
+//! `pkt_src`).
 
 use core::fmt;
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The metadata block before a packet: 32 generic bytes and 32 extended ones, little endian.
 //!
-//! No level that is there writes one: the XDP program hands plain frames up, and the host decodes them. It is what a device before a host (a
-//! SmartNIC's logic) and other programs are built against; a C compiler, Verilator and Rust agree on each byte of it
-//! (`tests/metadata_headers.rs`), so that neither side can drift before they meet.
+//! No level that is there writes one: the XDP program hands plain frames up, and the host decodes them. It is
+//! what a device before a host (a SmartNIC's logic) and other programs are built against; a C compiler,
+//! Verilator and Rust agree on each byte of it (`tests/metadata_headers.rs`), so that neither side can drift
+//! before they meet.
 //!
-//! Source: UniSec's packet metadata; the layout is a contract with the XDP program and the SmartNIC's logic, so one
-//! table ([`FIELDS`], [`FLAGS`]) holds what Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are generated from:
-//! `cargo xtask generate`, `tests/metadata_headers.rs`.
+//! Source: UniSec's packet metadata; the layout is a contract with the XDP program and the SmartNIC's logic,
+//! so one table ([`FIELDS`], [`FLAGS`]) holds what Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are
+//! generated from: `cargo xtask generate`, `tests/metadata_headers.rs`.
 
 pub use crate::layout::Field;
 

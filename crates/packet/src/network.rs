@@ -36,7 +36,8 @@ bitflags! {
 }
 
 impl IpOptions {
-    /// The option that the rule keyword `ipopts` names (`any` is none of these: it asks whether there are options).
+    /// The option that the rule keyword `ipopts` names (`any` is none of these: it asks whether there are
+    /// options).
     #[must_use]
     pub fn from_rule_name(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames by their size.
 
-/// Upper bounds of the classes of frames by size, in bytes with the 4 of a frame's checksum (RFC 2819 section 3, and two more classes for jumbo frames). The last
-/// class has none.
+/// Upper bounds of the classes of frames by size, in bytes with the 4 of a frame's checksum (RFC 2819 section
+/// 3, and two more classes for jumbo frames). The last class has none.
 pub const SIZE_BOUNDS: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9216];
 
 /// Names of the classes, as metrics have them.

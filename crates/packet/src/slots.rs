@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the XDP level and the host share beside the key of a flow: slots of flows, ports, counters.
 //!
-//! Source: Linux `include/uapi/linux/bpf.h` (arrays that are mapped into memory). Program and host run on one machine, so numbers are
-//! in its own order, other than in the [tables](crate::tables), which a device reads as well. `ebpf/bartizan_slots.h` is generated from this:
-//! `cargo xtask generate`, `tests/table_headers.rs`.
+//! Source: Linux `include/uapi/linux/bpf.h` (arrays that are mapped into memory). Program and host run on one
+//! machine, so numbers are in its own order, other than in the [tables](crate::tables), which a device reads
+//! as well. `ebpf/bartizan_slots.h` is generated from this: `cargo xtask generate`, `tests/table_headers.rs`.
 //!
-//! *Words* are blocks of eight bytes that are read and written at once: the program and the host never see half of one. A field's place in a
-//! word is by value: the field at byte n is `word >> 8 * n`. All other blocks are structures of numbers, each with one writer.
+//! *Words* are blocks of eight bytes that are read and written at once: the program and the host never see
+//! half of one. A field's place in a word is by value: the field at byte n is `word >> 8 * n`. All other
+//! blocks are structures of numbers, each with one writer.
 
 use crate::layout::{Layout, layout};
 use crate::tables::flags;
@@ -20,20 +21,23 @@ pub const UDP_PORT_BLOCKS: u32 = 1024;
 /// The unit of a slot's times: 2^20 nanoseconds of CLOCK_BOOTTIME. With 32 bits they go round in 52 days.
 pub const SEEN_SHIFT: u32 = 20;
 
-/// How far a TCP sequence number can lie behind the latest one for having been sent again, or overtaken. One further behind has gone round:
-/// nobody saw what was in between.
+/// How far a TCP sequence number can lie behind the latest one for having been sent again, or overtaken. One
+/// further behind has gone round: nobody saw what was in between.
 pub const SEQUENCE_BACK: u32 = 1 << 26;
 
-/// How far behind what is acknowledged a segment may end that is sent again: no sender has more bytes under way at once.
+/// How far behind what is acknowledged a segment may end that is sent again: no sender has more bytes under
+/// way at once.
 pub const FLIGHT_MAX: u32 = 16 << 20;
 
-/// A timestamp that is so far ahead of the one before goes up: the host decides whether a clock goes round, or lies.
+/// A timestamp that is so far ahead of the one before goes up: the host decides whether a clock goes round,
+/// or lies.
 pub const TIMESTAMP_FAR_AHEAD: u32 = 1 << 29;
 
 /// How often a word is tried to be changed that others change meanwhile. Then the segment goes up.
 pub const WINDOW_TRIES: u32 = 4;
 
-/// Words of 64 bits of an early table (a power of two). There are two: one for generations of even numbers, one for odd ones.
+/// Words of 64 bits of an early table (a power of two). There are two: one for generations of even numbers,
+/// one for odd ones.
 pub const EARLY_WORDS: u32 = 1 << 20;
 
 /// Steps in which an address is found among the segments of an early table: 2^17 of them.
@@ -45,7 +49,8 @@ pub const EARLY_TENANTS: u32 = 1 << 9;
 /// In the first word of an early table: packets in tunnels are judged as well.
 pub const EARLY_TUNNELS: u32 = 1 << 10;
 
-/// Places of a bucket of the index, by which a flow's slot is found: two cache lines, which a processor fetches together.
+/// Places of a bucket of the index, by which a flow's slot is found: two cache lines, which a processor
+/// fetches together.
 pub const INDEX_PLACES: u32 = 16;
 
 /// Outcomes of early tables that are counted by themselves, of all links together.
@@ -144,7 +149,8 @@ layout! {
 }
 
 layout! {
-    /// What the other endpoint says of that. Whoever lets one of that one's segments go on writes it, forward only.
+    /// What the other endpoint says of that. Whoever lets one of that one's segments go on writes it, forward
+    /// only.
     OfferWord, "offer", 8 {
         acknowledged: u32 ["ACKNOWLEDGED"] @ 0, "The latest acknowledgement of it.";
         edge: u32 ["EDGE"] @ 4, "Right edge of the window that it may send into.";
@@ -160,8 +166,9 @@ layout! {
 }
 
 layout! {
-    /// What all processors share of a TCP connection: the numbers that its segments are compared with, where they are, else how it ends. Words change by compare and exchange only: see
-    /// [`crate::windows`]. One cache line.
+    /// What all processors share of a TCP connection: the numbers that its segments are compared with, where
+    /// they are, else how it ends. Words change by compare and exchange only: see [`crate::windows`]. One
+    /// cache line.
     WindowLine, "windows", 64 {
         numbers: u64 ["NUMBERS"] @ 0, "How they are read: a word `numbers`.";
         progress_low: u64 ["PROGRESS_LOW"] @ 8, "What the lower endpoint has sent: a word `progress`.";
@@ -191,7 +198,8 @@ layout! {
 }
 
 layout! {
-    /// The slot of a flow of packets that may carry others (of UDP, of IP in IP), as one processor sees it: such a flow has no sequence numbers. The rest is that of `slot`.
+    /// The slot of a flow of packets that may carry others (of UDP, of IP in IP), as one processor sees it:
+    /// such a flow has no sequence numbers. The rest is that of `slot`.
     CarrierLine, "carrier", 64 {
         control: u64 ["CONTROL"] @ 0, "As in `slot`.";
         packets_low: u64 ["PACKETS_LOW"] @ 8, "As in `slot`; those that were dropped are among them.";
@@ -206,8 +214,8 @@ layout! {
 }
 
 layout! {
-    /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. What
-    /// most frames are counted in are its first two cache lines.
+    /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the
+    /// port is enabled. What most frames are counted in are its first two cache lines.
     PortLine, "counts", 256 {
         frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed.";
         up: u64 ["UP"] @ 8, "Frames that went up to the host.";
@@ -240,7 +248,8 @@ layout! {
 }
 
 layout! {
-    /// Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit.
+    /// Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the
+    /// lowest bit.
     UdpPorts, "udp_ports", 32 {
         teredo: u64 ["TEREDO"] @ 0, "Datagrams from or to the port go up if they can be Teredo: what they carry has the length of an IPv6 packet.";
         vxlan: u64 ["VXLAN"] @ 8, "Datagrams to the port may be VXLAN.";
@@ -250,7 +259,8 @@ layout! {
 }
 
 layout! {
-    /// Who serves the frames of a port that go up: workers of its link, among which they are shared out by a keyed hash (`Spread` of crate `base`). The host writes it.
+    /// Who serves the frames of a port that go up: workers of its link, among which they are shared out by a
+    /// keyed hash (`Spread` of crate `base`). The host writes it.
     WatchEntry, "watch", 128 {
         stale: u64 ["STALE"] @ 0, "Nanoseconds after which a worker that was not heard of has failed; 0: nobody watches, and all frames go up.";
         first: u64 ["FIRST"] @ 8, "Number of the link's first worker among those of all links.";
@@ -274,7 +284,8 @@ layout! {
 }
 
 layout! {
-    /// How an early table begins: which generation it is of, and in which of its words the parts are. The host writes it; `classify::early` says what the parts mean.
+    /// How an early table begins: which generation it is of, and in which of its words the parts are. The
+    /// host writes it; `classify::early` says what the parts mean.
     EarlyHeader, "early", 256 {
         generation: u64 ["GENERATION"] @ 0, "Low 8 bits of its generation, 256, and what EARLY_TENANTS and EARLY_TUNNELS say; 0: it holds nothing.";
         source_ports: u32 ["SOURCE_PORTS"] @ 8, "Classes of source ports, four in a word.";
@@ -333,7 +344,8 @@ layout! {
 }
 
 layout! {
-    /// What was to leave by a port and is lost, as one processor counts it: line `port * processors + processor`.
+    /// What was to leave by a port and is lost, as one processor counts it: line `port * processors +
+    /// processor`.
     LostLine, "lost", 16 {
         frames: u64 ["FRAMES"] @ 0, "Frames that its device did not take, or that the kernel did not give it.";
         error: u64 ["ERROR"] @ 8, "The number of the latest error that was given for it; 0 for none.";
@@ -357,9 +369,11 @@ flags! {
         VLANS = 1,
         /// The kernel runs the program, not the driver: frames leave as all frames do.
         GENERIC = 2,
-        /// While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is dropped.
+        /// While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is
+        /// dropped.
         OPEN = 3,
-        /// Packets without a flow are refused by the early table whoever lives. Without it only while the link is open.
+        /// Packets without a flow are refused by the early table whoever lives. Without it only while the
+        /// link is open.
         EARLY = 4,
     }
 }

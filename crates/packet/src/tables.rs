@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries of the tables that levels below the host read: of flows, of a packet filter's rules, and of what those do.
+//! Entries of the tables that levels below the host read: of flows, of a packet filter's rules, and of what
+//! those do.
 //!
-//! Source: UniSec (tables of header halves), PASS (at most two dependent lookups, 128 bytes an entry). Like the
-//! [metadata](crate::metadata) they are a contract: one description holds what Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are generated
-//! from: `cargo xtask generate`, `tests/table_headers.rs`. docs/design/0014-header-halves.md says who reads what.
+//! Source: UniSec (tables of header halves), PASS (at most two dependent lookups, 128 bytes an entry). Like
+//! the [metadata](crate::metadata) they are a contract: one description holds what Rust, C (`ebpf/`) and
+//! SystemVerilog (`hw/rtl/`) are generated from: `cargo xtask generate`, `tests/table_headers.rs`.
+//! docs/design/0014-header-halves.md says who reads what.
 //!
 //! No packet needs more than two lookups of which the second depends on the first:
 //!

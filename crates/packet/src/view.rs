@@ -11,7 +11,8 @@ pub struct PacketView<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// Joins both; `bytes` are those that were given to the decoder, the whole frame also for tunnelled packets.
+    /// Joins both; `bytes` are those that were given to the decoder, the whole frame also for tunnelled
+    /// packets.
     #[must_use]
     pub const fn new(bytes: &'a [u8], decoded: &'a Decoded) -> Self {
         PacketView { bytes, decoded }
@@ -156,9 +157,10 @@ impl<'a> PacketView<'a> {
         Some(InternetChecksum::new().with(self.ip_header()?).is_valid())
     }
 
-    /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols, and where bytes that it is about were not captured. A UDP datagram over
-    /// IPv4 without a checksum is right (RFC 768). What is still to be filled in, and what was verified by who handed the frame over, is
-    /// right ([`crate::Checksums`]).
+    /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols, and where bytes
+    /// that it is about were not captured. A UDP datagram over IPv4 without a checksum is right (RFC 768).
+    /// What is still to be filled in, and what was verified by who handed the frame over, is right
+    /// ([`crate::Checksums`]).
     #[must_use]
     pub fn l4_checksum_ok(&self) -> Option<bool> {
         let is_verified = self.decoded.flags.contains(PacketFlags::CHECKSUM_VALID);
@@ -168,15 +170,15 @@ impl<'a> PacketView<'a> {
         Some(self.l4_sum_ok()? || self.l4_checksum_is_due())
     }
 
-    /// Whether the checksum is still to be filled in: the bytes are wrong and that is no fault, but who sends the frame on has to make
-    /// them right.
+    /// Whether the checksum is still to be filled in: the bytes are wrong and that is no fault, but who sends
+    /// the frame on has to make them right.
     #[must_use]
     pub fn l4_checksum_is_due(&self) -> bool {
         self.decoded.flags.contains(PacketFlags::CHECKSUM_PENDING) && self.has_partial_sum() == Some(true)
     }
 
-    /// Whether the field holds what a sender leaves there for hardware to go on with: the sum of the pseudo header, not inverted (Linux
-    /// `CHECKSUM_PARTIAL`).
+    /// Whether the field holds what a sender leaves there for hardware to go on with: the sum of the pseudo
+    /// header, not inverted (Linux `CHECKSUM_PARTIAL`).
     fn has_partial_sum(&self) -> Option<bool> {
         let (proto, field, len) = match &self.decoded.transport {
             Transport::Tcp(_) => (6, 16, self.decoded.l4_len()),
@@ -216,7 +218,8 @@ impl<'a> PacketView<'a> {
         Some(sum.with(segment).is_valid())
     }
 
-    /// Length of ICMP's header and body: its payload starts at different places, but its checksum covers all to the end.
+    /// Length of ICMP's header and body: its payload starts at different places, but its checksum covers all
+    /// to the end.
     fn icmp_len(&self) -> u32 {
         let end = match &self.decoded.network {
             Network::Ipv4(ip) => self.decoded.l3.saturating_add(u32::from(ip.total_len)),

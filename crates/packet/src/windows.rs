@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The numbers of a TCP connection where several processors, and the host, compare segments with them and move them on at the same time: one line of words
-//! ([`WindowLine`]) for a connection, and the rule by which it is read and written. The XDP program has the same rule in C (`ebpf/windows.h`); a test holds one against the other.
+//! The numbers of a TCP connection where several processors, and the host, compare segments with them and
+//! move them on at the same time: one line of words ([`WindowLine`]) for a connection, and the rule by which
+//! it is read and written. The XDP program has the same rule in C (`ebpf/windows.h`); a test holds one
+//! against the other.
 //!
-//! Sources: RFC 9293 section 3.10.7.4 (what a receiver takes), RFC 7323 section 5 (timestamps), RFC 5961 section 5 (acknowledgements). docs/design/0019-windows-below.md says why.
+//! Sources: RFC 9293 section 3.10.7.4 (what a receiver takes), RFC 7323 section 5 (timestamps), RFC 5961
+//! section 5 (acknowledgements). docs/design/0019-windows-below.md says why.
 //!
-//! **Accepting.** A segment goes on if all of this holds; any other is nobody's here, and goes up to the host, which judges it:
+//! **Accepting.** A segment goes on if all of this holds; any other is nobody's here, and goes up to the
+//! host, which judges it:
 //!
 //! | | compared with | of |
 //! |---|---|---|
@@ -16,12 +20,17 @@
 //! | where timestamps are in use it has one, which is not 0, not older, and not far ahead | `timestamp` | its sender's progress |
 //! | it is not urgent | | |
 //!
-//! **Moving on.** Each number goes forward only, by serial arithmetic (RFC 1982), a word at a time by compare and exchange: `sent` to the segment's end, `timestamp` to its own if it begins at or before what
-//! is acknowledged, `acknowledged` to what it acknowledges, `edge` to that and the window behind it. What ends before what is acknowledged moves nothing. A word that cannot be changed in [`WINDOW_TRIES`] tries leaves the segment to the host.
+//! **Moving on.** Each number goes forward only, by serial arithmetic (RFC 1982), a word at a time by compare
+//! and exchange: `sent` to the segment's end, `timestamp` to its own if it begins at or before what is
+//! acknowledged, `acknowledged` to what it acknowledges, `edge` to that and the window behind it. What ends
+//! before what is acknowledged moves nothing. A word that cannot be changed in [`WINDOW_TRIES`] tries leaves
+//! the segment to the host.
 //!
-//! **Order.** The words are read in the order of the table. The first three comparisons are with upper bounds, which only rise: what holds when they are read holds ever
-//! after. The others are with lower bounds: what holds when they are read has held before. So there is one moment at which all of it held, and the segment is one that was acceptable
-//! then. A reader who sees an older upper bound finds less acceptable, not more.
+//! **Order.** The words are read in the order of the table. The first three comparisons are with upper
+//! bounds, which only rise: what holds when they are read holds ever after. The others are with lower bounds:
+//! what holds when they are read has held before. So there is one moment at which all of it held, and the
+//! segment is one that was acceptable then. A reader who sees an older upper bound finds less acceptable, not
+//! more.
 
 use crate::slots::{
     EndFlags, EndWord, FLIGHT_MAX, NumbersFlags, NumbersWord, OfferWord, ProgressWord, TIMESTAMP_FAR_AHEAD,
@@ -93,7 +102,8 @@ fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-/// Not the same as the other one's being after: half the circle away each is before the other one, and no bound holds.
+/// Not the same as the other one's being after: half the circle away each is before the other one, and no
+/// bound holds.
 fn is_before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
@@ -159,7 +169,8 @@ impl<'m> Line<'m> {
         [end_low, end_high]
     }
 
-    /// What came of the ends of a connection whose segments are not compared: of the lower endpoint, and of the higher one.
+    /// What came of the ends of a connection whose segments are not compared: of the lower endpoint, and of
+    /// the higher one.
     #[must_use]
     pub fn ends(self) -> [Option<End>; 2] {
         self.ends_words().map(|word| {
@@ -208,8 +219,9 @@ impl<'m> Line<'m> {
         Windows { sides: [side(false, rules.scale_low), side(true, rules.scale_high)], timestamps }
     }
 
-    /// The host has judged a segment by itself: what stands here goes forward to where its session is, no number back. Others may write at the same time, so it
-    /// goes on until it is done; each of them has then moved the connection on.
+    /// The host has judged a segment by itself: what stands here goes forward to where its session is, no
+    /// number back. Others may write at the same time, so it goes on until it is done; each of them has then
+    /// moved the connection on.
     pub fn publish(self, windows: &Windows) {
         for (side, high) in windows.sides.iter().zip([false, true]) {
             let [progress, offer] = self.side(high);
@@ -265,7 +277,8 @@ impl<'m> Line<'m> {
 mod tests {
     use super::*;
 
-    /// A connection whose lower endpoint is at 1,000 and whose higher one is at 5,000: windows of 500 and of 3 << 8.
+    /// A connection whose lower endpoint is at 1,000 and whose higher one is at 5,000: windows of 500 and of
+    /// 3 << 8.
     fn windows(scale: u8) -> Windows {
         Windows {
             sides: [
@@ -445,7 +458,8 @@ mod tests {
         assert_eq!(word.load(Ordering::Relaxed), halves(6, 5));
     }
 
-    /// Both directions of a connection at once, on threads of their own: numbers never go back, and nothing is believed that was not sent.
+    /// Both directions of a connection at once, on threads of their own: numbers never go back, and nothing
+    /// is believed that was not sent.
     #[test]
     fn both_directions_at_once_keep_what_is_promised() {
         const ROUNDS: u32 = 40_000;

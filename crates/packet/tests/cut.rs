@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames whose end was not captured, decoded as such ([`DecoderConfig::cut_frames`]): as far as headers are there a descriptor is that of the whole frame.
+//! Frames whose end was not captured, decoded as such ([`DecoderConfig::cut_frames`]): as far as headers are
+//! there a descriptor is that of the whole frame.
 use crate::build;
 
 use bartizan_packet::DecodeEvent as E;

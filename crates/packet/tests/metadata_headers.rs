@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed headers of the packet metadata are those of its description, and a C compiler and Verilator read a block as Rust does.
-//! `cargo xtask generate` writes them.
+//! The committed headers of the packet metadata are those of its description, and a C compiler and Verilator
+//! read a block as Rust does. `cargo xtask generate` writes them.
 
 use crate::headers;
 
@@ -100,8 +100,8 @@ fn run(command: &mut Command) {
     );
 }
 
-/// A program that reads a block from standard input and prints each field's place, its number by the structure and by the accessor; then the
-/// block that the accessors write from those numbers.
+/// A program that reads a block from standard input and prints each field's place, its number by the
+/// structure and by the accessor; then the block that the accessors write from those numbers.
 fn c_program() -> String {
     let mut text = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n#include \"{}\"\n\

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Properties of the decoder on arbitrary bytes, and agreement with an independent decoder on well-formed packets.
+//! Properties of the decoder on arbitrary bytes, and agreement with an independent decoder on well-formed
+//! packets.
 use crate::build;
 
 use bartizan_packet::{

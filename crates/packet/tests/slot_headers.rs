@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed header of the XDP level's slots, ports and counters is that of its description, and a C compiler reads random blocks as Rust does.
-//! `cargo xtask generate` writes it.
+//! The committed header of the XDP level's slots, ports and counters is that of its description, and a C
+//! compiler reads random blocks as Rust does. `cargo xtask generate` writes it.
 
 use bartizan_packet::layout::Layout;
 use bartizan_packet::slots::{
@@ -139,7 +139,8 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
     }
 }
 
-/// The program prints what it reads in the form of Rust. It is given the bytes as numbers of eight bytes, as host and program exchange them.
+/// The program prints what it reads in the form of Rust. It is given the bytes as numbers of eight bytes, as
+/// host and program exchange them.
 fn program(blocks: &[(&Layout, Vec<u8>)]) -> String {
     let mut text = String::from(
         "#include <stdio.h>\n#include <string.h>\n#include \"bartizan_slots.h\"\nint main(void) {\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed headers of the tables' entries are those of their description, and a C compiler and Verilator read random entries as Rust does.
-//! `cargo xtask generate` writes them.
+//! The committed headers of the tables' entries are those of their description, and a C compiler and
+//! Verilator read random entries as Rust does. `cargo xtask generate` writes them.
 
 use crate::tables;
 
@@ -24,7 +24,8 @@ fn the_committed_headers_are_those_of_the_description() {
     }
 }
 
-/// What Rust says of an entry's bytes (`FlowEntry { low_address_high: 7, ... }`), and the bytes that it writes of what it has read.
+/// What Rust says of an entry's bytes (`FlowEntry { low_address_high: 7, ... }`), and the bytes that it
+/// writes of what it has read.
 fn rust(layout: &Layout, bytes: &[u8]) -> (String, Vec<u8>) {
     match layout.name {
         "flow" => {
@@ -78,8 +79,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// A program that reads entries of each kind from standard input. It prints each by the structure and by the accessors, as Rust does, then the
-/// bytes that the accessors write of what they have read.
+/// A program that reads entries of each kind from standard input. It prints each by the structure and by the
+/// accessors, as Rust does, then the bytes that the accessors write of what they have read.
 fn c_program(count: usize) -> String {
     let mut text = String::from(
         "#include <stdio.h>\n#include <string.h>\n#include \"bartizan_tables.h\"\nint main(void) {\n",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast the engines are, for sets of growing size: time to compile, memory, MB/s over packets of generated text, hits.
+//! How fast the engines are, for sets of growing size: time to compile, memory, MB/s over packets of
+//! generated text, hits.
 //!
-//! `cargo run --release -p bartizan-pattern --example scan [-- MEGABYTES]`. The literals are of the shape that rules have: 3 to 30
-//! bytes, four of ten caseless; the data is words of the same alphabet with some literals planted, in packets of 64 to
-//! 1460 bytes. Every engine has to find the same, or the program says so.
+//! `cargo run --release -p bartizan-pattern --example scan [-- MEGABYTES]`. The literals are of the shape
+//! that rules have: 3 to 30 bytes, four of ten caseless; the data is words of the same alphabet with some
+//! literals planted, in packets of 64 to 1460 bytes. Every engine has to find the same, or the program says
+//! so.
 //!
 //! Not done: pinning, repetition over several processes, real traffic. Compare columns of one run only.
 
@@ -61,7 +63,8 @@ fn main() -> ExitCode {
     println!("literals  matches  engine                        compile ms  memory KB     MB/s       hits");
     let mut agree = true;
     for count in [1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 1000, 3000, 10_000] {
-        // Of a large set the shortest literals would be hit all the time; small sets take what is long enough to be rare.
+        // Of a large set the shortest literals would be hit all the time; small sets take what is long enough
+        // to be rare.
         let chosen = literals.iter().filter(|(bytes, _)| count > 256 || bytes.len() >= 5).take(count);
         let patterns: Vec<Pattern<'_>> =
             (0..).zip(chosen).map(|(id, (bytes, nocase))| Pattern { id, bytes, nocase: *nocase }).collect();

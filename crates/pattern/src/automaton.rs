@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine that is always there: an Aho-Corasick automaton (Aho, Corasick 1975) of the crate `aho-corasick`.
+//! The engine that is always there: an Aho-Corasick automaton (Aho, Corasick 1975) of the crate
+//! `aho-corasick`.
 //!
-//! One automaton for both kinds of literals: if any is caseless the automaton is, and a hit of a case-sensitive literal
-//! is compared with the haystack, so answers are exact. Small sets become a DFA (one load per byte), larger ones a contiguous
-//! NFA, which stays in the caches where a DFA would not.
+//! One automaton for both kinds of literals: if any is caseless the automaton is, and a hit of a
+//! case-sensitive literal is compared with the haystack, so answers are exact. Small sets become a DFA (one
+//! load per byte), larger ones a contiguous NFA, which stays in the caches where a DFA would not.
 //!
 //! Not done: streaming (the state would be four bytes per stream; block scans with an overlap do).
 
@@ -12,13 +13,14 @@ use aho_corasick::{Anchored, BuildError, Span, dfa, nfa};
 
 use crate::literal::Literals;
 
-/// Up to so many bytes of literals the automaton is a DFA. A byte of literal costs it about 450 bytes of table, so 4 MiB at most; twice as
-/// fast as the NFA there (example `scan`), no faster at 20 MiB.
+/// Up to so many bytes of literals the automaton is a DFA. A byte of literal costs it about 450 bytes of
+/// table, so 4 MiB at most; twice as fast as the NFA there (example `scan`), no faster at 20 MiB.
 const DFA_MAX_BYTES: usize = 8192;
 
-/// And up to so many failure links (`failure_links`). The builder of the DFA follows the whole chain of links of a state for each class
-/// of bytes: 8,192 bytes of ordinary literals have some 10,000 links, one literal of as many equal bytes 33 million, which takes
-/// minutes. At this bound it is a tenth of a second; the NFA is built in linear time whatever the literals are.
+/// And up to so many failure links (`failure_links`). The builder of the DFA follows the whole chain of links
+/// of a state for each class of bytes: 8,192 bytes of ordinary literals have some 10,000 links, one literal
+/// of as many equal bytes 33 million, which takes minutes. At this bound it is a tenth of a second; the NFA
+/// is built in linear time whatever the literals are.
 pub const DFA_MAX_LINKS: usize = 65_536;
 
 #[derive(Debug)]
@@ -40,7 +42,8 @@ impl Automaton {
         Ok(Self::Nfa(Box::new(nfa::contiguous::Builder::new().build_from_noncontiguous(&base)?)))
     }
 
-    /// Calls `on_hit(slot, end)` for every occurrence (overlapping ones too), ends ascending, until it answers false.
+    /// Calls `on_hit(slot, end)` for every occurrence (overlapping ones too), ends ascending, until it
+    /// answers false.
     #[inline]
     pub(crate) fn scan(
         &self,
@@ -80,11 +83,13 @@ impl Automaton {
     }
 }
 
-/// The sum, over the automaton's states, of the lengths of their chains of failure links; counting ends beyond `most`.
+/// The sum, over the automaton's states, of the lengths of their chains of failure links; counting ends
+/// beyond `most`.
 ///
-/// A link leads from a state (a prefix of a literal) to a proper suffix of it that is a prefix of a literal. So what of a literal from an
-/// offset on is a prefix of some literal, `common` bytes, adds a link to each of the `common` states that end in it; states that
-/// the literal before in sorted order has as well are counted there. The longest common prefix is with a neighbour in sorted order.
+/// A link leads from a state (a prefix of a literal) to a proper suffix of it that is a prefix of a literal.
+/// So what of a literal from an offset on is a prefix of some literal, `common` bytes, adds a link to each of
+/// the `common` states that end in it; states that the literal before in sorted order has as well are counted
+/// there. The longest common prefix is with a neighbour in sorted order.
 fn failure_links(literals: &Literals, most: usize) -> usize {
     let fold = literals.any_nocase();
     let folded = |bytes: &[u8]| if fold { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
@@ -114,7 +119,8 @@ fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// The automaton's own loop rather than the crate's overlapping iterator, which stores and reloads its state for every hit.
+/// The automaton's own loop rather than the crate's overlapping iterator, which stores and reloads its state
+/// for every hit.
 fn walk<A: Walk>(automaton: &A, haystack: &[u8], mut on_hit: impl FnMut(u32, usize) -> bool) {
     // An unanchored start always exists in automata built without an anchored-only option.
     let Ok(start) = automaton.start_state(Anchored::No) else { return };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compiled databases on disk, found by the hash of everything that they depend on.
 //!
-//! A file is used only if its own checksum holds and libhs accepts its version and platform; anything else is compiled again and
-//! written over, silently and counted. Several processes may use one folder: files appear by rename, and one that vanishes while it is
-//! read is a miss. The folder is bounded; the files that were used longest ago go first (by the file system's own
-//! times, as exact as these are).
+//! A file is used only if its own checksum holds and libhs accepts its version and platform; anything else is
+//! compiled again and written over, silently and counted. Several processes may use one folder: files appear
+//! by rename, and one that vanishes while it is read is a miss. The folder is bounded; the files that were
+//! used longest ago go first (by the file system's own times, as exact as these are).
 //!
-//! A database is code to libhs: whoever can write one can do what the program can. Hence the folder must belong to the user (or root) and be
-//! writable for nobody else.
+//! A database is code to libhs: whoever can write one can do what the program can. Hence the folder must
+//! belong to the user (or root) and be writable for nobody else.
 //!
 //! Not done: compression (databases are small and load in under a millisecond), sharing over a network.
 
@@ -23,7 +23,8 @@ use sha2::{Digest as _, Sha256};
 const MAGIC: &[u8; 8] = b"BZPATC01";
 const HEADER: usize = MAGIC.len() + 32 + 32;
 const EXTENSION: &str = "hsdb";
-/// A temporary file that is so many seconds older than the newest file was left by a process that ended early.
+/// A temporary file that is so many seconds older than the newest file was left by a process that ended
+/// early.
 const ABANDONED_AFTER: i64 = 3600;
 /// Bytes of all files, unless [`Cache::with_limit`] says otherwise.
 pub const CACHE_BYTES: u64 = 256 << 20;
@@ -89,7 +90,8 @@ pub enum CacheError {
     },
 }
 
-/// Hash of what a database depends on; each part is hashed with its length, so that parts cannot run together.
+/// Hash of what a database depends on; each part is hashed with its length, so that parts cannot run
+/// together.
 pub(crate) struct CacheKey(Sha256);
 
 impl CacheKey {
@@ -243,7 +245,8 @@ impl Cache {
         })
     }
 
-    /// Counts what is in the folder, removes what is abandoned, and the oldest files until at most `target` bytes are left.
+    /// Counts what is in the folder, removes what is abandoned, and the oldest files until at most `target`
+    /// bytes are left.
     fn tidy(&self, target: u64) -> io::Result<()> {
         let mut files: Vec<(i64, u64, PathBuf)> = Vec::new();
         let mut temporary: Vec<(i64, PathBuf)> = Vec::new();
@@ -287,7 +290,8 @@ fn whole(content: &[u8], key: &[u8; 32]) -> bool {
     magic == MAGIC && stored_key == key && Sha256::digest(database)[..] == checksum[..]
 }
 
-/// When a file was last of use, in nanoseconds: reading moves the access time (rarely, on most file systems), writing the other.
+/// When a file was last of use, in nanoseconds: reading moves the access time (rarely, on most file systems),
+/// writing the other.
 fn last_use(metadata: &Metadata) -> i64 {
     let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
     nanoseconds(metadata.mtime(), metadata.mtime_nsec())

@@ -246,7 +246,8 @@ impl EngineInfo {
 }
 
 impl fmt::Display for EngineInfo {
-    /// One line, for example `hyperscan 5.4.0 2021-01-26 (chosen by set size); sets: 2 finders, 1 hyperscan; pcre2 10.46`.
+    /// One line, for example `hyperscan 5.4.0 2021-01-26 (chosen by set size); sets: 2 finders, 1 hyperscan;
+    /// pcre2 10.46`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.hyperscan {
             Some(version) => write!(f, "hyperscan {version} ({})", self.why)?,

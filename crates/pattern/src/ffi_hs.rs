@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! libhs (Hyperscan 5.x, Vectorscan 5.x), found at run time: the functions of `hs.h` that are needed, and safe owners around them.
+//! libhs (Hyperscan 5.x, Vectorscan 5.x), found at run time: the functions of `hs.h` that are needed, and
+//! safe owners around them.
 //!
-//! Why unsafe: libhs is a C library, and it is optional, so neither a build dependency nor a linked binding will do; its
-//! functions come from `dlsym`. Nothing outside this module sees a raw pointer of it.
+//! Why unsafe: libhs is a C library, and it is optional, so neither a build dependency nor a linked binding
+//! will do; its functions come from `dlsym`. Nothing outside this module sees a raw pointer of it.
 //!
 //! Rules that the owners keep:
 //! * The library is loaded once per [`Library`] and never unloaded; every owner holds an `Arc` of it.
 //! * A database is immutable once made: many threads may scan with it.
-//! * A scratch is used by one scan at a time (`&mut`) and only with databases that it was made for. libhs does not
-//!   check the latter fully, so it is tracked here: each library keeps one prototype scratch that grows with every database, and
-//!   numbers the databases; a scratch is a clone of the prototype and knows the number at which it was cloned.
+//! * A scratch is used by one scan at a time (`&mut`) and only with databases that it was made for. libhs
+//!   does not check the latter fully, so it is tracked here: each library keeps one prototype scratch that
+//!   grows with every database, and numbers the databases; a scratch is a clone of the prototype and knows
+//!   the number at which it was cloned.
 //!
-//! Literals are handed over as regular expressions of `\xHH`: the library's own literal API of 5.4.0 stops at NUL bytes and can fail
-//! in a scan (intel/hyperscan issues 427, 303, 353).
+//! Literals are handed over as regular expressions of `\xHH`: the library's own literal API of 5.4.0 stops at
+//! NUL bytes and can fail in a scan (intel/hyperscan issues 427, 303, 353).
 //!
 //! Source: Hyperscan developer reference, `hs_compile.h`, `hs_runtime.h`, `hs_common.h` of 5.4.
 
@@ -70,9 +72,9 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         let address = symbol(handle, stringify!($name))?;
-                        // SAFETY: the symbol is a function of libhs 5 with this C signature (checked against the
-                        // headers of 5.4); a function pointer and an object pointer have one size on the platforms
-                        // that have dlsym.
+                        // SAFETY: the symbol is a function of libhs 5 with this C signature (checked against
+                        // the headers of 5.4); a function pointer and an object pointer have one size on the
+                        // platforms that have dlsym.
                         unsafe {
                             std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($argument),*) -> $result>(address)
                         }
@@ -178,8 +180,8 @@ impl Library {
     /// Loads libhs and checks that it can be used here.
     pub(crate) fn load() -> Result<Arc<Self>, LoadError> {
         let c_name = CString::new(SONAME).map_err(|e| LoadError::Missing(e.to_string()))?;
-        // SAFETY: the name ends in NUL. Loading runs the constructors of the library, those of a C++ library without
-        // effects outside of it. The handle is never closed, so what is found in it stays valid.
+        // SAFETY: the name ends in NUL. Loading runs the constructors of the library, those of a C++ library
+        // without effects outside of it. The handle is never closed, so what is found in it stays valid.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(handle) = NonNull::new(handle) else { return Err(LoadError::Missing(last_dl_error())) };
         let functions = Functions::find(handle)?;
@@ -228,8 +230,8 @@ impl Library {
         if code != HS_SUCCESS || info.is_null() {
             return Err(self.take_error(code, error));
         }
-        // SAFETY: not null and filled on success; it is ours to free with the allocator of the library, which is
-        // malloc as nobody sets another.
+        // SAFETY: not null and filled on success; it is ours to free with the allocator of the library, which
+        // is malloc as nobody sets another.
         let min_width = unsafe {
             let min_width = (*info).min_width;
             libc::free(info.cast());
@@ -253,8 +255,8 @@ impl Library {
         }
         let mut database: *mut c_void = ptr::null_mut();
         let mut error: *mut RawCompileError = ptr::null_mut();
-        // SAFETY: three arrays of `count` elements that live through the call, strings that end in NUL; a null
-        // platform means this machine; both results are written by the call or left null.
+        // SAFETY: three arrays of `count` elements that live through the call, strings that end in NUL; a
+        // null platform means this machine; both results are written by the call or left null.
         let code = unsafe {
             (self.functions.hs_compile_multi)(
                 pointers.as_ptr(),
@@ -276,8 +278,8 @@ impl Library {
         }
     }
 
-    /// Makes a database of what [`Database::serialize`] gave. libhs checks version, platform and a CRC; the caller vouches that
-    /// the bytes were written by it (a crafted database can do anything).
+    /// Makes a database of what [`Database::serialize`] gave. libhs checks version, platform and a CRC; the
+    /// caller vouches that the bytes were written by it (a crafted database can do anything).
     pub(crate) fn deserialize(self: &Arc<Self>, bytes: &[u8]) -> Result<Database, HsError> {
         let mut database: *mut c_void = ptr::null_mut();
         // SAFETY: pointer and length are of one slice; the result is written on success only.
@@ -297,8 +299,8 @@ impl Library {
         if prototype.lost {
             return Err(HsError(-2));
         }
-        // SAFETY: the database is valid; the scratch is null or one that libhs made, not in use (mutex). The call
-        // replaces it by one that fits this database and all earlier ones.
+        // SAFETY: the database is valid; the scratch is null or one that libhs made, not in use (mutex). The
+        // call replaces it by one that fits this database and all earlier ones.
         let code = unsafe { (self.functions.hs_alloc_scratch)(raw.as_ptr(), &mut prototype.scratch) };
         if code != HS_SUCCESS {
             prototype.lost = true;
@@ -359,8 +361,8 @@ pub(crate) struct Database {
     serial: u64,
 }
 
-// SAFETY: a database is not written to after it was made; hs_scan takes it const, and the documentation of libhs allows
-// scans from many threads with one database.
+// SAFETY: a database is not written to after it was made; hs_scan takes it const, and the documentation of
+// libhs allows scans from many threads with one database.
 unsafe impl Send for Database {}
 // SAFETY: as above.
 unsafe impl Sync for Database {}
@@ -377,7 +379,8 @@ impl Database {
         if code != HS_SUCCESS || bytes.is_null() {
             return Err(HsError(code));
         }
-        // SAFETY: the library has written `length` bytes at `bytes`; they are ours to free with its allocator (malloc).
+        // SAFETY: the library has written `length` bytes at `bytes`; they are ours to free with its allocator
+        // (malloc).
         unsafe {
             let copy = std::slice::from_raw_parts(bytes.cast::<u8>(), length).to_vec();
             libc::free(bytes.cast());
@@ -393,9 +396,11 @@ impl Database {
         size
     }
 
-    /// Calls `on_hit(place, end)` for the hits in `haystack` until it answers false. Ends ascend per expression, not over all.
+    /// Calls `on_hit(place, end)` for the hits in `haystack` until it answers false. Ends ascend per
+    /// expression, not over all.
     ///
-    /// A haystack is at most `u32::MAX` bytes; a longer one is refused with libhs' code for an invalid argument.
+    /// A haystack is at most `u32::MAX` bytes; a longer one is refused with libhs' code for an invalid
+    /// argument.
     #[inline]
     pub(crate) fn scan<F: FnMut(u32, usize) -> bool>(
         &self,
@@ -408,9 +413,9 @@ impl Database {
             return Err(HsError(-1));
         }
         let mut context = Context { on_hit, panic: None };
-        // SAFETY: the database is valid; pointer and length are of one slice that lives through the call; the scratch
-        // fits the database (checked above) and is not in use (`&mut`, and a handler cannot reach it); the handler gets
-        // back the context, which lives through the call, as the type that it expects.
+        // SAFETY: the database is valid; pointer and length are of one slice that lives through the call; the
+        // scratch fits the database (checked above) and is not in use (`&mut`, and a handler cannot reach
+        // it); the handler gets back the context, which lives through the call, as the type that it expects.
         let code = unsafe {
             (self.library.functions.hs_scan)(
                 self.raw.as_ptr(),
@@ -444,8 +449,8 @@ struct Context<F> {
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
 
-/// The match handler: 0 goes on, anything else ends the scan. A panic of the caller's closure must not unwind through C: it is
-/// kept and goes on when the scan has ended.
+/// The match handler: 0 goes on, anything else ends the scan. A panic of the caller's closure must not unwind
+/// through C: it is kept and goes on when the scan has ended.
 ///
 /// # Safety
 /// `context` points to a `Context<F>` that nobody else uses during the call.
@@ -477,7 +482,8 @@ pub(crate) struct HsScratch {
     serial: u64,
 }
 
-// SAFETY: a block of memory without ties to a thread; one owner. Not Sync, and no method writes through `&self`.
+// SAFETY: a block of memory without ties to a thread; one owner. Not Sync, and no method writes through
+// `&self`.
 unsafe impl Send for HsScratch {}
 
 impl HsScratch {
@@ -489,7 +495,8 @@ impl HsScratch {
         if prototype.lost || prototype.scratch.is_null() {
             return Err(HsError(-2));
         }
-        // SAFETY: the prototype is a valid scratch that is not in use (mutex); the result is written on success.
+        // SAFETY: the prototype is a valid scratch that is not in use (mutex); the result is written on
+        // success.
         let code = unsafe { (library.functions.hs_clone_scratch)(prototype.scratch, &mut raw) };
         let serial = prototype.serial;
         drop(prototype);

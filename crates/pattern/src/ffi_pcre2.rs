@@ -4,9 +4,9 @@
 //! Why unsafe: PCRE2 is a C library. Nothing outside this module sees a raw pointer of it.
 //!
 //! Rules that the owners keep:
-//! * Compiled code is written to only while it is made and by [`Code::jit_compile`], which needs `&self` because it
-//!   happens at first use; the caller ([`crate::Regex`]) sees to it that it runs at most once and before every match
-//!   (a `OnceLock`).
+//! * Compiled code is written to only while it is made and by [`Code::jit_compile`], which needs `&self`
+//!   because it happens at first use; the caller ([`crate::Regex`]) sees to it that it runs at most once and
+//!   before every match (a `OnceLock`).
 //! * A [`MatchState`] (match data, match context, JIT stack) belongs to one thread (`&mut`).
 //!
 //! Source: pcre2api(3), pcre2jit(3) of PCRE2 10.42 to 10.46.
@@ -36,19 +36,20 @@ pub(crate) struct Code {
     raw: NonNull<sys::pcre2_code_8>,
 }
 
-// SAFETY: after compilation (JIT included, see the module's rules) code is only read, and pcre2api(3), "Multithreading",
-// allows matches from many threads with one code.
+// SAFETY: after compilation (JIT included, see the module's rules) code is only read, and pcre2api(3),
+// "Multithreading", allows matches from many threads with one code.
 unsafe impl Send for Code {}
 // SAFETY: as above.
 unsafe impl Sync for Code {}
 
 impl Code {
-    /// Compiles `pattern` with options of `pcre2_compile`. A line ends at LF whatever the library was built with.
+    /// Compiles `pattern` with options of `pcre2_compile`. A line ends at LF whatever the library was built
+    /// with.
     pub(crate) fn compile(pattern: &[u8], options: u32) -> Result<Self, CodeError> {
         let mut code: c_int = 0;
         let mut offset = 0usize;
-        // SAFETY: the context is made, used and freed here (freeing null is allowed, as is compiling with null); pattern and
-        // length are of one slice; error code and offset are written on failure.
+        // SAFETY: the context is made, used and freed here (freeing null is allowed, as is compiling with
+        // null); pattern and length are of one slice; error code and offset are written on failure.
         let raw = unsafe {
             let context = sys::pcre2_compile_context_create_8(ptr::null_mut());
             if !context.is_null() {
@@ -70,7 +71,8 @@ impl Code {
             .ok_or_else(|| CodeError { message: error_text(code), offset })
     }
 
-    /// Compiles to machine code. False where PCRE2 or the system does not allow it; matches are interpreted then.
+    /// Compiles to machine code. False where PCRE2 or the system does not allow it; matches are interpreted
+    /// then.
     ///
     /// Must not run while another thread matches with this code: see the module's rules.
     pub(crate) fn jit_compile(&self) -> bool {
@@ -114,7 +116,8 @@ impl Code {
     /// `T` has to be the type that pcre2api(3) gives for `what`: `u32` or `usize`; 0 if PCRE2 does not know.
     fn info<T: Default>(&self, what: u32) -> T {
         let mut value = T::default();
-        // SAFETY: the code is valid and the result has the type that belongs to `what` (private; the callers are above).
+        // SAFETY: the code is valid and the result has the type that belongs to `what` (private; the callers
+        // are above).
         unsafe { sys::pcre2_pattern_info_8(self.raw.as_ptr(), what, (&raw mut value).cast::<c_void>()) };
         value
     }
@@ -159,7 +162,8 @@ impl MatchState {
     /// Room for the offsets of `pairs` groups, the whole match included. `None` without memory.
     pub(crate) fn new(pairs: u32) -> Option<Self> {
         let pairs = pairs.clamp(1, 65_536);
-        // SAFETY: plain constructors; null means no memory, which is handled for each, and what was made before is freed.
+        // SAFETY: plain constructors; null means no memory, which is handled for each, and what was made
+        // before is freed.
         unsafe {
             let data = NonNull::new(sys::pcre2_match_data_create_8(pairs, ptr::null_mut()))?;
             let Some(context) = NonNull::new(sys::pcre2_match_context_create_8(ptr::null_mut())) else {
@@ -193,7 +197,8 @@ impl MatchState {
         if start > subject.len() {
             return Outcome::NoMatch;
         }
-        // An empty slice may stand at address 1, and machine code for a look behind steps back before it compares: below zero.
+        // An empty slice may stand at address 1, and machine code for a look behind steps back before it
+        // compares: below zero.
         let subject = if subject.is_empty() { SOMEWHERE.get(..0).unwrap_or_default() } else { subject };
         if limits != self.limits {
             // SAFETY: the context is valid and ours.
@@ -204,8 +209,8 @@ impl MatchState {
             }
             self.limits = limits;
         }
-        // SAFETY: the code is valid and no longer written to; subject and length are of one slice, start lies in it;
-        // data and context are ours. UTF is off (NEVER_UTF), so no check of the subject is skipped.
+        // SAFETY: the code is valid and no longer written to; subject and length are of one slice, start lies
+        // in it; data and context are ours. UTF is off (NEVER_UTF), so no check of the subject is skipped.
         let code = unsafe {
             sys::pcre2_match_8(
                 code.raw.as_ptr(),
@@ -225,7 +230,8 @@ impl MatchState {
         }
     }
 
-    /// The offsets of the last match: start and end of the whole, of group 1, ...; [`UNSET`] twice for a group without part in it.
+    /// The offsets of the last match: start and end of the whole, of group 1, ...; [`UNSET`] twice for a
+    /// group without part in it.
     #[inline]
     pub(crate) fn offsets(&self, pairs: u32) -> &[usize] {
         let count = pairs.min(self.pairs) as usize * 2;
@@ -233,8 +239,9 @@ impl MatchState {
         unsafe { std::slice::from_raw_parts(sys::pcre2_get_ovector_pointer_8(self.data.as_ptr()), count) }
     }
 
-    /// Bytes of memory held; of the machine-code stack what it may grow to. Without the heap that the interpreter
-    /// keeps between matches (bounded by the heap limit): the function that tells it came with PCRE2 10.43.
+    /// Bytes of memory held; of the machine-code stack what it may grow to. Without the heap that the
+    /// interpreter keeps between matches (bounded by the heap limit): the function that tells it came with
+    /// PCRE2 10.43.
     pub(crate) fn memory_usage(&self) -> usize {
         // SAFETY: the data is valid.
         let data = unsafe { sys::pcre2_get_match_data_size_8(self.data.as_ptr()) };
@@ -244,7 +251,8 @@ impl MatchState {
 
 impl Drop for MatchState {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, freed once; the context, which refers to the stack, goes first. Null is allowed for the stack.
+        // SAFETY: made in `new`, freed once; the context, which refers to the stack, goes first. Null is
+        // allowed for the stack.
         unsafe {
             sys::pcre2_match_context_free_8(self.context.as_ptr());
             sys::pcre2_match_data_free_8(self.data.as_ptr());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One literal in a haystack, in the given case or in any.
 //!
-//! In the given case this is `memchr::memmem` (a vectorised search for the rarest pair of bytes, with Two-Way as the bound).
-//! In any case it is a vectorised search for the rarest byte of the literal in both cases, a look at the second rarest, and a comparison
-//! of the rest. Where that keeps failing (traffic made for it), the search goes on with Knuth-Morris-Pratt over folded
-//! bytes, so it stays linear in the haystack whatever the traffic is.
+//! In the given case this is `memchr::memmem` (a vectorised search for the rarest pair of bytes, with Two-Way
+//! as the bound). In any case it is a vectorised search for the rarest byte of the literal in both cases, a
+//! look at the second rarest, and a comparison of the rest. Where that keeps failing (traffic made for it),
+//! the search goes on with Knuth-Morris-Pratt over folded bytes, so it stays linear in the haystack whatever
+//! the traffic is.
 //!
 //! Not done: letters outside ASCII, searching backwards.
 
@@ -24,8 +25,8 @@ enum Kind {
 }
 
 impl Finder {
-    /// Prepares `needle`; with `nocase` ASCII letters match in either case. An empty needle is found at the start of
-    /// every haystack.
+    /// Prepares `needle`; with `nocase` ASCII letters match in either case. An empty needle is found at the
+    /// start of every haystack.
     #[must_use]
     pub fn new(needle: &[u8], nocase: bool) -> Self {
         let kind = if nocase && needle.iter().any(u8::is_ascii_alphabetic) {
@@ -82,7 +83,8 @@ impl Finder {
 
 /// How many bytes may be compared in vain, per byte of progress, before the search turns to its linear form.
 const WASTE_PER_BYTE: usize = 4;
-/// Comparisons that a search may waste before it looks at the ratio, so that a short unlucky start does not turn it.
+/// Comparisons that a search may waste before it looks at the ratio, so that a short unlucky start does not
+/// turn it.
 const WASTE_FREE: usize = 256;
 
 #[derive(Debug)]
@@ -116,7 +118,8 @@ impl Nocase {
         let mut start = 0;
         let mut wasted = 0;
         while start <= last_start {
-            // Only where the needle still fits: the rare byte of the last possible start is the last one to look at.
+            // Only where the needle still fits: the rare byte of the last possible start is the last one to
+            // look at.
             let window = haystack.get(start + rare_offset..=last_start + rare_offset)?;
             let skip = if lower == upper {
                 memchr::memchr(lower, window)?

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The literals of a set in canonical form: each distinct literal once, sorted, with all ids that ask for it.
 //!
-//! Canonical order makes a compiled database independent of ids and of the order of rules, so that it is found in the
-//! cache again when rules were renumbered. An engine knows a literal by its *slot*, its place in that order.
+//! Canonical order makes a compiled database independent of ids and of the order of rules, so that it is
+//! found in the cache again when rules were renumbered. An engine knows a literal by its *slot*, its place in
+//! that order.
 
 use std::collections::BTreeMap;
 
 /// One literal as the caller gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a> {
-    /// What a match reports. Need not be unique: two literals may share an id, and the same literal may come with
-    /// several ids; each pair is reported on its own.
+    /// What a match reports. Need not be unique: two literals may share an id, and the same literal may come
+    /// with several ids; each pair is reported on its own.
     pub id: u32,
     /// The bytes to find; at least one.
     pub bytes: &'a [u8],
@@ -48,8 +49,8 @@ pub(crate) enum LiteralError {
 }
 
 impl Literals {
-    /// Brings `patterns` into canonical form. A caseless literal is kept in lower case; one without letters is kept
-    /// as case-sensitive, which is the same and cheaper.
+    /// Brings `patterns` into canonical form. A caseless literal is kept in lower case; one without letters
+    /// is kept as case-sensitive, which is the same and cheaper.
     pub(crate) fn new(patterns: &[Pattern<'_>]) -> Result<Self, LiteralError> {
         let mut distinct: BTreeMap<(Vec<u8>, bool), Vec<u32>> = BTreeMap::new();
         for pattern in patterns {

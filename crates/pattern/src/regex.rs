@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One regular expression of PCRE2, on bytes, with limits.
 //!
-//! Traffic chooses what an expression runs on, so every match has a bound: [`Limits`]. A match that reaches it is not a match, and
-//! the caller is told. Machine code (JIT) is compiled at the first match unless said otherwise, so that a program with thousands of
-//! expressions starts at once; a thread that must not pause then calls [`crate::Scratch::prepare_regex`].
+//! Traffic chooses what an expression runs on, so every match has a bound: [`Limits`]. A match that reaches
+//! it is not a match, and the caller is told. Machine code (JIT) is compiled at the first match unless said
+//! otherwise, so that a program with thousands of expressions starts at once; a thread that must not pause
+//! then calls [`crate::Scratch::prepare_regex`].
 //!
-//! Source: pcre2api(3), pcre2pattern(3). Not done: UTF and Unicode properties (`(*UTF)` is refused: haystacks are bytes), partial
-//! matches, callouts, substitution.
+//! Source: pcre2api(3), pcre2pattern(3). Not done: UTF and Unicode properties (`(*UTF)` is refused: haystacks
+//! are bytes), partial matches, callouts, substitution.
 
 use std::sync::OnceLock;
 
@@ -39,8 +40,8 @@ bitflags::bitflags! {
 }
 
 impl RegexFlags {
-    /// The flag for a letter of the `pcre` keyword after its second slash; `None` for a letter that is none (letters that choose a
-    /// buffer, `R`, `O`) and so not the business of the expression.
+    /// The flag for a letter of the `pcre` keyword after its second slash; `None` for a letter that is none
+    /// (letters that choose a buffer, `R`, `O`) and so not the business of the expression.
     #[must_use]
     pub const fn from_letter(letter: u8) -> Option<Self> {
         Some(match letter {
@@ -83,7 +84,8 @@ bitflags::bitflags! {
         const NOT_EMPTY = 1 << 2;
         /// An empty match where the search starts is none.
         const NOT_EMPTY_AT_START = 1 << 3;
-        /// Match only where the search starts. Such a match is interpreted: machine code does not know this option.
+        /// Match only where the search starts. Such a match is interpreted: machine code does not know this
+        /// option.
         const ANCHORED = 1 << 4;
     }
 }
@@ -105,7 +107,8 @@ impl MatchOptions {
     }
 }
 
-/// What one match may cost. The first two default to what Suricata ships (`pcre.match-limit`, `pcre.match-limit-recursion`).
+/// What one match may cost. The first two default to what Suricata ships (`pcre.match-limit`,
+/// `pcre.match-limit-recursion`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Calls of the matcher's inner function (for machine code: backtracking points, counted more rarely).
@@ -225,15 +228,15 @@ impl Regex {
         Ok(regex)
     }
 
-    /// Compiles machine code unless that was done or is not wanted. Every match calls this first, so that no thread
-    /// matches while another one compiles.
+    /// Compiles machine code unless that was done or is not wanted. Every match calls this first, so that no
+    /// thread matches while another one compiles.
     #[inline]
     fn ready(&self) -> bool {
         *self.jit.get_or_init(|| self.code.jit_compile())
     }
 
-    /// Searches `haystack` for the first match that starts at `start` or later. What lies before `start` is seen by look-behind and
-    /// `^`; to make it unseen pass a shorter haystack.
+    /// Searches `haystack` for the first match that starts at `start` or later. What lies before `start` is
+    /// seen by look-behind and `^`; to make it unseen pass a shorter haystack.
     ///
     /// # Errors
     /// The limit that was reached before there was an answer.
@@ -328,7 +331,8 @@ impl Match<'_> {
         self.offsets.get(1).copied().unwrap_or_default()
     }
 
-    /// Start and end of a group (0 is the whole match); `None` if it took no part in the match. Start is never over end.
+    /// Start and end of a group (0 is the whole match); `None` if it took no part in the match. Start is
+    /// never over end.
     #[inline]
     #[must_use]
     pub fn group(&self, number: usize) -> Option<(usize, usize)> {

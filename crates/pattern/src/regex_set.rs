@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sets of regular expressions: which of them match a block of bytes.
 //!
-//! What libhs compiles is one database and one scan; every other expression is matched by PCRE2 one after the other, with the reason kept
-//! ([`RegexSet::fallbacks`]). Both answer the same question, *does it match anywhere*, which does not depend on greediness or on
-//! which of several matches is taken; so a set reports ids and no offsets. Ask a [`Regex`] for these.
+//! What libhs compiles is one database and one scan; every other expression is matched by PCRE2 one after the
+//! other, with the reason kept ([`RegexSet::fallbacks`]). Both answer the same question, *does it match
+//! anywhere*, which does not depend on greediness or on which of several matches is taken; so a set reports
+//! ids and no offsets. Ask a [`Regex`] for these.
 //!
-//! PCRE2 decides what is valid: an expression that it refuses is refused here too, whatever libhs thinks of it.
+//! PCRE2 decides what is valid: an expression that it refuses is refused here too, whatever libhs thinks of
+//! it.
 //!
-//! libhs compiles regular expressions far more slowly than literals: 100 expressions of ET Open took between milliseconds and 2.7 s.
-//! Build sets with a cache, not where a start has to be quick. Of its 3,087 distinct expressions 294 are left to PCRE2.
+//! libhs compiles regular expressions far more slowly than literals: 100 expressions of ET Open took between
+//! milliseconds and 2.7 s. Build sets with a cache, not where a start has to be quick. Of its 3,087 distinct
+//! expressions 294 are left to PCRE2.
 //!
 //! Not done: libhs' prefilter mode (candidates that PCRE2 confirms), offsets.
 
@@ -64,11 +67,13 @@ pub struct RegexSet {
 }
 
 impl RegexSet {
-    /// Calls `on_match(id)` once for each expression that matches somewhere in `haystack`, until it answers false. The order is not
-    /// specified. Returns how many expressions ended without an answer because of a limit; the caller counts these.
+    /// Calls `on_match(id)` once for each expression that matches somewhere in `haystack`, until it answers
+    /// false. The order is not specified. Returns how many expressions ended without an answer because of a
+    /// limit; the caller counts these.
     ///
     /// # Errors
-    /// A haystack over 4 GiB, no memory (at the first scan with a scratch that was not prepared), an internal error of libhs.
+    /// A haystack over 4 GiB, no memory (at the first scan with a scratch that was not prepared), an internal
+    /// error of libhs.
     pub fn scan(
         &self,
         scratch: &mut Scratch,
@@ -147,7 +152,8 @@ impl RegexSet {
 
 /// The text and flags by which libhs means the same as PCRE2, or why there are none.
 pub(crate) fn translate(pattern: &[u8], flags: RegexFlags) -> Result<(CString, c_uint), FallbackReason> {
-    // libhs always lets `$` match before a last line end. Where the expression has no `$` the flag means nothing.
+    // libhs always lets `$` match before a last line end. Where the expression has no `$` the flag means
+    // nothing.
     if flags.contains(RegexFlags::DOLLAR_ENDONLY) && pattern.contains(&b'$') {
         return Err(FallbackReason::Flag);
     }
@@ -161,8 +167,9 @@ pub(crate) fn translate(pattern: &[u8], flags: RegexFlags) -> Result<(CString, c
     text.extend_from_slice(if anchored { b"\\A(?:" } else { b"" });
     text.extend_from_slice(pattern);
     if extended && pattern.contains(&b'#') {
-        // A comment at the end has to be closed by a line end, for libhs and before our parenthesis. The line end means nothing
-        // itself, unless the expression has switched the flag off again or quotes what follows.
+        // A comment at the end has to be closed by a line end, for libhs and before our parenthesis. The line
+        // end means nothing itself, unless the expression has switched the flag off again or quotes what
+        // follows.
         if memchr::memmem::find(pattern, b"(?").is_some() || memchr::memmem::find(pattern, b"\\Q").is_some() {
             return Err(FallbackReason::Differs);
         }
@@ -183,8 +190,8 @@ pub(crate) fn translate(pattern: &[u8], flags: RegexFlags) -> Result<(CString, c
     CString::new(text).map(|text| (text, bits)).map_err(|_| FallbackReason::Nul)
 }
 
-/// Whether there is a quantifier that PCRE2 knows since 10.43 only, and libhs not: `{,3}`, `{ 1, 3 }`. Libraries that do not know it read
-/// it as plain characters.
+/// Whether there is a quantifier that PCRE2 knows since 10.43 only, and libhs not: `{,3}`, `{ 1, 3 }`.
+/// Libraries that do not know it read it as plain characters.
 fn has_new_quantifier(pattern: &[u8]) -> bool {
     pattern.split(|b| *b == b'{').skip(1).any(|rest| {
         let inner = rest.iter().position(|b| !matches!(b, b'0'..=b'9' | b',' | b' ' | b'\t'));

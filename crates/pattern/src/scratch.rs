@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What scans write to: one [`Scratch`] per thread, for all sets and expressions of any generation.
 //!
-//! Its size follows from what is compiled, never from traffic. The parts are made at first need; a thread that must not allocate while
-//! packets pass prepares it when a generation is installed.
+//! Its size follows from what is compiled, never from traffic. The parts are made at first need; a thread
+//! that must not allocate while packets pass prepares it when a generation is installed.
 
 use crate::ffi_hs::{Database, HsError, HsScratch};
 use crate::ffi_pcre2::MatchState;
@@ -19,8 +19,8 @@ pub struct Scratch {
     grown: u64,
 }
 
-/// Marks the slots that one scan has reported, so that [`crate::Matches::First`] reports each once. A mark is the scan's number, so
-/// that nothing has to be wiped between scans.
+/// Marks the slots that one scan has reported, so that [`crate::Matches::First`] reports each once. A mark is
+/// the scan's number, so that nothing has to be wiped between scans.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     marks: Vec<u32>,
@@ -62,13 +62,15 @@ impl Scratch {
         Self::default()
     }
 
-    /// How often a part had to be made or to grow, preparation included: a thread sees by it that a scan allocated.
+    /// How often a part had to be made or to grow, preparation included: a thread sees by it that a scan
+    /// allocated.
     #[must_use]
     pub fn grown(&self) -> u64 {
         self.grown
     }
 
-    /// Bytes of memory held. The heap that PCRE2's interpreter keeps (bounded by [`crate::Limits::heap_kib`]) is not in it.
+    /// Bytes of memory held. The heap that PCRE2's interpreter keeps (bounded by [`crate::Limits::heap_kib`])
+    /// is not in it.
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()

@@ -65,12 +65,13 @@ impl PatternSet {
         Self { literals, matches, engine, counters }
     }
 
-    /// Calls `on_match(id, end)` for what [`Matches`] says, until it answers false. `end` is the offset after the last byte of the
-    /// occurrence. Answers are exact, case included. The order of reports is that of `end` for each literal; between literals it
-    /// is not specified.
+    /// Calls `on_match(id, end)` for what [`Matches`] says, until it answers false. `end` is the offset after
+    /// the last byte of the occurrence. Answers are exact, case included. The order of reports is that of
+    /// `end` for each literal; between literals it is not specified.
     ///
-    /// Should libhs break off with an internal error (known of 5.4.0 for some sets, not with this way of compiling), the scan is
-    /// repeated without it and counted ([`crate::EngineInfo::rescans`]); with [`Matches::All`] what came before is then reported twice.
+    /// Should libhs break off with an internal error (known of 5.4.0 for some sets, not with this way of
+    /// compiling), the scan is repeated without it and counted ([`crate::EngineInfo::rescans`]); with
+    /// [`Matches::All`] what came before is then reported twice.
     ///
     /// # Errors
     /// [`ScanError::Memory`], at the first scan with a scratch that was not prepared.

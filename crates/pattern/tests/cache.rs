@@ -35,7 +35,8 @@ impl Drop for Folder {
     }
 }
 
-/// A compiler that uses libhs for everything, over a fresh view of the folder; `None` (said) where libhs is not installed.
+/// A compiler that uses libhs for everything, over a fresh view of the folder; `None` (said) where libhs is
+/// not installed.
 fn compiler(folder: &Path) -> Option<(Compiler, Arc<Cache>)> {
     let cache = Arc::new(Cache::open(folder).unwrap());
     let config = Config { engine: Engine::Hyperscan, cache: Some(Arc::clone(&cache)), ..Config::default() };
@@ -124,7 +125,8 @@ fn a_whole_file_that_libhs_does_not_accept_is_compiled_again() {
     works(&first, [1, 2]);
     let [file] = &folder.files()[..] else { panic!("one file") };
     let mut bytes = fs::read(file).unwrap();
-    // The second word of a serialized database is its version: one of another release, with a checksum that holds.
+    // The second word of a serialized database is its version: one of another release, with a checksum that
+    // holds.
     bytes[72 + 4] ^= 0xff;
     let checksum = Sha256::digest(&bytes[72..]);
     bytes[40..72].copy_from_slice(&checksum);

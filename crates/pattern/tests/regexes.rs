@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets of regular expressions against the case file and against PCRE2 alone; single expressions with groups, options and limits.
+//! Sets of regular expressions against the case file and against PCRE2 alone; single expressions with groups,
+//! options and limits.
 
 use crate::common;
 

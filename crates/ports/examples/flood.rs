@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SYN flood for benches: first segments of TCP connections from spoofed IPv4 and IPv6 sources in turn, at a stated rate.
+//! SYN flood for benches: first segments of TCP connections from spoofed IPv4 and IPv6 sources in turn, at a
+//! stated rate.
 //!
-//! `flood INTERFACE --to-mac MAC --to4 ADDRESS --to6 ADDRESS [--port 80] [--rate 50000] [--seconds 60] [--seed 1]`. Sources, ports and
-//! sequence numbers come from the seed. Frames leave through a transmit ring every 100 microseconds or so; what a pause of this process
-//! made late is sent at once, up to 10 ms of it, and given up beyond that. Says at the end how many were sent. For a test network of one's
-//! own: sources are any global unicast addresses (IPv4) and documentation addresses (IPv6), and nobody answers for them.
+//! `flood INTERFACE --to-mac MAC --to4 ADDRESS --to6 ADDRESS [--port 80] [--rate 50000] [--seconds 60]
+//! [--seed 1]`. Sources, ports and sequence numbers come from the seed. Frames leave through a transmit ring
+//! every 100 microseconds or so; what a pause of this process made late is sent at once, up to 10 ms of it,
+//! and given up beyond that. Says at the end how many were sent. For a test network of one's own: sources are
+//! any global unicast addresses (IPv4) and documentation addresses (IPv6), and nobody answers for them.
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
 use bartizan_testkit::packet::{Ip, SYN, Segment, TCP};
@@ -69,7 +71,8 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-/// Global unicast, as far as kernels look: no private, loopback, link-local, multicast or reserved first byte.
+/// Global unicast, as far as kernels look: no private, loopback, link-local, multicast or reserved first
+/// byte.
 fn source4(random: &mut Random) -> [u8; 4] {
     loop {
         let [a, b, c, d, ..] = random.draw().to_le_bytes();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeping idle processors from deep sleep while packets come.
 //!
-//! A packet that passes between processors meets one that sleeps at every step: the worker's, the receiver's. Waking it takes
-//! tens of microseconds, most of all a virtual one, which the host has to start again. The kernel can be asked to let idle
-//! processors wait awake (the power management's quality of service for processor latency). The request costs power
-//! on the whole machine, so it stands only while there is traffic.
+//! A packet that passes between processors meets one that sleeps at every step: the worker's, the receiver's.
+//! Waking it takes tens of microseconds, most of all a virtual one, which the host has to start again. The
+//! kernel can be asked to let idle processors wait awake (the power management's quality of service for
+//! processor latency). The request costs power on the whole machine, so it stands only while there is
+//! traffic.
 //!
-//! Source: Linux `Documentation/power/pm_qos_interface.rst`: a request lasts as long as the file is open, four bytes written are its
-//! value in microseconds.
+//! Source: Linux `Documentation/power/pm_qos_interface.rst`: a request lasts as long as the file is open,
+//! four bytes written are its value in microseconds.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The unit of work: frames that a port handed out together.
 //!
-//! A batch either holds frames that lie in a port's ring (nothing was copied) or frames in its own memory. It is made once per worker
-//! and used again and again; nothing is allocated per packet. Ring slots go back to the kernel when the batch is
-//! cleared, filled again or dropped: until then the bytes may be read and rewritten in place.
+//! A batch either holds frames that lie in a port's ring (nothing was copied) or frames in its own memory. It
+//! is made once per worker and used again and again; nothing is allocated per packet. Ring slots go back to
+//! the kernel when the batch is cleared, filled again or dropped: until then the bytes may be read and
+//! rewritten in place.
 
 use crate::frame::{FrameFlags, FrameInfo};
 use crate::refusal::SendRefusal;
@@ -106,8 +107,8 @@ impl Batch {
         self.slots.len() < self.capacity
     }
 
-    /// Lets all frames go and gives ring slots back. Ports do it before they fill a batch; do it earlier when the
-    /// frames are no longer needed.
+    /// Lets all frames go and gives ring slots back. Ports do it before they fill a batch; do it earlier when
+    /// the frames are no longer needed.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.lease.clear();
@@ -215,9 +216,10 @@ impl Batch {
         self.slots.push(Slot { place, info, disposition: Disposition::Hold });
     }
 
-    /// Has each frame that is several datagrams ([`FrameFlags::JOINED`]) taken apart, and puts them in its place: `cut` gives them one by
-    /// one, whole frames with checksums, or gives none and says `None`, which leaves the frame as it is, to be
-    /// refused. Where there is no such frame, this does nothing. The batch may then hold more frames than its capacity.
+    /// Has each frame that is several datagrams ([`FrameFlags::JOINED`]) taken apart, and puts them in its
+    /// place: `cut` gives them one by one, whole frames with checksums, or gives none and says `None`, which
+    /// leaves the frame as it is, to be refused. Where there is no such frame, this does nothing. The batch
+    /// may then hold more frames than its capacity.
     pub fn split(
         &mut self,
         mut cut: impl FnMut(&FrameInfo, &[u8], &mut dyn FnMut(&[u8])) -> Option<()>,
@@ -270,8 +272,9 @@ impl Batch {
         split
     }
 
-    /// Has `fill` write `head` bytes and a frame of up to `room` bytes into the batch's own memory, then takes the head off and puts `tag` behind
-    /// the MAC addresses. The frame's length, or `None` when `fill` had no frame or more than there was room for.
+    /// Has `fill` write `head` bytes and a frame of up to `room` bytes into the batch's own memory, then
+    /// takes the head off and puts `tag` behind the MAC addresses. The frame's length, or `None` when `fill`
+    /// had no frame or more than there was room for.
     pub(crate) fn push_with(
         &mut self,
         (head, room): (usize, usize),
@@ -311,8 +314,8 @@ impl Batch {
         &mut self.lease
     }
 
-    /// Calls `send` for each frame marked [`Disposition::Forward`], in order, and notes the outcome. How many were sent.
-    /// Frames of which only a part is here should be refused: see [`FrameInfo::refusal`].
+    /// Calls `send` for each frame marked [`Disposition::Forward`], in order, and notes the outcome. How many
+    /// were sent. Frames of which only a part is here should be refused: see [`FrameInfo::refusal`].
     pub fn send_each(&mut self, mut send: impl FnMut(&FrameInfo, &[u8]) -> Result<(), SendRefusal>) -> usize {
         let mut sent = 0;
         for index in 0..self.slots.len() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames that a mirror port shows twice: once where they came into the switch, once where they left it.
 //!
-//! A frame is the second of a pair when one of the same length and the same bytes, as far as they were captured, came within a window of time before it and had no second yet. So what a host really sends
-//! twice is seen twice behind a mirror that doubles everything. Frames are told apart by a hash with a secret key (SipHash, 64 bits): nobody
-//! without the key can have a frame taken for another one. The memory is fixed; a frame whose place another one has taken since is not known any more, and
-//! its second is seen like a first.
+//! A frame is the second of a pair when one of the same length and the same bytes, as far as they were
+//! captured, came within a window of time before it and had no second yet. So what a host really sends twice
+//! is seen twice behind a mirror that doubles everything. Frames are told apart by a hash with a secret key
+//! (SipHash, 64 bits): nobody without the key can have a frame taken for another one. The memory is fixed; a
+//! frame whose place another one has taken since is not known any more, and its second is seen like a first.
 //!
 //! Not done: pairs that differ (in a VLAN tag, or in what a router changes).
 
@@ -52,7 +53,8 @@ impl Duplicates {
         let hash = hasher.finish().max(1);
         let Some(place) = self.places.get_mut(hash as usize & (PLACES - 1)) else { return false };
         let (known, at) = *place;
-        // Both ways: frames of several interfaces may come a little out of order, and a clock that was set back makes no old frame a new one.
+        // Both ways: frames of several interfaces may come a little out of order, and a clock that was set
+        // back makes no old frame a new one.
         let is_second = known == hash && now.since(at).max(at.since(now)) <= self.window;
         *place = if is_second { EMPTY } else { (hash, now) };
         is_second

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A port that only sends: a named port, by which redirected packets leave.
 //!
-//! Its interface may go and come back while its owner goes on: what it is given meanwhile is refused and counted, and it looks for the interface once a second.
-//! It follows a change of its MTU as the other ports do.
+//! Its interface may go and come back while its owner goes on: what it is given meanwhile is refused and
+//! counted, and it looks for the interface once a second. It follows a change of its MTU as the other ports
+//! do.
 
 use crate::batch::Batch;
 use crate::error::{OpenError, PortError};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! libpcap, found at run time: packet filters in tcpdump's language, compiled to classic BPF programs.
 //!
-//! Why unsafe: libpcap is a C library, and it is optional: it is loaded only when a filter is configured. Nothing outside this module sees a
-//! raw pointer of it.
+//! Why unsafe: libpcap is a C library, and it is optional: it is loaded only when a filter is configured.
+//! Nothing outside this module sees a raw pointer of it.
 //!
 //! Rules that the owners keep:
 //! * The library is loaded once per process and never unloaded.
-//! * A handle lives in one call of [`PacketFilter::compile`] or [`PacketFilter::compile_for`], under a lock: compilers of libpcap before 1.8
-//!   have global state.
+//! * A handle lives in one call of [`PacketFilter::compile`] or [`PacketFilter::compile_for`], under a lock:
+//!   compilers of libpcap before 1.8 have global state.
 //! * A program is copied out of the library's memory, which is freed before the call returns.
 //!
 //! Source: `man 3pcap`, `pcap/pcap.h` and `pcap/bpf.h` of libpcap 1.x; pcap-filter(7) is the language.
@@ -105,8 +105,8 @@ fn functions() -> Result<&'static Functions, FilterError> {
 fn find(names: &[&str]) -> Result<Functions, FilterError> {
     let open = |name: &&str| {
         let name = CString::new(*name).ok()?;
-        // SAFETY: the name ends in NUL. The library has no constructors with effects outside of it; the handle is never closed, so
-        // what is found in it stays valid.
+        // SAFETY: the name ends in NUL. The library has no constructors with effects outside of it; the
+        // handle is never closed, so what is found in it stays valid.
         NonNull::new(unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
     };
     let handle = names.iter().find_map(open).ok_or(FilterError::Missing)?;
@@ -116,8 +116,8 @@ fn find(names: &[&str]) -> Result<Functions, FilterError> {
         let address = unsafe { libc::dlsym(handle.as_ptr(), c_name.as_ptr()) };
         NonNull::new(address).ok_or(FilterError::Symbol(name))
     };
-    // SAFETY: the symbols are functions of libpcap with these C signatures (pcap/pcap.h of 1.x); a function pointer and an object
-    // pointer have one size on the platforms that have dlsym.
+    // SAFETY: the symbols are functions of libpcap with these C signatures (pcap/pcap.h of 1.x); a function
+    // pointer and an object pointer have one size on the platforms that have dlsym.
     unsafe {
         Ok(Functions {
             open_dead: std::mem::transmute::<NonNull<c_void>, OpenDead>(symbol("pcap_open_dead")?),
@@ -196,8 +196,8 @@ impl Handle {
         }
         let copied = match (program.instructions.is_null(), program.length as usize) {
             (true, _) | (_, 0) => Vec::new(),
-            // SAFETY: the library has written so many instructions there, of the layout of `struct bpf_insn`, which is that of
-            // `sock_filter`.
+            // SAFETY: the library has written so many instructions there, of the layout of `struct bpf_insn`,
+            // which is that of `sock_filter`.
             (false, length) => unsafe { std::slice::from_raw_parts(program.instructions, length) }.to_vec(),
         };
         // SAFETY: the program is one that `compile` made, freed once.
@@ -228,7 +228,8 @@ impl core::fmt::Debug for PacketFilter {
 static COMPILER: Mutex<()> = Mutex::new(());
 
 impl PacketFilter {
-    /// Compiles an expression for whole frames of a link type (`LINKTYPE_*`), VLAN tags where they stand on the wire.
+    /// Compiles an expression for whole frames of a link type (`LINKTYPE_*`), VLAN tags where they stand on
+    /// the wire.
     ///
     /// # Errors
     /// libpcap is missing, or does not take the expression.
@@ -243,8 +244,9 @@ impl PacketFilter {
         Ok(PacketFilter { functions, program })
     }
 
-    /// Compiles an expression for the frames of an Ethernet interface as the kernel shows them to a packet socket's filter: without the
-    /// outermost VLAN tag, of which it tells otherwise. What does not look at tags needs no interface.
+    /// Compiles an expression for the frames of an Ethernet interface as the kernel shows them to a packet
+    /// socket's filter: without the outermost VLAN tag, of which it tells otherwise. What does not look at
+    /// tags needs no interface.
     ///
     /// # Errors
     /// libpcap is missing, does not take the expression, or cannot open the interface.
@@ -282,8 +284,8 @@ impl PacketFilter {
             captured: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             length: wire_len,
         };
-        // SAFETY: the program is one that libpcap made, and so one that ends; the header describes the bytes, all live through the call,
-        // and the function only reads.
+        // SAFETY: the program is one that libpcap made, and so one that ends; the header describes the bytes,
+        // all live through the call, and the function only reads.
         unsafe { (self.functions.offline_filter)(&raw const program, &raw const header, bytes.as_ptr()) != 0 }
     }
 

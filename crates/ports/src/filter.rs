@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's half of [`Spread`]: a classic BPF program that tells for a frame which port of a group gets it.
+//! The kernel's half of [`Spread`]: a classic BPF program that tells for a frame which port of a group gets
+//! it.
 //!
-//! Source: Linux `networking/filter.rst`; packet(7), `PACKET_FANOUT_CBPF`. The program sees a frame that arrives from its network
-//! header on (the outermost VLAN tag is taken out by then) and one that this host sends from its link header on, so it counts from the
-//! network header (`SKF_NET_OFF`): both directions of a flow meet one port. What it does not know (tunnels, quoted packets in ICMP errors,
-//! IPv6 extension headers, MPLS, PPPoE, a third VLAN tag) reaches some port, and is handed over to its owner from there.
+//! Source: Linux `networking/filter.rst`; packet(7), `PACKET_FANOUT_CBPF`. The program sees a frame that
+//! arrives from its network header on (the outermost VLAN tag is taken out by then) and one that this host
+//! sends from its link header on, so it counts from the network header (`SKF_NET_OFF`): both directions of a
+//! flow meet one port. What it does not know (tunnels, quoted packets in ICMP errors, IPv6 extension headers,
+//! MPLS, PPPoE, a third VLAN tag) reaches some port, and is handed over to its owner from there.
 //!
 //! Not done: tunnels.
 
@@ -39,7 +41,8 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     p.op(AND_K, VLAN_ID);
     p.place(untagged);
     p.op(ST, VLANS);
-    // The type of what follows the link header, without the tag that the kernel took out. A second tag may follow.
+    // The type of what follows the link header, without the tag that the kernel took out. A second tag may
+    // follow.
     p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32);
     let (plain4, plain6, tagged) = (p.label(), p.label(), p.label());
     p.if_equal(IPV4, plain4);
@@ -164,7 +167,8 @@ mod tests {
     use bartizan_testkit::packet::{Ip, IpFixed};
     use std::net::IpAddr;
 
-    /// Runs a program as the kernel does, for a frame that arrives and one that is sent: a load beyond the packet ends it with 0.
+    /// Runs a program as the kernel does, for a frame that arrives and one that is sent: a load beyond the
+    /// packet ends it with 0.
     fn run(program: &[sock_filter], (tag, protocol): (Option<u16>, u16), packet: &[u8]) -> u32 {
         let sent = [&[0xee; 14], packet].concat();
         let at = |network| Received { tag, protocol, network };

@@ -9,8 +9,8 @@ use bartizan_base::Timestamp;
 pub struct FrameFlags(u8);
 
 impl FrameFlags {
-    /// The sender left the transport checksum to hardware that does not exist (a local sender): it is wrong in the
-    /// bytes, and no fault.
+    /// The sender left the transport checksum to hardware that does not exist (a local sender): it is wrong
+    /// in the bytes, and no fault.
     pub const CHECKSUM_PENDING: FrameFlags = FrameFlags(1);
     /// Device or kernel has verified the transport checksum.
     pub const CHECKSUM_VALID: FrameFlags = FrameFlags(2);
@@ -18,10 +18,12 @@ impl FrameFlags {
     pub const TRUNCATED: FrameFlags = FrameFlags(4);
     /// The kernel had taken the outer VLAN tag out; it stands in the frame again.
     pub const VLAN_RESTORED: FrameFlags = FrameFlags(8);
-    /// Several UDP datagrams that their sender left to a device to take apart (`UDP_SEGMENT`), or that the kernel put together (GRO), as
-    /// one: [`FrameInfo::segmentation`] says how. To be taken apart ([`crate::Batch::split`]) before anything else.
+    /// Several UDP datagrams that their sender left to a device to take apart (`UDP_SEGMENT`), or that the
+    /// kernel put together (GRO), as one: [`FrameInfo::segmentation`] says how. To be taken apart
+    /// ([`crate::Batch::split`]) before anything else.
     pub const JOINED: FrameFlags = FrameFlags(16);
-    /// The second of a pair of equal frames ([`crate::PassiveOptions::duplicate_window`]): not to be looked at.
+    /// The second of a pair of equal frames ([`crate::PassiveOptions::duplicate_window`]): not to be looked
+    /// at.
     pub const DUPLICATE: FrameFlags = FrameFlags(32);
 
     /// The sender left a checksum to hardware that does not exist, and this host has filled it in.
@@ -46,8 +48,8 @@ impl FrameFlags {
     }
 }
 
-/// How a frame is to be cut that its sender left to a device to cut, or that the kernel put together. Zeros: it is not, or the kernel does not
-/// say.
+/// How a frame is to be cut that its sender left to a device to cut, or that the kernel put together. Zeros:
+/// it is not, or the kernel does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segmentation {
     /// Bytes of payload behind TCP or UDP in each segment but the last.
@@ -84,7 +86,8 @@ impl FrameInfo {
     /// Why such a frame must not be sent as it is, whatever the port.
     ///
     /// # Errors
-    /// [`SendRefusal::Incomplete`] when only its first bytes are here, [`SendRefusal::Joined`] when it is several datagrams.
+    /// [`SendRefusal::Incomplete`] when only its first bytes are here, [`SendRefusal::Joined`] when it is
+    /// several datagrams.
     pub const fn refusal(&self) -> Result<(), SendRefusal> {
         if self.flags.contains(FrameFlags::TRUNCATED) {
             Err(SendRefusal::Incomplete)

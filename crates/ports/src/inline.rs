@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inline: an AF_PACKET port that receives and sends, with TPACKET_V2 rings, where a frame is visible at once.
+//! Inline: an AF_PACKET port that receives and sends, with TPACKET_V2 rings, where a frame is visible at
+//! once.
 //!
-//! Source: packet(7), Linux `packet_mmap.rst`. Frames are sent through a transmit ring (copied once, one `send` call a flush) or
-//! by `sendmmsg` straight from the receive ring (no copy in user space, one call a batch). A VLAN tag that the
-//! kernel took out stands in the frame again, so what is forwarded is what arrived.
+//! Source: packet(7), Linux `packet_mmap.rst`. Frames are sent through a transmit ring (copied once, one
+//! `send` call a flush) or by `sendmmsg` straight from the receive ring (no copy in user space, one call a
+//! batch). A VLAN tag that the kernel took out stands in the frame again, so what is forwarded is what
+//! arrived.
 //!
-//! It has two sockets: one receives, and is told how large frames are to be segmented ([`crate::FrameInfo::segmentation`]), one sends frames as
-//! they leave. Frames larger than the MTU are refused here, the data plane cuts them first. When the MTU is
-//! changed, the port follows within a
-//! second: it makes a larger transmit ring, or refuses what the device no longer carries.
+//! It has two sockets: one receives, and is told how large frames are to be segmented
+//! ([`crate::FrameInfo::segmentation`]), one sends frames as they leave. Frames larger than the MTU are
+//! refused here, the data plane cuts them first. When the MTU is changed, the port follows within a second:
+//! it makes a larger transmit ring, or refuses what the device no longer carries.
 //!
 //! Not done: leaving it to the kernel to cut what leaves (`PACKET_VNET_HDR` on the sending socket).
 
@@ -60,7 +62,8 @@ pub struct InlineOptions {
     pub fix_offloads: bool,
     /// With them switch those off that matter to a level below, which reads frames itself.
     pub for_level: bool,
-    /// Room for a frame in a slot, in bytes; from the MTU when `None`. Larger frames are fetched through the socket, with a system call each.
+    /// Room for a frame in a slot, in bytes; from the MTU when `None`. Larger frames are fetched through the
+    /// socket, with a system call each.
     pub slot_room: Option<usize>,
 }
 
@@ -107,8 +110,8 @@ impl InlinePort {
         Self::prepare(name, options, false)
     }
 
-    /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the same one, as
-    /// [`Spread::worker`] says. Option `fanout` is not looked at.
+    /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the
+    /// same one, as [`Spread::worker`] says. Option `fanout` is not looked at.
     ///
     /// # Errors
     /// As [`InlinePort::open`], and a kernel without such groups (before 4.12).
@@ -215,7 +218,8 @@ fn rings(socket: &Socket, options: &InlineOptions) -> Result<(RxV2, Sender), Ope
     Ok((RxV2::new(mapping, rx, MAX_FRAME), sender(interface, options)?))
 }
 
-/// Bytes that a frame of an interface can have: a second tag can stand in it besides the one that the kernel takes out.
+/// Bytes that a frame of an interface can have: a second tag can stand in it besides the one that the kernel
+/// takes out.
 const fn slot_room(interface: &Interface) -> usize {
     interface.mtu as usize + HEADER + 2 * TAG
 }

@@ -64,7 +64,8 @@ impl Interface {
     /// Looks `name` up in this process's network namespace.
     ///
     /// # Errors
-    /// No such interface (with names that look like it), it is down, or its frames are of an unsupported kind.
+    /// No such interface (with names that look like it), it is down, or its frames are of an unsupported
+    /// kind.
     pub fn look_up(name: &str) -> Result<Self, OpenError> {
         let index = sys::interface_index(name).map_err(|_| OpenError::NoSuchInterface {
             name: name.to_owned(),

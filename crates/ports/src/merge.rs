@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several interfaces that are watched as one: the two sides of a network tap, or several mirror ports. Their frames are handed out in the order of
-//! their timestamps.
+//! Several interfaces that are watched as one: the two sides of a network tap, or several mirror ports. Their
+//! frames are handed out in the order of their timestamps.
 //!
-//! Each interface is a queue whose frames stay in the order in which its ring has them; the oldest of the first ones is the next. Where an
-//! interface has none, an older frame may still be on its way from there: the kernel shows a ring block by block, up to two retire times late
-//! ([`crate::PassiveOptions::retire`]). So the first frames of the others wait, but not longer than the *wait*, counted from their timestamps: a quiet interface
-//! delays the others by that much, and one without a port by nothing. Nothing waits while a ring is half full. A frame that comes behind a newer one of
-//! another interface all the same is handed out at once and counted.
+//! Each interface is a queue whose frames stay in the order in which its ring has them; the oldest of the
+//! first ones is the next. Where an interface has none, an older frame may still be on its way from there:
+//! the kernel shows a ring block by block, up to two retire times late ([`crate::PassiveOptions::retire`]).
+//! So the first frames of the others wait, but not longer than the *wait*, counted from their timestamps: a
+//! quiet interface delays the others by that much, and one without a port by nothing. Nothing waits while a
+//! ring is half full. A frame that comes behind a newer one of another interface all the same is handed out
+//! at once and counted.
 //!
-//! Frames are not copied: each interface has a batch, and what waits does so in the rings. Nothing is allocated for a frame.
+//! Frames are not copied: each interface has a batch, and what waits does so in the rings. Nothing is
+//! allocated for a frame.
 //!
-//! Order holds as far as timestamps can be compared: with hardware timestamps the clocks of the devices have to go alike.
+//! Order holds as far as timestamps can be compared: with hardware timestamps the clocks of the devices have
+//! to go alike.
 
 use crate::batch::Batch;
 use crate::duplicates::Duplicates;
@@ -23,7 +27,8 @@ use std::time::Duration;
 
 /// Most interfaces of one tap.
 pub const MERGED_MOST: usize = 8;
-/// How long frames wait at most, unless something else is asked for: longer than a ring may take to show a frame.
+/// How long frames wait at most, unless something else is asked for: longer than a ring may take to show a
+/// frame.
 pub const MERGE_WAIT: Duration = Duration::from_millis(50);
 /// Longest sleep while frames wait: whether a ring fills is looked at that often.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -139,8 +144,9 @@ impl Source {
 }
 
 impl MergedTap {
-    /// Of so many ports, at most [`MERGED_MOST`] (more are left out). A frame waits up to `wait` for an older one of another port; batches are of `frames`
-    /// frames. `duplicate_window`: frames that have the bytes of another one, of whatever port, that came at most so long before are marked.
+    /// Of so many ports, at most [`MERGED_MOST`] (more are left out). A frame waits up to `wait` for an older
+    /// one of another port; batches are of `frames` frames. `duplicate_window`: frames that have the bytes of
+    /// another one, of whatever port, that came at most so long before are marked.
     #[must_use]
     pub fn new(
         ports: Vec<Box<dyn Port>>,
@@ -161,8 +167,8 @@ impl MergedTap {
         }
     }
 
-    /// The next frame; none until the next turn, or the end of what it waits for. `all`: nothing waits any more. `prepare` sees each batch that
-    /// was received, before its frames are handed out.
+    /// The next frame; none until the next turn, or the end of what it waits for. `all`: nothing waits any
+    /// more. `prepare` sees each batch that was received, before its frames are handed out.
     pub fn next(&mut self, all: bool, prepare: &mut dyn FnMut(&mut Batch)) -> Option<Taken> {
         let mut first: Option<(usize, Timestamp)> = None;
         let (mut awaited, mut due) = (false, all);
@@ -226,7 +232,8 @@ impl MergedTap {
         }
     }
 
-    /// Whether the port of an interface has gone since this was asked last, and by which failure, if it was one.
+    /// Whether the port of an interface has gone since this was asked last, and by which failure, if it was
+    /// one.
     pub fn take_left(&mut self, source: usize) -> Option<Option<PortError>> {
         let source = self.sources.get_mut(source)?;
         std::mem::take(&mut source.untold).then(|| source.failure.take())
@@ -274,7 +281,8 @@ impl MergedTap {
         })
     }
 
-    /// Looks until an interface has frames whose others were all handed out, there is something `else_ready` to do, or `spin` is over.
+    /// Looks until an interface has frames whose others were all handed out, there is something `else_ready`
+    /// to do, or `spin` is over.
     #[must_use]
     pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         let sources = &self.sources;
@@ -284,8 +292,8 @@ impl MergedTap {
         look_until(&|| sources.iter().any(ready) || else_ready(), spin)
     }
 
-    /// Sleeps until an interface that has nothing gets frames, those that wait have waited enough, the waker is used or `timeout` is over. An interface
-    /// that fails lets go of its port ([`MergedTap::take_left`]).
+    /// Sleeps until an interface that has nothing gets frames, those that wait have waited enough, the waker
+    /// is used or `timeout` is over. An interface that fails lets go of its port ([`MergedTap::take_left`]).
     ///
     /// # Errors
     /// A failing `poll`.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Offloads that make an interface show something else than what was on the wire.
 //!
-//! Source: Linux `include/uapi/linux/ethtool.h`. With GRO or LRO several packets arrive as one, which no egress can
-//! send; with TSO, GSO or transmit checksums a local sender (a virtual machine, the other end of a veth pair) sends 64 KiB "packets" without
-//! a valid checksum. Both are inspected as they are. Inline the data plane fills checksums in and cuts TCP frames into segments, which costs
-//! time; with all of them off, on both ends of a veth pair, there is nothing to do.
+//! Source: Linux `include/uapi/linux/ethtool.h`. With GRO or LRO several packets arrive as one, which no
+//! egress can send; with TSO, GSO or transmit checksums a local sender (a virtual machine, the other end of a
+//! veth pair) sends 64 KiB "packets" without a valid checksum. Both are inspected as they are. Inline the
+//! data plane fills checksums in and cuts TCP frames into segments, which costs time; with all of them off,
+//! on both ends of a veth pair, there is nothing to do.
 //!
-//! Not done: the other end of a veth pair lies in another namespace and cannot be asked; frames with a missing
-//! checksum are counted at run time instead (`PortStats::checksum_pending`).
+//! Not done: the other end of a veth pair lies in another namespace and cannot be asked; frames with a
+//! missing checksum are counted at run time instead (`PortStats::checksum_pending`).
 
 use crate::sys;
 use crate::timestamps::NoStamps;

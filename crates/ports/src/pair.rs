@@ -44,7 +44,8 @@ impl InlinePair {
     /// Pairs two ports.
     ///
     /// # Errors
-    /// Their MTUs differ, unless `mtu_may_differ` (packets too large for the egress are then refused and counted).
+    /// Their MTUs differ, unless `mtu_may_differ` (packets too large for the egress are then refused and
+    /// counted).
     pub fn new(a: Box<dyn Port>, b: Box<dyn Port>, mtu_may_differ: bool) -> Result<Self, OpenError> {
         if a.mtu() != b.mtu() && !mtu_may_differ {
             return Err(OpenError::MtuMismatch {
@@ -57,7 +58,8 @@ impl InlinePair {
         Ok(Self { a, b, exits: Vec::new() })
     }
 
-    /// Gives it named ports, by which redirected packets leave, in the order of their numbers. Nothing is received by them.
+    /// Gives it named ports, by which redirected packets leave, in the order of their numbers. Nothing is
+    /// received by them.
     #[must_use]
     pub fn with_exits(self, exits: Vec<Box<dyn Port>>) -> Self {
         Self { exits, ..self }
@@ -81,8 +83,9 @@ impl InlinePair {
         Ok((Self::new(Box::new(a), Box::new(b), mtu_may_differ)?, warnings))
     }
 
-    /// Opens two interfaces for each worker and pairs them. The packets of a flow reach one of the pairs, from both sides the
-    /// same one: see [`InlinePort::open_group`]. Returns also what the operator should know.
+    /// Opens two interfaces for each worker and pairs them. The packets of a flow reach one of the pairs,
+    /// from both sides the same one: see [`InlinePort::open_group`]. Returns also what the operator should
+    /// know.
     ///
     /// # Errors
     /// What [`InlinePort::open_group`] reports, one interface named twice, MTUs that differ.
@@ -148,7 +151,8 @@ impl InlinePair {
         wait_any(&mut [&mut *self.a, &mut *self.b], waker, spin, timeout)
     }
 
-    /// Looks until a side has packets, there is something `else_ready` to do, or `spin` is over: see [`look_any`].
+    /// Looks until a side has packets, there is something `else_ready` to do, or `spin` is over: see
+    /// [`look_any`].
     #[must_use]
     pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         look_any(&[&mut *self.a, &mut *self.b], else_ready, spin)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Passive capture: an AF_PACKET port with a TPACKET_V3 ring, block by block. It cannot send.
 //!
-//! Source: packet(7), Linux `packet_mmap.rst`. A block is handed over when it is full or after the retire time, so
-//! a packet may be that old when it is seen: cheap for a tap, wrong inline (see [`crate::InlinePort`]).
+//! Source: packet(7), Linux `packet_mmap.rst`. A block is handed over when it is full or after the retire
+//! time, so a packet may be that old when it is seen: cheap for a tap, wrong inline (see
+//! [`crate::InlinePort`]).
 
 use crate::batch::Batch;
 use crate::duplicates::Duplicates;
@@ -29,12 +30,13 @@ pub struct PassiveOptions<'f> {
     pub block_size: usize,
     /// Number of blocks, at least 2.
     pub blocks: usize,
-    /// How long the kernel waits at most before it hands a block over that is not full (whole milliseconds, at least 1).
+    /// How long the kernel waits at most before it hands a block over that is not full (whole milliseconds,
+    /// at least 1).
     pub retire: Duration,
     /// See frames that are not addressed to this host.
     pub promiscuous: bool,
-    /// See also what this host sends (on the loopback interface every frame would then appear twice, so there it is
-    /// always off).
+    /// See also what this host sends (on the loopback interface every frame would then appear twice, so there
+    /// it is always off).
     pub outgoing: bool,
     /// Share the interface with other ports.
     pub fanout: Option<Fanout>,
@@ -42,19 +44,21 @@ pub struct PassiveOptions<'f> {
     pub timestamps: Timestamps,
     /// Switch offloads off and on again when the port is dropped.
     pub fix_offloads: bool,
-    /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no others.
+    /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no
+    /// others.
     pub filter: Option<&'f PacketFilter>,
     /// The bytes of each frame that the kernel puts into the ring; all of them unless given. Frames that were
     /// longer are cut ([`crate::FrameFlags::TRUNCATED`]) and counted ([`PortStats::oversized`]).
     pub snap_length: Option<SnapLength>,
-    /// Mark a frame that has the bytes of another one that came at most so long before it, as mirror ports show them
-    /// ([`crate::FrameFlags::DUPLICATE`]).
+    /// Mark a frame that has the bytes of another one that came at most so long before it, as mirror ports
+    /// show them ([`crate::FrameFlags::DUPLICATE`]).
     pub duplicate_window: Option<PacketDuration>,
 }
 
 impl PassiveOptions<'_> {
-    /// Size and number of the blocks of a ring of so many bytes: 16 at least. A block is handed over when its time is over, however little is in it, so a ring of a few
-    /// blocks is full as soon as nobody looks for a few times `retire`.
+    /// Size and number of the blocks of a ring of so many bytes: 16 at least. A block is handed over when its
+    /// time is over, however little is in it, so a ring of a few blocks is full as soon as nobody looks for a
+    /// few times `retire`.
     #[must_use]
     pub const fn blocks_of(ring: usize) -> (usize, usize) {
         let block_size = if ring < 32 << 20 { 128 << 10 } else { 1 << 20 };
@@ -97,8 +101,8 @@ impl PassivePort {
         Self::prepare(name, options, false)
     }
 
-    /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the same one, as
-    /// [`Spread::worker`] says. Option `fanout` is not looked at.
+    /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the
+    /// same one, as [`Spread::worker`] says. Option `fanout` is not looked at.
     ///
     /// # Errors
     /// As [`PassivePort::open`], and a kernel without such groups (before 4.12).

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is at the other end of a Unix socket. Not of packets: it stands here because the standard library does not tell, and system calls have their place in this crate.
+//! Who is at the other end of a Unix socket. Not of packets: it stands here because the standard library does
+//! not tell, and system calls have their place in this crate.
 //!
 //! Source: unix(7), `SO_PEERCRED`.
 

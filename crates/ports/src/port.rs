@@ -26,9 +26,11 @@ pub struct PortStats {
     pub received_sizes: Sizes,
     /// Frames that arrived while the receive ring was full: lost (the kernel's counter).
     pub ring_dropped: u64,
-    /// Frames that the kernel put into the ring (the kernel's counter): `received` + `skipped` + those still in the ring.
+    /// Frames that the kernel put into the ring (the kernel's counter): `received` + `skipped` + those still
+    /// in the ring.
     pub ring_received: u64,
-    /// Frames larger than a ring slot, or than the snap length of a passive port: they were cut (and, with `copied`, fetched whole).
+    /// Frames larger than a ring slot, or than the snap length of a passive port: they were cut (and, with
+    /// `copied`, fetched whole).
     pub oversized: u64,
     /// Oversized frames fetched whole with a system call each.
     pub copied: u64,
@@ -52,9 +54,11 @@ pub struct PortStats {
     pub sleeps: u64,
     /// How often the interface went down.
     pub went_down: u64,
-    /// Of a tap of several interfaces ([`crate::MergedTap`]): frames that were held for an older one of another interface.
+    /// Of a tap of several interfaces ([`crate::MergedTap`]): frames that were held for an older one of
+    /// another interface.
     pub merge_waited: u64,
-    /// Frames that came behind a newer one of another interface of their tap, which had been handed out already.
+    /// Frames that came behind a newer one of another interface of their tap, which had been handed out
+    /// already.
     pub merge_late: u64,
     /// Frames that did not wait as long as they might have, since a ring of their tap was half full.
     pub merge_pressed: u64,
@@ -197,8 +201,8 @@ pub enum LinkLayer {
 /// A source and sink of packets, used by one worker.
 ///
 /// The order of a turn is: [`receive`](Port::receive), look at the frames, mark those to be sent,
-/// [`transmit`](Port::transmit) on the egress port, [`flush`](Port::flush) there, and again. When `receive` had
-/// nothing, sleep with [`crate::wait::wait_any`].
+/// [`transmit`](Port::transmit) on the egress port, [`flush`](Port::flush) there, and again. When `receive`
+/// had nothing, sleep with [`crate::wait::wait_any`].
 pub trait Port: Send {
     /// Name of the port as the operator knows it (of the interface, where there is one).
     fn name(&self) -> &str;
@@ -214,16 +218,16 @@ pub trait Port: Send {
         LinkLayer::Ethernet
     }
 
-    /// Gives back what `batch` holds, then fills it with what is there **now**, up to its capacity: never waits. Returns the
-    /// number of frames.
+    /// Gives back what `batch` holds, then fills it with what is there **now**, up to its capacity: never
+    /// waits. Returns the number of frames.
     ///
     /// # Errors
-    /// [`PortError::BatchHeld`] when another batch still holds frames of this port, [`PortError::Gone`] when the
-    /// interface does not exist any more.
+    /// [`PortError::BatchHeld`] when another batch still holds frames of this port, [`PortError::Gone`] when
+    /// the interface does not exist any more.
     fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError>;
 
-    /// Takes all frames of `batch` marked [`crate::Disposition::Forward`] and notes for each whether it was taken. Returns how
-    /// many were. They may wait for [`flush`](Port::flush).
+    /// Takes all frames of `batch` marked [`crate::Disposition::Forward`] and notes for each whether it was
+    /// taken. Returns how many were. They may wait for [`flush`](Port::flush).
     fn transmit(&mut self, batch: &mut Batch) -> usize;
 
     /// Takes one frame that is in no batch (made by the normaliser).

@@ -11,8 +11,8 @@ pub fn processors() -> usize {
     sys::allowed_processors().len().max(1)
 }
 
-/// Keeps the calling thread on the `index`-th of the processors that it may use. `false`: there is none, or the kernel
-/// refuses; the thread runs where the kernel puts it.
+/// Keeps the calling thread on the `index`-th of the processors that it may use. `false`: there is none, or
+/// the kernel refuses; the thread runs where the kernel puts it.
 pub fn stay_on_processor(index: usize) -> bool {
     sys::allowed_processors().get(index).is_some_and(|processor| sys::stay_on(*processor).is_ok())
 }

@@ -20,7 +20,8 @@ pub enum SendRefusal {
     NoMemory,
     /// Only its first bytes are here ([`crate::FrameFlags::TRUNCATED`]): sending it would forge a packet.
     Incomplete,
-    /// Several datagrams in one that were not taken apart ([`crate::FrameFlags::JOINED`]): sending it would forge one.
+    /// Several datagrams in one that were not taken apart ([`crate::FrameFlags::JOINED`]): sending it would
+    /// forge one.
     Joined,
     /// The port cannot send.
     ReceiveOnly,

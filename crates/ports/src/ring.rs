@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory shared with the kernel: the rings of a packet socket.
 //!
-//! Source: Linux `Documentation/networking/packet_mmap.rst`, `include/uapi/linux/if_packet.h`. One of the crate's two
-//! modules with `unsafe` (with its parts below): frames are handed out as `&mut [u8]` inside memory that the kernel
-//! writes too. Why that is sound:
+//! Source: Linux `Documentation/networking/packet_mmap.rst`, `include/uapi/linux/if_packet.h`. One of the
+//! crate's two modules with `unsafe` (with its parts below): frames are handed out as `&mut [u8]` inside
+//! memory that the kernel writes too. Why that is sound:
 //!
 //! * a slot (V2: a frame, V3: a block) has one owner, said by its status word. The kernel gives it with the
-//!   bit `TP_STATUS_USER` (read with acquire order) and does not touch it until the word is `TP_STATUS_KERNEL` again
-//!   (written with release order);
-//! * a span is leased only while its slot is ours, spans of one lease come from distinct slots (or distinct packets of a
-//!   block), and a mapping has **one** lease at a time (`leased`), so no byte is ever handed out twice;
-//! * a lease holds the mapping alive, gives its slots back when it is cleared or dropped, and a lease that is leaked only
-//!   starves the port;
-//! * header words are read as relaxed atomics, never through references to whole structures; every offset is checked
-//!   against the mapping, although the kernel is trusted. What stands directly before a frame (`vnet`) is read while the slot is ours and before the frame
-//!   is leased, since a tag that is put back lies over it.
+//!   bit `TP_STATUS_USER` (read with acquire order) and does not touch it until the word is
+//!   `TP_STATUS_KERNEL` again (written with release order);
+//! * a span is leased only while its slot is ours, spans of one lease come from distinct slots (or distinct
+//!   packets of a block), and a mapping has **one** lease at a time (`leased`), so no byte is ever handed out
+//!   twice;
+//! * a lease holds the mapping alive, gives its slots back when it is cleared or dropped, and a lease that is
+//!   leaked only starves the port;
+//! * header words are read as relaxed atomics, never through references to whole structures; every offset is
+//!   checked against the mapping, although the kernel is trusted. What stands directly before a frame
+//!   (`vnet`) is read while the slot is ours and before the frame is leased, since a tag that is put back
+//!   lies over it.
 
 pub(crate) mod tx;
 pub(crate) mod v2;
@@ -170,7 +172,8 @@ impl Lease {
     /// Adds a frame and returns its number; `None` when the range is not inside of the mapping.
     ///
     /// # Safety
-    /// The range lies in a slot that user space owns, overlaps no other span of this lease and no header word.
+    /// The range lies in a slot that user space owns, overlaps no other span of this lease and no header
+    /// word.
     unsafe fn push(&mut self, offset: usize, length: usize) -> Option<u32> {
         let mapping = self.mapping.as_ref()?;
         if offset.checked_add(length)? > mapping.length {
@@ -227,7 +230,8 @@ pub(crate) struct Geometry {
     pub(crate) blocks: usize,
 }
 
-/// Space that a slot needs besides the frame: header, address, alignment, what is said of segmentation, room for a restored tag.
+/// Space that a slot needs besides the frame: header, address, alignment, what is said of segmentation, room
+/// for a restored tag.
 pub(crate) const SLOT_OVERHEAD: usize = 96;
 
 impl Geometry {
@@ -329,8 +333,9 @@ struct Found {
 }
 
 impl Header {
-    /// Takes the frame out of its slot `[start, start + size)`: checks the kernel's numbers and puts a VLAN tag that the
-    /// kernel took out back in, in the gap before the frame. `None` when the numbers make no sense.
+    /// Takes the frame out of its slot `[start, start + size)`: checks the kernel's numbers and puts a VLAN
+    /// tag that the kernel took out back in, in the gap before the frame. `None` when the numbers make no
+    /// sense.
     ///
     /// # Safety
     /// The slot is owned by user space and nothing of it is leased.
@@ -367,8 +372,8 @@ impl Header {
         }
         if self.status & libc::TP_STATUS_VLAN_VALID != 0 && length >= 12 && mac >= self.before + 4 {
             let tag = vlan_tag(self.status, self.vlan_tci, self.vlan_tpid);
-            // SAFETY: the 16 bytes from `offset - 4` lie between address and end of the slot (checked above), which is
-            // ours alone: move both MAC addresses down by four, write the tag behind them.
+            // SAFETY: the 16 bytes from `offset - 4` lie between address and end of the slot (checked above),
+            // which is ours alone: move both MAC addresses down by four, write the tag behind them.
             unsafe {
                 let to = mapping.base.as_ptr().add(offset - 4);
                 std::ptr::copy(to.add(4), to, 12);

@@ -210,8 +210,8 @@ impl Socket {
         set_ring(self.fd.as_fd(), &self.interface.name, option, value, bytes)
     }
 
-    /// Asks that the kernel say how frames are to be segmented, before the rings are made. False, with a warning, where it cannot: kernels that
-    /// do not know UDP there yet (before 6.2) would drop such frames.
+    /// Asks that the kernel say how frames are to be segmented, before the rings are made. False, with a
+    /// warning, where it cannot: kernels that do not know UDP there yet (before 6.2) would drop such frames.
     pub(crate) fn ask_for_segmentation(&mut self) -> bool {
         let fd = self.fd.as_fd();
         let level = libc::SOL_PACKET;
@@ -228,7 +228,8 @@ impl Socket {
         false
     }
 
-    /// Makes the socket's send and receive buffers large; more than the administrator's limit where the process may.
+    /// Makes the socket's send and receive buffers large; more than the administrator's limit where the
+    /// process may.
     pub(crate) fn large_buffers(&self, bytes: i32) {
         large_buffers(self.fd.as_fd(), bytes);
     }
@@ -262,15 +263,16 @@ impl Socket {
         Ok(())
     }
 
-    /// Receives nothing until [`Socket::listen`]: a socket gets all frames of its interface until it is in its group.
+    /// Receives nothing until [`Socket::listen`]: a socket gets all frames of its interface until it is in
+    /// its group.
     pub(crate) fn hush(&self) -> Result<(), OpenError> {
         let mut nothing = [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }];
         sys::set_program(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut nothing)
             .map_err(|e| OpenError::system(&self.interface.name, "attaching a filter", e))
     }
 
-    /// Receives what a filter lets through, and of each frame so many bytes at most; all of everything without. Ends what [`Socket::hush`] began: a program takes
-    /// the place of the one before it in one step.
+    /// Receives what a filter lets through, and of each frame so many bytes at most; all of everything
+    /// without. Ends what [`Socket::hush`] began: a program takes the place of the one before it in one step.
     pub(crate) fn listen(
         &self,
         filter: Option<&PacketFilter>,
@@ -306,8 +308,8 @@ impl Socket {
         )
     }
 
-    /// Joins a group whose frames are shared out as `spread` says; without `group` it founds one. Gives the group. Only
-    /// after [`Socket::start`]. `outgoing`: frames that this host sends, too.
+    /// Joins a group whose frames are shared out as `spread` says; without `group` it founds one. Gives the
+    /// group. Only after [`Socket::start`]. `outgoing`: frames that this host sends, too.
     pub(crate) fn join(
         &mut self,
         spread: &Spread,
@@ -321,8 +323,8 @@ impl Socket {
             let mode = libc::PACKET_FANOUT_CBPF | flags | founds;
             (mode << 16 | u32::from(group.unwrap_or(0))) as i32
         };
-        // In a group the sockets' own option to leave out what this host sends does not count. Kernels before 5.12 do not know
-        // the group's, either: there, the reader leaves it out.
+        // In a group the sockets' own option to leave out what this host sends does not count. Kernels before
+        // 5.12 do not know the group's, either: there, the reader leaves it out.
         let fd = self.fd.as_fd();
         let (level, option) = (libc::SOL_PACKET, libc::PACKET_FANOUT);
         set_option(fd, level, option, &argument(outside))
@@ -441,8 +443,9 @@ pub(crate) fn set_ring<T: sys::Plain>(
     })
 }
 
-/// A socket that only sends by an interface. Not the one that receives: where that one is told how frames are to be segmented, it must say so of
-/// each frame that it sends, and the kernel no longer compares their sizes with the MTU.
+/// A socket that only sends by an interface. Not the one that receives: where that one is told how frames are
+/// to be segmented, it must say so of each frame that it sends, and the kernel no longer compares their sizes
+/// with the MTU.
 pub(crate) struct SendSocket {
     pub(crate) fd: OwnedFd,
 }

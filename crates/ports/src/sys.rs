@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! System calls of the live ports behind safe functions.
 //!
-//! Source: packet(7), netdevice(7), poll(2), eventfd(2), sched_setaffinity(2), Linux `include/uapi/linux/ethtool.h`.
-//! This is one of the crate's three modules with `unsafe` (the others are `ring` and `ffi_pcap`): the standard library has no
-//! packet sockets, interface requests or `poll`, so each is called through `libc` here, once, and
-//! every function below is safe to call with any arguments.
+//! Source: packet(7), netdevice(7), poll(2), eventfd(2), sched_setaffinity(2), Linux
+//! `include/uapi/linux/ethtool.h`. This is one of the crate's three modules with `unsafe` (the others are
+//! `ring` and `ffi_pcap`): the standard library has no packet sockets, interface requests or `poll`, so each
+//! is called through `libc` here, once, and every function below is safe to call with any arguments.
 //!
 //! Not done: no netlink (interface requests by `ioctl` tell all that is asked).
 
@@ -139,7 +139,8 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     if index == 0 { Err(io::Error::last_os_error()) } else { Ok(index) }
 }
 
-/// Whether an interface with this index exists in this process's network namespace (it may have been renamed).
+/// Whether an interface with this index exists in this process's network namespace (it may have been
+/// renamed).
 pub(crate) fn interface_exists(index: u32) -> bool {
     interface_name(index).is_some()
 }
@@ -260,7 +261,8 @@ pub(crate) struct StampAbilities {
 /// What a device can stamp.
 pub(crate) fn stamp_abilities(fd: BorrowedFd<'_>, name: &str) -> io::Result<StampAbilities> {
     let mut request = interface_request(name)?;
-    // Command, abilities, clock, kinds for sending, three that are reserved, filters, three that are reserved.
+    // Command, abilities, clock, kinds for sending, three that are reserved, filters, three that are
+    // reserved.
     let mut info = [ETHTOOL_GET_TS_INFO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut info).cast();
     interface_ioctl(fd, SIOCETHTOOL, &mut request)?;
@@ -363,8 +365,8 @@ impl Messages {
         Self { vectors: Vec::with_capacity(capacity), headers: Vec::with_capacity(capacity) }
     }
 
-    /// Sends the frames in order with as few calls as possible. `failed(position, error)` is called for each frame
-    /// that the kernel refused (the ones after it are still sent). Returns calls made.
+    /// Sends the frames in order with as few calls as possible. `failed(position, error)` is called for each
+    /// frame that the kernel refused (the ones after it are still sent). Returns calls made.
     pub(crate) fn send<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -465,7 +467,8 @@ pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
 /// Makes an event descriptor readable.
 pub(crate) fn event_set(fd: BorrowedFd<'_>) {
     let one = 1u64.to_ne_bytes();
-    // SAFETY: pointer and length describe `one`. A full counter is as good as set, so the result is of no use.
+    // SAFETY: pointer and length describe `one`. A full counter is as good as set, so the result is of no
+    // use.
     let _ = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
@@ -476,7 +479,8 @@ pub(crate) fn event_clear(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
 }
 
-/// The clock that the kernel stamps frames with, in nanoseconds since the epoch (no system call where the vDSO has it).
+/// The clock that the kernel stamps frames with, in nanoseconds since the epoch (no system call where the
+/// vDSO has it).
 pub(crate) fn packet_clock_nanos() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place for the answer; this clock always exists.

@@ -83,8 +83,8 @@ pub struct TestPort {
 }
 
 impl TestPort {
-    /// Two joined ports: what one sends (and flushes) the other receives. `capacity` bounds the frames on the way (more are
-    /// dropped and counted by the receiver) and those that wait for a flush (more are refused).
+    /// Two joined ports: what one sends (and flushes) the other receives. `capacity` bounds the frames on the
+    /// way (more are dropped and counted by the receiver) and those that wait for a flush (more are refused).
     ///
     /// # Errors
     /// The process has no descriptors left.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who stamps received frames with their time: the kernel, or the device if it can.
 //!
-//! Source: Linux `Documentation/networking/timestamping.rst`, `include/uapi/linux/net_tstamp.h`, `packet_mmap.rst` (`PACKET_TIMESTAMP`). A device is
-//! of use here if it stamps *all* received frames, not only those of PTP, and if its clock tells the system's time: flows, timeouts and events go by the
-//! time of frames and by the system's clock alike.
+//! Source: Linux `Documentation/networking/timestamping.rst`, `include/uapi/linux/net_tstamp.h`,
+//! `packet_mmap.rst` (`PACKET_TIMESTAMP`). A device is of use here if it stamps *all* received frames, not
+//! only those of PTP, and if its clock tells the system's time: flows, timeouts and events go by the time of
+//! frames and by the system's clock alike.
 //!
-//! What a device can, and how it is set, is asked first ([`Device::ask`]); what follows from that is decided by itself ([`decide`]), so that it can be
-//! tested without such a device.
+//! What a device can, and how it is set, is asked first ([`Device::ask`]); what follows from that is decided
+//! by itself ([`decide`]), so that it can be tested without such a device.
 
 use crate::sys::{self, StampSettings};
 use std::os::fd::AsFd;
@@ -19,7 +20,8 @@ pub enum Timestamps {
     Software,
     /// The device, if it stamps all frames already; else the kernel. Nothing is changed.
     Auto,
-    /// The device, which is told to stamp all frames if it does not yet; it is put back when the port is dropped. An error where it cannot.
+    /// The device, which is told to stamp all frames if it does not yet; it is put back when the port is
+    /// dropped. An error where it cannot.
     Hardware,
 }
 
@@ -60,7 +62,8 @@ fn apart(nanos: i64) -> String {
     format!("{:.3} s {word}", nanos.unsigned_abs() as f64 / 1e9)
 }
 
-/// How far a device's clock may be from the system's, in nanoseconds: less than frames of several interfaces wait for one another.
+/// How far a device's clock may be from the system's, in nanoseconds: less than frames of several interfaces
+/// wait for one another.
 const APART_MOST: i64 = 10_000_000;
 
 /// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_RAW_HARDWARE`.
@@ -77,7 +80,8 @@ pub(crate) struct Device {
     pub(crate) filters: u32,
     /// How it is set; `None`: it does not say.
     pub(crate) settings: Option<StampSettings>,
-    /// Number of its clock, -1 for none, and how far that is beyond the system's in nanoseconds, or why it cannot be read.
+    /// Number of its clock, -1 for none, and how far that is beyond the system's in nanoseconds, or why it
+    /// cannot be read.
     pub(crate) clock: (i32, Result<i64, String>),
 }
 

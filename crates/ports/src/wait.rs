@@ -50,8 +50,9 @@ const LOOKS: u32 = 32;
 /// How long frames that the kernel could not take may wait for the next try.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Looks at the ports for `spin`, then sleeps until one of them has packets, the waker is used or `timeout` is over. All batches of
-/// these ports must have been given back: the kernel takes a ring that holds unreturned frames for readable.
+/// Looks at the ports for `spin`, then sleeps until one of them has packets, the waker is used or `timeout`
+/// is over. All batches of these ports must have been given back: the kernel takes a ring that holds
+/// unreturned frames for readable.
 ///
 /// # Errors
 /// What [`Port::woken`] and [`Port::flush`] report, and a failing `poll`.
@@ -139,7 +140,8 @@ pub fn packet_clock() -> Timestamp {
     Timestamp::from_nanos(sys::packet_clock_nanos())
 }
 
-/// Looks at the ports until one is ready, there is something `else_ready` to do, or `spin` is over; at least once.
+/// Looks at the ports until one is ready, there is something `else_ready` to do, or `spin` is over; at least
+/// once.
 #[must_use]
 pub fn look_any(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
     look_until(&|| ports.iter().any(|port| port.ready()) || else_ready(), spin)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The AF_PACKET ports on veth pairs in a network namespace of their own (needs root; says so and returns otherwise).
+//! The AF_PACKET ports on veth pairs in a network namespace of their own (needs root; says so and returns
+//! otherwise).
 
 use crate::common;
 
@@ -386,7 +387,8 @@ fn frames_that_cannot_leave_are_refused_with_the_reason() {
             cut.push_copy(&frame(1, 60), FrameInfo { flags: FrameFlags::TRUNCATED, ..Default::default() });
             cut.forward_all();
             assert_eq!(sender.transmit(&mut cut), 0);
-            // The MTU becomes smaller under the open port: the kernel refuses the second frame, not those around it.
+            // The MTU becomes smaller under the open port: the kernel refuses the second frame, not those
+            // around it.
             ip("link set dev a0 mtu 1000");
             ip("link set dev a1 mtu 1000");
             let frames = [frame(1, 900), frame(2, 1400), frame(3, 901), frame(4, 902)];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several ports that are watched as one: order, bound of waiting, and that no frame is lost, whatever comes when.
+//! Several ports that are watched as one: order, bound of waiting, and that no frame is lost, whatever comes
+//! when.
 
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{MergedTap, Port, TestClock, TestPort, Woke};
@@ -106,7 +107,8 @@ fn plan(random: &mut Random, delay: u64, end: u64) -> Plan {
     plan
 }
 
-/// Runs seeded traffic through a tap, a turn each 500 microseconds. Gives what came out with the clock at that time, and the counters.
+/// Runs seeded traffic through a tap, a turn each 500 microseconds. Gives what came out with the clock at
+/// that time, and the counters.
 fn run(seed: u64, delay: u64) -> (Vec<Plan>, Vec<(Out, Timestamp)>, [u64; 3]) {
     const STEP: u64 = 500;
     let mut random = Random::new(seed);
@@ -223,7 +225,8 @@ fn a_port_that_goes_loses_no_frame_and_another_one_takes_its_place() {
     assert_eq!(bench.turn(false).len(), 0);
     bench.tap.leave(0);
     bench.tap.leave(1);
-    // The quiet one goes at once, so nothing has to be waited for; the other one when its frames were handed out.
+    // The quiet one goes at once, so nothing has to be waited for; the other one when its frames were handed
+    // out.
     assert_eq!(bench.turn(false).len(), 10);
     assert!(!bench.tap.has_port(0) && !bench.tap.has_port(1));
     assert!(matches!(bench.tap.take_left(0), Some(None)));

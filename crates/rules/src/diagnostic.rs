@@ -166,7 +166,8 @@ impl Diagnostic {
 }
 
 impl Excerpt {
-    /// Bytes of a line before the place; one that lies farther in is not shown. Suricata's rules have no more.
+    /// Bytes of a line before the place; one that lies farther in is not shown. Suricata's rules have no
+    /// more.
     const BEFORE: usize = 8_192;
     /// Bytes behind the place.
     const BEHIND: usize = 512;

@@ -59,7 +59,8 @@ impl Parser<'_> {
         Some(header)
     }
 
-    /// Reads `ACTION[:SCOPE][,ACTION[:SCOPE]]...`. What may stand together depends on whose rules these are and is not looked at here.
+    /// Reads `ACTION[:SCOPE][,ACTION[:SCOPE]]...`. What may stand together depends on whose rules these are
+    /// and is not looked at here.
     pub(crate) fn actions(&mut self, span: Span) -> Option<(ScopedAction, Vec<ScopedAction>)> {
         let text = self.bytes(span);
         let mut all = Vec::new();

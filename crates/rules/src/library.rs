@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule libraries: choices of rules from files, by id, category or metadata. Controller and devices choose by the same words, so that
-//! what an operator is shown is what devices run.
+//! Rule libraries: choices of rules from files, by id, category or metadata. Controller and devices choose by
+//! the same words, so that what an operator is shown is what devices run.
 
 use crate::{Rule, RuleFile};
 use schemars::JsonSchema;
@@ -36,7 +36,8 @@ impl Choice {
     }
 }
 
-/// Whether a library has a rule: one that any of the choices takes (all, if there are none), and that is not left out by its id.
+/// Whether a library has a rule: one that any of the choices takes (all, if there are none), and that is not
+/// left out by its id.
 #[must_use]
 pub fn takes(choose: &[Choice], except: &BTreeSet<u32>, rule: &Rule) -> bool {
     let chosen = choose.is_empty() || choose.iter().any(|choice| choice.fits(rule));
@@ -65,7 +66,8 @@ pub fn choose(files: &mut [RuleFile], choose: &[Choice], except: &BTreeSet<u32>)
     keep(files, &places, choose.is_empty());
 }
 
-/// Leaves these rules in files. Lines that are no rules are chosen by nothing, and stay only where `everything` is taken.
+/// Leaves these rules in files. Lines that are no rules are chosen by nothing, and stay only where
+/// `everything` is taken.
 pub fn keep(files: &mut [RuleFile], places: &Places, everything: bool) {
     for (at, file) in files.iter_mut().enumerate() {
         file.rules.retain(|rule| places.get(&rule.meta.id.sid) == Some(&(at, rule.span.start)));

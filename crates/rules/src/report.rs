@@ -20,7 +20,8 @@ pub struct RuleSetReport {
     pub loaded: u64,
     /// Rules that could not be loaded, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Of those refused: rules that are right and ask for a protocol that this engine has no parser for, by protocol.
+    /// Of those refused: rules that are right and ask for a protocol that this engine has no parser for, by
+    /// protocol.
     pub unsupported_protocols: BTreeMap<String, u64>,
     /// Of those refused: rules that are right and ask for what this engine does not evaluate, by keyword.
     pub unsupported_keywords: BTreeMap<String, u64>,

@@ -217,7 +217,8 @@ fn characters(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The bytes as text of the same length, so that offsets still hold: what is no UTF-8 becomes `?`, control characters blanks.
+/// The bytes as text of the same length, so that offsets still hold: what is no UTF-8 becomes `?`, control
+/// characters blanks.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

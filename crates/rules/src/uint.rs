@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conditions on unsigned numbers, the language that most of Suricata 8's numeric keywords share:
-//! `5`, `=5`, `!5`, `!=5`, `<5`, `<=5`, `>5`, `>=5`, `1-3`, `1<>3`, `!1-3`, `&0xf0=0x30`, `&1!=1`; numbers are
-//! decimal with a unit (`10kb`) or hexadecimal with `0x`. A condition that no number or every number
-//! meets is refused, as Suricata does. Source: its user guide, "Integer Keywords".
+//! Conditions on unsigned numbers, the language that most of Suricata 8's numeric keywords share: `5`, `=5`,
+//! `!5`, `!=5`, `<5`, `<=5`, `>5`, `>=5`, `1-3`, `1<>3`, `!1-3`, `&0xf0=0x30`, `&1!=1`; numbers are decimal
+//! with a unit (`10kb`) or hexadecimal with `0x`. A condition that no number or every number meets is
+//! refused, as Suricata does. Source: its user guide, "Integer Keywords".
 
 use core::fmt;
 use core::ops::BitAnd;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The allocator, and how it gives memory back.
 //!
-//! Transactions of application protocols are many small pieces of memory, made and freed in the order of the traffic: mimalloc is quick with
-//! those. As it comes it keeps what is free for a second, and asks the system for huge pages, which count whole however little of them
-//! is used. Under a flood that makes the program larger than what its bounds add up to (docs/limits.md). So free pages go back
-//! soon, address space is reserved in smaller pieces, and huge pages are left to the system's settings (the feature `no_thp`).
+//! Transactions of application protocols are many small pieces of memory, made and freed in the order of the
+//! traffic: mimalloc is quick with those. As it comes it keeps what is free for a second, and asks the system
+//! for huge pages, which count whole however little of them is used. Under a flood that makes the program
+//! larger than what its bounds add up to (docs/limits.md). So free pages go back soon, address space is
+//! reserved in smaller pieces, and huge pages are left to the system's settings (the feature `no_thp`).
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};
@@ -17,15 +18,16 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// The allocator that the product is measured with: a program makes it its `#[global_allocator]`.
 ///
-/// mimalloc, asked the short way where it can be: crate `mimalloc` asks for an alignment each time, which takes twice as many
-/// instructions, although every block of mimalloc lies at a multiple of `ALWAYS`.
+/// mimalloc, asked the short way where it can be: crate `mimalloc` asks for an alignment each time, which
+/// takes twice as many instructions, although every block of mimalloc lies at a multiple of `ALWAYS`.
 pub struct Allocator;
 
 /// Alignment of every block of mimalloc, whatever its size (its documentation: 8 bytes, 16 from 16 bytes on).
 const ALWAYS: usize = 8;
 
-// SAFETY: all memory is mimalloc's: what one of its functions gave, each other takes back or makes larger. The short functions
-// keep what `GlobalAlloc` asks for: blocks of at least the size, at a multiple of the alignment, which is `ALWAYS` at most.
+// SAFETY: all memory is mimalloc's: what one of its functions gave, each other takes back or makes larger.
+// The short functions keep what `GlobalAlloc` asks for: blocks of at least the size, at a multiple of the
+// alignment, which is `ALWAYS` at most.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -77,7 +79,8 @@ unsafe impl GlobalAlloc for Allocator {
 
 /// `mi_option_purge_delay`: milliseconds after which free pages go back to the system.
 const PURGE_DELAY: (c_int, c_long) = (15, 100);
-/// `mi_option_arena_reserve`: KiB of address space that are reserved at a time; more for those behind the eighth.
+/// `mi_option_arena_reserve`: KiB of address space that are reserved at a time; more for those behind the
+/// eighth.
 const ARENA_RESERVE: (c_int, c_long) = (23, 128 << 10);
 
 unsafe extern "C" {
@@ -87,7 +90,8 @@ unsafe extern "C" {
     fn mi_zalloc(size: usize) -> *mut c_void;
     /// Makes a block larger or smaller; null, and the block as it was, where there is no memory.
     fn mi_realloc(at: *mut c_void, size: usize) -> *mut c_void;
-    /// Part of mimalloc's documented interface; what is given in the environment (`MIMALLOC_PURGE_DELAY` ...) goes before it.
+    /// Part of mimalloc's documented interface; what is given in the environment (`MIMALLOC_PURGE_DELAY` ...)
+    /// goes before it.
     fn mi_option_set_default(option: c_int, value: c_long);
     /// As well; `force`: also what was freed just now.
     fn mi_collect(force: bool);
@@ -96,14 +100,15 @@ unsafe extern "C" {
 /// To be called when the program begins.
 pub fn set_up() {
     for (option, value) in [PURGE_DELAY, ARENA_RESERVE] {
-        // SAFETY: it takes plain numbers, and stores the value in a static table of the library; numbers of options that do not
-        // exist are ignored. No other thread runs yet that could read the table meanwhile.
+        // SAFETY: it takes plain numbers, and stores the value in a static table of the library; numbers of
+        // options that do not exist are ignored. No other thread runs yet that could read the table
+        // meanwhile.
         unsafe { mi_option_set_default(option, value) };
     }
 }
 
-/// Gives free pages of the calling thread back to the system, and those that no thread uses: for when much was freed at once, by the thread
-/// that freed it. Takes milliseconds.
+/// Gives free pages of the calling thread back to the system, and those that no thread uses: for when much
+/// was freed at once, by the thread that freed it. Takes milliseconds.
 pub fn give_back() {
     // SAFETY: it touches only what is free; other threads may allocate meanwhile.
     unsafe { mi_collect(true) };
@@ -156,7 +161,8 @@ mod tests {
         for size in (1..200).chain([1 << 10, 1 << 16, 1 << 21]) {
             for align in [1, 2, 4, 8, 16, 64, 4096] {
                 let layout = Layout::from_size_align(size, align).unwrap();
-                // SAFETY: the size is not 0; what is written lies in the block, which goes back once, as it was asked for.
+                // SAFETY: the size is not 0; what is written lies in the block, which goes back once, as it
+                // was asked for.
                 unsafe {
                     let at = Allocator.alloc(layout);
                     assert!(!at.is_null() && at.addr().is_multiple_of(align), "{size} {align}");

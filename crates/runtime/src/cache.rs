@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where compiled patterns are kept between runs.
 //!
-//! Source: XDG Base Directory Specification for the user's folder, the Filesystem Hierarchy Standard for root's. What is in
-//! the folder and who may write there is the matter of `bartizan_pattern::Cache`.
+//! Source: XDG Base Directory Specification for the user's folder, the Filesystem Hierarchy Standard for
+//! root's. What is in the folder and who may write there is the matter of `bartizan_pattern::Cache`.
 
 use crate::error::Failure;
 use bartizan_pattern::{Cache, CacheError};

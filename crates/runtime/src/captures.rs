@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures to be read, one after the other: files, the files of a folder (the oldest first, as Suricata has it), standard input (`-`).
+//! Captures to be read, one after the other: files, the files of a folder (the oldest first, as Suricata has
+//! it), standard input (`-`).
 //!
-//! All are looked at before anything is written. A file that was named has to be a capture; of a folder, what is none is said and
-//! skipped. A signal ends the reading between two packets: what was read is inspected and written.
+//! All are looked at before anything is written. A file that was named has to be a capture; of a folder, what
+//! is none is said and skipped. A signal ends the reading between two packets: what was read is inspected and
+//! written.
 
 use crate::error::Failure;
 use crate::input;
@@ -226,8 +228,8 @@ impl<'r> Reading<'r> {
         Reading { taker, outputs, requests, number: 0, filter }
     }
 
-    /// Reads captures one after the other. Gives those that could not be read to their end, with the reason, and how many packets the filter
-    /// left out.
+    /// Reads captures one after the other. Gives those that could not be read to their end, with the reason,
+    /// and how many packets the filter left out.
     pub fn all(mut self, captures: Vec<Capture>) -> Result<(Vec<String>, u64), PoolError> {
         let mut incomplete = Vec::new();
         for Capture { link, source } in captures {

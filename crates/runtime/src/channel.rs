@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command channel: what a running program is told to do, and what it answers.
 //!
-//! Who has a [`Channel`] sends commands and waits for answers; who steers the run has the [`Inbox`] and carries them out, one after the other. Signals come by the same
-//! inbox: their handlers may only raise flags, which [`Inbox::next`] makes commands of. So a reload is the same reload, whoever asks for it. What needs nobody who steers is asked
-//! elsewhere (`view`).
+//! Who has a [`Channel`] sends commands and waits for answers; who steers the run has the [`Inbox`] and
+//! carries them out, one after the other. Signals come by the same inbox: their handlers may only raise
+//! flags, which [`Inbox::next`] makes commands of. So a reload is the same reload, whoever asks for it. What
+//! needs nobody who steers is asked elsewhere (`view`).
 
 use crate::requests::Requests;
 use crate::stats::InterfaceStat;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the rules that policies name: each set of rule files once per generation, and those of a controller's libraries again only
-//! where something of them has changed. Libraries that choose of the same files have one set between them ([`union`]).
+//! Compiles the rules that policies name: each set of rule files once per generation, and those of a
+//! controller's libraries again only where something of them has changed. Libraries that choose of the same
+//! files have one set between them ([`union`]).
 
 mod union;
 
@@ -303,14 +304,15 @@ impl Compiler {
         known.of_files.get(files).filter(same).or_else(|| known.of_files.values().find(same))
     }
 
-    /// The library that rules are of, if others that choose of the same files can have one set with it. With a firewall rules that are not seen would
-    /// decide as well, by its policies.
+    /// The library that rules are of, if others that choose of the same files can have one set with it. With
+    /// a firewall rules that are not seen would decide as well, by its policies.
     fn shareable<'m>(&self, made_of: &'m MadeOf) -> Option<&'m Library> {
         let [library] = made_of.libraries.as_slice() else { return None };
         matches!(bartizan_detect::firewall::is_enabled(&self.settings), Ok(false)).then_some(library)
     }
 
-    /// The rule set of all libraries that choose of the same files as this one: that of the generation before, if it is good for them.
+    /// The rule set of all libraries that choose of the same files as this one: that of the generation
+    /// before, if it is good for them.
     fn union(
         &self,
         (library, variables): (&Library, &Value),
@@ -432,7 +434,8 @@ mod tests {
     /// Port with which a third tenant comes before the two.
     const THIRD: u16 = 8443;
 
-    /// Two tenants with a library each; of one its port, of one rule its content and of one tenant a variable can be said.
+    /// Two tenants with a library each; of one its port, of one rule its content and of one tenant a variable
+    /// can be said.
     fn held(port: u16, content: &str, home: &str) -> Arc<Joined> {
         let part = |tenant, name: &str, text: Value| {
             Object::Policy(Policy { name: name.to_owned(), tenant, text: text.to_string() })
@@ -575,7 +578,8 @@ mod tests {
         let without = |ids: &[u32]| json!({"except": ids});
         let (first, loaded) = build(&[without(&[1])]);
         assert_eq!((&first[0].1, loaded), (&vec![2, 3, 4], 3), "what nobody takes is not there");
-        // One that takes more: a set for both. Then there is nothing that others could leave out or choose and that is not in it.
+        // One that takes more: a set for both. Then there is nothing that others could leave out or choose
+        // and that is not in it.
         let (both, loaded) = build(&[without(&[1]), without(&[2])]);
         assert_eq!((both[0].0, loaded), (both[1].0, 4));
         assert_ne!(both[0].0, first[0].0);

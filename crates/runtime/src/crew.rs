@@ -43,8 +43,8 @@ pub struct OfLink {
     pub stack: Stack,
     /// Ports, for each worker.
     pub ports: Vec<Ports>,
-    /// Where workers get others, for each worker (of a tap of several interfaces one for each of them); none where the end of the ports is
-    /// the end of the run.
+    /// Where workers get others, for each worker (of a tap of several interfaces one for each of them); none
+    /// where the end of the ports is the end of the run.
     pub berths: Vec<Vec<Arc<Berth>>>,
     /// The level below the host, for each worker; none where the link has none.
     pub devices: Vec<Box<dyn Device>>,
@@ -99,7 +99,8 @@ pub struct LinkEnded {
     forwards: bool,
 }
 
-/// How long to look for packets before sleeping, unless somebody says: not at all where workers need all processors.
+/// How long to look for packets before sleeping, unless somebody says: not at all where workers need all
+/// processors.
 pub fn spin(workers: u16) -> Duration {
     let free = workers == 1 || processors() > usize::from(workers);
     if free { LiveOptions::default().spin } else { Duration::ZERO }

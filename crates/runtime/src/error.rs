@@ -45,7 +45,8 @@ impl Failure {
         |error| Failure::input(settings.explain(&error))
     }
 
-    /// Outputs that cannot be made: of a setting that cannot be understood, or of a file that cannot be opened.
+    /// Outputs that cannot be made: of a setting that cannot be understood, or of a file that cannot be
+    /// opened.
     pub fn outputs(settings: &Settings) -> impl Fn(EveError) -> Self + '_ {
         |error| match error {
             EveError::Setting(error) => Failure::setting(settings)(error),

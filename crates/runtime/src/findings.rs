@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is wrong with rules, for people: what is malformed (no rule, or one that Suricata refuses as well) in full, what only this engine
-//! cannot evaluate by protocol and keyword once it is many.
+//! What is wrong with rules, for people: what is malformed (no rule, or one that Suricata refuses as well) in
+//! full, what only this engine cannot evaluate by protocol and keyword once it is many.
 
 use crate::log::Note;
 use bartizan_detect::keyword::RefusalCode;
@@ -95,7 +95,8 @@ pub fn sum(report: &RuleSetReport) -> Option<String> {
 pub fn report(findings: &[Diagnostic], report: &RuleSetReport) -> Vec<Note> {
     let few = report.unsupported_total() <= EACH;
     let mut graded = graded(findings, false);
-    // A start goes on without the lines of a threshold file that are none: they are told of like the rules, but are no rules.
+    // A start goes on without the lines of a threshold file that are none: they are told of like the rules,
+    // but are no rules.
     for finding in graded.iter_mut().filter(|f| f.code == code::BAD_THRESHOLD) {
         finding.severity = Severity::Warning;
     }

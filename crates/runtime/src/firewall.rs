@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Firewall mode in the program: whether it is on, and which files its rules are in.
 //!
-//! Nothing of it fails open: a file that cannot be read, or a rule that cannot be loaded, ends the start or the reload.
+//! Nothing of it fails open: a file that cannot be read, or a rule that cannot be loaded, ends the start or
+//! the reload.
 
 use crate::error::Failure;
 use crate::load;
@@ -15,7 +16,8 @@ use std::path::PathBuf;
 /// The options, named as Suricata's.
 #[derive(Clone, Debug, Default)]
 pub struct FirewallOptions {
-    /// Firewall mode: only what a firewall rule accepts goes on, and then to detection. The rules are in `firewall.rule-files`.
+    /// Firewall mode: only what a firewall rule accepts goes on, and then to detection. The rules are in
+    /// `firewall.rule-files`.
     pub firewall: bool,
     /// Firewall mode with the rules of this file instead of those that the settings name.
     pub firewall_rules_exclusive: Option<PathBuf>,
@@ -41,7 +43,8 @@ impl FirewallOptions {
         Ok(())
     }
 
-    /// The rules, in the order in which they are evaluated. Without any, nothing is accepted: that is warned of.
+    /// The rules, in the order in which they are evaluated. Without any, nothing is accepted: that is warned
+    /// of.
     pub fn files(
         &self,
         settings: &Settings,
@@ -83,7 +86,8 @@ pub fn is_on(settings: &Settings) -> Result<bool, Failure> {
     firewall::is_enabled(settings).map_err(Failure::setting(settings))
 }
 
-/// Refuses rules of which some of the firewall are missing: what they say would be decided by others, or by nobody.
+/// Refuses rules of which some of the firewall are missing: what they say would be decided by others, or by
+/// nobody.
 pub fn accepts(loaded: &Loaded) -> Result<(), Failure> {
     match loaded.firewall_refused {
         0 => Ok(()),
@@ -100,7 +104,8 @@ pub fn missing(rules: u64) -> String {
     )
 }
 
-/// Refuses a run that could not hold back what no rule accepts. `which` of several links it is, to be put before the message.
+/// Refuses a run that could not hold back what no rule accepts. `which` of several links it is, to be put
+/// before the message.
 pub fn needs_prevention(settings: &Settings, prevention: bool, which: &str) -> Result<(), Failure> {
     if is_on(settings)? && !prevention {
         return Err(Failure::input(format!(

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The life of functions in a running program: orders, and how functions stand, over all workers. The command socket and the southbound protocol ask here.
+//! The life of functions in a running program: orders, and how functions stand, over all workers. The command
+//! socket and the southbound protocol ask here.
 //!
-//! Start, stop, restart and health go to the workers, which carry them out between two batches, also while a reload is built. New settings make a generation, so they
-//! go to who steers.
+//! Start, stop, restart and health go to the workers, which carry them out between two batches, also while a
+//! reload is built. New settings make a generation, so they go to who steers.
 
 use crate::channel::{Answer, Channel, Command};
 use crate::view::{Question, View};
@@ -35,7 +36,8 @@ impl Functions {
         Functions { channel, view }
     }
 
-    /// Carries out an order about a function, and says how it stands then. `settings` by name, of [`FunctionOrder::Configure`] only.
+    /// Carries out an order about a function, and says how it stands then. `settings` by name, of
+    /// [`FunctionOrder::Configure`] only.
     pub fn carry_out(
         &self,
         order: FunctionOrder,
@@ -57,7 +59,8 @@ impl Functions {
         self.state(function, asked, "")
     }
 
-    /// Gives an order to the workers (`None`: only asks), and says what they answer. `why`: what is said before that.
+    /// Gives an order to the workers (`None`: only asks), and says what they answer. `why`: what is said
+    /// before that.
     fn state(&self, function: &str, act: Option<Act>, why: &str) -> FunctionState {
         let refused = |reason: String| FunctionState {
             function: function.to_owned(),
@@ -203,7 +206,8 @@ fn told((name, on_workers): &OnWorkers<'_>) -> Value {
     })
 }
 
-/// Settings as they are written on a command line: `ports=5 action=drop window=30s`; without a value, a setting is that of the policy again.
+/// Settings as they are written on a command line: `ports=5 action=drop window=30s`; without a value, a
+/// setting is that of the policy again.
 ///
 /// # Errors
 /// A word is none: how it is written.

@@ -74,7 +74,8 @@ pub struct BuildOptions {
     pub inline: bool,
     /// A level below refuses packets without a flow on some link.
     pub early: bool,
-    /// Names of the ports that packets may be redirected to, by number; `None`: whatever ports the policy names.
+    /// Names of the ports that packets may be redirected to, by number; `None`: whatever ports the policy
+    /// names.
     pub ports: Option<Vec<String>>,
     /// Where diagnostics of builds go.
     pub report: Report,
@@ -412,7 +413,8 @@ impl Builder {
         self.base.compiler.info().cache
     }
 
-    /// Other settings for a function from the next generation on; `null` takes one back. Gives all that were given before.
+    /// Other settings for a function from the next generation on; `null` takes one back. Gives all that were
+    /// given before.
     ///
     /// # Errors
     /// The function has no such settings, or there is no policy.
@@ -442,7 +444,8 @@ impl Builder {
         }
     }
 
-    /// Builds a generation from what a controller has said, else from the files as they are now. Nothing of one that fails is used.
+    /// Builds a generation from what a controller has said, else from the files as they are now. Nothing of
+    /// one that fails is used.
     pub fn build(&mut self, number: Generation) -> Result<Built, Failure> {
         // The first generation has what was read a moment ago.
         if number > Generation(1) {
@@ -461,15 +464,16 @@ impl Builder {
         built
     }
 
-    /// Texts, their parsed form, and what libhs needs to compile sets (150 MB for Emerging Threats Open) are for loading alone. It takes milliseconds, which
-    /// a generation without new rules does not.
+    /// Texts, their parsed form, and what libhs needs to compile sets (150 MB for Emerging Threats Open) are
+    /// for loading alone. It takes milliseconds, which a generation without new rules does not.
     fn give_back(&self) {
         if self.compiled {
             allocator::give_back();
         }
     }
 
-    /// Builds a generation from what a controller says. It is held only once it is to run ([`Builder::hold`]).
+    /// Builds a generation from what a controller says. It is held only once it is to run
+    /// ([`Builder::hold`]).
     pub fn build_held(&mut self, joined: &Arc<Joined>, number: Generation) -> Result<Built, BuildError> {
         let built = self.build_policy(&Origin::Held(Arc::clone(joined)), number);
         self.give_back();
@@ -559,7 +563,8 @@ impl Builder {
         self.notes.extend(findings::listed(self.base.unused_thresholds(inventory.running())));
     }
 
-    /// Rule files for every flow: those of the command line or the host file, else those that a suricata.yaml names.
+    /// Rule files for every flow: those of the command line or the host file, else those that a suricata.yaml
+    /// names.
     fn rules(&mut self) -> Vec<PathBuf> {
         let mut warnings = Vec::new();
         let files = self.rules_named(&mut warnings);
@@ -621,7 +626,8 @@ impl Builder {
             none => {
                 let agent = none.insert(Agent::new(kinds).map_err(Failure::input)?);
                 let memory = self.options.function_hosts.unwrap_or(HOST_MEMORY);
-                // Over captures keys are known: at a bound the same happens in each run. What faces live traffic has secret ones.
+                // Over captures keys are known: at a bound the same happens in each run. What faces live
+                // traffic has secret ones.
                 let known = HostTablesConfig { memory, ..HostTablesConfig::default() };
                 if self.links.is_none() {
                     agent.set_hosts(known);
@@ -642,7 +648,8 @@ impl Builder {
         Ok((agent, compiler))
     }
 
-    /// Whom the policies of a file are about, for lookups of headers alone: no function is built, no rule file is read.
+    /// Whom the policies of a file are about, for lookups of headers alone: no function is built, no rule
+    /// file is read.
     pub fn policy_entries(&mut self, path: &Path) -> Result<Policies, Failure> {
         let links = self.links.clone();
         let origin = Origin::File(path.to_owned());

@@ -44,7 +44,8 @@ pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
         None => String::new(),
     };
     let failed = |error| failed(&advice, error);
-    // Room at once: a text that grows piece by piece takes twice its memory meanwhile. Room that is not used takes none.
+    // Room at once: a text that grows piece by piece takes twice its memory meanwhile. Room that is not used
+    // takes none.
     let room = if reader.compression().is_some() { size.saturating_mul(PACKED) } else { size };
     let mut bytes = Vec::with_capacity(usize::try_from(room.min(ROOM_MAX)).unwrap_or(0));
     reader.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of the interfaces of a link: one that is down, or without carrier, is told of once, and once more when it works again. One that is
-//! gone is the end of its link's ports: a socket of an interface that was removed sees nothing of another one
-//! of the same name. A change of the MTU
-//! is told of as well; the ports follow it by themselves.
+//! What becomes of the interfaces of a link: one that is down, or without carrier, is told of once, and once
+//! more when it works again. One that is gone is the end of its link's ports: a socket of an interface that
+//! was removed sees nothing of another one of the same name. A change of the MTU is told of as well; the
+//! ports follow it by themselves.
 
 use bartizan_ports::{Interface, LinkState, MAX_MTU};
 use std::time::{Duration, Instant};

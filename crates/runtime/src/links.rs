@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The links of a run while it goes on: ports for their workers, what becomes of their interfaces, and links that go and come back.
+//! The links of a run while it goes on: ports for their workers, what becomes of their interfaces, and links
+//! that go and come back.
 //!
-//! What comes and goes as one is a *part*: the two interfaces of an inline link, and each interface of a tap. With one part the end of its interfaces is the
-//! end of the run. With several the others go on: the workers of a part whose interface is gone let go of its ports and keep their flows and
-//! counters; when interfaces of the same names are there again and up, it is taken up again. The run ends when no part is left.
+//! What comes and goes as one is a *part*: the two interfaces of an inline link, and each interface of a tap.
+//! With one part the end of its interfaces is the end of the run. With several the others go on: the workers
+//! of a part whose interface is gone let go of its ports and keep their flows and counters; when interfaces
+//! of the same names are there again and up, it is taken up again. The run ends when no part is left.
 
 use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
@@ -121,8 +123,8 @@ impl Links {
         self.links.iter_mut().zip(stacks).map(open).collect()
     }
 
-    /// What has changed since the last look, for people. To be called often; most calls look at nothing. Stops the run when no
-    /// link is left.
+    /// What has changed since the last look, for people. To be called often; most calls look at nothing.
+    /// Stops the run when no link is left.
     pub fn look(&mut self, control: &Control) -> Vec<String> {
         let mut said = Vec::new();
         for link in &mut self.links {
@@ -213,7 +215,8 @@ impl Watched {
         };
     }
 
-    /// Opens ports in the place of those that are gone. The error: why not, unless interfaces are just not there.
+    /// Opens ports in the place of those that are gone. The error: why not, unless interfaces are just not
+    /// there.
     fn take_up(&mut self, at: usize) -> Result<(), Option<String>> {
         let look_up = |name: &&str| match Interface::look_up(name) {
             Err(bartizan_ports::OpenError::NoSuchInterface { .. }) => Err(None),
@@ -349,7 +352,8 @@ fn gone(error: PortError) -> String {
     }
 }
 
-/// Who stamps packets of a tap. Those of several interfaces are put in the order of their timestamps: all are stamped alike.
+/// Who stamps packets of a tap. Those of several interfaces are put in the order of their timestamps: all are
+/// stamped alike.
 fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> {
     let wanted = match plan.receive.timestamps {
         host::Timestamps::Software => Timestamps::Software,

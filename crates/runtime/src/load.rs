@@ -42,8 +42,8 @@ pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, F
     checked(unchecked(file, overrides, &mut Contents::default())?)
 }
 
-/// Settings whose values are what their keys want, address and port groups included. Otherwise all that are not are said, each with its
-/// place.
+/// Settings whose values are what their keys want, address and port groups included. Otherwise all that are
+/// not are said, each with its place.
 pub fn checked(settings: Settings) -> Result<Settings, Failure> {
     let mut wrong: Vec<String> = suricata::check(&settings).iter().map(|e| settings.explain(e)).collect();
     wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.said));
@@ -104,7 +104,8 @@ pub fn rule_files(paths: &[PathBuf], contents: &mut Contents) -> Result<Vec<Rule
 struct OddGroup {
     /// With its place.
     said: String,
-    /// As in Suricata, where a group of which nothing is left is well-formed: only rules that use it cannot be loaded.
+    /// As in Suricata, where a group of which nothing is left is well-formed: only rules that use it cannot
+    /// be loaded.
     is_usable: bool,
 }
 
@@ -328,7 +329,8 @@ impl Base {
         &self.variables
     }
 
-    /// What loading needs; always with the settings of [`Base::with`]. `tenants`: variables of those that have some of their own.
+    /// What loading needs; always with the settings of [`Base::with`]. `tenants`: variables of those that
+    /// have some of their own.
     pub fn input<'b>(
         &'b self,
         settings: &'b Settings,
@@ -406,8 +408,9 @@ impl Mode {
 const INLINE: &str = "app-layer.protocols.http.inline";
 const STRICT: &str = "app-layer.protocols.http.strict";
 
-/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for them. In prevention bodies are
-/// shown to rules as they come (`http-body-inline: auto`): what waits for a minimal size to be inspected would have left by then.
+/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for
+/// them. In prevention bodies are shown to rules as they come (`http-body-inline: auto`): what waits for a
+/// minimal size to be inspected would have left by then.
 pub fn app_layer(settings: &Settings, needs: &Needs, mode: Mode) -> Result<Engine, Failure> {
     let files = file_settings(settings, needs)?;
     let mut own = settings.clone();
@@ -546,7 +549,8 @@ pub fn tls_store(
     }
 }
 
-/// Alerts of one packet that are reported (`packet-alert-max`), and a warning where the number is none that Suricata takes.
+/// Alerts of one packet that are reported (`packet-alert-max`), and a warning where the number is none that
+/// Suricata takes.
 ///
 /// # Errors
 /// The setting is no whole number.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One instance per output folder, per inline interface and per command socket: two would mix their events, or pass every packet on twice.
+//! One instance per output folder, per inline interface and per command socket: two would mix their events,
+//! or pass every packet on twice.
 //!
-//! A lock is a file that its process holds with flock(2), so it ends with the process however that ends; the file
-//! names the process for who finds it locked. Locks of interfaces lie in `/run/bartizan` (root) or in the user's
-//! runtime folder, by network namespace, since names of interfaces are only unique within one. Where there is no such
-//! folder an interface is not locked. Listening to an interface needs no lock.
+//! A lock is a file that its process holds with flock(2), so it ends with the process however that ends; the
+//! file names the process for who finds it locked. Locks of interfaces lie in `/run/bartizan` (root) or in
+//! the user's runtime folder, by network namespace, since names of interfaces are only unique within one.
+//! Where there is no such folder an interface is not locked. Listening to an interface needs no lock.
 
 use crate::error::Failure;
 use bartizan_events::output::{Rights, Unfit};
@@ -78,8 +79,8 @@ pub fn state(folder: &Path) -> Result<Lock, Failure> {
     })
 }
 
-/// The file that names the process for who sends it signals, readable for everybody; gone when the run ends. One that a process which
-/// broke off has left is no hindrance: nobody holds its lock.
+/// The file that names the process for who sends it signals, readable for everybody; gone when the run ends.
+/// One that a process which broke off has left is no hindrance: nobody holds its lock.
 pub fn pid_file(path: &Path) -> Result<Lock, Failure> {
     let lock = take(path).map_err(|refusal| {
         let path = path.display();
@@ -130,7 +131,8 @@ pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
 /// That of root.
 pub const ROOTS_FOLDER: &str = "/run/bartizan";
 
-/// The folder for what lives as long as the program: `/run/bartizan` for root, else in the user's; made if it is not there. `None`: there is no place for it.
+/// The folder for what lives as long as the program: `/run/bartizan` for root, else in the user's; made if it
+/// is not there. `None`: there is no place for it.
 pub fn runtime_folder() -> Option<PathBuf> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     let folder = if root {
@@ -146,7 +148,8 @@ const TRIES: u32 = 100;
 
 fn take(path: &Path) -> Result<Lock, Refusal> {
     for _ in 0..TRIES {
-        // Neither its content nor its rights are for others, so whatever is asked for outputs does not matter here.
+        // Neither its content nor its rights are for others, so whatever is asked for outputs does not matter
+        // here.
         let mut file = Rights::default().update(path).map_err(Refusal::System)?;
         match file.try_lock() {
             Ok(()) => {}

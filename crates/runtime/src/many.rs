@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one change costs a device with many policies, in this process: no network, no disk, no workers. For figures; the fleet's bench has the rest around it.
+//! What one change costs a device with many policies, in this process: no network, no disk, no workers. For
+//! figures; the fleet's bench has the rest around it.
 
 use crate::generation::{BuildOptions, Builder};
 use bartizan_agent::joined::Joiner;
@@ -128,7 +129,8 @@ fn resident() -> i64 {
     statm.split(' ').nth(1).unwrap().parse::<i64>().unwrap() * 4096
 }
 
-/// What a device with Emerging Threats Open (`BARTIZAN_ET_OPEN`: a rule file) and ten tenants holds more with each tenant that comes.
+/// What a device with Emerging Threats Open (`BARTIZAN_ET_OPEN`: a rule file) and ten tenants holds more with
+/// each tenant that comes.
 #[test]
 #[ignore = "for figures"]
 fn one_more_tenant_on_emerging_threats() {

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The level below the host: which links have one, and each worker's share of it. It is there before the first packet, and goes when the run has ended as it should; where it
-//! is to fail open it stays when the run has failed (docs/failing.md).
+//! The level below the host: which links have one, and each worker's share of it. It is there before the
+//! first packet, and goes when the run has ended as it should; where it is to fail open it stays when the run
+//! has failed (docs/failing.md).
 //!
-//! All links share one program in the kernel with one set of tables. Where it cannot be used the run does not begin, and says what to do.
-//! What a killed run has left on a link's interfaces is taken over once all workers serve their frames, or taken away where the link is not to fail open. What it has left on other
-//! interfaces of this network namespace is taken away as well, unless the program that is inline there lives: it would go on forwarding what nobody looks at.
+//! All links share one program in the kernel with one set of tables. Where it cannot be used the run does not
+//! begin, and says what to do. What a killed run has left on a link's interfaces is taken over once all
+//! workers serve their frames, or taken away where the link is not to fail open. What it has left on other
+//! interfaces of this network namespace is taken away as well, unless the program that is inline there lives:
+//! it would go on forwarding what nobody looks at.
 //!
-//! A link whose interfaces are gone loses its level with them, and gets it again when it is taken up: entries and devices are those of before. Until that works the link runs without
-//! it, which is said once for each cause.
+//! A link whose interfaces are gone loses its level with them, and gets it again when it is taken up: entries
+//! and devices are those of before. Until that works the link runs without it, which is said once for each
+//! cause.
 
 pub mod stand;
 
@@ -118,7 +122,8 @@ impl LinkLevel {
         Ok(notes)
     }
 
-    /// Its interfaces are others now, or gone: what was attached to those before goes. They may be in another network namespace.
+    /// Its interfaces are others now, or gone: what was attached to those before goes. They may be in another
+    /// network namespace.
     fn detach(&mut self, level: &mut dyn OpenLevel) {
         self.setups.iter().for_each(|port| level.detach(port.index));
         self.attached = false;
@@ -211,11 +216,13 @@ pub struct Below {
     shares: Vec<Option<(u32, u32)>>,
     ports: Vec<LevelPort>,
     links: Vec<LinkLevel>,
-    /// Interfaces of named ports, with the numbers that they have in its tables; none where these are used up.
+    /// Interfaces of named ports, with the numbers that they have in its tables; none where these are used
+    /// up.
     exits: Vec<(String, Option<u8>)>,
     /// Numbers of the workers of links that have a level, among those of all links.
     workers: Vec<u32>,
-    /// Links whose packets without a flow are refused by rules, at any time or while they are open, in the order of their numbers at the level.
+    /// Links whose packets without a flow are refused by rules, at any time or while they are open, in the
+    /// order of their numbers at the level.
     early: Vec<LinkId>,
     /// Of packets in tunnels, too: the host's flows in tunnels have keys of their own, and it reads as much
     /// as the level.
@@ -317,7 +324,8 @@ fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<E
     Some(EarlyOptions { links, flows: early.iter().map(of).sum() })
 }
 
-/// Who serves a link's frames, the first of them of this number, and what becomes of those that nobody serves.
+/// Who serves a link's frames, the first of them of this number, and what becomes of those that nobody
+/// serves.
 fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
     let fail = match offload.fail {
         OffloadFail::Closed => Fail::Closed,
@@ -333,7 +341,8 @@ fn cannot_be_used(link: &str, title: &str, error: LevelError) -> Failure {
     Failure::input(format!("link `{link}`: its {title} level cannot be used: {why}; or leave `offload` out"))
 }
 
-/// What was left on the interfaces of an inline link that has no level now goes: it would take frames away from this run.
+/// What was left on the interfaces of an inline link that has no level now goes: it would take frames away
+/// from this run.
 fn take_away_left(
     levels: &Levels,
     link: &LinkPlan,
@@ -357,8 +366,9 @@ fn take_away_left(
     Ok(())
 }
 
-/// Takes away what was left on the two interfaces of links that are to have a level, unless it was the same link before: else it would forward what comes by one of them to an interface
-/// that is none of the link's. Before anything is attached: it may be across from what is another link now.
+/// Takes away what was left on the two interfaces of links that are to have a level, unless it was the same
+/// link before: else it would forward what comes by one of them to an interface that is none of the link's.
+/// Before anything is attached: it may be across from what is another link now.
 fn take_away_unpaired(
     Opened { driver, level }: &mut Opened,
     plan: &Plan,
@@ -372,7 +382,8 @@ fn take_away_unpaired(
         let goes_on = match (on(first), on(second)) {
             (None, None) => true,
             (Some(old), Some(other)) if old == other => {
-                // The tables of another build are not read: who updates the program has its links open meanwhile.
+                // The tables of another build are not read: who updates the program has its links open
+                // meanwhile.
                 level.left_paired(old, [first.index, second.index])?.unwrap_or(true)
             }
             _ => false,
@@ -406,7 +417,8 @@ fn check_all(
 }
 
 impl Below {
-    /// What was left on interfaces that are no inline link of this run goes, unless whoever is inline there lives.
+    /// What was left on interfaces that are no inline link of this run goes, unless whoever is inline there
+    /// lives.
     fn take_away_others(&mut self, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
         let inline = plan.links.iter().zip(interfaces).filter(|(link, _)| link.is_inline());
         let own: Vec<u32> =
@@ -454,7 +466,9 @@ impl Below {
         Ok(())
     }
 
-    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports are open; `interfaces` by link; `chains`: the first generation, with the names of its functions by their bit.
+    /// Loads and attaches what links want, and gives each worker its device. To be called once their ports
+    /// are open; `interfaces` by link; `chains`: the first generation, with the names of its functions by
+    /// their bit.
     ///
     /// # Errors
     /// A level that is wanted cannot be used: which, why, and what to do.
@@ -631,15 +645,18 @@ impl Below {
         self.early.iter().position(|early| *early == link).and_then(|number| u8::try_from(number).ok())
     }
 
-    /// Whether the level refuses packets without a flow by the list of a generation before this one, since no worker has begun with it.
+    /// Whether the level refuses packets without a flow by the list of a generation before this one, since no
+    /// worker has begun with it.
     pub fn is_behind(&self, generation: Generation) -> bool {
         self.level.as_ref().is_some_and(|Opened { level, .. }| {
             level.early_outcomes().is_some() && level.view().generation() < generation
         })
     }
 
-    /// Makes the table of a generation by which packets without a flow are refused, before any worker enters it. What is to be said: how much of the rules it holds, if not all.
-    /// `names`: of its functions by their bit. `free`: the level does not read the place of the table ([`Below::is_behind`] the generation before). Else this generation has none.
+    /// Makes the table of a generation by which packets without a flow are refused, before any worker enters
+    /// it. What is to be said: how much of the rules it holds, if not all. `names`: of its functions by their
+    /// bit. `free`: the level does not read the place of the table ([`Below::is_behind`] the generation
+    /// before). Else this generation has none.
     pub fn prepare(&mut self, chains: &Chains, names: &[&'static str], free: bool) -> Option<String> {
         let opened = self.level.as_mut()?;
         if !free {
@@ -653,8 +670,10 @@ impl Below {
         said
     }
 
-    /// Pins what is to fail open and takes over what a killed run has left, once workers serve their frames; and looks for MTUs that were changed: frames that are longer than what may leave go up from then
-    /// on; and for links that are gone or have come back. To be called often; most calls look at nothing. What is to be said.
+    /// Pins what is to fail open and takes over what a killed run has left, once workers serve their frames;
+    /// and looks for MTUs that were changed: frames that are longer than what may leave go up from then on;
+    /// and for links that are gone or have come back. To be called often; most calls look at nothing. What is
+    /// to be said.
     pub fn look(&mut self, links: &Links) -> Vec<String> {
         let mut said = Vec::new();
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= EVERY);
@@ -717,7 +736,8 @@ impl Below {
         }
     }
 
-    /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail open does. Gives the last counters ([`Below::beside`]).
+    /// Takes the level away. `failed`: the run has ended though nobody wanted it, and a link that is to fail
+    /// open does. Gives the last counters ([`Below::beside`]).
     pub fn close(self, failed: bool) -> Vec<Counters> {
         let counters = self.beside();
         match self.level {
@@ -728,7 +748,8 @@ impl Below {
         counters
     }
 
-    /// What it counts beside the workers, of each link, for statistics. Of what was left the first link with a level has all.
+    /// What it counts beside the workers, of each link, for statistics. Of what was left the first link with
+    /// a level has all.
     #[must_use]
     pub fn beside(&self) -> Vec<Counters> {
         let Some(opened) = &self.level else { return Vec::new() };
@@ -817,7 +838,8 @@ fn told(title: &str, news: &PortNews) -> String {
     }
 }
 
-/// Before a link can be left open it is known what is refused: the first generation, with its table. How many of its rules the table holds.
+/// Before a link can be left open it is known what is refused: the first generation, with its table. How many
+/// of its rules the table holds.
 fn begin(
     opened: &mut Opened,
     judged: (&[LinkId], bool),

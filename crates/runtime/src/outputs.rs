@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The outputs of the host file, as settings of EVE outputs.
 //!
-//! The events and fields are those of the first EVE output of the Suricata settings; the host file says where they go. Its
-//! outputs take the place of all that the settings have.
+//! The events and fields are those of the first EVE output of the Suricata settings; the host file says where
+//! they go. Its outputs take the place of all that the settings have.
 
 use bartizan_base::Settings;
 use bartizan_config::host::{Outputs, Rotate};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a run does: the command line over the host file over the defaults.
 //!
-//! Every key of the host file ends up here or is refused: what this program cannot do is said, not left out. Not done:
-//! links that are captures (`inspect` reads those), several links by options of the command line.
+//! Every key of the host file ends up here or is refused: what this program cannot do is said, not left out.
+//! Not done: links that are captures (`inspect` reads those), several links by options of the command line.
 
 use crate::error::Failure;
 use crate::generation::BuildOptions;
@@ -25,13 +25,15 @@ pub const OUT: &str = "bartizan-out";
 /// Options of a run; they win over the host file.
 #[derive(Clone, Default)]
 pub struct RunOptions {
-    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win over it.
+    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win
+    /// over it.
     pub config: Option<PathBuf>,
     /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
     pub inline: Option<Vec<String>>,
     /// Watch one interface; nothing is forwarded or refused.
     pub tap: Option<String>,
-    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter
+    /// 'not port 22'`. Needs libpcap.
     pub filter: Option<String>,
     /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many
     /// bytes behind them: `layer4+64`. Flows are counted as they are on the wire, and payloads are inspected
@@ -39,8 +41,8 @@ pub struct RunOptions {
     pub snap_length: Option<Snap>,
     /// What generations are built from.
     pub options: BuildOptions,
-    /// With an inline link: a level below this program that forwards and drops packets of flows of which everything is decided. `xdp`: the kernel's XDP hook of
-    /// both interfaces.
+    /// With an inline link: a level below this program that forwards and drops packets of flows of which
+    /// everything is decided. `xdp`: the kernel's XDP hook of both interfaces.
     pub offload: Option<String>,
     /// Kinds of level that links may name.
     pub levels: Levels,
@@ -48,27 +50,33 @@ pub struct RunOptions {
     pub detect: bool,
     /// Switch off the interfaces' offloads while running, and on again at the end.
     pub fix_offloads: bool,
-    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per processor]. Each stays on a
-    /// processor of its own where one more is left for all else. Several links of a host file share them.
+    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per
+    /// processor]. Each stays on a processor of its own where one more is left for all else. Several links of
+    /// a host file share them.
     pub workers: Option<u16>,
-    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all processors, then 0.
+    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all
+    /// processors, then 0.
     pub spin: Option<u64>,
-    /// Let idle processors sleep as deep as they like, also while packets come. Without this the kernel is asked (by
-    /// /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic: a packet takes tens of microseconds
-    /// less from end to end.
+    /// Let idle processors sleep as deep as they like, also while packets come. Without this the kernel is
+    /// asked (by /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic: a packet
+    /// takes tens of microseconds less from end to end.
     pub save_power: bool,
     /// Largest share of the running rules that a reload may take away, for example `25%` [default: 10%].
     pub max_loss: Option<Share>,
     /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
     pub accept_malformed: bool,
-    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the `default-log-dir` of a suricata.yaml].
+    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the
+    /// `default-log-dir` of a suricata.yaml].
     pub out: Option<PathBuf>,
-    /// Write the number of this process into a file, for who sends it signals; the file goes when the run ends.
+    /// Write the number of this process into a file, for who sends it signals; the file goes when the run
+    /// ends.
     pub pidfile: Option<PathBuf>,
-    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default: control.socket in /run/bartizan, of other users in their own, or what the
-    /// `unix-command` of a suricata.yaml says].
+    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default:
+    /// control.socket in /run/bartizan, of other users in their own, or what the `unix-command` of a
+    /// suricata.yaml says].
     pub control: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless given.
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless
+    /// given.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -175,7 +183,8 @@ impl LinkPlan {
         self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
     }
 
-    /// Its level knows what rules refuse of packets without a flow: it refuses that early, or while the link is open.
+    /// Its level knows what rules refuse of packets without a flow: it refuses that early, or while the link
+    /// is open.
     pub fn knows_refusals(&self) -> bool {
         let open = |offload: &Offload| offload.fail == OffloadFail::Open;
         self.drops_early() || self.prevention && self.offload.as_ref().is_some_and(open)
@@ -416,8 +425,8 @@ fn place_in_file(path: Option<&Path>, key: &str) -> String {
     }
 }
 
-/// Workers of each link: as many as it says itself, the others share what is left of all, those that come first have one more where it does
-/// not come out even. Each has one at least.
+/// Workers of each link: as many as it says itself, the others share what is left of all, those that come
+/// first have one more where it does not come out even. Each has one at least.
 fn share_workers(own: &[Option<u16>], all: u16) -> Vec<u16> {
     let taken: u16 = own.iter().flatten().fold(0, |sum, own| sum.saturating_add(*own));
     let sharers = own.iter().filter(|own| own.is_none()).count();

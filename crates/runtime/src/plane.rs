@@ -15,7 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::info;
 
-/// Descriptors that it has besides those of connections: its store, libraries, workers of a run in the same process.
+/// Descriptors that it has besides those of connections: its store, libraries, workers of a run in the same
+/// process.
 const OWN_DESCRIPTORS: u64 = 512;
 
 /// Starts one, and says what is to be known of it. `bootstrap`: also a token that makes an administrator's.
@@ -53,8 +54,8 @@ pub fn say(line: &str) {
     info!("bartizan: {line}");
 }
 
-/// The names that chains may have, in the order in which they run: those of this program's functions. A device of another version says
-/// itself what it lacks.
+/// The names that chains may have, in the order in which they run: those of this program's functions. A
+/// device of another version says itself what it lacks.
 fn functions() -> Vec<String> {
     let hosts = Arc::new(HostTable::new(&load::hosts(1)));
     let specs = reference::specs(&hosts);

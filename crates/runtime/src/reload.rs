@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reload never weakens unseen: what a new generation has to have beside the running one before it is taken.
+//! A reload never weakens unseen: what a new generation has to have beside the running one before it is
+//! taken.
 //!
-//! Files are half written, emptied, cut and overwritten with something else, mostly by mistake and mostly at night. A new generation is
-//! refused when a rule file has malformed lines (no rules, or rules that Suricata refuses as well: what a check calls malformed), when a
-//! file that had rules has none, or when more than a share of the rules would be gone; the operator may say beforehand that it is
-//! meant so ([`Terms`]). Files that cannot be read, or whose compressed data ends early, do not build at all. Rules with keywords and
-//! protocols that this engine does not have are no mistake of that kind: they are told of, and count as gone if they ran before.
+//! Files are half written, emptied, cut and overwritten with something else, mostly by mistake and mostly at
+//! night. A new generation is refused when a rule file has malformed lines (no rules, or rules that Suricata
+//! refuses as well: what a check calls malformed), when a file that had rules has none, or when more than a
+//! share of the rules would be gone; the operator may say beforehand that it is meant so ([`Terms`]). Files
+//! that cannot be read, or whose compressed data ends early, do not build at all. Rules with keywords and
+//! protocols that this engine does not have are no mistake of that kind: they are told of, and count as gone
+//! if they ran before.
 //!
 //! Not done: which rules are lost (a rule may have got another sid), only how many.
 

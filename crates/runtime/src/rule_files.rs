@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rule files that a suricata.yaml names: `rule-files` below `default-rule-path`, each a path or a pattern as of a shell.
+//! The rule files that a suricata.yaml names: `rule-files` below `default-rule-path`, each a path or a
+//! pattern as of a shell.
 //!
-//! As in Suricata a name that fits no file is warned of at a start, and an error of a test. Not done: classes of characters (`[a-z]`) in patterns.
+//! As in Suricata a name that fits no file is warned of at a start, and an error of a test. Not done: classes
+//! of characters (`[a-z]`) in patterns.
 
 use bartizan_base::Settings;
 use std::path::{Component, Path, PathBuf};
@@ -71,7 +73,8 @@ fn step(base: PathBuf, part: &Path, name: &str, literal: bool) -> Vec<PathBuf> {
     all
 }
 
-/// Whether a name fits a pattern; each `*` is tried in its last place only, so the effort is the product of both lengths at most.
+/// Whether a name fits a pattern; each `*` is tried in its last place only, so the effort is the product of
+/// both lengths at most.
 fn is_like(name: &[u8], pattern: &[u8]) -> bool {
     let (mut n, mut p) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this program's functions say of a section before a device builds it: each is asked for the rules of that policy alone, which
-//! are thrown away.
+//! What this program's functions say of a section before a device builds it: each is asked for the rules of
+//! that policy alone, which are thrown away.
 
 use crate::load;
 use bartizan_base::{FunctionId, Generation};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands about data sets of a running program. What is said of them begins with the words of Suricata, which tools look for.
+//! Commands about data sets of a running program. What is said of them begins with the words of Suricata,
+//! which tools look for.
 
 use crate::channel::{Answer, SetCommand, ValueCommand};
 use crate::load;

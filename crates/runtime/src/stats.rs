@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of type `stats` while a run goes on: every `stats.interval` seconds workers are asked for their counters, and what they show is
-//! written. Nothing of it holds a worker up.
+//! Events of type `stats` while a run goes on: every `stats.interval` seconds workers are asked for their
+//! counters, and what they show is written. Nothing of it holds a worker up.
 //!
-//! This is the control plane: the interval, the uptime and the time of a load are of the system's clock. The event has the packet clock.
+//! This is the control plane: the interval, the uptime and the time of a load are of the system's clock. The
+//! event has the packet clock.
 
 use crate::error::Failure;
 use crate::offload::LevelCounters;
@@ -193,7 +194,8 @@ impl Statistics {
         self.writer.show(&StatsNow { clock, uptime, totals, threads, links, ports, rules })
     }
 
-    /// All counters as workers show them now, with what is counted beside them, and what each of the links and policies has seen.
+    /// All counters as workers show them now, with what is counted beside them, and what each of the links
+    /// and policies has seen.
     pub fn sums(&mut self) -> Sums {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
         let totals = with_beside(&self.gather(&shown).totals, &self.beside);
@@ -215,7 +217,8 @@ impl Statistics {
         Sums { totals, links, policies, reasons }
     }
 
-    /// What came by an interface, and what of it was lost. Of wrong checksums those of its link are told. What a level below has handled is not counted here.
+    /// What came by an interface, and what of it was lost. Of wrong checksums those of its link are told.
+    /// What a level below has handled is not counted here.
     pub fn interface(&self, name: &str) -> InterfaceStat {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
         let mut stat = InterfaceStat::default();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after statistics and outputs between them. A thread of its own looks after links and
-//! the level below.
+//! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after
+//! statistics and outputs between them. A thread of its own looks after links and the level below.
 //!
-//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who only asks ([`crate::view`]), nor do links: what a killed run has left is taken over, a
-//! changed MTU is followed, and a program that somebody has taken away is attached again, however long a build takes.
+//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who
+//! only asks ([`crate::view`]), nor do links: what a killed run has left is taken over, a changed MTU is
+//! followed, and a program that somebody has taken away is attached again, however long a build takes.
 
 use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox, RunningGeneration};
 use crate::engines::Engines;
@@ -38,7 +39,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How often what is counted beside workers is read, for who asks for counters.
 const BESIDE: Duration = Duration::from_secs(1);
 
-/// How long a reload waits until a worker has begun with the generation before, where the level below refuses packets without a flow.
+/// How long a reload waits until a worker has begun with the generation before, where the level below refuses
+/// packets without a flow.
 pub const ENTERED: Duration = Duration::from_secs(3);
 
 /// What commands act upon.
@@ -225,7 +227,8 @@ impl Steering<'_> {
         let Course { builder, below, running, number, .. } = course;
         let before = Generation(*number);
         *number += 1;
-        // The level has room for the lists of two generations: while it acts by the one before the last, it reads what would be written over.
+        // The level has room for the lists of two generations: while it acts by the one before the last, it
+        // reads what would be written over.
         let is_read = || view::lock(below).is_behind(before);
         let begun = Instant::now();
         while is_read() && begun.elapsed() < ENTERED && !self.control.stopping() {
@@ -281,7 +284,8 @@ impl Steering<'_> {
         }
     }
 
-    /// Gives a function other settings: a generation is built with them as by a reload, from the files as they are now. One that is refused changes nothing.
+    /// Gives a function other settings: a generation is built with them as by a reload, from the files as
+    /// they are now. One that is refused changes nothing.
     fn configure(&self, function: &str, settings: &Map<String, Value>, course: &mut Course<'_>) -> Answer {
         let before = match course.builder.configure(function, settings) {
             Ok(before) => before,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a running program can tell at once, whatever it is busy with: what workers show and say, statistics, the rules in force. Who asks waits here for workers, and nobody
-//! else does; also while a reload is built.
+//! What a running program can tell at once, whatever it is busy with: what workers show and say, statistics,
+//! the rules in force. Who asks waits here for workers, and nobody else does; also while a reload is built.
 
 use crate::channel::Answer;
 use crate::metrics::Source;

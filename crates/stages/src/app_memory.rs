@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory that a worker's flows hold, in two pools with fair shares by tenant: application layers, with bounds by protocol, and
-//! buffers of streams.
+//! Memory that a worker's flows hold, in two pools with fair shares by tenant: application layers, with
+//! bounds by protocol, and buffers of streams.
 //!
-//! Each flow says after each packet what it holds: its application layer ([`bartizan_applayer::flow::AppLayer::held`]) with what functions
-//! remember ([`bartizan_function::SlotState::held`]), and its streams
-//! ([`bartizan_flow::stream::StreamPair::held`]); the difference goes here. When a bound is passed, flows give way until it holds again
-//! ([`crate::overload`]). Of application layers nothing is refused beforehand, and the flow in hand goes at last: the
-//! bound is passed by no more than what one packet brings. Buffers of streams have a hard bound, which their budget keeps
-//! ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before it is reached, so that there is room for those that come.
+//! Each flow says after each packet what it holds: its application layer
+//! ([`bartizan_applayer::flow::AppLayer::held`]) with what functions remember
+//! ([`bartizan_function::SlotState::held`]), and its streams ([`bartizan_flow::stream::StreamPair::held`]);
+//! the difference goes here. When a bound is passed, flows give way until it holds again
+//! ([`crate::overload`]). Of application layers nothing is refused beforehand, and the flow in hand goes at
+//! last: the bound is passed by no more than what one packet brings. Buffers of streams have a hard bound,
+//! which their budget keeps ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before it is
+//! reached, so that there is room for those that come.
 //!
-//! A tenant with a quota of bytes ([`crate::quotas`]) has a bound of its own for both pools together, of all workers: what it holds here is added to what it
-//! holds elsewhere with each change, and when that is too much its flows of this worker give way, and nobody else's.
+//! A tenant with a quota of bytes ([`crate::quotas`]) has a bound of its own for both pools together, of all
+//! workers: what it holds here is added to what it holds elsewhere with each change, and when that is too
+//! much its flows of this worker give way, and nobody else's.
 //!
-//! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn. A list costs nothing per
-//! packet: a flow enters with the first byte that it holds and leaves with the last.
+//! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn.
+//! A list costs nothing per packet: a flow enters with the first byte that it holds and leaves with the last.
 
 use crate::quotas::{Quotas, StateCharge};
 use crate::victims::{Rank, Reach, VictimSearch};
@@ -262,8 +265,8 @@ impl AppMemory {
         &self.counters
     }
 
-    /// A flow holds so much now. Returns the flow that took its place in the list, with that place: the caller notes it in that
-    /// flow's charge ([`Charge::moved`]).
+    /// A flow holds so much now. Returns the flow that took its place in the list, with that place: the
+    /// caller notes it in that flow's charge ([`Charge::moved`]).
     pub fn set(
         &mut self,
         id: FlowId,
@@ -408,8 +411,8 @@ impl AppMemory {
     /// when the bound of the whole pool is passed. `flows`: so many are looked at. `None`: none counts, or
     /// there still is time to look on with the next packet.
     ///
-    /// They stand in the order in which they came, and are looked at in that order: what neighbours hold often lies on the same pages, which go
-    /// back to the system when all of it is let go of.
+    /// They stand in the order in which they came, and are looked at in that order: what neighbours hold
+    /// often lies on the same pages, which go back to the system when all of it is let go of.
     pub fn next_to_give_way(
         &mut self,
         pool: Pool,
@@ -425,7 +428,8 @@ impl AppMemory {
         let share = if whole.is_passed() { whole.limit / self.active.max(1) } else { 0 };
         if aimed.is_none() && self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used[pool] <= share)
         {
-            // The one that was heaviest is no more. There are few tenants with flows of their own, and this is not done per packet.
+            // The one that was heaviest is no more. There are few tenants with flows of their own, and this
+            // is not done per packet.
             let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used[pool]);
             self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows and transactions by application protocol, as EVE's `stats.app_layer` counts them.
 //!
-//! A flow is counted when its protocol is known, or known not to be one, and again when it changes to another one; a transaction when
-//! it begins. Counting happens with the packet that brought it.
+//! A flow is counted when its protocol is known, or known not to be one, and again when it changes to another
+//! one; a transaction when it begins. Counting happens with the packet that brought it.
 
 use crate::flow_ext::FlowExt;
 use bartizan_applayer::flow::{AppLayer, Known};

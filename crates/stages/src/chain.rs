@@ -84,11 +84,13 @@ pub struct ClassTraits {
     pub overload: Overload,
     /// When payload functions are done with its flows.
     pub enough: Enough,
-    /// Functions without which its packets go on where they have failed or are stopped; for want of others they are refused.
+    /// Functions without which its packets go on where they have failed or are stopped; for want of others
+    /// they are refused.
     pub goes_on_without: Path,
 }
 
-/// What the lookup for a flow found among functions' rules on headers: the function, and the number of its rule.
+/// What the lookup for a flow found among functions' rules on headers: the function, and the number of its
+/// rule.
 pub type Matches = SmallVec<[(FunctionId, u32); 2]>;
 
 /// What the lookup of a header meets, for people.
@@ -138,8 +140,9 @@ pub struct SetExplained {
 
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
-    /// The class and the chain of a flow by the header of its first packet at a time of the packet clock, and into `matches` what functions' rules on
-    /// headers say of it; what was there before goes, except for names of its addresses, which it keeps.
+    /// The class and the chain of a flow by the header of its first packet at a time of the packet clock, and
+    /// into `matches` what functions' rules on headers say of it; what was there before goes, except for
+    /// names of its addresses, which it keeps.
     fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class;
 
     /// Whose traffic a packet is, the same for both directions of a flow. Without tenants there is one.
@@ -181,8 +184,8 @@ pub trait FlowClassifier: Send + Sync {
     }
 }
 
-/// The policies of classes: by number for counters, by name for events. A policy keeps its number over generations; 0 is
-/// for what belongs to none.
+/// The policies of classes: by number for counters, by name for events. A policy keeps its number over
+/// generations; 0 is for what belongs to none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyMap {
     /// By number, the first that of none.
@@ -500,7 +503,8 @@ impl Chains {
         self.header.contains(function)
     }
 
-    /// A generation with all functions in one chain for every flow; none of them has rules on headers to be looked up.
+    /// A generation with all functions in one chain for every flow; none of them has rules on headers to be
+    /// looked up.
     #[must_use]
     pub fn one(generation: Generation, functions: Vec<Arc<dyn Function>>) -> Self {
         let path = functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));

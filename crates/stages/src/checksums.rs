@@ -71,9 +71,10 @@ impl ChecksumSample {
         right || !self.checks()
     }
 
-    /// Whether the receiver of a datagram or an ICMP message throws it away, as its checksums say: it is inspected and leaves, but nothing
-    /// that it says counts for what comes after it. Asked before real receivers only, when their packets are checked
-    /// (`stream.checksum-validation`, and what the capture settings say of checksums). For TCP the session says it.
+    /// Whether the receiver of a datagram or an ICMP message throws it away, as its checksums say: it is
+    /// inspected and leaves, but nothing that it says counts for what comes after it. Asked before real
+    /// receivers only, when their packets are checked (`stream.checksum-validation`, and what the capture
+    /// settings say of checksums). For TCP the session says it.
     pub fn is_thrown_away(&self, settings: &EngineSettings, view: &PacketView<'_>) -> bool {
         let counts =
             matches!(view.decoded().transport, Transport::Udp(_) | Transport::Icmp(_) | Transport::Icmpv6(_));

@@ -13,8 +13,8 @@ pub fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
     chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches)
 }
 
-/// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that of the packet in
-/// hand.
+/// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that
+/// of the packet in hand.
 pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direction: Direction) {
     if !entry.key().is_icmp() {
         return;
@@ -30,7 +30,8 @@ pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direc
 pub fn reverse(chains: &Chains, entry: &mut Entry) {
     entry.flip();
     entry.ext.turn();
-    // Policies hold for both directions, rules for the side that opens a flow; names stand by sides, and are asked for anew.
+    // Policies hold for both directions, rules for the side that opens a flow; names stand by sides, and are
+    // asked for anew.
     entry.ext.matches.clear();
     look_up(chains, entry);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a stage is given for a packet beside its own state: built once for a frame, handed from stage to stage.
+//! What a stage is given for a packet beside its own state: built once for a frame, handed from stage to
+//! stage.
 
 use crate::account::Account;
 use crate::chain::{Chains, Enforcement};

@@ -94,7 +94,8 @@ pub struct WorkerCounters {
     pub bypassed_packets: u64,
     /// Their bytes.
     pub bypassed_bytes: u64,
-    /// Packets of bypassed flows that came up though a level below had an entry for them, or was about to have one.
+    /// Packets of bypassed flows that came up though a level below had an entry for them, or was about to
+    /// have one.
     pub bypassed_late_packets: u64,
     /// Their bytes.
     pub bypassed_late_bytes: u64,
@@ -200,7 +201,8 @@ impl Default for StreamEventCounters {
 }
 
 impl WorkerCounters {
-    /// Counts what became of a frame, and gives what is done with it. `acts`: refusals are done (prevention); in detection every frame goes on.
+    /// Counts what became of a frame, and gives what is done with it. `acts`: refusals are done (prevention);
+    /// in detection every frame goes on.
     pub fn decided(&mut self, decision: &Decision, acts: bool) -> Decision {
         let rejected = decision.verdict == Verdict::Reject;
         self.rejected += u64::from(rejected);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a level below may refuse of packets without a flow ([0022](../../../docs/design/0022-early.md)): the list of a generation, and the credit for what was refused.
+//! What a level below may refuse of packets without a flow ([0022](../../../docs/design/0022-early.md)): the
+//! list of a generation, and the credit for what was refused.
 //!
-//! The list says what the first function on the path of a new flow refuses, whatever else is known of the packet. A level has it as a table, and tells by the numbers of
-//! its outcomes what was refused; here that is counted as if the function had been asked.
+//! The list says what the first function on the path of a new flow refuses, whatever else is known of the
+//! packet. A level has it as a table, and tells by the numbers of its outcomes what was refused; here that is
+//! counted as if the function had been asked.
 
 use bartizan_base::{Decision, Fid, FunctionId, Generation, PacketDuration, Timestamp};
 use bartizan_classify::early::EarlyRules;
@@ -14,7 +16,8 @@ use std::sync::Arc;
 pub struct Early {
     /// What is matched, from the first policy's first rule to the default's default.
     pub rules: EarlyRules,
-    /// By number of the outcome: the class of the flow that the packet would have opened, and what is decided of it.
+    /// By number of the outcome: the class of the flow that the packet would have opened, and what is decided
+    /// of it.
     pub outcomes: Vec<(Fid, Decision)>,
     /// By number of the rule in the list: where it comes from.
     pub origins: Vec<Origin>,
@@ -25,9 +28,11 @@ pub struct Early {
 pub struct Origin {
     /// A class of its policy.
     pub fid: Fid,
-    /// The function that it is a rule of, the first of its policy; `None`: the policy has none, and lets all go on.
+    /// The function that it is a rule of, the first of its policy; `None`: the policy has none, and lets all
+    /// go on.
     pub function: Option<FunctionId>,
-    /// Its number among the function's rules for the policy, from 0; `None`: what becomes of what none of them matches.
+    /// Its number among the function's rules for the policy, from 0; `None`: what becomes of what none of
+    /// them matches.
     pub rule: Option<u32>,
     /// Why it refuses nothing below, if it does not.
     pub up: Option<NotBelow>,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much of a flow a policy has inspected, at most: the key `bypass` of a policy.
 //!
-//! What is decided here rests on the policy, so another generation judges it anew, other than the depth of streams and what parsers say by the settings.
+//! What is decided here rests on the policy, so another generation judges it anew, other than the depth of
+//! streams and what parsers say by the settings.
 
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::PerDirection;

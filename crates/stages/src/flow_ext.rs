@@ -69,8 +69,8 @@ pub struct FlowExt {
     pub matched_icmp: (u16, u16),
     /// Least and greatest TTL or hop limit by direction.
     pub ttl: PerDirection<Option<(u8, u8)>>,
-    /// Ethernet addresses on the client's (`to_server`) and on the server's side, each once; only where some output
-    /// shows them.
+    /// Ethernet addresses on the client's (`to_server`) and on the server's side, each once; only where some
+    /// output shows them.
     pub macs: Option<Box<PerDirection<Vec<[u8; 6]>>>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,

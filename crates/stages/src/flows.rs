@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second stage: which flow a packet belongs to, what it counts for it, and what of the flow rests on a generation.
+//! The second stage: which flow a packet belongs to, what it counts for it, and what of the flow rests on a
+//! generation.
 
 use crate::chain::Chains;
 use crate::class::look_up;
@@ -133,7 +134,8 @@ impl Flows {
         }
     }
 
-    /// All flows by their place in the run: one that came from another worker stands last in the table, and may have begun first.
+    /// All flows by their place in the run: one that came from another worker stands last in the table, and
+    /// may have begun first.
     pub fn as_they_began(&self) -> Vec<FlowId> {
         let mut ids = self.table.ids();
         ids.sort_by_key(|id| self.get(*id).map_or(0, |flow| flow.ext.began));
@@ -187,7 +189,8 @@ impl Flows {
         Some([of(Level::Xdp), of(Level::Rtl)])
     }
 
-    /// A bypassed flow ends of which a level below has handled packets: that is what its record says, also if it came up for its last ones.
+    /// A bypassed flow ends of which a level below has handled packets: that is what its record says, also if
+    /// it came up for its last ones.
     pub fn note_bypassed_below(&mut self, id: FlowId, below: Option<&[Amounts; 2]>) {
         let handled =
             |amounts: &Amounts| Direction::BOTH.iter().any(|direction| amounts.packets[*direction] > 0);
@@ -323,8 +326,8 @@ impl Flows {
         fid
     }
 
-    /// Counts a packet of a flow, as [`FlowTable::account`] does, and for the flow's rate where rates are tracked
-    /// (`flow.rate-tracking`).
+    /// Counts a packet of a flow, as [`FlowTable::account`] does, and for the flow's rate where rates are
+    /// tracked (`flow.rate-tracking`).
     pub fn count(
         &mut self,
         id: FlowId,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words for flows that move between workers: guests of a worker, why a flow is not moved, and chance for tests. What is done with them stands in
-//! [`crate::moving`].
+//! Words for flows that move between workers: guests of a worker, why a flow is not moved, and chance for
+//! tests. What is done with them stands in [`crate::moving`].
 
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
@@ -81,7 +81,8 @@ pub struct Guest {
     pub number: u64,
 }
 
-/// Guests of a worker, and which of them may have ended. Bounded by what homes have away (`handover::away::AWAY_MAX` each).
+/// Guests of a worker, and which of them may have ended. Bounded by what homes have away
+/// (`handover::away::AWAY_MAX` each).
 #[derive(Default)]
 pub struct Guests {
     known: HashMap<FlowKey, Guest>,

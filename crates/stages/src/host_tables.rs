@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Care for what functions keep per host: values expire by the packet clock, in small steps, and their counters are shown.
+//! Care for what functions keep per host: values expire by the packet clock, in small steps, and their
+//! counters are shown.
 //!
-//! The tables are those of all workers; each of them does a part. Over captures, where workers are at different places, one of them does all of it, in its
-//! turn: so values expire at the same frame as with a single worker.
+//! The tables are those of all workers; each of them does a part. Over captures, where workers are at
+//! different places, one of them does all of it, in its turn: so values expire at the same frame as with a
+//! single worker.
 
 use crate::chain::Chains;
 use bartizan_base::{PacketDuration, Timestamp, turns};

@@ -23,8 +23,8 @@ pub struct HostPolicies {
 }
 
 impl HostPolicies {
-    /// Reads `host-os-policy`: for each system a list of addresses and networks. What cannot be read is returned, for
-    /// a warning.
+    /// Reads `host-os-policy`: for each system a list of addresses and networks. What cannot be read is
+    /// returned, for a warning.
     #[must_use]
     pub fn from_settings(settings: &Settings) -> (Self, Vec<String>) {
         let mut networks = Vec::new();

@@ -7,7 +7,8 @@ use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
 use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, Transport};
 
-/// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its header.
+/// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its
+/// header.
 #[derive(Clone, Copy, Debug)]
 pub struct Whence {
     /// Whose traffic it is.

@@ -60,7 +60,8 @@ impl Leaving {
         self.note_header(view, |change| change.urgent = true);
     }
 
-    /// Notes that the options of Multipath TCP of the packet in hand are to be taken out, beside what is noted already.
+    /// Notes that the options of Multipath TCP of the packet in hand are to be taken out, beside what is
+    /// noted already.
     pub fn note_multipath(&mut self, view: &PacketView<'_>) {
         self.note_header(view, |change| change.multipath = true);
     }
@@ -81,8 +82,8 @@ impl Leaving {
         }
     }
 
-    /// Notes that the transport checksum of the packet in hand is still to be made right, if nothing else is noted that does so: its
-    /// sender left it to hardware, and nobody will do it on the way on.
+    /// Notes that the transport checksum of the packet in hand is still to be made right, if nothing else is
+    /// noted that does so: its sender left it to hardware, and nobody will do it on the way on.
     pub fn note_checksum(&mut self, view: &PacketView<'_>) {
         let is_rebuilt = view.decoded().flags.contains(PacketFlags::REBUILT);
         if self.change.is_some() || is_rebuilt || !view.l4_checksum_is_due() {
@@ -94,11 +95,11 @@ impl Leaving {
         }
     }
 
-    /// Notes what rules want to have replaced in the packet in hand, on top of the bytes that are put back. To be asked of packets that
-    /// leave, inline.
+    /// Notes what rules want to have replaced in the packet in hand, on top of the bytes that are put back.
+    /// To be asked of packets that leave, inline.
     ///
-    /// A packet that was put together from fragments or found in a tunnel stays as it is: neither its fragments nor the checksums
-    /// around it would fit any more.
+    /// A packet that was put together from fragments or found in a tunnel stays as it is: neither its
+    /// fragments nor the checksums around it would fit any more.
     pub fn note_edits(&mut self, edits: &[Edit], view: &PacketView<'_>) -> Replaced {
         if edits.is_empty() {
             return Replaced::Nothing;
@@ -136,21 +137,23 @@ impl Leaving {
     }
 }
 
-/// Prevention, urgent bytes inspected in their place: whether the receiver has to be told to read them there, too.
+/// Prevention, urgent bytes inspected in their place: whether the receiver has to be told to read them there,
+/// too.
 pub fn has_urgent_to_clear(settings: &EngineSettings, packet: &Decoded) -> bool {
     let reads_in_place = settings.stream.reassembly.urgent == UrgentPolicy::Inline;
     let Transport::Tcp(tcp) = &packet.transport else { return false };
     settings.prevention && reads_in_place && tcp.flags.contains(TcpFlags::URG)
 }
 
-/// Prevention before real receivers: whether options of Multipath TCP are to be taken out, so that the receiver reads the stream in the order of its numbers. With them it reads what their
-/// mappings say, perhaps of several connections together (RFC 8684 section 3.3).
+/// Prevention before real receivers: whether options of Multipath TCP are to be taken out, so that the
+/// receiver reads the stream in the order of its numbers. With them it reads what their mappings say, perhaps
+/// of several connections together (RFC 8684 section 3.3).
 pub fn has_multipath_to_clear(settings: &EngineSettings, packet: &Decoded) -> bool {
     packet.transport.tcp().is_some_and(|tcp| tcp.options.multipath) && settings.has_real_receivers()
 }
 
-/// Writes a packet's frame to `into`, with the inspected bytes in place of those that differ from them. `false`: there is nothing to
-/// put back.
+/// Writes a packet's frame to `into`, with the inspected bytes in place of those that differ from them.
+/// `false`: there is nothing to put back.
 pub fn restore(packet: &PacketView<'_>, stream: &Stream, into: &mut Vec<u8>) -> bool {
     let Transport::Tcp(tcp) = &packet.decoded().transport else { return false };
     let mut change = Rewrite::default();

@@ -7,10 +7,11 @@
 //!   defragment     track            the flow's path   what became of it
 //! ```
 //!
-//! Each stage has its own state and does not know who drives it. The data plane (`bartizan_dataplane`) does: workers, the
-//! order of the stages, live links, captures, events.
+//! Each stage has its own state and does not know who drives it. The data plane (`bartizan_dataplane`) does:
+//! workers, the order of the stages, live links, captures, events.
 //!
-//! The modules, from the bottom to the top; a file uses its own and those before it (`cargo xtask tidy` reads this list):
+//! The modules, from the bottom to the top; a file uses its own and those before it (`cargo xtask tidy` reads
+//! this list):
 //!
 //! 1. `lifecycle`: how functions stand on a worker.
 //! 2. `notice`: what happened to the engine or to a quota, beside any packet.

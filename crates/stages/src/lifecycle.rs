@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How functions stand on a worker: running, stopped by an order, or failed, and what is known of that (docs/functions.md). A worker has its own word on each
-//! function; nobody else is asked while packets go on.
+//! How functions stand on a worker: running, stopped by an order, or failed, and what is known of that
+//! (docs/functions.md). A worker has its own word on each function; nobody else is asked while packets go on.
 
 use bartizan_base::{FunctionId, PacketDuration, Path, Timestamp};
 use bartizan_function::contain::Panicked;
@@ -167,7 +167,8 @@ pub struct Lifecycle {
     stopped: Path,
     /// By bit, as far as there is something to keep.
     records: Vec<Record>,
-    /// Grows with each beginning of a function; slots of flows that were looked at before it may be out of date.
+    /// Grows with each beginning of a function; slots of flows that were looked at before it may be out of
+    /// date.
     begun: u32,
     /// The next restart.
     due: Timestamp,
@@ -261,7 +262,8 @@ impl Lifecycle {
         self.tell(function, FunctionEventKind::Failed(panicked, wait), now);
     }
 
-    /// A function is called again, with nothing that it knew. `forgives`: somebody wants it so, and its attempts count anew.
+    /// A function is called again, with nothing that it knew. `forgives`: somebody wants it so, and its
+    /// attempts count anew.
     pub fn started(&mut self, (id, function): (FunctionId, &'static str), now: Timestamp, forgives: bool) {
         self.away = self.away.without(id);
         self.stopped = self.stopped.without(id);

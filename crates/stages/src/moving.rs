@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow leaves a worker and comes to another one, with all that is kept of it: entry and TCP session, streams, application layer, what functions
-//! remember, what it is counted with. Who may move what when, and how packets follow, is told in docs/design/0016-moving-flows.md; the protocol of
-//! live workers is the data plane's (`handover`), and so is that of captures (`workers`).
+//! A flow leaves a worker and comes to another one, with all that is kept of it: entry and TCP session,
+//! streams, application layer, what functions remember, what it is counted with. Who may move what when, and
+//! how packets follow, is told in docs/design/0016-moving-flows.md; the protocol of live workers is the data
+//! plane's (`handover`), and so is that of captures (`workers`).
 //!
-//! Amounts that a worker *holds* (flows, sessions, buffers of streams, memory of application layers) go along: released here, charged there, so that
-//! their sums over all workers stay exact. What a worker has *counted* (packets, flows made, flows ended, transactions) stays where it was counted;
-//! what of a flow has been counted stands in the flow, so that nothing is counted twice. What functions keep of a flow is their own boxed state, plain
-//! data without a word about the worker; what they keep for the worker stays with it.
+//! Amounts that a worker *holds* (flows, sessions, buffers of streams, memory of application layers) go
+//! along: released here, charged there, so that their sums over all workers stay exact. What a worker has
+//! *counted* (packets, flows made, flows ended, transactions) stays where it was counted; what of a flow has
+//! been counted stands in the flow, so that nothing is counted twice. What functions keep of a flow is their
+//! own boxed state, plain data without a word about the worker; what they keep for the worker stays with it.
 //!
 //! Not moved: flows that ever sank to a level below the host, and none while segments wait in a train.
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happened to the engine itself, or to a tenant's quota: told to recorders as it happens, though it is about no packet.
+//! What happened to the engine itself, or to a tenant's quota: told to recorders as it happens, though it is
+//! about no packet.
 
 use crate::lifecycle::FunctionEvent;
 use bartizan_base::TenantId;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much tenants may use, and what they use: flows, alerts and bytes of state of all workers together.
 //!
-//! A tenant with a quota has a [`Meter`], which all workers share and which lives longer than generations. A flow is counted when it is made, by one
-//! atomic step that refuses what would be one too many, so the sum over the workers is never above the quota; it holds its place
-//! ([`Counted`]) until it ends, also when it moves to another worker. At its quota one of the tenant's own flows on the same worker gives way: of some
-//! that were opened first, half-open ones before idle ones (`Opened::victim`). Nobody else's is touched. Where none may give way the new flow is refused as where the table is full.
+//! A tenant with a quota has a [`Meter`], which all workers share and which lives longer than generations. A
+//! flow is counted when it is made, by one atomic step that refuses what would be one too many, so the sum
+//! over the workers is never above the quota; it holds its place ([`Counted`]) until it ends, also when it
+//! moves to another worker. At its quota one of the tenant's own flows on the same worker gives way: of some
+//! that were opened first, half-open ones before idle ones (`Opened::victim`). Nobody else's is touched.
+//! Where none may give way the new flow is refused as where the table is full.
 //!
-//! Tenants without quotas pay a look into a list when a flow is made and when an alert is written, and nothing for a packet.
+//! Tenants without quotas pay a look into a list when a flow is made and when an alert is written, and
+//! nothing for a packet.
 //!
-//! Bytes of state (streams, application layers and what functions keep of flows) are counted as they change (`StateCharge`); above the quota flows of the
-//! tenant give way in the order of `crate::app_memory`, on the worker whose packet made it more. So the sum is above the quota by what one packet of each worker brings.
+//! Bytes of state (streams, application layers and what functions keep of flows) are counted as they change
+//! (`StateCharge`); above the quota flows of the tenant give way in the order of `crate::app_memory`, on the
+//! worker whose packet made it more. So the sum is above the quota by what one packet of each worker brings.
 //!
 //! Flows that were there before their tenant got a quota count from their next packet on.
 
@@ -76,7 +80,8 @@ const COUNT_MOST: u64 = (1 << COUNT_BITS) - 1;
 pub const TOLD_APART: u64 = 60;
 
 impl Meter {
-    /// Whether that a quota is used up is to be told: once in [`TOLD_APART`] seconds of the packet clock, by all workers together.
+    /// Whether that a quota is used up is to be told: once in [`TOLD_APART`] seconds of the packet clock, by
+    /// all workers together.
     fn is_news(&self, quota: QuotaKind, now: Timestamp) -> bool {
         let Some(quiet) = self.quiet.get(quota as usize) else { return false };
         let until = quiet.load(Ordering::Relaxed);
@@ -108,7 +113,8 @@ impl Meter {
         counted.ok().map(|_| Counted { meter: Arc::clone(self), may_give_way: true })
     }
 
-    /// Whether an alert may be written: one of the first `most` of its second. A clock that is behind another worker's is in that one's second.
+    /// Whether an alert may be written: one of the first `most` of its second. A clock that is behind another
+    /// worker's is in that one's second.
     fn alert(&self, now: Timestamp, most: u32) -> bool {
         let most = u64::from(most).min(COUNT_MOST);
         let next = |word: u64| {
@@ -147,8 +153,9 @@ impl Drop for Counted {
     }
 }
 
-/// What a worker's flows of a tenant hold, as it is counted for the tenant's quota; what is dropped is counted no more. Over captures each
-/// word about it waits for its turn, so that the same flows are closed in each run.
+/// What a worker's flows of a tenant hold, as it is counted for the tenant's quota; what is dropped is
+/// counted no more. Over captures each word about it waits for its turn, so that the same flows are closed in
+/// each run.
 #[derive(Debug)]
 pub struct StateCharge {
     most: u64,
@@ -325,15 +332,17 @@ impl Opened {
     /// A flow was opened. `is_there`: whether a flow is yet.
     pub fn push(&mut self, tenant: TenantId, flow: (FlowId, u64), is_there: impl Fn(FlowId, u64) -> bool) {
         let flows = self.by_tenant.entry(tenant).or_default();
-        // Those that have ended are let go of when the list would grow: so it is at most twice as long as there ever were flows.
+        // Those that have ended are let go of when the list would grow: so it is at most twice as long as
+        // there ever were flows.
         if flows.len() == flows.capacity() {
             flows.retain(|(id, serial)| is_there(*id, *serial));
         }
         flows.push_back(flow);
     }
 
-    /// The flow of a tenant that gives way: of [`LOOKED_AT`] that were opened first, the first half-open one, or the one that has been idle for longest.
-    /// `gives`: how readily a flow does. The outer `None`: it has ended, the inner: it does not.
+    /// The flow of a tenant that gives way: of [`LOOKED_AT`] that were opened first, the first half-open one,
+    /// or the one that has been idle for longest. `gives`: how readily a flow does. The outer `None`: it has
+    /// ended, the inner: it does not.
     pub fn victim(
         &mut self,
         tenant: TenantId,

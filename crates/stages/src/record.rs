@@ -22,7 +22,8 @@ pub type Entry = FlowEntry<FlowExt>;
 pub enum Cause<'a> {
     /// A packet came.
     Packet(&'a PacketView<'a>),
-    /// Bytes that wait, or what a protocol leaves open when another takes its place, are shown without a packet.
+    /// Bytes that wait, or what a protocol leaves open when another takes its place, are shown without a
+    /// packet.
     Flush,
     /// The flow ends, and what is left of it is shown. Nothing of it can be refused any more.
     FlowEnd,
@@ -138,7 +139,8 @@ pub struct EndOfFlow {
     pub reason: EndReason,
     /// Packet clock.
     pub now: Timestamp,
-    /// What levels below the host have counted of it, XDP and RTL; `None`: it never was there. The entry has the sums over all levels.
+    /// What levels below the host have counted of it, XDP and RTL; `None`: it never was there. The entry has
+    /// the sums over all levels.
     pub below: Option<[Amounts; 2]>,
 }
 

@@ -50,17 +50,20 @@ pub struct EngineSettings {
     pub http2: ExceptionPolicy,
     /// How long prevention holds bytes whose protocol is open and a rule wants to know.
     pub hold: HoldBounds,
-    /// At these bounds the flow is refused; else it goes on as one of no known protocol, and rules may refuse it.
+    /// At these bounds the flow is refused; else it goes on as one of no known protocol, and rules may refuse
+    /// it.
     pub hold_refuses: bool,
     /// Bounds of the memory of application layers.
     pub app_memory: AppMemoryLimits,
-    /// What becomes of a flow whose application layer gives way when that is used up, unless its policy says otherwise.
+    /// What becomes of a flow whose application layer gives way when that is used up, unless its policy says
+    /// otherwise.
     pub app_memory_policy: ExceptionPolicy,
     /// VLAN ids are part of a flow's key.
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
     pub tunnel_in_key: bool,
-    /// The side of an inline link by which a packet came is part of it, too ([`EngineSettings::between_two_sides`]).
+    /// The side of an inline link by which a packet came is part of it, too
+    /// ([`EngineSettings::between_two_sides`]).
     pub side_in_key: bool,
     /// From which rate a flow is an elephant flow (`flow.rate-tracking`); `None`: rates are not tracked.
     pub flow_rate: Option<RateLimit>,
@@ -148,9 +151,10 @@ impl EngineSettings {
         self
     }
 
-    /// Traffic crosses a link with two sides, and the caller says by which one each frame came (`Worker::arrives_by`). A host then cannot speak
-    /// for the one that it talks to: what its packets acknowledge, answer or reset in that one's name belongs to another flow, since they
-    /// come by the wrong side. Their receiver never gets them, but the engine would believe them.
+    /// Traffic crosses a link with two sides, and the caller says by which one each frame came
+    /// (`Worker::arrives_by`). A host then cannot speak for the one that it talks to: what its packets
+    /// acknowledge, answer or reset in that one's name belongs to another flow, since they come by the wrong
+    /// side. Their receiver never gets them, but the engine would believe them.
     #[must_use]
     pub const fn between_two_sides(mut self) -> Self {
         self.side_in_key = true;
@@ -163,12 +167,14 @@ impl EngineSettings {
         self.prevention && self.stream.strict
     }
 
-    /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they may differ from
-    /// what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said what happens to urgent bytes;
-    /// they are inspected in their place, and the normaliser takes the flag off, so that receivers read them
-    /// there. (Which bytes a receiver takes out of band cannot be known from outside.) Fragments wait until their datagram may
-    /// go ([`DefragConfig::hold`]). Open connections are not forgotten while there is room, since what is picked up in the middle
-    /// is refused ([`FlowTimeouts::keeping_idle_tcp`]). Checksums count unless the settings say that they do not: no sample decides.
+    /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they
+    /// may differ from what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said
+    /// what happens to urgent bytes; they are inspected in their place, and the normaliser takes the flag
+    /// off, so that receivers read them there. (Which bytes a receiver takes out of band cannot be known from
+    /// outside.) Fragments wait until their datagram may go ([`DefragConfig::hold`]). Open connections are
+    /// not forgotten while there is room, since what is picked up in the middle is refused
+    /// ([`FlowTimeouts::keeping_idle_tcp`]). Checksums count unless the settings say that they do not: no
+    /// sample decides.
     #[must_use]
     pub fn for_real_receivers(mut self, urgent: bool) -> Self {
         self.stream.strict = true;
@@ -190,11 +196,11 @@ const HOLD_BYTES: u32 = 1_024;
 /// Shorter than the first retransmission of common TCP stacks (200 ms), which then goes on.
 const HOLD_MILLIS: u64 = 150;
 
-/// In a capture nobody waits, and all that is due ends with the packet at which it is due, in the order in which it began: so the result is
-/// the same with any number of workers.
+/// In a capture nobody waits, and all that is due ends with the packet at which it is due, in the order in
+/// which it began: so the result is the same with any number of workers.
 pub const ENDS_REPLAYED: u32 = u32::MAX;
-/// More than a packet can open, so that what is due gets less with each packet; few, so that no packet waits for a thousand others' ends (they
-/// are due at once when a flood fills the table, and timeouts get short).
+/// More than a packet can open, so that what is due gets less with each packet; few, so that no packet waits
+/// for a thousand others' ends (they are due at once when a flood fills the table, and timeouts get short).
 pub const ENDS_LIVE: u32 = 2;
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
@@ -379,7 +385,8 @@ fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionP
         own.or_else(|| settings.get(general).map(|text| (general, text))).unwrap_or((key, "auto"));
     let chosen = match text {
         "auto" => {
-            // Prevention fails closed, detection goes on; where sessions are picked up, picking up is no error.
+            // Prevention fails closed, detection goes on; where sessions are picked up, picking up is no
+            // error.
             let picked_up = key.ends_with("midstream-policy") && settings.bool("stream.midstream", false)?;
             if prevention && !picked_up { ExceptionPolicy::DropFlow } else { ExceptionPolicy::Ignore }
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow's standing: what becomes of its next packet before anybody looks at it. The chain, trains, the end of a flow, overload and
-//! records all ask [`Standing::course`], and so does who moves a flow to a lower level: what is bypassed is forwarded there, what is refused
-//! is dropped there.
+//! A flow's standing: what becomes of its next packet before anybody looks at it. The chain, trains, the end
+//! of a flow, overload and records all ask [`Standing::course`], and so does who moves a flow to a lower
+//! level: what is bypassed is forwarded there, what is refused is dropped there.
 //!
-//! The path (which functions are left) and the generation that it is of stand in the flow table's part of the entry. What holds
-//! when the generation changes is told in `settled.rs`.
+//! The path (which functions are left) and the generation that it is of stand in the flow table's part of the
+//! entry. What holds when the generation changes is told in `settled.rs`.
 
 use bartizan_base::{Decision, Direction, FunctionId, PortIndex, Reason, Verdict};
 use bartizan_flow::FlowState;
@@ -221,7 +221,8 @@ impl Standing {
         self.flags.has(Flags::PAYLOAD_ENDED)
     }
 
-    /// Keeps the refusal of a packet for the flow's record. What is said of each packet stands, whatever else is said of one of them.
+    /// Keeps the refusal of a packet for the flow's record. What is said of each packet stands, whatever else
+    /// is said of one of them.
     pub fn note_refusal(&mut self, decision: &Decision) {
         let repeats = self.repeated_refusal().is_some();
         if !self.is_refused() && (decision.repeats || !repeats) {
@@ -277,7 +278,8 @@ impl Standing {
         self.refused.filter(|decision| decision.repeats && !self.is_refused())
     }
 
-    /// Another generation: who repeated a refusal, let the flow go on for good, or named a port, may say something else now.
+    /// Another generation: who repeated a refusal, let the flow go on for good, or named a port, may say
+    /// something else now.
     pub const fn forget_repeated(&mut self) {
         (self.allowed_by, self.allowed_rule, self.egress) = (None, None, None);
         if let Some(decision) = &mut self.refused {
@@ -291,7 +293,8 @@ impl Standing {
         self.refusal().or(self.refused)
     }
 
-    /// What functions said of the flow that are done with it, and let it go on. The first one that names a port decides where.
+    /// What functions said of the flow that are done with it, and let it go on. The first one that names a
+    /// port decides where.
     pub fn note_done(&mut self, done: &Done) {
         for decision in [&done.allowed, &done.finished].into_iter().flatten() {
             self.egress = self.egress.or(decision.egress);
@@ -302,8 +305,9 @@ impl Standing {
         (self.allowed_by, self.allowed_rule) = (now.map(|by| by.function), now.and_then(|by| by.rule));
     }
 
-    /// Who let the flow go on for good: the last function that said so, else one that was done with it. Else the default, once nobody is left to judge a packet (`is_judged`) and
-    /// nothing of it was refused. `None`: nobody did.
+    /// Who let the flow go on for good: the last function that said so, else one that was done with it. Else
+    /// the default, once nobody is left to judge a packet (`is_judged`) and nothing of it was refused.
+    /// `None`: nobody did.
     #[must_use]
     pub fn allowed(&self, is_judged: bool) -> Option<Allowed> {
         let is_left = !is_judged && self.last_refusal().is_none();
@@ -320,14 +324,16 @@ impl Standing {
         (self.allowed_by, self.allowed_rule) = (before.allowed_by, before.allowed_rule);
     }
 
-    /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its record.
+    /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its
+    /// record.
     pub fn note_told(&mut self, direction: Direction) {
         if self.is_refused() {
             self.flags = self.flags.with(Flags::told(direction));
         }
     }
 
-    /// The named port that packets of the flow leave by, as a function said that is done with it; `None`: the one across their link.
+    /// The named port that packets of the flow leave by, as a function said that is done with it; `None`: the
+    /// one across their link.
     #[inline]
     #[must_use]
     pub const fn egress(&self) -> Option<PortIndex> {

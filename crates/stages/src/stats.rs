@@ -6,15 +6,16 @@ use bartizan_ports::PortStats;
 /// Counters by name.
 pub type Counters = Vec<(&'static str, u64)>;
 
-/// Whether a counter is a largest value, or that of a table which workers share: of several workers the largest counts.
+/// Whether a counter is a largest value, or that of a table which workers share: of several workers the
+/// largest counts.
 fn is_largest(name: &str) -> bool {
     name.starts_with("decoder.max_") || name.starts_with("host.") || name.starts_with("memcap.")
 }
 
 const MEAN: &str = "decoder.avg_pkt_size";
 
-/// Adds one worker's counters to those of others. What is a largest value stays one, and the mean is that of all packets. Counters that
-/// come in the same order each time cost least.
+/// Adds one worker's counters to those of others. What is a largest value stays one, and the mean is that of
+/// all packets. Counters that come in the same order each time cost least.
 #[derive(Debug, Default)]
 pub struct Sum {
     counters: Counters,
@@ -57,8 +58,8 @@ impl Sum {
 /// Fewer segments say nothing.
 const LEAST_CHECKED: u64 = 10;
 
-/// So many TCP segments have a wrong checksum, of so many, if these are most: they were made by a sender that leaves checksums to its
-/// device, before the device had them. Nothing of them is looked at.
+/// So many TCP segments have a wrong checksum, of so many, if these are most: they were made by a sender that
+/// leaves checksums to its device, before the device had them. Nothing of them is looked at.
 #[must_use]
 pub fn mostly_wrong_checksums(counters: &[(&'static str, u64)]) -> Option<(u64, u64)> {
     let of = |wanted| counters.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| *value);
@@ -66,7 +67,8 @@ pub fn mostly_wrong_checksums(counters: &[(&'static str, u64)]) -> Option<(u64, 
     (checked >= LEAST_CHECKED && wrong > checked / 2).then_some((wrong, checked))
 }
 
-/// What a port of the kernel's packet sockets counts, by the names of EVE's `stats.capture`, and our own beside them.
+/// What a port of the kernel's packet sockets counts, by the names of EVE's `stats.capture`, and our own
+/// beside them.
 pub fn visit_capture(port: &PortStats, mut each: impl FnMut(&'static str, u64)) {
     // As the kernel counts them: with those that found the ring full.
     each("capture.kernel_packets", port.ring_received.saturating_add(port.ring_dropped));

@@ -37,8 +37,8 @@ impl Amount {
     }
 }
 
-/// What a worker counts by policy. Every packet that it handles is counted once: those that go on by policy, those that do
-/// not also by function, verdict and reason.
+/// What a worker counts by policy. Every packet that it handles is counted once: those that go on by policy,
+/// those that do not also by function, verdict and reason.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// The policies that are counted.
@@ -47,7 +47,8 @@ pub struct Tally {
     pub passed: Vec<Amount>,
     /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
     pub alerts: Vec<[u64; 2]>,
-    /// Flows that began, by the policy's number; one that another policy takes over later stays where it began.
+    /// Flows that began, by the policy's number; one that another policy takes over later stays where it
+    /// began.
     pub flows: Vec<u64>,
     /// As many as policies have decisions: bounded by what operators write.
     pub refused: BTreeMap<DecisionKey, Amount>,

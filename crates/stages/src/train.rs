@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trains: segments of a stream that came together are inspected together.
 //!
-//! Who sends much hands out full segments one directly behind the other, and so they lie in a batch. Each is decoded,
-//! tracked, counted and judged by header functions by itself; then it waits, its bytes in the stream, until the last of the
-//! train shows payload functions the bytes of all ([`bartizan_function::Together`] says which functions allow that). What is
-//! decided of the bytes is decided of all segments of the train, none of which has left: a batch leaves as a whole, so
-//! nothing waits longer than without trains. Only inline: passively, Suricata's stream engine waits by itself.
+//! Who sends much hands out full segments one directly behind the other, and so they lie in a batch. Each is
+//! decoded, tracked, counted and judged by header functions by itself; then it waits, its bytes in the
+//! stream, until the last of the train shows payload functions the bytes of all
+//! ([`bartizan_function::Together`] says which functions allow that). What is decided of the bytes is decided
+//! of all segments of the train, none of which has left: a batch leaves as a whole, so nothing waits longer
+//! than without trains. Only inline: passively, Suricata's stream engine waits by itself.
 //!
-//! Small segments (commands, one behind the other) are no train: rules that count matches count them one by one.
+//! Small segments (commands, one behind the other) are no train: rules that count matches count them one by
+//! one.
 
 use bartizan_base::{Decision, Direction, Fid, FlowId};
 
@@ -115,7 +117,8 @@ struct FullSegment<'f> {
 }
 
 impl<'f> FullSegment<'f> {
-    /// Of an Ethernet frame with up to two VLAN tags and IP without options or fragments; a segment with no flag but ACK and PSH.
+    /// Of an Ethernet frame with up to two VLAN tags and IP without options or fragments; a segment with no
+    /// flag but ACK and PSH.
     fn of(frame: &'f [u8]) -> Option<Self> {
         let mut at = 12;
         let mut kind = two(frame, at)?;
@@ -170,8 +173,8 @@ pub fn two(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
 }
 
-/// Whether a frame's full TCP segment is directly followed by the next frame's, which is of the same connection. To be asked of two
-/// Ethernet frames that lie one behind the other in a batch.
+/// Whether a frame's full TCP segment is directly followed by the next frame's, which is of the same
+/// connection. To be asked of two Ethernet frames that lie one behind the other in a batch.
 #[must_use]
 pub fn follows(frame: &[u8], next: &[u8]) -> bool {
     if frame.len() < LEAST || next.len() < 54 {

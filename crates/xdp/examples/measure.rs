@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program costs a packet, and how fast flows come and go: `cargo run -p bartizan-xdp --example measure [FLOWS]`, as root.
+//! What the program costs a packet, and how fast flows come and go: `cargo run -p bartizan-xdp --example
+//! measure [FLOWS]`, as root.
 //!
-//! The kernel runs the program on a frame and says how long it took (BPF_PROG_TEST_RUN); nothing is sent. It is attached to two dummy ends
-//! in a network namespace of its own: `unshare -n` it. Not measured: drivers, redirects, cold instruction caches.
+//! The kernel runs the program on a frame and says how long it took (BPF_PROG_TEST_RUN); nothing is sent. It
+//! is attached to two dummy ends in a network namespace of its own: `unshare -n` it. Not measured: drivers,
+//! redirects, cold instruction caches.
 
 use bartizan_base::{LinkId, Spread};
 use bartizan_packet::DecoderConfig;
@@ -62,7 +64,8 @@ fn memory() -> Result<f64, Failed> {
     Ok(bytes as f64 / 1048576.0)
 }
 
-/// Instructions that the kernel's verifier has looked at to load the program; 0 where the kernel does not say.
+/// Instructions that the kernel's verifier has looked at to load the program; 0 where the kernel does not
+/// say.
 fn verified() -> Result<u64, Failed> {
     let mut most = 0;
     for entry in std::fs::read_dir("/proc/self/fdinfo")? {
@@ -100,7 +103,8 @@ fn warm(program: &mut Program, frame: &[u8], lan: u32) -> Result<String, Failed>
     Ok(median(runs.collect::<Result<_, _>>()?))
 }
 
-/// A segment that its connection's numbers let go on, and the same without comparing. (It is the same one again and again, so no number moves.)
+/// A segment that its connection's numbers let go on, and the same without comparing. (It is the same one
+/// again and again, so no number moves.)
 fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
     let (tables, (client, server)) = (program.tables(), ends(0));
     let segment = tcp(client, server, (1_000, 5_000), 16, b"").frame();
@@ -201,7 +205,8 @@ fn one_flow(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed>
     Ok(())
 }
 
-/// Tables full of flows: made and taken away one at a time and many at a time, counted, and gone through by packets.
+/// Tables full of flows: made and taken away one at a time and many at a time, counted, and gone through by
+/// packets.
 fn many_flows(program: &mut Program, flows: u32, frame: &[u8], lan: u32) -> Result<(), Failed> {
     let tables = program.tables();
     let begin = Instant::now();

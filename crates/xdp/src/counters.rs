@@ -6,8 +6,9 @@ use bartizan_packet::slots::{CarrierLine, PortLine, SEEN_SHIFT, SlotLine};
 use bartizan_packet::windows::End;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lines of processors that are this much apart in time, in units of [`SEEN_SHIFT`], are of one time: of those the number that is ahead counts. A connection
-/// moves by less than half the circle of sequence numbers meanwhile (at 137 Gbit/s).
+/// Lines of processors that are this much apart in time, in units of [`SEEN_SHIFT`], are of one time: of
+/// those the number that is ahead counts. A connection moves by less than half the circle of sequence numbers
+/// meanwhile (at 137 Gbit/s).
 const AT_ONCE: u32 = 128;
 
 /// How far one side of a TCP connection has come.
@@ -42,20 +43,24 @@ impl Side {
     }
 }
 
-/// Numbers of a flow's slot since it was cleared. Index 0: packets from the lower endpoint of the key, 1: from the higher one.
+/// Numbers of a flow's slot since it was cleared. Index 0: packets from the lower endpoint of the key, 1:
+/// from the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets that left or were dropped here.
     pub packets: [u64; 2],
     /// Bytes of their frames, without the checksum of a frame.
     pub bytes: [u64; 2],
-    /// When the latest came, in nanoseconds of CLOCK_BOOTTIME ([`crate::boot_to_real`]), a millisecond early at most; 0 for never.
+    /// When the latest came, in nanoseconds of CLOCK_BOOTTIME ([`crate::boot_to_real`]), a millisecond early
+    /// at most; 0 for never.
     pub last_seen: [u64; 2],
-    /// How far a TCP connection has come with these packets. Without meaning for other protocols; none where no packet came.
+    /// How far a TCP connection has come with these packets. Without meaning for other protocols; none where
+    /// no packet came.
     pub progress: [Option<Progress>; 2],
     /// The ends of a TCP connection, which came with these packets.
     pub ends: [Option<End>; 2],
-    /// Packets and bytes of those that were dropped for what they carry. Without meaning for TCP, which carries no packets.
+    /// Packets and bytes of those that were dropped for what they carry. Without meaning for TCP, which
+    /// carries no packets.
     pub refused_inside: (u64, u64),
 }
 
@@ -139,7 +144,8 @@ pub(crate) fn add_line(counters: &mut PortCounters, line: &PortLine) {
     counters.sizes.iter_mut().zip(sizes).for_each(|(sum, part)| *sum = sum.wrapping_add(part));
 }
 
-/// The bytes of a block that is being written: each number of 64 bits is whole, the block need not be of one moment, but what stands behind was read later.
+/// The bytes of a block that is being written: each number of 64 bits is whole, the block need not be of one
+/// moment, but what stands behind was read later.
 pub(crate) fn bytes_of<const LEN: usize>(words: &[AtomicU64]) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {

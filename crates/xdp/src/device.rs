@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's XDP hook as a device: each worker of a link has places of its own in the tables that all of them share.
+//! The kernel's XDP hook as a device: each worker of a link has places of its own in the tables that all of
+//! them share.
 //!
-//! What is asked is done at once, by stores into memory that the program reads, and by a system call for each entry that comes or goes. So answers are there with the next
-//! poll. Each poll is a sign of life of the worker: where it gives none for too long, the program does without it (docs/failing.md).
+//! What is asked is done at once, by stores into memory that the program reads, and by a system call for each
+//! entry that comes or goes. So answers are there with the next poll. Each poll is a sign of life of the
+//! worker: where it gives none for too long, the program does without it (docs/failing.md).
 
 use crate::counters;
 use crate::early::EarlyCounted;
@@ -29,7 +31,8 @@ const GRACE: Duration = Duration::from_millis(10);
 
 /// Tunnels that the program looks into (`ebpf/tunnels.h`).
 const TUNNELS: [TunnelKind; 4] = [TunnelKind::Ip, TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtp];
-/// Layers that it reads at most, as the host's decoder counts them: Ethernet, three tags, IP, GENEVE, in it one that is counted for the tunnel, Ethernet and IP.
+/// Layers that it reads at most, as the host's decoder counts them: Ethernet, three tags, IP, GENEVE, in it
+/// one that is counted for the tunnel, Ethernet and IP.
 const LAYERS: u8 = 9;
 
 /// A worker's signs of life.
@@ -77,7 +80,8 @@ pub struct XdpDevice {
     said: Vec<(u32, SunkId, Said)>,
     heart: Option<Heart>,
     early: Option<Early>,
-    /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a call.
+    /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a
+    /// call.
     now: u64,
     to_packets: i64,
     /// Entries that it was asked for, and how long the kernel took for them, in nanoseconds.
@@ -154,7 +158,8 @@ impl XdpDevice {
         }
     }
 
-    /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would read more it holds no flows in tunnels.
+    /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would
+    /// read more it holds no flows in tunnels.
     #[must_use]
     pub const fn limited_to(mut self, max_layers: u8) -> Self {
         if !Self::reads_tunnels(max_layers) {
@@ -170,7 +175,8 @@ impl XdpDevice {
         max_layers > LAYERS
     }
 
-    /// Named ports that redirected packets can leave by: of each the number that it has in the tables, by its own.
+    /// Named ports that redirected packets can leave by: of each the number that it has in the tables, by its
+    /// own.
     #[must_use]
     pub fn with_exits(mut self, exits: Vec<Option<u8>>) -> Self {
         let bits = exits.iter().zip(0u32..).filter(|(exit, _)| exit.is_some());
@@ -179,7 +185,8 @@ impl XdpDevice {
         self
     }
 
-    /// Packets without a flow are refused early on its link, by its number among such links. `counts`: this worker of the link gives what was counted.
+    /// Packets without a flow are refused early on its link, by its number among such links. `counts`: this
+    /// worker of the link gives what was counted.
     #[must_use]
     pub fn with_early(mut self, link: u8, counts: bool) -> Self {
         let given = [false, true].map(|odd| {
@@ -212,7 +219,8 @@ impl XdpDevice {
         // The program's processors read the line: it is not written with each batch.
         let silent = now.saturating_sub(heart.last);
         if silent >= heart.every {
-            // The program has compared the same times. Before the first sign nobody was there to miss something.
+            // The program has compared the same times. Before the first sign nobody was there to miss
+            // something.
             heart.missed |= heart.fails_open && heart.last > 0 && silent > heart.stale;
             heart.last = now;
             self.tables.beat(heart.worker, now);
@@ -277,7 +285,8 @@ impl XdpDevice {
         Answered::Done(Answer::Installed)
     }
 
-    /// The entry passes up what comes, so nobody moves its numbers meanwhile; who finds the new word finds them as the host has them.
+    /// The entry passes up what comes, so nobody moves its numbers meanwhile; who finds the new word finds
+    /// them as the host has them.
     fn update(&mut self, request: &Request, generation: Generation, windows: Option<Windows>) {
         let Some(Entry { action, .. }) = self.entries.get(request.place as usize).copied().flatten() else {
             return;
@@ -419,11 +428,13 @@ impl Device for XdpDevice {
     }
 
     fn enter_generation(&mut self, generation: Generation) {
-        // One for all workers: what others have decided in an earlier one goes up until they are here as well, and what they still decide in it.
+        // One for all workers: what others have decided in an earlier one goes up until they are here as
+        // well, and what they still decide in it.
         self.tables.enter_generation(generation.0);
     }
 
-    /// What refuses a flow stays in the program's table, which mostly goes right after. Where it does not, since the run has failed and the link is to fail open, the flow stays refused.
+    /// What refuses a flow stays in the program's table, which mostly goes right after. Where it does not,
+    /// since the run has failed and the link is to fail open, the flow stays refused.
     fn close(&mut self, _now: Timestamp) {
         let places = (0u32..).zip(&self.entries);
         let entries: Vec<(u32, Entry)> =

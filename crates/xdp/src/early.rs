@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program refuses of packets without a flow: the two early tables, what was counted by their outcomes, and the marks of flows that the host knows.
+//! What the program refuses of packets without a flow: the two early tables, what was counted by their
+//! outcomes, and the marks of flows that the host knows.
 //!
-//! A table is written whole while nobody reads it, and is read from the moment at which the level enters its generation ([`crate::Tables::enter_generation`]): generations of even numbers
-//! have one, those of odd numbers the other. What its words mean is told by crate `classify` (`early`), which makes them.
+//! A table is written whole while nobody reads it, and is read from the moment at which the level enters its
+//! generation ([`crate::Tables::enter_generation`]): generations of even numbers have one, those of odd
+//! numbers the other. What its words mean is told by crate `classify` (`early`), which makes them.
 
 use crate::memory::Words;
 use crate::sys::Map;
@@ -16,8 +18,9 @@ use std::sync::atomic::Ordering;
 /// Who reads a table that is about to be written over is done with its packet long before.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Flows that are known to have passed while their link was open, of those whose answers the rules refuse where they open; of more than these the one that passed nothing for the longest time
-/// is forgotten, and its answers are refused.
+/// Flows that are known to have passed while their link was open, of those whose answers the rules refuse
+/// where they open; of more than these the one that passed nothing for the longest time is forgotten, and its
+/// answers are refused.
 const PASSED: u32 = 1 << 16;
 /// 64-bit numbers of an outcome's line.
 const COUNT_WORDS: usize = EarlyCount::LEN / 8;
@@ -95,15 +98,17 @@ impl EarlyTables {
         self.size.outcomes
     }
 
-    /// Writes the table of a generation that the level is not at, and not about to enter. It counts once the level is. The first word, which names the generation, comes last.
-    /// Waits some milliseconds, until nobody reads what was there. `false`: there is no room for so many words.
+    /// Writes the table of a generation that the level is not at, and not about to enter. It counts once the
+    /// level is. The first word, which names the generation, comes last. Waits some milliseconds, until
+    /// nobody reads what was there. `false`: there is no room for so many words.
     pub fn write(&self, generation: u8, table: &[u64]) -> bool {
         let whole = EARLY_WORDS as usize;
         let Some(place) = self.words.get().chunks_exact(whole).nth(usize::from(generation & 1)) else {
             return false;
         };
         let Some(first) = place.first() else { return false };
-        // Also where there is no room: what an older generation has left is not to act when its number comes round.
+        // Also where there is no room: what an older generation has left is not to act when its number comes
+        // round.
         first.store(0, Ordering::Release);
         if table.len() > whole {
             return false;
@@ -117,7 +122,8 @@ impl EarlyTables {
         true
     }
 
-    /// What was counted for an outcome of a link by tables of even (`false`) or odd generations, since the program was loaded. Zeros: there is no such outcome.
+    /// What was counted for an outcome of a link by tables of even (`false`) or odd generations, since the
+    /// program was loaded. Zeros: there is no such outcome.
     #[must_use]
     pub fn counted(&self, odd: bool, link: u8, outcome: u32) -> EarlyCounted {
         let Size { links, outcomes, processors, .. } = self.size;

@@ -228,8 +228,8 @@ fn no_target(name: &str, kind: &str, source: &Option<io::Error>) -> String {
 }
 
 impl XdpError {
-    /// Looks for who holds the program of a hook that is taken, for whom this is shown to: it takes a look at all open files that this process may see, so not for each
-    /// try. Other errors stay as they are.
+    /// Looks for who holds the program of a hook that is taken, for whom this is shown to: it takes a look at
+    /// all open files that this process may see, so not for each try. Other errors stay as they are.
     #[must_use]
     pub fn with_holders(mut self) -> Self {
         if let XdpError::HookTaken { id, ifindex, holders, .. } = &mut self {

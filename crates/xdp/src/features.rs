@@ -28,7 +28,8 @@ fn ask(family: u16, command: u8, attribute: &[u8]) -> Option<Vec<u8>> {
     answer.get(HEADER..).map(<[u8]>::to_vec)
 }
 
-/// Whether an interface sends frames that lie in several buffers, when they are redirected to it. `false` also where the kernel does not tell: in doubt such frames go up.
+/// Whether an interface sends frames that lie in several buffers, when they are redirected to it. `false`
+/// also where the kernel does not tell: in doubt such frames go up.
 pub(crate) fn sends_parts(ifindex: u32) -> bool {
     let features = || {
         let family = ask(CONTROLLER, GET_FAMILY, &attribute(FAMILY_NAME, b"netdev\0"))?;

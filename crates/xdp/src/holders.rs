@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who holds a program that somebody else has attached: the link that attaches it, files that it is pinned as, processes that have it open. For the message that refuses its
-//! interface, and for nothing else: it is looked for when somebody is to be told, since it takes a look at all open files of the machine.
+//! Who holds a program that somebody else has attached: the link that attaches it, files that it is pinned
+//! as, processes that have it open. For the message that refuses its interface, and for nothing else: it is
+//! looked for when somebody is to be told, since it takes a look at all open files of the machine.
 //!
-//! Source: bpf(2), proc(5), Linux `kernel/bpf/syscall.c` (`bpf_prog_show_fdinfo`, `bpf_link_show_fdinfo`), `net/core/dev.c` (`bpf_xdp_link_show_fdinfo`), `kernel/bpf/inode.c`. What a
-//! descriptor stands for is read from its `fdinfo`, in the same way of pins and of other processes' files. Not seen: pins of file systems that are mounted elsewhere only
-//! (`ip netns exec` hides those of the machine), processes of other process namespaces.
+//! Source: bpf(2), proc(5), Linux `kernel/bpf/syscall.c` (`bpf_prog_show_fdinfo`, `bpf_link_show_fdinfo`),
+//! `net/core/dev.c` (`bpf_xdp_link_show_fdinfo`), `kernel/bpf/inode.c`. What a descriptor stands for is read
+//! from its `fdinfo`, in the same way of pins and of other processes' files. Not seen: pins of file systems
+//! that are mounted elsewhere only (`ip netns exec` hides those of the machine), processes of other process
+//! namespaces.
 
 use crate::sys;
 use aya::programs::links::LinkType;
@@ -45,7 +48,8 @@ pub struct Holder {
 /// Who holds a program that is attached to an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// Numbers of the links that attach it; none: it was attached without. (Several: one is of an interface with the same number in another network namespace.)
+    /// Numbers of the links that attach it; none: it was attached without. (Several: one is of an interface
+    /// with the same number in another network namespace.)
     pub links: Vec<u32>,
     /// Files that it is pinned as.
     pub pins: Vec<(PathBuf, Hold)>,
@@ -233,7 +237,8 @@ impl fmt::Display for Holders {
     }
 }
 
-/// Where bpf file systems are mounted, by a table of mounts. A name with blanks has `\040` in it there: such are not found, which is told.
+/// Where bpf file systems are mounted, by a table of mounts. A name with blanks has `\040` in it there: such
+/// are not found, which is told.
 fn bpf_mounts(mounts: &str) -> impl Iterator<Item = &Path> {
     mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
@@ -251,7 +256,8 @@ fn number(info: &str, key: &str) -> Option<u32> {
     info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok())
 }
 
-/// What a descriptor holds of what is wanted, by its `fdinfo`, and the number of the link that it stands for. A link of another interface holds nothing of this one.
+/// What a descriptor holds of what is wanted, by its `fdinfo`, and the number of the link that it stands for.
+/// A link of another interface holds nothing of this one.
 fn hold(info: &str, wanted: Wanted) -> Option<(Hold, Option<u32>)> {
     if number(info, "prog_id")? != wanted.program {
         return None;

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the program finds a flow's slot by its key: buckets of places, in memory that it shares with the host (`ebpf/index.h` is the other half).
+//! Where the program finds a flow's slot by its key: buckets of places, in memory that it shares with the
+//! host (`ebpf/index.h` is the other half).
 //!
-//! The host writes a place and a key; the program only reads. The kernel's own hash table would take a system call for each entry, and each packet one more access to memory that waits for the one before.
+//! The host writes a place and a key; the program only reads. The kernel's own hash table would take a system
+//! call for each entry, and each packet one more access to memory that waits for the one before.
 //!
 //! ```text
 //! key --hash--> bucket: 16 places       place: tag | slot + 1  ---> key of the slot: 64 bytes, compared
 //!               (two cache lines)       0: free                     line of the slot: what to do, counters
 //! ```
 //!
-//! A place is one 64-bit number, so nobody sees half of one: the slot plus one, and above it the *tag*, the upper half of the key's hash. A place without a slot is being taken, and the program passes
-//! over it. Where the table is full, a bucket has two flows on average and room for sixteen. One that has no room (by chance once in ten thousand million) finds the table full, as it does where
-//! somebody chooses flows by their hash; its packets go up, and that is all.
+//! A place is one 64-bit number, so nobody sees half of one: the slot plus one, and above it the *tag*, the
+//! upper half of the key's hash. A place without a slot is being taken, and the program passes over it. Where
+//! the table is full, a bucket has two flows on average and room for sixteen. One that has no room (by chance
+//! once in ten thousand million) finds the table full, as it does where somebody chooses flows by their hash;
+//! its packets go up, and that is all.
 
 use crate::error::InsertError;
 use bartizan_offload::marks::hash;
@@ -67,7 +71,8 @@ impl<'a> Index<'a> {
         place & !SLOT == tag && (place & SLOT).checked_sub(1).is_none_or(same)
     }
 
-    /// Puts a key there: whoever finds it finds the slot, which has to be ready. Several threads may do this at once, each with slots of its own.
+    /// Puts a key there: whoever finds it finds the slot, which has to be ready. Several threads may do this
+    /// at once, each with slots of its own.
     ///
     /// # Errors
     /// It is there, or is being put there; its bucket is full.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a process has left when it ended without a word: its program on interfaces, with tables that nobody reads any more.
+//! What a process has left when it ended without a word: its program on interfaces, with tables that nobody
+//! reads any more.
 //!
-//! Nothing of what it had decided is believed: whose flows its entries were nobody knows any more. They act until its program is replaced, and what they had handled is added up then.
+//! Nothing of what it had decided is believed: whose flows its entries were nobody knows any more. They act
+//! until its program is replaced, and what they had handled is added up then.
 
 use crate::counters::bytes_of;
 use crate::error::XdpError;
@@ -27,7 +29,8 @@ pub(crate) struct Found {
     pub program: u32,
 }
 
-/// Interfaces of this network namespace with a pinned program that runs, whether who has pinned it lives or not. Pins of interfaces that are gone are removed.
+/// Interfaces of this network namespace with a pinned program that runs, whether who has pinned it lives or
+/// not. Pins of interfaces that are gone are removed.
 ///
 /// # Errors
 /// The folder is not this user's alone, a program is not ours, the kernel refuses.
@@ -51,7 +54,8 @@ pub fn pinned() -> Result<Vec<LeftOn>, XdpError> {
     Ok(all)
 }
 
-/// Looks for an attachment that was left on an interface and runs. A pin that is none of this very interface (which was made anew) is removed.
+/// Looks for an attachment that was left on an interface and runs. A pin that is none of this very interface
+/// (which was made anew) is removed.
 ///
 /// # Errors
 /// The folder is not this user's alone, or it is no program of ours.
@@ -69,7 +73,8 @@ pub(crate) fn find(pin: &Pin, ifindex: u32, link: &Link) -> Result<Option<Found>
     }
 }
 
-/// A program that is pinned is of this program, of whichever build. Where the kernel does not tell, the folder does: it is this user's alone.
+/// A program that is pinned is of this program, of whichever build. Where the kernel does not tell, the
+/// folder does: it is this user's alone.
 fn is_ours(pin: &Pin, id: u32) -> Result<(), XdpError> {
     let program = program_name(id);
     if program.is_empty() || program == crate::program::NAME {
@@ -124,7 +129,8 @@ fn maps(info: &ProgramInfo) -> Option<Vec<(MapData, MapInfo)>> {
     info.map_ids().ok()??.into_iter().map(map).collect()
 }
 
-/// Whether a program that was left takes two interfaces for the two sides of one link; what cannot be read says that it does not. `None`: it is of another build than the one of this `tag`.
+/// Whether a program that was left takes two interfaces for the two sides of one link; what cannot be read
+/// says that it does not. `None`: it is of another build than the one of this `tag`.
 pub(crate) fn are_paired(program: u32, tag: u64, interfaces: [u32; 2]) -> Option<bool> {
     let Some(info) = info(program) else { return Some(false) };
     if info.tag() != tag {
@@ -151,7 +157,8 @@ pub(crate) struct LeftTables {
 }
 
 impl LeftTables {
-    /// Those of a program. `None`: it is of another build than the one of this `tag`, or the kernel does not give them.
+    /// Those of a program. `None`: it is of another build than the one of this `tag`, or the kernel does not
+    /// give them.
     pub(crate) fn open(program: u32, tag: u64, processors: u32) -> Option<Self> {
         let (mut slots, mut counts) = (None, None);
         let info = info(program).filter(|info| info.tag() == tag)?;

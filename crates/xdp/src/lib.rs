@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP level's lowest layer: packets of flows that the host has decided on are handled by a program in the kernel (`ebpf/flows.bpf.c`).
+//! The XDP level's lowest layer: packets of flows that the host has decided on are handled by a program in
+//! the kernel (`ebpf/flows.bpf.c`).
 //!
 //! * [`Program`]: loads the program and attaches it to the two ports of a link, once both were tried;
 //! * [`Tables`]: flows by key, what is done with them, what was counted;
 //! * [`EarlyTables`]: what the packet filter refuses of packets without a flow;
 //! * [`XdpError`]: why it cannot be used, and what to do.
 //!
-//! Which flows go down, and when they come back, is not decided here. Everything else goes up, and so does every packet when in doubt.
-//! docs/xdp.md has the picture, docs/failing.md what happens when the host fails.
+//! Which flows go down, and when they come back, is not decided here. Everything else goes up, and so does
+//! every packet when in doubt. docs/xdp.md has the picture, docs/failing.md what happens when the host fails.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod counters;

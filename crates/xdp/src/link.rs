@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel tells of an interface: name, state, MTU, and which XDP program is attached.
 //!
-//! Source: rtnetlink(7), Linux `include/uapi/linux/rtnetlink.h` and `if_link.h`. Numbers are in the machine's own order. Not done:
-//! lists of interfaces, messages without a question.
+//! Source: rtnetlink(7), Linux `include/uapi/linux/rtnetlink.h` and `if_link.h`. Numbers are in the machine's
+//! own order. Not done: lists of interfaces, messages without a question.
 
 use crate::netlink::{self, attributes, cut_off, find, u32_at};
 use crate::sys::Netlink;

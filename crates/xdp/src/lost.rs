@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that lose what is redirected to them: what the kernel reports of that (`ebpf/lost.h`), and what becomes of the port.
+//! Ports that lose what is redirected to them: what the kernel reports of that (`ebpf/lost.h`), and what
+//! becomes of the port.
 //!
-//! The program takes away what may leave by a port at the first error of its device, so that one batch is lost at most for each processor. Here the port is tried as when it was attached,
-//! and comes back when it takes frames.
+//! The program takes away what may leave by a port at the first error of its device, so that one batch is
+//! lost at most for each processor. Here the port is tried as when it was attached, and comes back when it
+//! takes frames.
 //!
-//! Source: Linux `include/trace/events/xdp.h`. Not done: what a device has taken and loses itself is counted by the device only. What the kernel redirects (generic mode) is reported where the device
-//! is down or the frame is longer than its MTU, and not where its queue is full.
+//! Source: Linux `include/trace/events/xdp.h`. Not done: what a device has taken and loses itself is counted
+//! by the device only. What the kernel redirects (generic mode) is reported where the device is down or the
+//! frame is longer than its MTU, and not where its queue is full.
 
 use crate::error::XdpError;
 use crate::memory::Words;

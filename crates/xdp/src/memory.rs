@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arrays of the program that are mapped into memory.
 //!
-//! Source: Linux `kernel/bpf/arraymap.c` (`array_map_mmap`), BPF_F_MMAPABLE. This is one of the crate's two modules with `unsafe` (the other one is `sys`).
+//! Source: Linux `kernel/bpf/arraymap.c` (`array_map_mmap`), BPF_F_MMAPABLE. This is one of the crate's two
+//! modules with `unsafe` (the other one is `sys`).
 //!
-//! Why it is sound: the kernel keeps the pages of such an array as long as the mapping is there, also when all descriptors are closed, and
-//! never moves them. The mapping is made here, is not given away, and ends with its owner, from which every reference to it is borrowed. What is in it
-//! is seen as 64-bit atomic numbers only: the program and other threads write at the same time, with single aligned stores of 64 bits, which
-//! is what relaxed atomic loads and stores of this machine are. Every bit pattern is a number.
+//! Why it is sound: the kernel keeps the pages of such an array as long as the mapping is there, also when
+//! all descriptors are closed, and never moves them. The mapping is made here, is not given away, and ends
+//! with its owner, from which every reference to it is borrowed. What is in it is seen as 64-bit atomic
+//! numbers only: the program and other threads write at the same time, with single aligned stores of 64 bits,
+//! which is what relaxed atomic loads and stores of this machine are. Every bit pattern is a number.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -46,7 +48,8 @@ impl Words {
             .and_then(|bytes| bytes.checked_next_multiple_of(page))
             .filter(|bytes| *bytes > 0)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: a new mapping at an address of the kernel's choice. It refuses what does not lie within the array's pages.
+        // SAFETY: a new mapping at an address of the kernel's choice. It refuses what does not lie within the
+        // array's pages.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -66,7 +69,8 @@ impl Words {
 
     /// The numbers.
     pub(crate) fn get(&self) -> &[AtomicU64] {
-        // SAFETY: `count` numbers are mapped at `start`, aligned to a page, until `self` is dropped; see above for what else is written to them.
+        // SAFETY: `count` numbers are mapped at `start`, aligned to a page, until `self` is dropped; see
+        // above for what else is written to them.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }

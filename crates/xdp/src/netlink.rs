@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages of netlink: one question, one answer, attributes.
 //!
-//! Source: netlink(7), Linux `include/uapi/linux/netlink.h`. Numbers are in the machine's own order. Not done: answers of several messages.
+//! Source: netlink(7), Linux `include/uapi/linux/netlink.h`. Numbers are in the machine's own order. Not
+//! done: answers of several messages.
 
 use crate::sys::{self, Netlink};
 use std::io;

@@ -50,8 +50,8 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// Times that a load is tried: the verifier gives up when a signal comes for its thread. Most tries end early then; with five of them a test on a busy machine
-/// once found none that came through.
+/// Times that a load is tried: the verifier gives up when a signal comes for its thread. Most tries end early
+/// then; with five of them a test on a busy machine once found none that came through.
 const TRIES: u32 = 40;
 
 /// Loads a program into the kernel, again where a signal has interrupted that.

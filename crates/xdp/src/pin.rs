@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where attachments are pinned, so that they outlive the process: a file for each interface, in a folder of the bpf file system that only its owner reads.
+//! Where attachments are pinned, so that they outlive the process: a file for each interface, in a folder of
+//! the bpf file system that only its owner reads.
 //!
-//! Source: Linux `Documentation/bpf/`, `kernel/bpf/inode.c`. An attachment holds its program, and that its tables: nothing else has to be pinned, and there is no moment
-//! at which parts of two runs are. The file system is gone after a restart of the machine. A name has the numbers of the network namespace and of the
-//! interface in it, since numbers of interfaces repeat in others; that it is the very interface the kernel says, which the attachment is asked for.
+//! Source: Linux `Documentation/bpf/`, `kernel/bpf/inode.c`. An attachment holds its program, and that its
+//! tables: nothing else has to be pinned, and there is no moment at which parts of two runs are. The file
+//! system is gone after a restart of the machine. A name has the numbers of the network namespace and of the
+//! interface in it, since numbers of interfaces repeat in others; that it is the very interface the kernel
+//! says, which the attachment is asked for.
 
 use crate::error::XdpError;
 use crate::sys::{self, Attachment};

@@ -55,7 +55,8 @@ pub enum ModeChoice {
 pub struct Attached {
     /// Who runs it.
     pub mode: Mode,
-    /// Whether the port across the link is there as well, both are fit, and packets of flows are handled from now on. Until then all go up.
+    /// Whether the port across the link is there as well, both are fit, and packets of flows are handled from
+    /// now on. Until then all go up.
     pub enabled: bool,
     /// A program that a process has left runs until [`crate::Program::take_over`].
     pub waits: bool,

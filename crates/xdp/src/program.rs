@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loading the level's program, attaching it to ports, taking it away.
 //!
-//! Attachments are held by this process: when it ends, however it ends, the program is gone from all interfaces. Only those of ports that are to fail open are pinned as well
-//! (`pin.rs`), once their workers live: they go on when the process is killed. The next one finds them, and puts its own program in the place of the one that runs, in one step
-//! ([`Program::take_over`]). Not done: several programs on one interface.
+//! Attachments are held by this process: when it ends, however it ends, the program is gone from all
+//! interfaces. Only those of ports that are to fail open are pinned as well (`pin.rs`), once their workers
+//! live: they go on when the process is killed. The next one finds them, and puts its own program in the
+//! place of the one that runs, in one step ([`Program::take_over`]). Not done: several programs on one
+//! interface.
 
 mod check;
 
@@ -117,7 +119,8 @@ impl Port {
 }
 
 impl Drop for Port {
-    /// Takes the program away. What was not taken over yet stays as it was found; and all that is pinned does where a defect ends the process.
+    /// Takes the program away. What was not taken over yet stays as it was found; and all that is pinned does
+    /// where a defect ends the process.
     fn drop(&mut self) {
         if self.waits || std::thread::panicking() {
             self.leave();
@@ -139,7 +142,8 @@ struct Exit {
     mtu: u32,
 }
 
-/// The level's program with its tables. Dropping it detaches it, but leaves what it has not taken over yet; see also [`Program::end`] and [`Program::leave`].
+/// The level's program with its tables. Dropping it detaches it, but leaves what it has not taken over yet;
+/// see also [`Program::end`] and [`Program::leave`].
 #[derive(Debug)]
 pub struct Program {
     bpf: Ebpf,
@@ -257,13 +261,16 @@ impl Program {
         Arc::clone(&self.tables)
     }
 
-    /// Attaches the program to a port. When the port across the link is attached, too, both are tried (`prove.rs`), and packets of flows are handled from then on.
+    /// Attaches the program to a port. When the port across the link is attached, too, both are tried
+    /// (`prove.rs`), and packets of flows are handled from then on.
     ///
-    /// What a process has left on the interface is taken away; on a port that is to fail open it runs until [`Program::take_over`], as it fails open or closed.
+    /// What a process has left on the interface is taken away; on a port that is to fail open it runs until
+    /// [`Program::take_over`], as it fails open or closed.
     ///
     /// # Errors
-    /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is redirected to it; there is nowhere to pin it. Nothing is left attached to
-    /// this port then but what was found there; the one across the link stays as it was.
+    /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is
+    /// redirected to it; there is nowhere to pin it. Nothing is left attached to this port then but what was
+    /// found there; the one across the link stays as it was.
     pub fn attach(&mut self, port: &PortSetup) -> Result<Attached, XdpError> {
         let mut link = ask(port.ifindex)?;
         self.check_number(port, &link.name)?;
@@ -320,7 +327,8 @@ impl Program {
         }
     }
 
-    /// What a process has left on a port, if this program can take its place; else it is taken away, and the link says that it is free.
+    /// What a process has left on a port, if this program can take its place; else it is taken away, and the
+    /// link says that it is free.
     fn find_left(&mut self, port: &PortSetup, link: &mut Link) -> Result<Option<Attachment>, XdpError> {
         let pin = Pin::of(port.ifindex)?;
         let Some(found) = left::find(&pin, port.ifindex, link)? else { return Ok(None) };
@@ -352,7 +360,8 @@ impl Program {
         Ok(program(&mut self.bpf)?.info().map_err(|error| not_loaded(NAME, &error))?.tag())
     }
 
-    /// Whether a program that a process has left takes two interfaces for the two sides of one link. `None`: it is of another build, whose tables are not read.
+    /// Whether a program that a process has left takes two interfaces for the two sides of one link. `None`:
+    /// it is of another build, whose tables are not read.
     ///
     /// # Errors
     /// The kernel does not tell of this one.
@@ -360,7 +369,8 @@ impl Program {
         Ok(left::are_paired(left, self.tag()?, interfaces))
     }
 
-    /// Takes away what a process has left on an interface, which is no port or is to begin anew. `false`: it had left nothing. What that had handled is told by [`Program::take_over`].
+    /// Takes away what a process has left on an interface, which is no port or is to begin anew. `false`: it
+    /// had left nothing. What that had handled is told by [`Program::take_over`].
     ///
     /// # Errors
     /// There is no such interface, the kernel refuses.
@@ -435,8 +445,9 @@ impl Program {
         self.watches.update(&u32::from(index).to_ne_bytes(), &value, Write::Any)
     }
 
-    /// Workers of a port that have begun have as much time from now on as if they had just been heard of. The watch of one that has not begins with its first sign of life: until then its
-    /// frames wait for it, however long the start takes.
+    /// Workers of a port that have begun have as much time from now on as if they had just been heard of. The
+    /// watch of one that has not begins with its first sign of life: until then its frames wait for it,
+    /// however long the start takes.
     fn begin_watch(&self, port: &PortSetup) {
         let Some(Watch { spread, first, .. }) = port.watch else { return };
         let now = sys::monotonic_time();
@@ -466,8 +477,10 @@ impl Program {
         }
     }
 
-    /// Lets packets leave by a port that no frame comes by ([`crate::Action::Redirect`]), under a number that no other port has; it is tried first where a driver redirects to it. To be
-    /// called once ports are attached, and again to follow its interface and MTU: then it is tried only if the interface is another one.
+    /// Lets packets leave by a port that no frame comes by ([`crate::Action::Redirect`]), under a number that
+    /// no other port has; it is tried first where a driver redirects to it. To be called once ports are
+    /// attached, and again to follow its interface and MTU: then it is tried only if the interface is another
+    /// one.
     ///
     /// # Errors
     /// The interface is not there or down, the number is taken, it does not take what is redirected to it.
@@ -530,7 +543,8 @@ impl Program {
                 Ok(attachment) => return Ok((attachment, *mode)),
                 Err(error) => {
                     let error = not_attached(link, ifindex, *mode, error);
-                    // Only what the driver cannot do is tried otherwise; the first answer is the one that tells.
+                    // Only what the driver cannot do is tried otherwise; the first answer is the one that
+                    // tells.
                     let cannot =
                         matches!(error, XdpError::NoNativeMode { .. } | XdpError::MtuTooLarge { .. });
                     first.get_or_insert(error);
@@ -576,8 +590,10 @@ impl Program {
         !self.left.is_empty() || self.ports.values().any(|port| port.pin.is_some() && !port.pinned)
     }
 
-    /// Pins what is to fail open, and takes the place of what a process has left: each frame meets the old program or this one. To be called when workers serve their frames; until then the old
-    /// one fails open or closed as it was told, and what nobody had left goes with this process. Gives what it had handled, also where it was taken away already; all zero if nothing was left.
+    /// Pins what is to fail open, and takes the place of what a process has left: each frame meets the old
+    /// program or this one. To be called when workers serve their frames; until then the old one fails open
+    /// or closed as it was told, and what nobody had left goes with this process. Gives what it had handled,
+    /// also where it was taken away already; all zero if nothing was left.
     ///
     /// # Errors
     /// The kernel refuses; the old one goes on on that port, and this may be called again.
@@ -625,13 +641,14 @@ impl Program {
         }
     }
 
-    /// Ends as if the process had been killed: ports that are to fail open do so, until the next program takes them over. All others are free.
+    /// Ends as if the process had been killed: ports that are to fail open do so, until the next program
+    /// takes them over. All others are free.
     pub fn leave(mut self) {
         self.ports.values_mut().for_each(Port::leave);
     }
 
-    /// Tries whether what comes by one port leaves by another one. What the kernel redirects (generic mode) leaves as everything does that it sends: there
-    /// is nothing to try.
+    /// Tries whether what comes by one port leaves by another one. What the kernel redirects (generic mode)
+    /// leaves as everything does that it sends: there is nothing to try.
     fn prove(&mut self, from: u8, to: u8) -> Result<(), XdpError> {
         // The kernel refuses what is longer than the MTU of the port, or goes to one that is down, in any
         // mode.
@@ -656,7 +673,8 @@ impl Program {
         Ok(())
     }
 
-    /// Tries whether an interface takes what a driver redirects to it, and hears of what it loses from then on.
+    /// Tries whether an interface takes what a driver redirects to it, and hears of what it loses from then
+    /// on.
     fn try_port(&mut self, index: u8, name: &str, kind: &str, ifindex: u32) -> Result<(), XdpError> {
         let probe = match self.probe.take() {
             Some(probe) => probe,
@@ -683,8 +701,9 @@ impl Program {
         }
     }
 
-    /// Follows ports that lose what is to leave by them. The program lets nothing leave by a port whose device gives an error; here it is tried again, and what is to be said of it is given.
-    /// To be called every second or so.
+    /// Follows ports that lose what is to leave by them. The program lets nothing leave by a port whose
+    /// device gives an error; here it is tried again, and what is to be said of it is given. To be called
+    /// every second or so.
     pub fn follow_losses(&mut self) -> Vec<PortNews> {
         let open = self
             .ports
@@ -741,7 +760,8 @@ impl Program {
         Ok(())
     }
 
-    /// Whether the program is on the interface of a port. Somebody else may have taken it away or put another one in its place (`bpftool link detach`, `ip link set dev NAME xdp off`).
+    /// Whether the program is on the interface of a port. Somebody else may have taken it away or put another
+    /// one in its place (`bpftool link detach`, `ip link set dev NAME xdp off`).
     #[must_use]
     pub fn is_attached(&mut self, index: u8) -> bool {
         let own = program(&mut self.bpf).ok().and_then(|program| program.info().ok()).map(|info| info.id());
@@ -783,7 +803,8 @@ impl Program {
         if port.waits { Ok(()) } else { port.attachment.detach().map_err(failed) }
     }
 
-    /// Tells the program of a port's MTU, after it was changed. Frames that are longer than what may leave by a port go up.
+    /// Tells the program of a port's MTU, after it was changed. Frames that are longer than what may leave by
+    /// a port go up.
     ///
     /// # Errors
     /// There is no such port; the kernel refuses.
@@ -802,8 +823,9 @@ impl Program {
         Ok(())
     }
 
-    /// Runs the program on a frame that comes by an interface of this network namespace, `repeat` times, and says what it returned and how long it took. For tests
-    /// and measurements: what it counts is counted, and what it forwards is sent nowhere.
+    /// Runs the program on a frame that comes by an interface of this network namespace, `repeat` times, and
+    /// says what it returned and how long it took. For tests and measurements: what it counts is counted, and
+    /// what it forwards is sent nowhere.
     ///
     /// # Errors
     /// The kernel refuses: the frame is shorter than an Ethernet header, there is no such interface.

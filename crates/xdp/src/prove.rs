@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether ports are fit for the level, before a packet depends on it: what is on, how long frames may be, and whether what is redirected really leaves.
+//! Whether ports are fit for the level, before a packet depends on it: what is on, how long frames may be,
+//! and whether what is redirected really leaves.
 //!
-//! Source: Linux `include/uapi/linux/ethtool.h`, `include/trace/events/xdp.h`. The last one is tried: frames of an experimental EtherType
-//! (IEEE 802, 0x88b5), which nobody listens to, are redirected to the port, and the kernel reports what its device did with them (`ebpf/probe.bpf.c`). A redirect
-//! that comes to nothing is told to nobody else: on a virtual Ethernet device whose other end does not poll all frames would be lost in silence.
+//! Source: Linux `include/uapi/linux/ethtool.h`, `include/trace/events/xdp.h`. The last one is tried: frames
+//! of an experimental EtherType (IEEE 802, 0x88b5), which nobody listens to, are redirected to the port, and
+//! the kernel reports what its device did with them (`ebpf/probe.bpf.c`). A redirect that comes to nothing is
+//! told to nobody else: on a virtual Ethernet device whose other end does not poll all frames would be lost
+//! in silence.
 //!
-//! Not seen from here: offloads of the other end of a virtual Ethernet pair. The host sees from frames that come up whether checksums are left open there.
+//! Not seen from here: offloads of the other end of a virtual Ethernet pair. The host sees from frames that
+//! come up whether checksums are left open there.
 
 use crate::error::XdpError;
 use crate::link::Link;
@@ -26,8 +30,9 @@ const REPORTER: &str = "bartizan_sent";
 /// The MTU at which every driver that runs programs does.
 pub(crate) const ANY_DRIVER_MTU: u32 = 1500;
 
-/// Frames that are sent to try a port, in each of several tries. All have to be taken: where a driver takes none there is no report at all, and one of somebody else's
-/// frames on the same processor, before the outcome is read, would count in its place. Not three times, and with these numbers.
+/// Frames that are sent to try a port, in each of several tries. All have to be taken: where a driver takes
+/// none there is no report at all, and one of somebody else's frames on the same processor, before the
+/// outcome is read, would count in its place. Not three times, and with these numbers.
 const TRIES: [u32; 3] = [4, 1, 3];
 
 /// Offloads: the word of `ethtool -K`, the request that reads it, and the bit where the answer has several.
@@ -144,7 +149,8 @@ impl Probe {
     }
 }
 
-/// A frame that nobody listens to: to an address of the local network that is not given out, of an EtherType for experiments.
+/// A frame that nobody listens to: to an address of the local network that is not given out, of an EtherType
+/// for experiments.
 fn frame() -> [u8; 60] {
     let mut frame = [0; 60];
     let head = [0x02, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0x88, 0xb5];

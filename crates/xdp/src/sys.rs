@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! System calls of the level behind safe functions.
 //!
-//! Source: bpf(2), Linux `include/uapi/linux/bpf.h` and `magic.h`, rtnetlink(7), netdevice(7), `include/uapi/linux/ethtool.h`. This is one of the crate's two modules with
-//! `unsafe` (the other one is `memory`). The loader's own maps know neither groups of entries nor a run of a program, and have no owner that
-//! several threads may use, so these calls are made here; every function is safe to call with any arguments: lengths of slices are compared with what the
-//! kernel reads and writes, which the caller says with the map's sizes.
+//! Source: bpf(2), Linux `include/uapi/linux/bpf.h` and `magic.h`, rtnetlink(7), netdevice(7),
+//! `include/uapi/linux/ethtool.h`. This is one of the crate's two modules with `unsafe` (the other one is
+//! `memory`). The loader's own maps know neither groups of entries nor a run of a program, and have no owner
+//! that several threads may use, so these calls are made here; every function is safe to call with any
+//! arguments: lengths of slices are compared with what the kernel reads and writes, which the caller says
+//! with the map's sizes.
 
 use std::ffi::CString;
 use std::io;
@@ -161,15 +163,16 @@ fn invalid() -> io::Error {
 }
 
 /// # Safety
-/// `attributes` is what the command reads, and its pointers are valid for the lengths that it reads and writes.
+/// `attributes` is what the command reads, and its pointers are valid for the lengths that it reads and
+/// writes.
 unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_long> {
     // SAFETY: pointer and length describe `attributes`; what they point to is the caller's promise.
     check(unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) })
 }
 
 impl Map {
-    /// Takes a map that was loaded with these lengths of keys and values. (Of maps with a value for each processor the kernel
-    /// would write more: none is taken here.)
+    /// Takes a map that was loaded with these lengths of keys and values. (Of maps with a value for each
+    /// processor the kernel would write more: none is taken here.)
     pub(crate) fn new(fd: OwnedFd, key: usize, value: usize) -> Self {
         Map { fd, key, value }
     }
@@ -264,7 +267,8 @@ impl Attachment {
             length: size_of::<LinkInfo>() as u32,
             info: std::ptr::from_mut(&mut info) as u64,
         };
-        // SAFETY: pointer and length describe `info`, which lives through the call; the kernel writes at most its length.
+        // SAFETY: pointer and length describe `info`, which lives through the call; the kernel writes at most
+        // its length.
         unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes)? };
         if info.kind == LINK_XDP { Ok((info.program, info.interface)) } else { Err(invalid()) }
     }
@@ -281,7 +285,8 @@ impl Attachment {
         unsafe { bpf(LINK_UPDATE, &mut attributes) }.map(|_| ())
     }
 
-    /// Takes the program away at once. Closing the descriptor would not do: another thread may start a process at this moment, which has a copy of it until it runs its program.
+    /// Takes the program away at once. Closing the descriptor would not do: another thread may start a
+    /// process at this moment, which has a copy of it until it runs its program.
     pub(crate) fn detach(&self) -> io::Result<()> {
         let mut attributes = LinkDetach { link: self.fd.as_raw_fd() as u32 };
         // SAFETY: the attributes hold no pointers.
@@ -337,7 +342,8 @@ pub struct Run {
     pub nanoseconds: u32,
 }
 
-/// Runs an XDP program on a frame that comes by an interface of this network namespace, `repeat` times. It is not sent anywhere.
+/// Runs an XDP program on a frame that comes by an interface of this network namespace, `repeat` times. It is
+/// not sent anywhere.
 pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8], ingress: u32, repeat: u32) -> io::Result<Run> {
     let length = u32::try_from(frame.len()).map_err(|_| invalid())?;
     let context = Context { data_end: length, ingress_ifindex: ingress, ..Context::default() };
@@ -350,7 +356,8 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8], ingress: u32, repe
         repeat,
         ..TestRun::default()
     };
-    // SAFETY: pointers and lengths describe `frame` and `context`, which live through the call; the kernel only reads them.
+    // SAFETY: pointers and lengths describe `frame` and `context`, which live through the call; the kernel
+    // only reads them.
     unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
     Ok(Run { result: attributes.retval, nanoseconds: attributes.duration })
 }
@@ -419,13 +426,15 @@ fn request_about(interface: &str) -> io::Result<libc::ifreq> {
     Ok(ask)
 }
 
-/// Switches an interface to take frames for whomever, or back: for good, not for this process. Whether that changed something.
+/// Switches an interface to take frames for whomever, or back: for good, not for this process. Whether that
+/// changed something.
 pub(crate) fn set_promiscuous(interface: &str, on: bool) -> io::Result<bool> {
     const BIT: libc::c_short = libc::IFF_PROMISC as libc::c_short;
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut ask = request_about(interface)?;
     let request = |number: libc::Ioctl, ask: &mut libc::ifreq| {
-        // SAFETY: `ask` names an interface and is what these requests read and write; it lives through the call.
+        // SAFETY: `ask` names an interface and is what these requests read and write; it lives through the
+        // call.
         check(unsafe { libc::ioctl(socket.as_raw_fd(), number, std::ptr::from_mut(ask)) }.into())
     };
     request(libc::SIOCGIFFLAGS, &mut ask)?;
@@ -452,7 +461,8 @@ pub(crate) fn ethtool_value(interface: &str, request: u32) -> io::Result<u32> {
     let mut value = Value { request, data: 0 };
     let mut ask = request_about(interface)?;
     ask.ifr_ifru.ifru_data = std::ptr::from_mut(&mut value).cast();
-    // SAFETY: `ask` names an interface and points to a value of the length that these requests read and write; both live through the call.
+    // SAFETY: `ask` names an interface and points to a value of the length that these requests read and
+    // write; both live through the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), ETHTOOL, std::ptr::from_mut(&mut ask)) }.into())?;
     Ok(value.data)
 }

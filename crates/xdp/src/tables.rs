@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program's tables, as the host writes and reads them.
 //!
-//! A flow is in the table of flows under its key and has a slot. The host puts it there in this order: the slot is cleared, its control is
-//! written, the key is inserted; and takes it away in this one ([0013](../../../docs/design/0013-levels.md)): the control is taken back (packets go up, uncounted), what
+//! A flow is in the table of flows under its key and has a slot. The host puts it there in this order: the
+//! slot is cleared, its control is written, the key is inserted; and takes it away in this one
+//! ([0013](../../../docs/design/0013-levels.md)): the control is taken back (packets go up, uncounted), what
 //! is being handled ends, the counters are read, the key is removed, and the slot is used again.
 //!
-//! A program that had found the old flow's place, and was held up between two instructions (by a hypervisor) until its slot was used again, compares the key of the new flow and passes its packet up; only
-//! one that was held up behind the comparison would see the new flow's slot, for one packet. By then the old flow's packets have gone up for the whole time of grace.
+//! A program that had found the old flow's place, and was held up between two instructions (by a hypervisor)
+//! until its slot was used again, compares the key of the new flow and passes its packet up; only one that
+//! was held up behind the comparison would see the new flow's slot, for one packet. By then the old flow's
+//! packets have gone up for the whole time of grace.
 
 use crate::counters::{Counts, add_line, bytes_of};
 use crate::early::EarlyTables;
@@ -37,7 +40,8 @@ pub(crate) const NOT_BEGUN: u64 = i64::MAX.cast_unsigned();
 /// Where the tenant stands in a key.
 const TENANT: (usize, u64) = (5, 0xffff << 32);
 
-/// The identity of a flow, as `FlowKey::words` of crate `flow` gives it. The tenant does not count: it follows from the rest.
+/// The identity of a flow, as `FlowKey::words` of crate `flow` gives it. The tenant does not count: it
+/// follows from the rest.
 pub type Key = [u64; KEY_WORDS];
 
 /// What is done with a flow's packets.
@@ -52,7 +56,8 @@ pub enum Action {
     /// What the higher endpoint of the key sends (`true`) or the lower one is dropped, for a reason; the rest
     /// goes up.
     DropFrom(Reason, bool),
-    /// Segments of TCP that plainly go on with their connection leave by the port across the link ([`Tables::set_windows`]); others go up.
+    /// Segments of TCP that plainly go on with their connection leave by the port across the link
+    /// ([`Tables::set_windows`]); others go up.
     Compare,
 }
 
@@ -61,7 +66,8 @@ pub enum Action {
 pub struct Control {
     /// What is done.
     pub action: Action,
-    /// Low 32 bits of the generation that decided: while the level is at another one, packets go up. They do not go round while an entry lives (docs/design/0018).
+    /// Low 32 bits of the generation that decided: while the level is at another one, packets go up. They do
+    /// not go round while an entry lives (docs/design/0018).
     pub generation: u32,
 }
 
@@ -86,7 +92,8 @@ impl Control {
     }
 }
 
-/// The tables. All methods may be called by several threads at once; who may use a slot is theirs to agree on.
+/// The tables. All methods may be called by several threads at once; who may use a slot is theirs to agree
+/// on.
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) buckets: Words,
@@ -163,7 +170,8 @@ impl Tables {
         self.write_control(slot, control.word())
     }
 
-    /// Takes that back: its packets go up and are not counted here. Programs that have looked before end within the time of grace. `false`: there is no such slot.
+    /// Takes that back: its packets go up and are not counted here. Programs that have looked before end
+    /// within the time of grace. `false`: there is no such slot.
     pub fn mark(&self, slot: u32) -> bool {
         self.write_control(slot, 0)
     }
@@ -176,7 +184,8 @@ impl Tables {
         true
     }
 
-    /// Sets a slot back: no control, counters zero. Only when no packet can find it. `false`: there is no such slot.
+    /// Sets a slot back: no control, counters zero. Only when no packet can find it. `false`: there is no
+    /// such slot.
     pub fn clear(&self, slot: u32) -> bool {
         let (Some(lines), Some(shared)) = (self.lines(slot), self.line(slot)) else { return false };
         lines.flatten().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -184,7 +193,8 @@ impl Tables {
         true
     }
 
-    /// What was counted for a slot since it was cleared, over all processors. `now`: [`boot_time`], not long ago. `None`: there is no such slot.
+    /// What was counted for a slot since it was cleared, over all processors. `now`: [`boot_time`], not long
+    /// ago. `None`: there is no such slot.
     #[must_use]
     pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
         let lines = self.lines(slot)?.map(bytes_of);
@@ -198,8 +208,8 @@ impl Tables {
         Line::of(line).filter(|_| slot < self.slot_count)
     }
 
-    /// Writes the numbers of a connection, which its segments are compared with ([`Action::Compare`]). Only when no packet can find the slot. `false`: there is no such
-    /// slot.
+    /// Writes the numbers of a connection, which its segments are compared with ([`Action::Compare`]). Only
+    /// when no packet can find the slot. `false`: there is no such slot.
     pub fn set_windows(&self, slot: u32, windows: &Windows) -> bool {
         self.line(slot).map(|line| line.write(windows)).is_some()
     }
@@ -210,13 +220,15 @@ impl Tables {
         self.line(slot).map(Line::read)
     }
 
-    /// The host has judged a segment: the numbers of its connection go forward to these. `false`: there is no such slot.
+    /// The host has judged a segment: the numbers of its connection go forward to these. `false`: there is no
+    /// such slot.
     pub fn publish_windows(&self, slot: u32, windows: &Windows) -> bool {
         self.line(slot).map(|line| line.publish(windows)).is_some()
     }
 
-    /// The level is at this generation, unless it is at a later one: packets of flows that another one decided go up. It never goes back, since workers enter generations one by one: what the
-    /// generation of a late one had decided must not act again.
+    /// The level is at this generation, unless it is at a later one: packets of flows that another one
+    /// decided go up. It never goes back, since workers enter generations one by one: what the generation of
+    /// a late one had decided must not act again.
     pub fn enter_generation(&self, generation: u64) {
         if let Some(word) = self.state.get().first() {
             word.fetch_max(generation, Ordering::Release);
@@ -253,7 +265,8 @@ impl Tables {
         self.heartbeats.get().chunks_exact(HEARTBEAT_WORDS).nth(worker as usize)?.first()
     }
 
-    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by [`monotonic_time`]. `false`: there is no such worker.
+    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by
+    /// [`monotonic_time`]. `false`: there is no such worker.
     pub fn beat(&self, worker: u32, now: u64) -> bool {
         self.heartbeat(worker).map(|seen| seen.store(now, Ordering::Release)).is_some()
     }
@@ -265,7 +278,8 @@ impl Tables {
         (seen != 0 && seen != NOT_BEGUN).then_some(seen)
     }
 
-    /// Says in which UDP datagrams the host looks for tunnels: those are looked into, or go up; of Teredo those that can be Teredo go up.
+    /// Says in which UDP datagrams the host looks for tunnels: those are looked into, or go up; of Teredo
+    /// those that can be Teredo go up.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -286,10 +300,12 @@ impl Tables {
     }
 }
 
-/// What has to be added to a time of [`Counts::last_seen`] for the clock that packets of live ports are stamped by (CLOCK_REALTIME), in nanoseconds.
+/// What has to be added to a time of [`Counts::last_seen`] for the clock that packets of live ports are
+/// stamped by (CLOCK_REALTIME), in nanoseconds.
 ///
-/// The program counts by CLOCK_BOOTTIME since it may ask for no clock that is set: CLOCK_BOOTTIME goes on while the machine sleeps, as CLOCK_REALTIME does, so one
-/// difference, read now, holds for all times since the clock was last set.
+/// The program counts by CLOCK_BOOTTIME since it may ask for no clock that is set: CLOCK_BOOTTIME goes on
+/// while the machine sleeps, as CLOCK_REALTIME does, so one difference, read now, holds for all times since
+/// the clock was last set.
 #[must_use]
 pub fn boot_to_real() -> i64 {
     sys::boot_to_real()
@@ -301,7 +317,8 @@ pub fn boot_time() -> u64 {
     sys::boot_time()
 }
 
-/// The clock of signs of life (CLOCK_MONOTONIC), in nanoseconds. It stands still while the machine sleeps: nobody is silent then.
+/// The clock of signs of life (CLOCK_MONOTONIC), in nanoseconds. It stands still while the machine sleeps:
+/// nobody is silent then.
 #[must_use]
 pub fn monotonic_time() -> u64 {
     sys::monotonic_time()

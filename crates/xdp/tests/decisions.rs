@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program makes of single frames: each reason to go up, each action, what is counted. The kernel runs the very program on frames of the testkit
-//! (BPF_PROG_TEST_RUN).
+//! What the program makes of single frames: each reason to go up, each action, what is counted. The kernel
+//! runs the very program on frames of the testkit (BPF_PROG_TEST_RUN).
 
 use crate::common;
 
@@ -189,7 +189,8 @@ fn a_fin_that_plainly_ends_what_came_is_forwarded_and_noted() {
     });
 }
 
-/// The receiver of what is dropped has not seen it: a session that believed its numbers would take what follows at the true place for sent again.
+/// The receiver of what is dropped has not seen it: a session that believed its numbers would take what
+/// follows at the true place for sent again.
 #[test]
 fn what_is_dropped_moves_no_connection_on() {
     in_namespace(|| {
@@ -266,7 +267,8 @@ fn a_fin_that_does_not_leave_is_not_noted() {
     });
 }
 
-/// Two workers enter generations one after the other, and one may be late: what was decided in the generation that it enters must not act again on frames of those that are further.
+/// Two workers enter generations one after the other, and one may be late: what was decided in the generation
+/// that it enters must not act again on frames of those that are further.
 #[test]
 fn the_level_never_goes_back_to_a_generation() {
     in_namespace(|| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of frames while the workers that they would go to give no sign of life, and of a program whose process is gone.
+//! What becomes of frames while the workers that they would go to give no sign of life, and of a program
+//! whose process is gone.
 
 use crate::common;
 
@@ -121,7 +122,8 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
     });
 }
 
-/// A start takes its time: rules, recorders, threads. Nothing passes uninspected because of it, and what was never served leaves nothing behind.
+/// A start takes its time: rules, recorders, threads. Nothing passes uninspected because of it, and what was
+/// never served leaves nothing behind.
 #[test]
 fn a_watch_begins_with_the_first_sign_of_life() {
     with_bpf_file_system(|| {
@@ -203,7 +205,8 @@ fn what_is_decided_stays_decided_while_nobody_serves() {
     });
 }
 
-/// Ways to send a datagram or segment that no entry handles: name, frame, whether it passes where its flow is not refused.
+/// Ways to send a datagram or segment that no entry handles: name, frame, whether it passes where its flow is
+/// not refused.
 fn wrapped(v6: bool, protocol: u8) -> Vec<(&'static str, Vec<u8>, bool)> {
     let plain = plain(v6, protocol);
     let with = |change: &dyn Fn(&mut Packet)| {
@@ -340,7 +343,8 @@ fn what_is_refused_stays_refused_however_it_is_wrapped() {
     });
 }
 
-/// A sample comes up for the host to drop it. While nobody is there who does, it would go on: so none is taken.
+/// A sample comes up for the host to drop it. While nobody is there who does, it would go on: so none is
+/// taken.
 #[test]
 fn what_is_refused_in_a_tunnel_is_no_sample_while_nobody_serves() {
     /// VXLAN's number among kinds of tunnels, and a VNI.
@@ -406,7 +410,8 @@ fn tagged(frame: &[u8], tags: usize) -> Vec<u8> {
     bytes
 }
 
-/// Packets of many hosts, of the kinds that the sockets' filter tells apart, and what of them decides besides the addresses.
+/// Packets of many hosts, of the kinds that the sockets' filter tells apart, and what of them decides besides
+/// the addresses.
 fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, Part)> {
     let address = |last: u8| -> IpAddr {
         if v6 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real frames between virtual Ethernet pairs: what is forwarded arrives, what is not goes up, and ports that are not fit are refused with the command that mends them.
+//! Real frames between virtual Ethernet pairs: what is forwarded arrives, what is not goes up, and ports that
+//! are not fit are refused with the command that mends them.
 
 use crate::common;
 
@@ -191,7 +192,8 @@ fn refusal() -> (XdpError, Holders) {
     }
 }
 
-/// Who holds the program of a taken hook is told: by what it is pinned, who has it open, or that nobody has; and what takes it away does.
+/// Who holds the program of a taken hook is told: by what it is pinned, who has it open, or that nobody has;
+/// and what takes it away does.
 #[test]
 fn who_holds_a_taken_hook_is_told() {
     common::with_bpf_file_system(|| {
@@ -214,7 +216,8 @@ fn who_holds_a_taken_hook_is_told() {
         assert_eq!(holders.pins, [(folder.join("lan"), Hold::Link)], "{error}");
         assert!(!this(&holders) && holders.links.len() == 1, "{error}");
         assert!(error.to_string().contains("pinned as `/sys/fs/bpf/some body/lan`"), "{error}");
-        // The program alone is pinned, and attached without a link. (Taken away by name: a process that another test starts may have a copy of the descriptor for a moment.)
+        // The program alone is pinned, and attached without a link. (Taken away by name: a process that
+        // another test starts may have a copy of the descriptor for a moment.)
         common::detach_pinned(&folder.join("lan"));
         std::fs::remove_file(folder.join("lan")).unwrap();
         common::attach_by_name("lan", &folder.join("program"));
@@ -259,7 +262,8 @@ fn default_pairs_are_refused_until_their_commands_were_run() {
     });
 }
 
-/// A port that takes nothing any more loses one frame: that is counted, and what follows goes up until it takes frames again.
+/// A port that takes nothing any more loses one frame: that is counted, and what follows goes up until it
+/// takes frames again.
 #[test]
 fn a_port_that_loses_frames_is_left_alone_until_it_takes_them() {
     in_namespace(|| {

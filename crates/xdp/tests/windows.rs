@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program makes of segments that it compares with a connection's numbers: it has the rule of `bartizan_packet::windows`, segment by segment, and keeps it with
-//! both directions on processors of their own. The kernel runs the very program (BPF_PROG_TEST_RUN).
+//! What the program makes of segments that it compares with a connection's numbers: it has the rule of
+//! `bartizan_packet::windows`, segment by segment, and keeps it with both directions on processors of their
+//! own. The kernel runs the very program (BPF_PROG_TEST_RUN).
 
 use crate::common;
 
@@ -206,8 +207,9 @@ fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-/// Both directions of a connection at full rate, each on a processor of its own, with an attacker in each: a segment that was legal by what its sender knew goes on or goes up, one that no
-/// order makes legal never goes on, and no number goes back.
+/// Both directions of a connection at full rate, each on a processor of its own, with an attacker in each: a
+/// segment that was legal by what its sender knew goes on or goes up, one that no order makes legal never
+/// goes on, and no number goes back.
 #[test]
 fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
     const ROUNDS: u32 = 30_000;
@@ -261,7 +263,8 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
                 }
                 at = end;
                 heard[own].store(end, Ordering::Release);
-                // The edge lies at most one window before what the other side can ever acknowledge, which is what is sent here.
+                // The edge lies at most one window before what the other side can ever acknowledge, which is
+                // what is sent here.
                 let beyond = at.wrapping_add(60_001);
                 let forged = [
                     Compared { sequence: beyond, end: beyond, ..legal },
@@ -302,7 +305,8 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
         for (own, (below, up)) in results.into_iter().enumerate() {
             println!("side {own}: {below} below, {up} up");
             assert_eq!(below + up, ROUNDS);
-            // Each acknowledges only what it has heard, so nothing legal is in doubt; but for what looks as if its checksum were open, one of 65,536.
+            // Each acknowledges only what it has heard, so nothing legal is in doubt; but for what looks as
+            // if its checksum were open, one of 65,536.
             assert!(up < 20, "side {own}: {up}");
             assert_eq!(now.sides[own].sent, heard[own].load(Ordering::Relaxed));
         }

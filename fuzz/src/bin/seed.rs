@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes first inputs for the targets from captures and rule files: `seed CORPUS FILE...`.
 //!
-//! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files named `*.rules`
-//! become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the command socket, `*.southbound` messages between planes, `*.joined` parts of a policy file, `*.eve` flow records. Names are numbers; what is too large is left out.
+//! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files
+//! named `*.rules` become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the
+//! command socket, `*.southbound` messages between planes, `*.joined` parts of a policy file, `*.eve` flow
+//! records. Names are numbers; what is too large is left out.
 
 use bartizan_fuzz::protocol::choices;
 use bartizan_packet::capture::CaptureReader;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! HSM with separate or integrated segmentation.
 //!
-//! Source: Xu, Jiang, Li, "HSM: A Fast Packet Classification Algorithm" (AINA 2005), and Qi et al., "Towards System-level
-//! Optimization for High Performance Unified Threat Management" (IPP). Every field is cut into segments, found by binary
-//! search; a segment has a class for each rule set. Classes are combined pair by pair in tables (addresses: AMT; ports
-//! and the rest: PMT; both: PLT), the last of which holds the rule. Integrated: one segmentation of each field for all sets
-//! and tables for each set apart, so that the searches are done once.
+//! Source: Xu, Jiang, Li, "HSM: A Fast Packet Classification Algorithm" (AINA 2005), and Qi et al., "Towards
+//! System-level Optimization for High Performance Unified Threat Management" (IPP). Every field is cut into
+//! segments, found by binary search; a segment has a class for each rule set. Classes are combined pair by
+//! pair in tables (addresses: AMT; ports and the rest: PMT; both: PLT), the last of which holds the rule.
+//! Integrated: one segmentation of each field for all sets and tables for each set apart, so that the
+//! searches are done once.
 //!
-//! Exact and readable, for sets of a few thousand rules: where rules that are wild in one address cross rules that are
-//! wild in the other, the tables grow with their product, and [`Hsm::insert`] refuses beyond its limit. Inserts and deletes
-//! build anew.
+//! Exact and readable, for sets of a few thousand rules: where rules that are wild in one address cross rules
+//! that are wild in the other, the tables grow with their product, and [`Hsm::insert`] refuses beyond its
+//! limit. Inserts and deletes build anew.
 
 use bartizan_base::Fid;
 use bartizan_base::at::At;
@@ -81,8 +82,8 @@ impl Segments {
         self.classes.get(at * self.sets..(at + 1) * self.sets).unwrap_or_default()
     }
 
-    /// 32-bit words that a search reads at most: one for each probe (four for an IPv6 address), and the classes,
-    /// two sets to a word.
+    /// 32-bit words that a search reads at most: one for each probe (four for an IPv6 address), and the
+    /// classes, two sets to a word.
     fn words(&self, per_probe: usize) -> usize {
         if self.starts.len() <= 1 {
             return 0;
@@ -366,7 +367,8 @@ impl Classifier for Hsm {
         let before = self.len();
         let mut sets = self.sets.clone();
         sets.iter_mut().for_each(|list| list.retain(|e| e.fid != fid));
-        // Fewer rules can need more only where the limit is all but reached; then the tables stay, and the rules too.
+        // Fewer rules can need more only where the limit is all but reached; then the tables stay, and the
+        // rules too.
         if self.replace(sets).is_err() {
             return 0;
         }

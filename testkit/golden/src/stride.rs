@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! StrideBV: bit vectors per stride of the header's bits.
 //!
-//! Source: Ganegedara, Jiang, Prasanna, "A Scalable and Modular Architecture for High-Performance Packet Classification"
-//! (TPDS 2014). The key is the header as a row of bits; each stride of four bits has, for each of its 16 values, a vector
-//! with a bit for every ternary entry that agrees. A lookup ands one vector per stride; the first bit left is the match.
+//! Source: Ganegedara, Jiang, Prasanna, "A Scalable and Modular Architecture for High-Performance Packet
+//! Classification" (TPDS 2014). The key is the header as a row of bits; each stride of four bits has, for
+//! each of its 16 values, a vector with a bit for every ternary entry that agrees. A lookup ands one vector
+//! per stride; the first bit left is the match.
 //!
-//! The twin of the RTL's table: entries are [`Ternary`], key and mask in the order source, destination, source port,
-//! destination port, protocol, link, tenant, most significant bit first; port ranges become prefixes, so a rule may take
-//! several entries, and each entry has a valid bit. Memory is 2 bytes per stride and entry and does not depend on what the
-//! rules are like. Strides in which no entry asks for anything are left out. Meant for some 1,000 entries.
+//! The twin of the RTL's table: entries are [`Ternary`], key and mask in the order source, destination,
+//! source port, destination port, protocol, link, tenant, most significant bit first; port ranges become
+//! prefixes, so a rule may take several entries, and each entry has a valid bit. Memory is 2 bytes per stride
+//! and entry and does not depend on what the rules are like. Strides in which no entry asks for anything are
+//! left out. Meant for some 1,000 entries.
 //!
 //! Inserts build anew; deletes clear valid bits.
 

@@ -23,7 +23,8 @@ pub fn address(v6: bool, host: u8) -> IpAddr {
     if v6 { [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(host)].into() } else { [10, 0, 0, host].into() }
 }
 
-/// An IPv6 extension header before the fragment header: its number, and its bytes behind the next header field.
+/// An IPv6 extension header before the fragment header: its number, and its bytes behind the next header
+/// field.
 pub type Extension = (u8, Vec<u8>);
 
 /// Which part of a datagram a packet carries.
@@ -232,8 +233,8 @@ impl Ip {
         sum(u32::from(of(self.dst, of(self.src, 0))), &[a, b, c, d, 0, 0, 0, protocol])
     }
 
-    /// A payload that is a whole transport packet, with the checksum that this header makes right; of what is no TCP, UDP
-    /// or ICMP, or too short for one, as it is.
+    /// A payload that is a whole transport packet, with the checksum that this header makes right; of what is
+    /// no TCP, UDP or ICMP, or too short for one, as it is.
     #[must_use]
     pub fn summed(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();

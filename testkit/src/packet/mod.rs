@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets by their fields, right ones and wrong ones, as frames; and the kernel's answers.
 //!
-//! Made without the decoder under test. Fields that are not set by hand (lengths, checksums, offsets) are computed
-//! when the frame is made. [`tcp`], [`udp`] and [`icmp`] make plain packets; what is public can then be changed.
+//! Made without the decoder under test. Fields that are not set by hand (lengths, checksums, offsets) are
+//! computed when the frame is made. [`tcp`], [`udp`] and [`icmp`] make plain packets; what is public can then
+//! be changed.
 
 mod answer;
 mod ip;
@@ -88,7 +89,8 @@ pub fn udp(from: End, to: End, load: &[u8]) -> Packet {
     Packet { ip: Ip::new(from.0, to.0, UDP), layer, piece: None }
 }
 
-/// An ICMP message of the version of its addresses. `kind`: types of ICMP and of ICMPv6; `rest`: all behind the checksum.
+/// An ICMP message of the version of its addresses. `kind`: types of ICMP and of ICMPv6; `rest`: all behind
+/// the checksum.
 #[must_use]
 pub fn icmp(from: IpAddr, to: IpAddr, kind: (u8, u8), code: u8, rest: &[u8]) -> Packet {
     let (protocol, kind) = if from.is_ipv4() { (ICMP, kind.0) } else { (ICMPV6, kind.1) };

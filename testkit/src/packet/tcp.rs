@@ -68,7 +68,8 @@ impl Segment {
         bytes
     }
 
-    /// Header and payload for addresses that are not known here: the checksum is the one that is set by hand, or 0.
+    /// Header and payload for addresses that are not known here: the checksum is the one that is set by hand,
+    /// or 0.
     #[must_use]
     pub fn unsummed(&self) -> Vec<u8> {
         let mut options = Vec::new();

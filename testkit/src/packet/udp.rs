@@ -36,7 +36,8 @@ impl Datagram {
         bytes
     }
 
-    /// Header and payload as a host hands them to a device that computes checksums: the sum of the pseudo-header alone.
+    /// Header and payload as a host hands them to a device that computes checksums: the sum of the
+    /// pseudo-header alone.
     #[must_use]
     pub fn left_to_device(&self, ip: &Ip) -> Vec<u8> {
         let mut bytes = self.unsummed();
@@ -45,7 +46,8 @@ impl Datagram {
         bytes
     }
 
-    /// Header and payload for addresses that are not known here: the checksum is the one that is set by hand, or none.
+    /// Header and payload for addresses that are not known here: the checksum is the one that is set by hand,
+    /// or none.
     #[must_use]
     pub fn unsummed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 + self.load.len());

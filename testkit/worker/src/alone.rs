@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker whose generation holds one function: what it says, packet by packet, as part of the real data plane.
+//! A worker whose generation holds one function: what it says, packet by packet, as part of the real data
+//! plane.
 //!
-//! The function's rules on headers are searched one by one, and all flows are of one class and tenant, which the test
-//! chooses; with policies and their lookup it is a [`Stack`](crate::Stack).
+//! The function's rules on headers are searched one by one, and all flows are of one class and tenant, which
+//! the test chooses; with policies and their lookup it is a [`Stack`](crate::Stack).
 
 use crate::Nothing;
 use bartizan_applayer::file::FileSettings;
@@ -129,8 +130,9 @@ fn class(rules: &str) -> String {
 }
 
 impl Alone {
-    /// The function with these rules, in prevention. Its class is of a policy `web` with fid 1, from 10.0.0.0/8 and
-    /// 2001:db8::/32; there are a group `bad` (10.9.0.0/16, 2001:db8:9::/48) and a tenant `a` with number 1.
+    /// The function with these rules, in prevention. Its class is of a policy `web` with fid 1, from
+    /// 10.0.0.0/8 and 2001:db8::/32; there are a group `bad` (10.9.0.0/16, 2001:db8:9::/48) and a tenant `a`
+    /// with number 1.
     ///
     /// # Panics
     /// The function refuses the rules.

@@ -3,9 +3,9 @@
 //! runs a single function; [`live`] runs one on ports; [`Nothing`] and [`Captured`] are for tests that build
 //! their own; [`events`] reads what was written.
 //!
-//! It uses the data plane and what lies below, so of the crates that it uses only tests in `tests/` may use it: these are
-//! linked with the same library as this crate is. In unit tests (`src/`) the crate under test would be there twice, and its
-//! types would differ; `cargo xtask tidy` refuses that.
+//! It uses the data plane and what lies below, so of the crates that it uses only tests in `tests/` may use
+//! it: these are linked with the same library as this crate is. In unit tests (`src/`) the crate under test
+//! would be there twice, and its types would differ; `cargo xtask tidy` refuses that.
 
 mod alone;
 pub mod events;

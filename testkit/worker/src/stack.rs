@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker with a policy, detection rules and an EVE file, without ports: what tests of the stack's own parts hand frames to.
+//! A worker with a policy, detection rules and an EVE file, without ports: what tests of the stack's own
+//! parts hand frames to.
 
 use bartizan_agent::Agent;
 use bartizan_applayer::file::FileSettings;

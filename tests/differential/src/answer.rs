@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a program said of a pair, and the file of answers.
 //!
-//! An answer is a multiset of findings: `0@5>1.0:allowed` is an alert of the first rule at the fifth frame, sent to the
-//! server, by the flow of the first host's first port; `drop@5:rules` a packet that was dropped, `refused:1` a
-//! rule that was not loaded; what is left are records and their number, with their flow (`http~3.1`) where the pair has several.
+//! An answer is a multiset of findings: `0@5>1.0:allowed` is an alert of the first rule at the fifth frame,
+//! sent to the server, by the flow of the first host's first port; `drop@5:rules` a packet that was dropped,
+//! `refused:1` a rule that was not loaded; what is left are records and their number, with their flow
+//! (`http~3.1`) where the pair has several.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +19,8 @@ impl Answer {
         *self.0.entry(finding.replace(' ', ".")).or_default() += 1;
     }
 
-    /// Findings that one has and the other has not, with a minus for what `self` lacks and a plus for what it has beyond.
+    /// Findings that one has and the other has not, with a minus for what `self` lacks and a plus for what it
+    /// has beyond.
     #[must_use]
     pub fn differences(&self, expected: &Answer) -> Vec<String> {
         let mut names: Vec<&String> = self.0.keys().chain(expected.0.keys()).collect();

@@ -131,7 +131,8 @@ pub(crate) fn passed_behind_a_body(case: &Case<'_>, finding: &Finding) -> Option
     is.then_some("prevention looks at a part of a body before a `pass` holds that comes with more of it; Suricata looks at the body behind that")
 }
 
-/// Suricata forgets what it has found in the headers as they were sent, unless the whole body comes with their end.
+/// Suricata forgets what it has found in the headers as they were sent, unless the whole body comes with
+/// their end.
 pub(crate) fn raw_headers_before_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let frame = alert.frame.and_then(|frame| case.passage.packet(frame));
@@ -175,7 +176,8 @@ pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Opti
         let within = |method: &&[u8]| line.windows(method.len()).skip(1).any(|word| word == *method);
         ends && REQUESTS.iter().any(within)
     };
-    // The length of the body before is missing, or another copy of it, or comes when it was acknowledged already.
+    // The length of the body before is missing, or another copy of it, or comes when it was acknowledged
+    // already.
     let late = |flow| case.ips && crate::holes::is_filled_late(case, flow, true);
     let lost = |flow| case.passage.has_hole(flow, true) || has_copies(case, flow) || late(flow);
     let of = |flow| lost(flow) && case.passage.said(flow, true).split(|byte| *byte == b'\n').any(behind);
@@ -202,7 +204,8 @@ pub(crate) fn request_behind_rubbish(case: &Case<'_>, finding: &Finding) -> Opti
     )
 }
 
-/// Suricata is done with a chunked message when it has looked behind its last chunk: a file that is closed with the message is then too late.
+/// Suricata is done with a chunked message when it has looked behind its last chunk: a file that is closed
+/// with the message is then too late.
 pub(crate) fn size_behind_the_last_chunk(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     // A segment ends behind the last chunk, before the message does.
@@ -272,7 +275,8 @@ mod tests {
         let http = ["flow:TCP:http"];
         assert!(left_of(32, 1962, false, &http, &[EVENT, "fileinfo", "flow:TCP:http"]).is_empty());
         assert_eq!(left_of(32, 1960, false, &http, &[EVENT, "flow:TCP:http"]).len(), 1);
-        // Rubbish comes before the length of a body, and another request line behind that; pair 328 is its scene.
+        // Rubbish comes before the length of a body, and another request line behind that; pair 328 is its
+        // scene.
         assert!(left_of(82, 334, true, &http, &[EVENT, "fileinfo", "flow:TCP:http"]).is_empty());
         assert_eq!(left_of(82, 328, true, &http, &[EVENT, "flow:TCP:http"]).len(), 1);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that are on purpose: each names what it takes for the difference to be of it, so that a fault that looks
-//! otherwise is not taken for it. docs/limits.md has the reasons.
+//! Causes of differences that are on purpose: each names what it takes for the difference to be of it, so
+//! that a fault that looks otherwise is not taken for it. docs/limits.md has the reasons.
 
 use crate::answer::Answer;
 use crate::finding::{Alert, Finding, FlowKey, What};
@@ -100,7 +100,8 @@ impl Case<'_> {
         self.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
     }
 
-    /// Whether this program has no alert in an alert's flow from there on, as where a `pass` holds for the flow.
+    /// Whether this program has no alert in an alert's flow from there on, as where a `pass` holds for the
+    /// flow.
     pub(crate) fn is_quiet(&self, alert: &Alert) -> bool {
         !self.ours.iter().any(|one| one.flow == alert.flow && one.place() >= alert.place())
     }
@@ -126,7 +127,8 @@ pub(crate) fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     is.then_some("an event of a transaction is told once, also when Suricata's parser raises it twice")
 }
 
-/// A `pass` on a body ends inspection of its flow when the bytes come; Suricata waits for more of the body, and alerts until then.
+/// A `pass` on a body ends inspection of its flow when the bytes come; Suricata waits for more of the body,
+/// and alerts until then.
 pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at + 1);
@@ -146,7 +148,8 @@ pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'s
     is.then_some("prevention looks at bodies as they come: a `pass` on one holds from there on; Suricata's holds when there is more of the body")
 }
 
-/// A handshake message of a type that nobody knows is told when its head is there; Suricata waits for all that it says will come.
+/// A handshake message of a type that nobody knows is told when its head is there; Suricata waits for all
+/// that it says will come.
 pub(crate) fn message_of_no_type(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const TYPES: &[u8] = &[0, 1, 2, 4, 11, 12, 13, 14, 15, 16, 20, 21, 22];
     let What::Record(name) = &finding.what else { return None };
@@ -193,7 +196,8 @@ pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'stati
         .then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
 }
 
-/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open, until the flow is over.
+/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open,
+/// until the flow is over.
 pub(crate) fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const DNS: u16 = 53;
     let is = match &finding.what {
@@ -232,7 +236,8 @@ pub(crate) fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'s
         .then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
 }
 
-/// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has spoken.
+/// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has
+/// spoken.
 pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     // A record's head, a message's, a version and the random.
@@ -319,7 +324,8 @@ pub(crate) fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'
     is.then_some("`depth` by a variable holds beside `dsize`; Suricata then reads another variable")
 }
 
-/// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule says that they must not be there.
+/// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule
+/// says that they must not be there.
 pub(crate) fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
@@ -376,7 +382,8 @@ pub(crate) fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static
         .then_some("in prevention each datagram of an unknown flow is asked what it is")
 }
 
-/// A reset that its receiver does not take changes nothing for it: what follows is looked at as part of the stream. Suricata looks at packets alone.
+/// A reset that its receiver does not take changes nothing for it: what follows is looked at as part of the
+/// stream. Suricata looks at packets alone.
 pub(crate) fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     if !case.ips || !finding.more && !matches!(finding.what, What::Alert(_)) {
         return None;
@@ -533,7 +540,8 @@ pub(crate) fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option
     )
 }
 
-/// TLS is known from the server's side where the client's first bytes did not come; Suricata gives the connection up.
+/// TLS is known from the server's side where the client's first bytes did not come; Suricata gives the
+/// connection up.
 pub(crate) fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const WRONG: &str = "anomaly:APPLAYER_WRONG_DIRECTION_FIRST_DATA";
     let given_up = case
@@ -661,8 +669,8 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
     };
     let refusals: Vec<(FlowKey, u32, bool)> = case.findings.iter().filter_map(refused).collect();
     let behind = |flow: FlowKey, frame: u32| refusals.iter().any(|one| one.0 == flow && one.1 <= frame);
-    // What is missed: of the datagram itself anything, behind it what looks at the bytes of its side, which has a hole, or counts packets, or
-    // looks at what parsers make of both sides.
+    // What is missed: of the datagram itself anything, behind it what looks at the bytes of its side, which
+    // has a hole, or counts packets, or looks at what parsers make of both sides.
     let misses = |alert: &Alert| {
         const BYTES: &[&str] = &["content:", "pcre:", "byte_", "isdataat:", "base64_"];
         const COUNTS: &[&str] =
@@ -736,7 +744,8 @@ pub(crate) fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Opt
     is.then_some("where nothing can be dropped, what follows a match of `drop` is recorded; Suricata parses no more of it")
 }
 
-/// A FIN shows Suricata's rules a stream in which nothing is readable yet: what must not be there is not there.
+/// A FIN shows Suricata's rules a stream in which nothing is readable yet: what must not be there is not
+/// there.
 pub(crate) fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, packet, segment) = case.passage.segment(alert.frame?)?;
@@ -781,7 +790,8 @@ pub(crate) fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Optio
     is.then_some("a rule may say `dsize:!N` with longer contents; Suricata refuses it")
 }
 
-/// Where flows may begin in the middle, Suricata asks what one side says for both, as it may be the other one.
+/// Where flows may begin in the middle, Suricata asks what one side says for both, as it may be the other
+/// one.
 pub(crate) fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let midstream = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.midstream=true");
@@ -820,7 +830,8 @@ pub(crate) fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Opti
     is.then_some("a rule on a TLS session and on its stream is asked again within a record; Suricata asks when one is parsed")
 }
 
-/// Suricata looks at a rule on the stream that asks for a bit of a rule on transactions with each transaction.
+/// Suricata looks at a rule on the stream that asks for a bit of a rule on transactions with each
+/// transaction.
 pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let asks = case.asks(alert, &["flowbits:isset"]) && !case.is_on_buffers(alert);
@@ -846,7 +857,8 @@ pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option
     is.then_some("a rule on the stream that asks for a flowbit is asked with what the stream shows; Suricata asks with each transaction if one on transactions sets the bit")
 }
 
-/// A keep-alive brings a byte that was there: it leaves as it was inspected. Suricata looks at the one that came.
+/// A keep-alive brings a byte that was there: it leaves as it was inspected. Suricata looks at the one that
+/// came.
 pub(crate) fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let frame = match &finding.what {
         What::Alert(alert) => alert.frame?,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that come of the order in which flows end with their capture, and of how far a stream is shown behind a hole; as in
-//! [`crate::causes`].
+//! Causes of differences that come of the order in which flows end with their capture, and of how far a
+//! stream is shown behind a hole; as in [`crate::causes`].
 
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, What};
@@ -8,8 +8,8 @@ use crate::passage::ahead;
 use crate::times::PLACES;
 use bartizan_testkit::packet::ACK;
 
-/// Of flows that end with the capture Suricata shows those first whose place in its table comes first: what counts by host alerts in another
-/// one.
+/// Of flows that end with the capture Suricata shows those first whose place in its table comes first: what
+/// counts by host alerts in another one.
 pub(crate) fn counted_in_another_order(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let counts = |option: &String| {
@@ -31,8 +31,8 @@ pub(crate) fn counted_in_another_order(case: &Case<'_>, finding: &Finding) -> Op
     is.then_some("of flows that end with the capture the first one is shown first: a rule that counts by host alerts there; Suricata goes by their places in its table")
 }
 
-/// Passively Suricata takes the bytes of an acknowledged hole for room, and shows as many behind it that nobody has acknowledged: with them
-/// what is shown ends elsewhere.
+/// Passively Suricata takes the bytes of an acknowledged hole for room, and shows as many behind it that
+/// nobody has acknowledged: with them what is shown ends elsewhere.
 pub(crate) fn shown_before_it_is_acknowledged(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, one) = case.passage.segment(alert.frame?)?;
@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_unacknowledged_explains_rules_on_its_end_only() {
-        // Packet 8 is the last before the hole, packet 11 lies behind it; rule 2 has `$`, rule 0 is on a buffer.
+        // Packet 8 is the last before the hole, packet 11 lies behind it; rule 2 has `$`, rule 0 is on a
+        // buffer.
         let left = |ips, want: &[&str]| left_of(152, 1138, ips, &[], want);
         assert!(left(false, &["2@11>1.0:allowed"]).is_empty());
         assert_eq!(left(false, &["2@8>1.0:allowed"]), ["-2@8>1.0:allowed"], "before the hole");

@@ -42,7 +42,8 @@ pub enum Program {
 pub type Answers = BTreeMap<u32, Answer>;
 
 impl Program {
-    /// Runs pairs, `batch` of one setting at once; those to which it matters when the run ends are runs of their own.
+    /// Runs pairs, `batch` of one setting at once; those to which it matters when the run ends are runs of
+    /// their own.
     ///
     /// # Errors
     ///
@@ -239,8 +240,8 @@ impl Batch {
     }
 }
 
-/// The line of the rule file that a message refuses: Suricata's and this project's way to say it. `code`: the heading that a
-/// place stands under; those from D100 to D119 are refusals.
+/// The line of the rule file that a message refuses: Suricata's and this project's way to say it. `code`: the
+/// heading that a place stands under; those from D100 to D119 are refusals.
 fn line_of(message: &str, code: &str) -> Option<usize> {
     let digits =
         |text: &str| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Differences that are on purpose; docs/limits.md has the reasons, [`crate::causes`] what makes a difference one of them.
+//! Differences that are on purpose; docs/limits.md has the reasons, [`crate::causes`] what makes a difference
+//! one of them.
 
 use crate::answer::Answer;
 use crate::causes::Case;
@@ -89,7 +90,8 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     lines.into_iter().zip(whys).collect()
 }
 
-/// Whether a rule that counts has used its count up with an alert that the other program has not, so that a later one is missing.
+/// Whether a rule that counts has used its count up with an alert that the other program has not, so that a
+/// later one is missing.
 fn was_counted(case: &Case<'_>, finding: &Finding, other: &Alert, more: bool) -> bool {
     let What::Alert(alert) = &finding.what else { return false };
     let counts = &["threshold:", "detection_filter:"];
@@ -104,14 +106,16 @@ fn decides(pair: &Pair, ips: bool, alert: &Alert) -> bool {
     !ips && pair.rules.get(alert.rule).is_some_and(|rule| matches!(rule.action, "drop" | "reject"))
 }
 
-/// The end of what comes to pass in a frame's datagram: the frame was refused with it, as the last of its fragments.
+/// The end of what comes to pass in a frame's datagram: the frame was refused with it, as the last of its
+/// fragments.
 const LAST_FRAGMENT: &str = "tunnel.packet.drop";
 
 /// A flow that was refused with an alert: by this program, or only by the other one.
 struct Refused<'a> {
     alert: &'a Alert,
     ours: bool,
-    /// The frame from which on it is refused. A datagram of fragments has none of its own: that of the fragment that was last.
+    /// The frame from which on it is refused. A datagram of fragments has none of its own: that of the
+    /// fragment that was last.
     place: u32,
 }
 
@@ -214,7 +218,8 @@ mod tests {
     fn holes_and_crossed_acknowledgments_explain_what_they_bring_only() {
         const GAP: &str = "anomaly:INVALID_GAP";
         const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
-        // The answer is acknowledged with the client's FIN, the hello with the server's; in the other pair all in its time.
+        // The answer is acknowledged with the client's FIN, the hello with the server's; in the other pair
+        // all in its time.
         assert!(left(1522, false, &["tls"], &[]).is_empty());
         assert_eq!(left(1522, true, &["tls"], &[]), ["+tls"]);
         assert_eq!(left(695, false, &["tls"], &[]), ["+tls"]);
@@ -293,7 +298,8 @@ mod tests {
 
     #[test]
     fn detection_stays_open_for_what_may_become_a_request_only() {
-        // The client's two bytes say that 258 follow; nobody acknowledges its FIN. Pair 600, its scene, is closed as it should be.
+        // The client's two bytes say that 258 follow; nobody acknowledges its FIN. Pair 600, its scene, is
+        // closed as it should be.
         let (open, failed) = (["flow:TCP:-"], ["flow:TCP:failed"]);
         assert!(left(604, true, &open, &failed).is_empty());
         assert_eq!(left(604, false, &open, &failed), ["+flow:TCP:-", "-flow:TCP:failed"]);
@@ -353,7 +359,8 @@ mod tests {
             left_of(4, 2312, false, &["2@8>1.0:allowed", UNMATCHED], &[UNMATCHED]),
             ["+2@8>1.0:allowed"]
         );
-        // Rule 2 asks for the bit that rule 1 sets on a transaction; how often it matches differs, whether it does must not.
+        // Rule 2 asks for the bit that rule 1 sets on a transaction; how often it matches differs, whether it
+        // does must not.
         let before = "2@10<1.0:allowed";
         assert!(left_of(6, 2223, true, &[before, "2@14<1.0:allowed"], &[before]).is_empty());
         assert_eq!(left_of(6, 2223, true, &[], &["2@14<1.0:allowed"]), ["-2@14<1.0:allowed"]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conditions beside the bytes: flow, size, header fields, counts, thresholds; and protocols of a rule's head.
+//! Conditions beside the bytes: flow, size, header fields, counts, thresholds; and protocols of a rule's
+//! head.
 
 use bartizan_testkit::random::Random;
 

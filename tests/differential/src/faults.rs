@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planted faults: what a program with a fault would answer, made by giving the program rules or packets in which it cannot
-//! but do as if it had it. The comparison must find each kind.
+//! Planted faults: what a program with a fault would answer, made by giving the program rules or packets in
+//! which it cannot but do as if it had it. The comparison must find each kind.
 
 use crate::pair::{Body, Pair};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that hang on how the bytes came: some are missing, cut in the middle, or acknowledged in another order than they
-//! were sent; as in [`crate::causes`].
+//! Causes of differences that hang on how the bytes came: some are missing, cut in the middle, or
+//! acknowledged in another order than they were sent; as in [`crate::causes`].
 
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
@@ -8,8 +8,8 @@ use crate::pair::Packet;
 use crate::passage::{ahead, key, segment};
 use bartizan_testkit::packet::{ACK, FIN, Segment};
 
-/// Suricata parses no answer before its request: where the answer is acknowledged first, it takes the client's encrypted data for the
-/// end of the handshake, and the certificate comes too late for a record.
+/// Suricata parses no answer before its request: where the answer is acknowledged first, it takes the
+/// client's encrypted data for the end of the handshake, and the certificate comes too late for a record.
 pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
     let crossed = |flow: FlowKey| {
@@ -61,7 +61,8 @@ fn answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     both.is_some_and(|(answer, question)| answer < question)
 }
 
-/// Passively an answer that is acknowledged first stands alone; Suricata does not look at the body of the request that comes then.
+/// Passively an answer that is acknowledged first stands alone; Suricata does not look at the body of the
+/// request that comes then.
 pub(crate) fn request_behind_its_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     // Prevention reads what has come.
@@ -103,7 +104,8 @@ pub(crate) fn hole_before_the_end(case: &Case<'_>, finding: &Finding) -> Option<
     is.then_some("a body whose last bytes before a FIN are missing is looked at when the connection closes; Suricata does not tell its parser of that hole")
 }
 
-/// Suricata notes the event at the transaction before, the answer to a request that was not seen, and tells it unless that is recorded.
+/// Suricata notes the event at the transaction before, the answer to a request that was not seen, and tells
+/// it unless that is recorded.
 pub(crate) fn hole_before_a_request(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let answered = |flow: FlowKey| {
@@ -139,7 +141,8 @@ fn lies_ahead(case: &Case<'_>, (flow, to_server): (FlowKey, bool), at: usize, on
     behind(at) && behind(usize::MAX)
 }
 
-/// Suricata looks for a message of DNS in each segment alone, and takes one that is too short to tell for its beginning.
+/// Suricata looks for a message of DNS in each segment alone, and takes one that is too short to tell for its
+/// beginning.
 pub(crate) fn message_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let headless = |flow: FlowKey, to_server: bool, upto: usize| {
         case.passage.of_flow(flow).any(|(at, packet)| {
@@ -233,8 +236,9 @@ pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<
     is.then_some("an answer that has no status line is a body, which rules look at; Suricata may record it and look at nothing")
 }
 
-/// An answer whose beginning is missing has no status line: libhtp takes its lines for a body that ends with a line that its segment ends
-/// with, and what follows for an answer to nothing. Here the next bytes say whether it was the last one.
+/// An answer whose beginning is missing has no status line: libhtp takes its lines for a body that ends with
+/// a line that its segment ends with, and what follows for an answer to nothing. Here the next bytes say
+/// whether it was the last one.
 pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
     const OF_UNMATCHED: &str = "app-layer-event:http.unable_to_match_response_to_request";
@@ -316,7 +320,8 @@ pub(crate) fn is_filled_late(case: &Case<'_>, flow: FlowKey, to_server: bool) ->
     })
 }
 
-/// In prevention the parser of HTTP goes on behind a hole that was acknowledged; what fills it later is inspected, and is no message's.
+/// In prevention the parser of HTTP goes on behind a hole that was acknowledged; what fills it later is
+/// inspected, and is no message's.
 pub(crate) fn hole_filled_late(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const MESSAGES: [&str; 3] = ["anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST", "http", "fileinfo"];
     let What::Record(name) = &finding.what else { return None };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways to look at bytes: each content modifier, regular expressions and the byte keywords, with numbers that are right,
-//! or one beside it.
+//! Ways to look at bytes: each content modifier, regular expressions and the byte keywords, with numbers that
+//! are right, or one beside it.
 
 use crate::text::{at, content, expression, near, near_positive, other_case, place};
 use bartizan_testkit::random::Random;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences where bytes are lost and connections go on, or may begin in the middle; as in [`crate::causes`].
+//! Causes of differences where bytes are lost and connections go on, or may begin in the middle; as in
+//! [`crate::causes`].
 
 use crate::causes::{Case, REQUESTS};
 use crate::finding::{Alert, Finding, FlowKey, What};
@@ -121,7 +122,8 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
         What::Alert(alert) => case.asks(alert, TLS) && case.passage.has_hole(alert.flow, !alert.to_server),
         What::Drop(..) => false,
     };
-    // What Suricata has given up it asks once more when the connection ends: then other numbers of the flow hold.
+    // What Suricata has given up it asks once more when the connection ends: then other numbers of the flow
+    // hold.
     let at_the_end = || match &finding.what {
         What::Alert(alert) => {
             alert.frame.is_none() && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"])
@@ -159,7 +161,8 @@ pub fn stream_beside_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     )
 }
 
-/// Of first bytes that are missing, where no protocol is known: Suricata tells the event of the hole with each packet, and at the end.
+/// Of first bytes that are missing, where no protocol is known: Suricata tells the event of the hole with
+/// each packet, and at the end.
 pub fn hole_told_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let unknown = ["flow:TCP:-", "flow:TCP:failed"].iter().any(|name| case.got.has(name));
@@ -212,7 +215,8 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
     )
 }
 
-/// In prevention first bytes that come when they were acknowledged already are read with what lies behind them, before the server answers.
+/// In prevention first bytes that come when they were acknowledged already are read with what lies behind
+/// them, before the server answers.
 pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const RECORDS: [&str; 5] =
         ["tls", "http", "dns", "fileinfo", "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION"];
@@ -261,8 +265,8 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
-/// Whether a rule is about what came until a packet of what lies before a request: of its contents all stand in it; behind a transform they do
-/// not say so.
+/// Whether a rule is about what came until a packet of what lies before a request: of its contents all stand
+/// in it; behind a transform they do not say so.
 fn is_about_what_came(
     case: &Case<'_>,
     alert: &Alert,
@@ -285,8 +289,8 @@ fn is_about_what_came(
     Some(!data.is_empty() && (transforms || all))
 }
 
-/// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it leaves; what fills the hole then is
-/// no message's, and before real receivers it is refused.
+/// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it
+/// leaves; what fills the hole then is no message's, and before real receivers it is refused.
 pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let behind = |flow: FlowKey, until: usize| {
         case.passage.of_flow(flow).find_map(|(at, packet)| {
@@ -323,7 +327,8 @@ pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&
     )
 }
 
-/// Ports that Suricata asks a probe at: how many bytes of the client it takes to answer, and how many of the server.
+/// Ports that Suricata asks a probe at: how many bytes of the client it takes to answer, and how many of the
+/// server.
 const PROBES: [(u16, i32, i32); 3] = [(53, 15, 15), (80, 25, 9), (443, 3, 4)];
 
 fn midstream(case: &Case<'_>) -> bool {
@@ -341,8 +346,8 @@ fn begin(case: &Case<'_>, flow: FlowKey, to_server: bool) -> Option<u32> {
     syn.map(|one| one.seq.wrapping_add(1)).or_else(acked)
 }
 
-/// Whether the server's probe has answered when detection has seen a flow's packets up to one, and whether the client's has not.
-/// Passively what is acknowledged was seen, in prevention what came.
+/// Whether the server's probe has answered when detection has seen a flow's packets up to one, and whether
+/// the client's has not. Passively what is acknowledged was seen, in prevention what came.
 fn probes(case: &Case<'_>, flow: FlowKey, until: usize) -> Option<(bool, bool)> {
     let (_, first) = case.passage.of_flow(flow).next()?;
     let (_, of_client, of_server) = PROBES.into_iter().find(|(port, ..)| *port == first.port)?;
@@ -374,7 +379,8 @@ fn is_answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     case.passage.of_flow(flow).any(first)
 }
 
-/// Where flows may begin in the middle, Suricata's detection of the client's side does not end once a probe was asked about the server's.
+/// Where flows may begin in the middle, Suricata's detection of the client's side does not end once a probe
+/// was asked about the server's.
 pub(crate) fn answer_before_a_probe(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:failed") | (false, "flow:TCP:-"))
@@ -385,7 +391,8 @@ pub(crate) fn answer_before_a_probe(case: &Case<'_>, finding: &Finding) -> Optio
     )
 }
 
-/// There, what no pattern knows is not taken for a request by Suricata when the server's answer tells the protocol.
+/// There, what no pattern knows is not taken for a request by Suricata when the server's answer tells the
+/// protocol.
 pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ONE_SIDE: &str = "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION";
     const METHOD: u32 = 20;
@@ -427,7 +434,8 @@ pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) ->
     )
 }
 
-/// A session whose hello has a version that no list has is read on, with an event; Suricata's parser fails at the next record.
+/// A session whose hello has a version that no list has is read on, with an event; Suricata's parser fails at
+/// the next record.
 pub(crate) fn version_that_no_list_has(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENT: &str = "anomaly:INVALID_RECORD_VERSION";
     // A record's head, a hello's, and its version.
@@ -482,10 +490,12 @@ mod tests {
         let dns = &["flow:TCP:dns"];
         assert!(left_of(3, 678, true, &["dns", "flow:TCP:dns"], dns).is_empty());
         assert_eq!(left_of(3, 678, true, dns, &["dns", "flow:TCP:dns"]), ["-dns"]);
-        // The first bytes of the client are acknowledged and never come, or come later; packets 17 and 76 end the connections.
+        // The first bytes of the client are acknowledged and never come, or come later; packets 17 and 76 end
+        // the connections.
         let http = "flow:TCP:http";
         assert!(left_of(42, 204, true, &["0@5>1.0:allowed", http], &["0@17>1.0:allowed", http]).is_empty());
-        // What comes late is read: a rule on the request, or on the name of an answer's file, misses nothing for it.
+        // What comes late is read: a rule on the request, or on the name of an answer's file, misses nothing
+        // for it.
         const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
         assert_eq!(
             left_of(41, 1868, true, &[GAP, http], &["2@76>1.0:allowed", http])[0],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `differential`: makes pairs, runs programs on them, compares. Exit status: 0 no difference without a reason, 1 some, 2 it
-//! could not run.
+//! `differential`: makes pairs, runs programs on them, compares. Exit status: 0 no difference without a
+//! reason, 1 some, 2 it could not run.
 
 use bartizan_differential::answer::{Answer, File};
 use bartizan_differential::compare::{MODES, compare, known, pairs};

@@ -6,7 +6,8 @@ use crate::explained::{explain, left_of};
 
 #[test]
 fn headers_are_matched_again_behind_a_chunked_body_only() {
-    // Rule 1 counts to two, and is about `http.header`; rule 3 is about names. The last chunk is packet 94, the headers end with packet 78.
+    // Rule 1 counts to two, and is about `http.header`; rule 3 is about names. The last chunk is packet 94,
+    // the headers end with packet 78.
     let left = |want: &[&str]| left_of(164, 2060, false, &[], want);
     assert!(left(&["1@97<1.0:allowed"]).is_empty());
     assert_eq!(left(&["1@80<1.0:allowed"]), ["-1@80<1.0:allowed"], "the body goes on");
@@ -16,7 +17,8 @@ fn headers_are_matched_again_behind_a_chunked_body_only() {
 
 #[test]
 fn a_body_without_a_status_line_ends_elsewhere_where_suricata_ends_it_only() {
-    // The first answer begins with rubbish; its segment of packet 45 ends with a line. Rule 2 is on the body, rule 1 is not.
+    // The first answer begins with rubbish; its segment of packet 45 ends with a line. Rule 2 is on the body,
+    // rule 1 is not.
     let left = |got: &[&str], want: &[&str]| left_of(145, 1612, false, got, want);
     assert!(left(&["2@-<1.0:allowed", "fileinfo"], &["2@47<1.0:allowed", "fileinfo", "fileinfo"]).is_empty());
     assert_eq!(
@@ -72,7 +74,8 @@ fn left_with(
 
 #[test]
 fn a_segment_without_new_bytes_has_bytes() {
-    // A part of the server's certificate is lost; packet 51 is the client's FIN, which has none. With packet 37 sides encrypt.
+    // A part of the server's certificate is lost; packet 51 is the client's FIN, which has none. With packet
+    // 37 sides encrypt.
     let tls = "flow:TCP:tls";
     let left = left_of(143, 1524, true, &["3@37>1.0:allowed", tls], &["3@51>1.0:allowed", tls]);
     assert_eq!(left, ["-3@51>1.0:allowed"]);
@@ -152,7 +155,8 @@ fn data_that_comes_again_behind_a_fin_counts_in_suricata_only() {
 
 #[test]
 fn what_is_asked_when_a_given_up_session_ends_hangs_on_numbers_of_the_flow_only() {
-    // Packet 14, the server's, has a wrong checksum. Rule 0 asks for the size of both streams, rule 3 does not.
+    // Packet 14, the server's, has a wrong checksum. Rule 0 asks for the size of both streams, rule 3 does
+    // not.
     let left = |ips, want: &str| left_of(172, 1652, ips, &["flow:TCP:tls"], &["flow:TCP:tls", want]);
     assert!(left(false, "0@->1.0:allowed").is_empty());
     assert_eq!(left(false, "0@13>1.0:allowed"), ["-0@13>1.0:allowed"], "before the end");

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that have to do with sequence numbers: such as wrap, are far ahead, or are old; as in [`crate::causes`].
+//! Causes of differences that have to do with sequence numbers: such as wrap, are far ahead, or are old; as
+//! in [`crate::causes`].
 
 use crate::causes::{Case, old_data};
 use crate::finding::{Finding, FlowKey, What};
 use crate::passage::{ahead, key};
 use bartizan_testkit::packet::{FIN, RST, SYN};
 
-/// What Suricata has looked at of a stream is compared with its numbers without regard to their wrapping: it takes such a stream for one
-/// that has more to show, and shows nothing, to packets without data.
+/// What Suricata has looked at of a stream is compared with its numbers without regard to their wrapping: it
+/// takes such a stream for one that has more to show, and shows nothing, to packets without data.
 pub fn numbers_that_wrapped(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
@@ -113,7 +114,8 @@ mod tests {
 
     #[test]
     fn numbers_explain_packets_of_their_kind_only() {
-        // Numbers wrap; packet 10 is the last acknowledgment. Rule 2 only says what must not be there, rule 0 does not.
+        // Numbers wrap; packet 10 is the last acknowledgment. Rule 2 only says what must not be there, rule 0
+        // does not.
         assert!(left_of(3, 1028, false, &[], &["2@10>1.0:allowed"]).is_empty());
         assert_eq!(left_of(3, 1028, false, &[], &["2@6>1.0:allowed"]), ["-2@6>1.0:allowed"]);
         assert_eq!(left_of(3, 1028, false, &[], &["0@10>1.0:allowed"]), ["-0@10>1.0:allowed"]);

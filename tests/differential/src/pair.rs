@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pair: one rule file with one conversation.
 //!
-//! Pairs have addresses, rule numbers and names of their own, which follow from the pair's number. So many pairs can be
-//! one run of a program, and each can be run alone.
+//! Pairs have addresses, rule numbers and names of their own, which follow from the pair's number. So many
+//! pairs can be one run of a program, and each can be run alone.
 
 use bartizan_testkit::packet::{Datagram, FIN, ICMP, ICMPV6, Ip, RST, Segment, TCP, UDP};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,8 @@ pub const SLOT: u64 = 4_000_000;
 /// When captures begin, in seconds since 1970.
 const EPOCH: u64 = 1_760_000_000;
 
-/// A rule; `@C`, `@S` and `@N` in its text stand for the client's and the server's address and the pair's number.
+/// A rule; `@C`, `@S` and `@N` in its text stand for the client's and the server's address and the pair's
+/// number.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// `alert`, `drop`, ...
@@ -161,8 +162,8 @@ impl Pair {
         frames
     }
 
-    /// Whether answers can depend on when the run ends: a rule counts by time, and a connection is still open, so that what is
-    /// left of it is looked at then.
+    /// Whether answers can depend on when the run ends: a rule counts by time, and a connection is still
+    /// open, so that what is left of it is looked at then.
     #[must_use]
     pub fn hangs_on_the_end(&self) -> bool {
         let by_time = |option: &String| option.contains("seconds ") || option.contains("expire ");

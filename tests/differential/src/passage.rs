@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the frames of a pair are, as far as reasons for differences ask: whose they are, what they bring that was not there.
+//! What the frames of a pair are, as far as reasons for differences ask: whose they are, what they bring that
+//! was not there.
 
 use crate::finding::FlowKey;
 use crate::pair::{Body, Packet, Pair};
@@ -106,7 +107,8 @@ impl<'p> Passage<'p> {
         self.before(flow, to_server, at).flat_map(|one| one.load.iter().copied()).collect()
     }
 
-    /// The first bytes of a direction as prevention reads them: of each the copy that came first. Fewer where some are missing.
+    /// The first bytes of a direction as prevention reads them: of each the copy that came first. Fewer where
+    /// some are missing.
     #[must_use]
     pub fn first(&self, flow: FlowKey, to_server: bool, count: u32) -> Vec<u8> {
         self.first_before(flow, to_server, count, usize::MAX)
@@ -127,8 +129,8 @@ impl<'p> Passage<'p> {
         (0..count).map_while(byte).collect()
     }
 
-    /// Whether a client that talks to that port has not said all of a message that begins with its length, and no end of it was
-    /// acknowledged.
+    /// Whether a client that talks to that port has not said all of a message that begins with its length,
+    /// and no end of it was acknowledged.
     #[must_use]
     pub fn awaits_more(&self, flow: FlowKey, port: u16) -> bool {
         let all = usize::MAX;
@@ -146,7 +148,8 @@ impl<'p> Passage<'p> {
         of_port && !rest.is_empty() && !(ended && self.before(flow, false, all).any(reaches))
     }
 
-    /// Whether what a client says before a place may be the beginning of a request that no pattern knows: a word, white space, and no line end yet.
+    /// Whether what a client says before a place may be the beginning of a request that no pattern knows: a
+    /// word, white space, and no line end yet.
     #[must_use]
     pub fn may_become_a_request(&self, flow: FlowKey, at: usize) -> bool {
         const METHOD: usize = 32;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The least of a pair that still differs: rules, options and packets are left out as long as a difference stays.
+//! The least of a pair that still differs: rules, options and packets are left out as long as a difference
+//! stays.
 
 use crate::answer::Answer;
 use crate::engine::{Answers, Program};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences in rules that show elsewhere than where they come from: bits that silent rules set, sizes that bound contents, a
-//! protocol that is given up; as in [`crate::causes`].
+//! Causes of differences in rules that show elsewhere than where they come from: bits that silent rules set,
+//! sizes that bound contents, a protocol that is given up; as in [`crate::causes`].
 
 use crate::causes::{
     Case, behind_a_transform, depth_that_varies, flags_that_are_not_there, random_of_the_other_side,
@@ -14,7 +14,8 @@ use crate::times::hangs_on;
 /// A record's head, a message's, a version and the random.
 const RANDOM: usize = 5 + 4 + 2 + 32;
 
-/// The bit that a rule asks for is set by one that tells nothing, and that holds here only, or in Suricata only.
+/// The bit that a rule asks for is set by one that tells nothing, and that holds here only, or in Suricata
+/// only.
 pub(crate) fn bit_of_a_silent_rule(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     // More here is what wants the bit to be there.
@@ -106,7 +107,8 @@ pub(crate) fn passed_beside_a_size(case: &Case<'_>, finding: &Finding) -> Option
     )
 }
 
-/// Where both sides have said what no protocol begins with, prevention has closed detection; Suricata waits for more.
+/// Where both sides have said what no protocol begins with, prevention has closed detection; Suricata waits
+/// for more.
 pub(crate) fn unknown_until_it_is_closed(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, ..) = case.passage.segment(alert.frame?)?;
@@ -120,7 +122,8 @@ pub(crate) fn unknown_until_it_is_closed(case: &Case<'_>, finding: &Finding) -> 
     is.then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
 }
 
-/// A rule on HTTP that refuses in silence refuses where a line is over with its segment; Suricata's waits for the next line.
+/// A rule on HTTP that refuses in silence refuses where a line is over with its segment; Suricata's waits for
+/// the next line.
 pub(crate) fn silent_on_a_line(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const RECENT: usize = 3;
     let (flow, place) = match &finding.what {
@@ -163,7 +166,8 @@ pub(crate) fn silent_on_a_line(case: &Case<'_>, finding: &Finding) -> Option<&'s
     )
 }
 
-/// A rule on `tls.random` that refuses in silence refuses when its own side has sent it; Suricata waits for the other side's.
+/// A rule on `tls.random` that refuses in silence refuses when its own side has sent it; Suricata waits for
+/// the other side's.
 pub(crate) fn silent_on_a_random(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let silent = |rule: &Rule| {
         let has = |word: &str| rule.options.iter().any(|option| option.starts_with(word));
@@ -245,7 +249,8 @@ pub(crate) fn behind_a_handshake(case: &Case<'_>, finding: &Finding) -> Option<&
     is.then_some("rules on the stream of a TLS connection look on, with what lies before, when sides encrypt: what is no TLS could follow")
 }
 
-/// A `pass` on the stream of a TLS connection is asked when sides encrypt, too; Suricata looks at no bytes of it then.
+/// A `pass` on the stream of a TLS connection is asked when sides encrypt, too; Suricata looks at no bytes of
+/// it then.
 pub(crate) fn passed_when_sides_encrypt(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
     let What::Alert(alert) = &finding.what else { return None };
@@ -353,7 +358,8 @@ mod tests {
 
     #[test]
     fn silence_lines_and_numbers_of_no_length_explain_themselves_only() {
-        // Rule 0 refuses in silence with `http.accept_enc`; the client's bytes come one by one, its last field ends with packet 294.
+        // Rule 0 refuses in silence with `http.accept_enc`; the client's bytes come one by one, its last
+        // field ends with packet 294.
         let ours = ["drop@296:rules", "drop@297:flow.drop"];
         assert!(left_of(104, 1418, true, &ours, &["2@298>1.0:allowed", "drop@298:rules"]).is_empty());
         assert!(left_of(104, 1418, false, &[], &["2@301>1.0:allowed"]).is_empty());
@@ -363,7 +369,8 @@ mod tests {
         let ours = ["drop@4:rules", "drop@5:flow.drop"];
         assert!(left_of(100, 1329, true, &ours, &["tls"]).is_empty());
         assert_eq!(left_of(100, 1329, true, &["drop@3:rules"], &[]), ["+drop@3:rules"], "no hello");
-        // Rule 3 wants more than 10 of `http.content_len`: the answer of packet 10 has 0, the request of packet 4 has 23.
+        // Rule 3 wants more than 10 of `http.content_len`: the answer of packet 10 has 0, the request of
+        // packet 4 has 23.
         assert!(left_of(105, 1032, false, &[], &["3@10<1.0:allowed"]).is_empty());
         assert_eq!(left_of(105, 1032, false, &[], &["3@6>1.0:allowed"]), ["-3@6>1.0:allowed"]);
         // The datagram comes in fragments; rule 2 has a `dsize:!21`.

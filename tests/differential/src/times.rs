@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences in when a rule is asked, and with how much of the stream; as in [`crate::causes`]. Those that excuse an alert that is
-//! missing want one of the same rule in the same flow and direction to be there.
+//! Causes of differences in when a rule is asked, and with how much of the stream; as in [`crate::causes`].
+//! Those that excuse an alert that is missing want one of the same rule in the same flow and direction to be
+//! there.
 
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
@@ -23,8 +24,8 @@ fn place(case: &Case<'_>, alert: &Alert) -> usize {
     alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at)
 }
 
-/// Inline the stream is shown with a packet and with a window before it; in Suricata the packet is part of the window, so that it begins
-/// later where more has come than fits in it.
+/// Inline the stream is shown with a packet and with a window before it; in Suricata the packet is part of
+/// the window, so that it begins later where more has come than fits in it.
 pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (flow, to_server) = (alert.flow, alert.to_server);
@@ -53,7 +54,8 @@ pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Opti
     )
 }
 
-/// Passively what lies behind a hole is shown when the hole is known to stay, or with the end; data that comes again behind a FIN is nobody's.
+/// Passively what lies behind a hole is shown when the hole is known to stay, or with the end; data that
+/// comes again behind a FIN is nobody's.
 pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let at = place(case, alert);
@@ -237,7 +239,8 @@ pub(crate) fn wrong_checksum(case: &Case<'_>, finding: &Finding) -> Option<&'sta
     )
 }
 
-/// Whether a segment begins before another one that was there first, and has other bytes where both lie: Suricata reads those.
+/// Whether a segment begins before another one that was there first, and has other bytes where both lie:
+/// Suricata reads those.
 pub(crate) fn copies_differ(case: &Case<'_>, flow: FlowKey, to_server: Option<bool>, until: usize) -> bool {
     case.passage.of_flow(flow).take_while(|(at, _)| *at < until).any(|(at, packet)| {
         let Some(one) = segment(packet) else { return false };
@@ -317,7 +320,8 @@ const SETS: &[&str] = &[
     "flowint:",
 ];
 
-/// Whether a finding follows from an alert's coming at another time, or in one program only: its rule asks for what that one's sets.
+/// Whether a finding follows from an alert's coming at another time, or in one program only: its rule asks
+/// for what that one's sets.
 pub(crate) fn hangs_on(case: &Case<'_>, finding: &Finding, other: &Alert) -> bool {
     let What::Alert(alert) = &finding.what else { return false };
     let name = |option: &String, words: &[&str]| {
@@ -347,7 +351,8 @@ pub(crate) fn body_and_stream(case: &Case<'_>, finding: &Finding) -> Option<&'st
     is.then_some("prevention asks a rule on a body and on the stream with both as they come; Suricata's body comes later than its stream")
 }
 
-/// Suricata asks a rule on transactions that has no literal while the state lasts that its values belong to, as it does with one that has.
+/// Suricata asks a rule on transactions that has no literal while the state lasts that its values belong to,
+/// as it does with one that has.
 pub(crate) fn asked_while_it_goes_on(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const CHANGES: &[&str] = &["stream_size:", "flow.pkts", "flow.bytes", "flow.age"];
     let What::Alert(alert) = &finding.what else { return None };
@@ -359,7 +364,8 @@ pub(crate) fn asked_while_it_goes_on(case: &Case<'_>, finding: &Finding) -> Opti
     is.then_some("a rule on transactions without a content is asked as long as the transaction goes on; Suricata asks while its values' state lasts")
 }
 
-/// A client's datagram that is cut short is none of DNS. In prevention those behind it are asked what they are; Suricata asks the other side.
+/// A client's datagram that is cut short is none of DNS. In prevention those behind it are asked what they
+/// are; Suricata asks the other side.
 pub(crate) fn asked_behind_a_cut_query(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let of_dns = case.asks(alert, &["dns."])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP client of our own as data: how it sends, where its connection stands, and the segments of its number space. What it does is in
-//! [`crate::tcp`].
+//! A TCP client of our own as data: how it sends, where its connection stands, and the segments of its number
+//! space. What it does is in [`crate::tcp`].
 
 use crate::strategy::Strategy;
 use bartizan_testkit::packet::{ACK, Ip, PSH, SYN, Segment};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client that speaks for its server as well: packets with the server's addresses, from the client's side of the link. They
-//! never reach anybody, but who looks at them may believe that the server has acknowledged, answered or reset.
+//! A client that speaks for its server as well: packets with the server's addresses, from the client's side
+//! of the link. They never reach anybody, but who looks at them may believe that the server has acknowledged,
+//! answered or reset.
 
 use crate::client::{Client, Out};
 use bartizan_testkit::packet::{ACK, CLIENT_MAC, FIN, Ip, PSH, Packet, RST, SERVER_MAC, SYN, Segment};

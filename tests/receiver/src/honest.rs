@@ -142,8 +142,8 @@ fn requests(random: &mut Random, server: IpAddr) -> Result<Option<Sent>, String>
     Ok(None)
 }
 
-/// Answers beyond the depth of reassembly that settings ship with (1 MB), and as many requests again as transactions may
-/// be open.
+/// Answers beyond the depth of reassembly that settings ship with (1 MB), and as many requests again as
+/// transactions may be open.
 fn keep_alive(_: &mut Random, server: IpAddr) -> Result<Option<Sent>, String> {
     ask(&mut connect(server, Service::Http)?, "/long", 1200)?;
     Ok(None)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ICMP errors about a connection, forged by its client: who believes them may think that it is over, or that its packets have to be smaller
-//! (RFC 792, 1191, 4443, 5927).
+//! ICMP errors about a connection, forged by its client: who believes them may think that it is over, or that
+//! its packets have to be smaller (RFC 792, 1191, 4443, 5927).
 
 use bartizan_testkit::packet::{CLIENT_MAC, Ip, Packet, SERVER_MAC, Segment};
 use bartizan_testkit::random::Random;
@@ -14,7 +14,8 @@ pub struct Error {
     pub v6: (u8, u8),
     /// The word behind the checksum: a path MTU.
     pub word: u32,
-    /// It quotes a packet of the server, and looks as if it came from the client; else it quotes one of the client's.
+    /// It quotes a packet of the server, and looks as if it came from the client; else it quotes one of the
+    /// client's.
     pub of_server: bool,
     /// Bytes of the packet that it quotes.
     pub quoted: usize,

@@ -75,7 +75,8 @@ pub struct Judge {
     pub arrived_later: Vec<Doubt>,
 }
 
-/// A good datagram that did not arrive. A fault of the program does that again; a machine that was busy for a moment does not.
+/// A good datagram that did not arrive. A fault of the program does that again; a machine that was busy for a
+/// moment does not.
 #[derive(Clone, Debug)]
 pub struct Doubt {
     /// Place of the family in [`KINDS`].
@@ -129,8 +130,8 @@ impl Judge {
         Ok(())
     }
 
-    /// The run is over, and so many packets were lost by a busy machine, by its own counters. Good datagrams that were lost once are findings
-    /// if they are more.
+    /// The run is over, and so many packets were lost by a busy machine, by its own counters. Good datagrams
+    /// that were lost once are findings if they are more.
     pub fn account(&mut self, dropped: u64) {
         let once = std::mem::take(&mut self.arrived_later);
         if once.is_empty() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `attack`: the receiver harness as a program. Exit status: 0 nothing found, 1 something found, 2 it could not run.
+//! `attack`: the receiver harness as a program. Exit status: 0 nothing found, 1 something found, 2 it could
+//! not run.
 
 use bartizan_receiver::honest::GOODS;
 use bartizan_receiver::kinds::{KINDS, Listed};
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Dirty traffic through the inline program to Linux receivers: what they read holds nothing forbidden, and good traffic
-/// arrives.
+/// Dirty traffic through the inline program to Linux receivers: what they read holds nothing forbidden, and
+/// good traffic arrives.
 #[derive(Parser)]
 #[command(name = "attack")]
 struct Args {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network: `a0` of the clients and `b0` of the receivers, with the program under test between `a1` and `b1`.
+//! The network: `a0` of the clients and `b0` of the receivers, with the program under test between `a1` and
+//! `b1`.
 //!
-//! The program lives in the network namespace of the process, which was made for it (`unshare -n`); receivers and clients in
-//! those of a thread each: were the receivers' addresses beside the program, the kernel would take for them what comes
-//! in at `a1`. None of the three has a name on the host, so nothing can be left behind. The hosts of the dirty traffic exist in the
-//! generator only: the kernel answers nothing for them.
+//! The program lives in the network namespace of the process, which was made for it (`unshare -n`); receivers
+//! and clients in those of a thread each: were the receivers' addresses beside the program, the kernel would
+//! take for them what comes in at `a1`. None of the three has a name on the host, so nothing can be left
+//! behind. The hosts of the dirty traffic exist in the generator only: the kernel answers nothing for them.
 
 use std::fmt;
 use std::process::Command;
@@ -53,7 +54,8 @@ fn sysctl(name: &str, value: &str) -> Result<(), Problem> {
     std::fs::write(&path, value).map_err(|error| problem(format!("{path}: {error}")))
 }
 
-/// Both links, with the program's ends in this namespace. `level`: ready for a level below the program, so that the far ends poll and take what is redirected.
+/// Both links, with the program's ends in this namespace. `level`: ready for a level below the program, so
+/// that the far ends poll and take what is redirected.
 ///
 /// # Errors
 /// What could not be set up.
@@ -79,8 +81,8 @@ pub fn middle(level: bool) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Moves the calling thread, and the threads and programs that it starts, into a network namespace of its own with
-/// `device`. `give` is called in between, with the thread's number: it moves the device.
+/// Moves the calling thread, and the threads and programs that it starts, into a network namespace of its own
+/// with `device`. `give` is called in between, with the thread's number: it moves the device.
 fn side(
     device: &str,
     addresses: [&str; 2],

@@ -205,7 +205,8 @@ impl Told {
     }
 }
 
-/// Frames that no ring had room for, by the summary: `a1: 10 received, 2 dropped in the ring, 8 sent`, `3 not sent: ring full`.
+/// Frames that no ring had room for, by the summary: `a1: 10 received, 2 dropped in the ring, 8 sent`, `3 not
+/// sent: ring full`.
 fn not_taken(summary: &str) -> u64 {
     let before = |mark: &str| {
         let line = summary.lines().filter_map(|line| line.split_once(mark));

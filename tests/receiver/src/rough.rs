@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A sender that tries to make the engine and the receiver read different bytes: segments cut and ordered at random, sent
-//! again with other content, with flags, options, checksums, times and places that receivers refuse.
+//! A sender that tries to make the engine and the receiver read different bytes: segments cut and ordered at
+//! random, sent again with other content, with flags, options, checksums, times and places that receivers
+//! refuse.
 
 use crate::client::Client;
 use bartizan_testkit::packet::{ACK, FIN, Ip, PSH, RST, SYN, Segment, URG};

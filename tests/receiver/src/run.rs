@@ -344,7 +344,8 @@ fn strategies(plan: &Plan, judges: &[(Setup, Judge)]) -> Vec<serde_json::Value> 
     rows.collect()
 }
 
-/// The setups of a run: in `short` two, else all; with `control` that, too; `level`: with a level below the program.
+/// The setups of a run: in `short` two, else all; with `control` that, too; `level`: with a level below the
+/// program.
 #[must_use]
 pub fn setups(short: bool, control: bool, level: bool) -> Vec<Setup> {
     let chains: [&[&'static str]; 2] = [&["ids"], &["pfw", "sfw", "ids"]];

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP server of our own on raw frames, whose packets go through a strategy. The client is a socket of the receivers' kernel, or a program
-//! on one: see [`crate::receivers::Callers`]. Both may hold what is forbidden: the request, which this server reads, and the answer, which the
-//! client writes down.
+//! A TCP server of our own on raw frames, whose packets go through a strategy. The client is a socket of the
+//! receivers' kernel, or a program on one: see [`crate::receivers::Callers`]. Both may hold what is
+//! forbidden: the request, which this server reads, and the answer, which the client writes down.
 //!
-//! Not done: congestion control, selective acknowledgments, the client's window (an answer fits into the first one).
+//! Not done: congestion control, selective acknowledgments, the client's window (an answer fits into the
+//! first one).
 
 use crate::client::Out;
 use crate::strategy::Strategy;

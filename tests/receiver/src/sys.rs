@@ -4,14 +4,15 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Gives a socket room for so many bytes that were not read yet, few or beyond what is allowed to others. Asks for the right to
-/// administer the network.
+/// Gives a socket room for so many bytes that were not read yet, few or beyond what is allowed to others.
+/// Asks for the right to administer the network.
 ///
 /// # Errors
 /// As setsockopt(2).
 pub fn set_receive_buffer(socket: &impl AsRawFd, bytes: i32) -> io::Result<()> {
     let length = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the descriptor is open while `socket` is borrowed; the kernel reads `length` bytes of a number that lives on.
+    // SAFETY: the descriptor is open while `socket` is borrowed; the kernel reads `length` bytes of a number
+    // that lives on.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP client of our own on raw frames: it follows the protocol as far as its style wants, through a strategy or as
-//! fragments where asked. It has two versions of its data of the same length, `truth` and `lie`.
+//! A TCP client of our own on raw frames: it follows the protocol as far as its style wants, through a
+//! strategy or as fragments where asked. It has two versions of its data of the same length, `truth` and
+//! `lie`.
 //!
 //! Not done: congestion control, selective acknowledgments, windows (what it sends fits into the first one).
 

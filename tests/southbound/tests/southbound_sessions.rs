@@ -483,7 +483,8 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     session.tick(at(2_000));
     apply(&mut session, Ok(workers(6)));
     assert_eq!(said(&mut session), [full(6)]);
-    // What runs by that number is something else: a controller whose store was put back is not told that it has its way.
+    // What runs by that number is something else: a controller whose store was put back is not told that it
+    // has its way.
     hear(&mut session, 3, &commit(7));
     let other = PolicyMessage::Commit(Manifest::of(&[policy(1, "a")]).hash());
     hear(&mut session, 3, &Message::Policy(7, other));

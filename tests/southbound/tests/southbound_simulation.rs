@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agents and a controller over a network that delays, splits, loses and doubles connections, while both crash: seeded, without
-//! sockets or clocks. `BARTIZAN_SEED` plays one other seed.
+//! Agents and a controller over a network that delays, splits, loses and doubles connections, while both
+//! crash: seeded, without sockets or clocks. `BARTIZAN_SEED` plays one other seed.
 //!
-//! What has to hold at all times: a device runs what was published by that number and for its tenants, its generation never goes back,
-//! and what was acknowledged is durable there. What has to hold in the end: everybody runs what is wanted.
+//! What has to hold at all times: a device runs what was published by that number and for its tenants, its
+//! generation never goes back, and what was acknowledged is durable there. What has to hold in the end:
+//! everybody runs what is wanted.
 
 use bartizan_agent::session::{Action, Held, Session, SessionConfig};
 use bartizan_api::southbound::*;
@@ -266,7 +267,8 @@ impl World {
         }
     }
 
-    /// What still waits comes: no report of an agent that lives is missing, but for those that it counted as lost.
+    /// What still waits comes: no report of an agent that lives is missing, but for those that it counted as
+    /// lost.
     fn drain(&mut self) {
         self.silent = true;
         for _ in 0..400 {

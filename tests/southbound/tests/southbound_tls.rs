@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller and agents over loopback sockets with TLS: enrolment, policies, revocation, expiry, rotation, and what a stolen key
-//! gets. The clock of certificates is the test's.
+//! A controller and agents over loopback sockets with TLS: enrolment, policies, revocation, expiry, rotation,
+//! and what a stolen key gets. The clock of certificates is the test's.
 
 use bartizan_agent::session::client::{Client, ClientConfig, ClientHandle, Device, EnrolFailure, enrol};
 use bartizan_agent::session::store::{FileStore, Store};
@@ -483,7 +483,8 @@ fn certificates_are_renewed_in_time_and_over_a_rotation() {
     // Both authorities hold until the overlap is over.
     assert_eq!(chain(&after.authorities).unwrap().len(), 2);
     assert_eq!(chain(&site.authority.trusted(START + 91 * DAY).unwrap()).unwrap().len(), 1);
-    // A controller with a certificate of the new authority is taken with what came, and takes old and new devices.
+    // A controller with a certificate of the new authority is taken with what came, and takes old and new
+    // devices.
     let now = START + 21 * DAY;
     let issued = site.authority.issue_controller("main", now, 365).unwrap();
     let revocations = Revocations::new(site.authority.clone()).unwrap();

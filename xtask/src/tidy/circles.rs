@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of a crate that use one another in a circle can only be read, changed and tested together: there are no circles of more than
-//! three.
+//! Files of a crate that use one another in a circle can only be read, changed and tested together: there are
+//! no circles of more than three.
 
 use super::uses::{self, Graph};
 use super::{Finding, Tree};

@@ -49,7 +49,8 @@ pub fn check_length(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// No function of the program is longer than a page or two: rustfmt has put its last brace below its first word.
+/// No function of the program is longer than a page or two: rustfmt has put its last brace below its first
+/// word.
 #[must_use]
 pub fn check_functions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The order of folders within a crate: a file uses its own folder and those below, none above.
 //!
-//! The order is written in the crate's `lib.rs`, as a numbered list in its `//!` docs, from the bottom to the top, a sentence each:
-//! ``//! 1. `model`: what a rule is.`` A file that lies beside `lib.rs` is named without its ending.
+//! The order is written in the crate's `lib.rs`, as a numbered list in its `//!` docs, from the bottom to the
+//! top, a sentence each: ``//! 1. `model`: what a rule is.`` A file that lies beside `lib.rs` is named
+//! without its ending.
 
 use super::{Finding, Tree, uses};
 

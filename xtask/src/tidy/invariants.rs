@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Each "Architecture invariant:" of ARCHITECTURE.md names what keeps it, and that exists.
 //!
-//! The form is one line each: the invariant, then `Test:`, `Lint:` or `Tidy:` with names between back quotes; what has no
-//! keeper yet says `Not yet:` and what is missing.
+//! The form is one line each: the invariant, then `Test:`, `Lint:` or `Tidy:` with names between back quotes;
+//! what has no keeper yet says `Not yet:` and what is missing.
 
 use super::{CHECKS, Finding, Tree};
 
@@ -48,7 +48,8 @@ type Exists = fn(&Tree, &str) -> bool;
 
 const KINDS: &[(&str, Exists)] = &[("Test:", is_test), ("Lint:", is_lint), ("Tidy:", is_check)];
 
-/// A test is a function of that name with `#[test]` above it, in a macro or not, or a file below a `tests` folder.
+/// A test is a function of that name with `#[test]` above it, in a macro or not, or a file below a `tests`
+/// folder.
 fn is_test(tree: &Tree, name: &str) -> bool {
     if name.contains('/') {
         return tree.exists(name);

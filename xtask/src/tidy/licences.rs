@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The licences of all dependencies are on the list: what is linked can be given on under Apache-2.0.
 //!
-//! `cargo metadata` says what is there, without the network where everything is fetched already. deny.toml holds the
-//! same list for cargo-deny. Not done: advisories (cargo-deny does that).
+//! `cargo metadata` says what is there, without the network where everything is fetched already. deny.toml
+//! holds the same list for cargo-deny. Not done: advisories (cargo-deny does that).
 
 use super::{Finding, Tree};
 use std::process::Command;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rules of the house as checks over the files of the repository.
 //!
-//! A check is a plain function from a [`Tree`] to findings, so that each is tested on a small tree with a planted
-//! fault, and then run over the real one (`tests/tidy.rs`, `cargo xtask tidy`). Text is looked at, not syntax
-//! trees: the compiler and clippy check what needs understanding; here stands what they cannot know.
+//! A check is a plain function from a [`Tree`] to findings, so that each is tested on a small tree with a
+//! planted fault, and then run over the real one (`tests/tidy.rs`, `cargo xtask tidy`). Text is looked at,
+//! not syntax trees: the compiler and clippy check what needs understanding; here stands what they cannot
+//! know.
 
 pub mod arrows;
 pub mod circles;

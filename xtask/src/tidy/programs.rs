@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One test program for each crate: each program more is linked with all that is tested. So the files of `tests/` are modules of
-//! `tests/all.rs`, and one that it does not name would silently never run. What has to be alone in its process says why in `Cargo.toml`.
+//! One test program for each crate: each program more is linked with all that is tested. So the files of
+//! `tests/` are modules of `tests/all.rs`, and one that it does not name would silently never run. What has
+//! to be alone in its process says why in `Cargo.toml`.
 
 use super::{File, Finding, Tree};
 

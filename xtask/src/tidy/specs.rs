@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a specification declares is read by somebody: a field of a spec that nothing looks at is a promise that nothing keeps.
+//! What a specification declares is read by somebody: a field of a spec that nothing looks at is a promise
+//! that nothing keeps.
 //!
-//! A read is a field behind an expression that holds the spec, or in a pattern that takes it apart, outside of tests and examples. Which
-//! expressions hold one is listed, since text alone does not know types: a new reader that names it otherwise adds a line.
+//! A read is a field behind an expression that holds the spec, or in a pattern that takes it apart, outside
+//! of tests and examples. Which expressions hold one is listed, since text alone does not know types: a new
+//! reader that names it otherwise adds a line.
 
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
@@ -158,7 +160,8 @@ fn in_one_line(text: &str) -> String {
     code.join(" ")
 }
 
-/// Whether a pattern takes the field out of a structure: `let Name { field, .. } =`, `for Name { field: other } in`, `Name { field } =>`.
+/// Whether a pattern takes the field out of a structure: `let Name { field, .. } =`, `for Name { field: other
+/// } in`, `Name { field } =>`.
 fn takes_apart(text: &str, name: &str, field: &str) -> bool {
     if !text.contains(name) {
         return false;

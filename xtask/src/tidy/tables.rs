@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Registries are data: every file in `keywords/` and `protocols/`, and every file with a security function, has its line in its table.
+//! Registries are data: every file in `keywords/` and `protocols/`, and every file with a security function,
+//! has its line in its table.
 
 use super::{Finding, Tree};
 

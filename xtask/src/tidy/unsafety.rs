@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `unsafe` in named modules only, each block with the argument beside it.
 //!
-//! The lint `unsafe_code` (denied for the workspace) makes every use visible as an `allow`; here those are held
-//! against a list, so that a new one is a decision; and each block and implementation has its SAFETY comment (as clippy's
-//! `undocumented_unsafe_blocks` asks, which a macro can hide from).
+//! The lint `unsafe_code` (denied for the workspace) makes every use visible as an `allow`; here those are
+//! held against a list, so that a new one is a decision; and each block and implementation has its SAFETY
+//! comment (as clippy's `undocumented_unsafe_blocks` asks, which a macro can hide from).
 
 use super::rust::{code, has_word};
 use super::{Finding, Tree};
@@ -68,12 +68,13 @@ fn listed(path: &str, below: &[&str]) -> bool {
 
 /// Does this line of code open something unsafe that needs an argument?
 fn opens(line: &str) -> bool {
-    // Functions and function pointers ask something of their callers; only blocks and implementations claim something.
+    // Functions and function pointers ask something of their callers; only blocks and implementations claim
+    // something.
     has_word(line, "unsafe") && ["unsafe {", "unsafe impl"].iter().any(|form| line.contains(form))
 }
 
-/// A SAFETY comment (or a `# Safety` section) on the line, or in the comments and attributes above it. A statement
-/// that begins on a line above is looked through.
+/// A SAFETY comment (or a `# Safety` section) on the line, or in the comments and attributes above it. A
+/// statement that begins on a line above is looked through.
 fn argued(source: &[&str], index: usize) -> bool {
     let says = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
     if says(source[index]) {

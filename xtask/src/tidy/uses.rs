@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which file of a crate uses which: the graph that [`super::circles`] and [`super::folders`] look at.
 //!
-//! A use is a path: in `use`, or where something is named (`crate::a::B`, `super::f`, `module::f` of a module that was brought in).
-//! It leads to the file that defines the item; re-exports are followed, so that a `mod.rs` that only declares and re-exports is used
-//! by nobody and uses nobody. What stands under `#[cfg(test)]` does not count.
+//! A use is a path: in `use`, or where something is named (`crate::a::B`, `super::f`, `module::f` of a module
+//! that was brought in). It leads to the file that defines the item; re-exports are followed, so that a
+//! `mod.rs` that only declares and re-exports is used by nobody and uses nobody. What stands under
+//! `#[cfg(test)]` does not count.
 //!
 //! Not seen: methods (the path to their type is), names that macros make (their module's file stands for
 //! them), modules whose file `#[path]` names.
@@ -64,7 +65,8 @@ struct Module {
     globs: Vec<Vec<String>>,
     /// Paths that are named, with their lines.
     paths: Vec<(Vec<String>, usize)>,
-    /// `use` that only the module itself sees, and what is shown on (which counts if the file has the name elsewhere).
+    /// `use` that only the module itself sees, and what is shown on (which counts if the file has the name
+    /// elsewhere).
     own: Vec<(Vec<String>, usize)>,
     shown: Vec<(String, Vec<String>, usize)>,
     /// Words of the code, `use` aside.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `record FRAMES RATE > FILE.pcap`: the flows of the bench (70 % of the bytes bypassable, a quarter IPv6, small, middle and large frames) as a
-//! capture, with the times that they have at this rate. For counting instructions of `inspect`, where nothing depends on the clock.
+//! `record FRAMES RATE > FILE.pcap`: the flows of the bench (70 % of the bytes bypassable, a quarter IPv6,
+//! small, middle and large frames) as a capture, with the times that they have at this rate. For counting
+//! instructions of `inspect`, where nothing depends on the clock.
 
 use bartizan_generate::flows::LARGEST;
 use bartizan_generate::frames::Maker;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Instructions of bpf(2), as far as programs of this crate use them (Linux `Documentation/bpf/standardization/instruction-set.rst`).
+//! Instructions of bpf(2), as far as programs of this crate use them (Linux
+//! `Documentation/bpf/standardization/instruction-set.rst`).
 
 /// An instruction: what it does, its registers, its offset and its number.
 pub(crate) const fn word(code: u8, to: u8, from: u8, offset: i16, number: i32) -> u64 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts what arrives, by class, in the kernel: a program of bpf(2) at a packet socket, which sees each frame that comes in by an
-//! interface and lets none of them into the socket. Nothing is copied or queued, so no frame can be missed, and it takes no process; its few
-//! nanoseconds are of whoever delivers the frame.
+//! Counts what arrives, by class, in the kernel: a program of bpf(2) at a packet socket, which sees each
+//! frame that comes in by an interface and lets none of them into the socket. Nothing is copied or queued, so
+//! no frame can be missed, and it takes no process; its few nanoseconds are of whoever delivers the frame.
 
 use crate::code::{
     ADD, ADD_ATOMICALLY, CALL, COPY, EXIT, IF_EQUAL, JUMP, LOAD_HALF, LOAD_MAP, LOAD_WORD, LOOKUP, SET,
@@ -50,8 +50,8 @@ impl Counter {
     }
 }
 
-/// Finds the class by the ports, either of which is a server's, and counts frame and bytes. Registers: 6 the frame, 7 one port, 0 the
-/// other, 8 the class.
+/// Finds the class by the ports, either of which is a server's, and counts frame and bytes. Registers: 6 the
+/// frame, 7 one port, 0 the other, 8 the class.
 fn program(map: RawFd) -> Vec<u64> {
     let ports =
         |at: i32| [word(LOAD_HALF, 0, 0, 0, at), word(COPY, 7, 0, 0, 0), word(LOAD_HALF, 0, 0, 0, at + 2)];
@@ -106,7 +106,8 @@ mod tests {
     use crate::frames::Maker;
     use crate::talk;
 
-    /// Needs root, as packet sockets do. The loopback interface of a namespace of its own: nobody else speaks there.
+    /// Needs root, as packet sockets do. The loopback interface of a namespace of its own: nobody else speaks
+    /// there.
     #[test]
     fn what_comes_in_is_counted_by_class_in_both_directions() {
         match sys::own_namespace() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Short frames of many flows, as a driver would bring them: made in the kernel and handed to the far end of an interface without a socket and without a
-//! socket's buffer, a tenth of what a packet socket costs. The kernel runs a program of bpf(2) on each (BPF_PROG_TEST_RUN with live frames, Linux
+//! Short frames of many flows, as a driver would bring them: made in the kernel and handed to the far end of
+//! an interface without a socket and without a socket's buffer, a tenth of what a packet socket costs. The
+//! kernel runs a program of bpf(2) on each (BPF_PROG_TEST_RUN with live frames, Linux
 //! `Documentation/bpf/bpf_prog_run.rst`), which writes the flow into it and sends it by the interface.
 //!
-//! Flows differ in the low 16 bits of the client's address and the low four of its port. What is added to the address is taken from the header's
-//! identification, so the checksum stays as it is.
+//! Flows differ in the low 16 bits of the client's address and the low four of its port. What is added to the
+//! address is taken from the header's identification, so the checksum stays as it is.
 
 use crate::code::{
     ADD, AND, CALL, COPY, EXIT, IF_ABOVE, IF_EQUAL, LOAD_LONG, LOAD_MAP, LOAD_WORD, LOOKUP, MULTIPLY,
@@ -30,13 +31,15 @@ const SCATTER: i32 = 0x1e37_79b1;
 /// Which flows frames are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flows {
-    /// So many, a power of two up to [`MOST_FLOWS`]; flow *n* has the frame's address plus *n* / 16, and port 1024 + *n* mod 16.
+    /// So many, a power of two up to [`MOST_FLOWS`]; flow *n* has the frame's address plus *n* / 16, and port
+    /// 1024 + *n* mod 16.
     pub flows: u32,
     /// So many frames of one flow behind each other, a power of two.
     pub train: u32,
 }
 
-/// Which of so many flows (a power of two) comes at a place of the order: each once before the first comes again.
+/// Which of so many flows (a power of two) comes at a place of the order: each once before the first comes
+/// again.
 #[must_use]
 pub const fn scattered(place: u32, flows: u32) -> u32 {
     place.wrapping_mul(SCATTER as u32) & (flows - 1)
@@ -51,11 +54,12 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Of frames that leave by an interface. `frame` is UDP over IPv4 without options, of flow 0: the low half of its source address is zero, its
-    /// identification is 0xffff, and it has no UDP checksum.
+    /// Of frames that leave by an interface. `frame` is UDP over IPv4 without options, of flow 0: the low
+    /// half of its source address is zero, its identification is 0xffff, and it has no UDP checksum.
     ///
     /// # Errors
-    /// `flows` or `train` are no such numbers; no such interface; the kernel refuses the program (root is needed).
+    /// `flows` or `train` are no such numbers; no such interface; the kernel refuses the program (root is
+    /// needed).
     pub fn new(interface: &str, frame: Vec<u8>, flows: Flows) -> io::Result<Self> {
         if !flows.flows.is_power_of_two() || flows.flows > MOST_FLOWS || !flows.train.is_power_of_two() {
             let what = format!("{flows:?}: powers of two are needed, and {MOST_FLOWS} flows at most");

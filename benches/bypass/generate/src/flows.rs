@@ -25,11 +25,13 @@ pub const CLASSES: [Class; 4] = [
     Class { name: "udp-bypassable", tcp: false, bypassable: true, port: 9001 },
 ];
 
-/// Flows have at least so many packets, so that the shortest frames carry a request, an answer, handshake and end.
+/// Flows have at least so many packets, so that the shortest frames carry a request, an answer, handshake and
+/// end.
 pub const SHORTEST: u16 = 11;
 /// And at most so many.
 pub const LONGEST: u16 = 256;
-/// Frames have at least so many bytes (without the frame check sequence), so that TCP over IPv4 and over IPv6 carries ten.
+/// Frames have at least so many bytes (without the frame check sequence), so that TCP over IPv4 and over IPv6
+/// carries ten.
 pub const SMALLEST: (u16, u16) = (64, 84);
 /// And at most so many.
 pub const LARGEST: u16 = 9000;
@@ -57,8 +59,8 @@ impl Flow {
 
 /// Both ends of the flow with this number, client first. No two numbers below 115 million have the same.
 ///
-/// Addresses are those that are set aside for measuring (RFC 2544, RFC 5180) but for IPv4's clients, who are in 10.0.0.0/8: rules
-/// speak of a home network.
+/// Addresses are those that are set aside for measuring (RFC 2544, RFC 5180) but for IPv4's clients, who are
+/// in 10.0.0.0/8: rules speak of a home network.
 #[must_use]
 pub fn ends(number: u64, flow: &Flow) -> (End, End) {
     const CLIENTS: u64 = 4096;

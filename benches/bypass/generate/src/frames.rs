@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of flows as frames. What they carry is always a part of a few texts, so its share of the checksum is known beforehand: a frame costs
-//! a copy, and a sum over its headers.
+//! Packets of flows as frames. What they carry is always a part of a few texts, so its share of the checksum
+//! is known beforehand: a frame costs a copy, and a sum over its headers.
 
 use crate::flows::{CLASSES, Flow, LONGEST, ends};
 use crate::talk::{self, Source, Step, Texts};
@@ -53,7 +53,8 @@ impl Shape {
                 mac: macs.1,
                 ..Ip::new(here, there, if flow.class().tcp { TCP } else { UDP })
             };
-            // Two full segments are under way before they are acknowledged: the largest window without an option.
+            // Two full segments are under way before they are acknowledged: the largest window without an
+            // option.
             let segment = Segment { window: 0xffff, ..Segment::new((0, 0), (0, 0), ACK, &[]) };
             let bytes =
                 if flow.class().tcp { segment.unsummed() } else { Datagram::new((0, 0), &[]).unsummed() };
@@ -109,7 +110,8 @@ impl Maker {
         Conversation { number, flow, at: 0, numbers, client, server, shape }
     }
 
-    /// Writes a packet of a flow as a frame and goes on in the flow. Returns the frame's length; `frame` has room for the largest.
+    /// Writes a packet of a flow as a frame and goes on in the flow. Returns the frame's length; `frame` has
+    /// room for the largest.
     pub fn write(&self, talk: &mut Conversation, step: &Step, frame: &mut [u8]) -> usize {
         let shape = &self.shapes[talk.shape];
         let (tcp, v6) = (talk.flow.class().tcp, talk.flow.v6);
@@ -143,7 +145,8 @@ impl Maker {
             put(frame, layer4 + 4, size);
             layer4 + 6
         };
-        // The addresses lie right before the transport's header; the pseudo-header has nothing beside but length and protocol.
+        // The addresses lie right before the transport's header; the pseudo-header has nothing beside but
+        // length and protocol.
         let begin = u32::from(payload_sum) + u32::from(size) + u32::from(if tcp { TCP } else { UDP });
         let right = !sum(begin, &frame[addresses..before]);
         put(frame, place, if right == 0 && !tcp { 0xffff } else { right });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The list of flows. It follows from the seed, and each beginning of it has the shares of the whole: a run plays only as many as its rate
-//! reaches.
+//! The list of flows. It follows from the seed, and each beginning of it has the shares of the whole: a run
+//! plays only as many as its rate reaches.
 
 use crate::flows::{CLASSES, Flow, LONGEST, SHORTEST, SMALLEST};
 use crate::talk;
@@ -11,7 +11,8 @@ pub const TCP_SHARE: f64 = 0.88;
 
 /// One flow in so many is long.
 const LONG: usize = 10;
-/// Packets beyond the shortest, on average, of short flows and of long ones: 0.9 * 1 + 0.1 * 31 makes a mean of 15.
+/// Packets beyond the shortest, on average, of short flows and of long ones: 0.9 * 1 + 0.1 * 31 makes a mean
+/// of 15.
 const BEYOND: (f64, f64) = (1.0, 31.0);
 
 /// What the list is made of.
@@ -19,7 +20,8 @@ const BEYOND: (f64, f64) = (1.0, 31.0);
 pub struct Plan {
     /// Flows in the list.
     pub flows: usize,
-    /// Share of the bytes in flows that can be bypassed, 0 to 1. TCP's first: UDP's only beyond TCP's own share.
+    /// Share of the bytes in flows that can be bypassed, 0 to 1. TCP's first: UDP's only beyond TCP's own
+    /// share.
     pub bypassable: f64,
     /// Share of the flows that speak IPv6, 0 to 1.
     pub v6: f64,
@@ -38,7 +40,8 @@ impl Plan {
         [TCP_SHARE - tcp, tcp, 1.0 - TCP_SHARE - udp, udp]
     }
 
-    /// The list. Each flow is of the class that is furthest behind its share of the bytes; what else it is does not depend on that.
+    /// The list. Each flow is of the class that is furthest behind its share of the bytes; what else it is
+    /// does not depend on that.
     #[must_use]
     pub fn list(&self) -> Vec<Flow> {
         let mut seeds = Random::new(self.seed);

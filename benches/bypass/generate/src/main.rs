@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `generate`: plays generated flows into both ends of a pair of interfaces at an offered rate, and counts what comes out of them, by class.
-//! Prints one line of JSON. For test networks of one's own.
+//! `generate`: plays generated flows into both ends of a pair of interfaces at an offered rate, and counts
+//! what comes out of them, by class. Prints one line of JSON. For test networks of one's own.
 
 use bartizan_generate::count::{COUNTERS, Counter};
 use bartizan_generate::flows::{CLASSES, LARGEST, SMALLEST};
@@ -27,10 +27,12 @@ struct Args {
     /// Seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Percent of the bytes in flows that a rule on ports bypasses: TCP's to port 8443, and beyond 88 % UDP's to port 9001.
+    /// Percent of the bytes in flows that a rule on ports bypasses: TCP's to port 8443, and beyond 88 % UDP's
+    /// to port 9001.
     #[arg(long, default_value_t = 70.0)]
     bypassable: f64,
-    /// Bytes of full frames, without the frame check sequence; several, each with its weight among flows: `64:7,594:4,1500:1`.
+    /// Bytes of full frames, without the frame check sequence; several, each with its weight among flows:
+    /// `64:7,594:4,1500:1`.
     #[arg(long, default_value = "594", value_delimiter = ',', value_parser = size)]
     sizes: Vec<(u16, u32)>,
     /// Percent of the flows that speak IPv6.
@@ -76,7 +78,8 @@ fn check(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until nothing has come for a while, two seconds at most. What came at the clients' side and at the servers'.
+/// Waits until nothing has come for a while, two seconds at most. What came at the clients' side and at the
+/// servers'.
 fn settle(counters: &[Counter; 2]) -> std::io::Result<[[Count; COUNTERS]; 2]> {
     const QUIET: Duration = Duration::from_millis(150);
     let begin = Instant::now();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Between bursts.
 const PAUSE: Duration = Duration::from_micros(50);
-/// What a pause of this process has made late is sent at once up to so much time; beyond it is given up: it would be a burst that nobody
-/// asked for.
+/// What a pause of this process has made late is sent at once up to so much time; beyond it is given up: it
+/// would be a burst that nobody asked for.
 const LATE: Duration = Duration::from_millis(4);
 
 /// What was offered.

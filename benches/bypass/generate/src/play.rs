@@ -43,8 +43,8 @@ pub struct Player {
 }
 
 impl Player {
-    /// `concurrent` flows of a list at once, from the one with the number `first` on. Behind its end the list begins anew, with other
-    /// addresses and ports.
+    /// `concurrent` flows of a list at once, from the one with the number `first` on. Behind its end the list
+    /// begins anew, with other addresses and ports.
     ///
     /// # Panics
     /// Without flows.
@@ -95,8 +95,9 @@ impl Player {
         Made { from_client: step.from_client, class, length }
     }
 
-    /// Ends what is open, a frame each time: a TCP connection is reset by its client. Of one whose handshake is not done or whose end
-    /// has begun, and of UDP, nothing more is heard. `None` when nothing is open any more.
+    /// Ends what is open, a frame each time: a TCP connection is reset by its client. Of one whose handshake
+    /// is not done or whose end has begun, and of UDP, nothing more is heard. `None` when nothing is open any
+    /// more.
     pub fn close(&mut self, frame: &mut [u8]) -> Option<Made> {
         while let Some(slot) = self.slots.pop() {
             if let Some(mut open) = slot.filter(|open| talk::is_open(&open.flow, open.at)) {

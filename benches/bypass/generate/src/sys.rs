@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! System calls behind safe functions: packet sockets, `sendmmsg`, `bpf`.
 //!
-//! Source: packet(7), sendmmsg(2), bpf(2), clock_gettime(2), Linux `include/uapi/linux/if_packet.h` and `bpf.h`.
+//! Source: packet(7), sendmmsg(2), bpf(2), clock_gettime(2), Linux `include/uapi/linux/if_packet.h` and
+//! `bpf.h`.
 
 use std::ffi::CString;
 use std::io;
@@ -45,7 +46,8 @@ fn set(socket: &OwnedFd, level: i32, name: i32, value: i32) -> io::Result<()> {
 
 /// A packet socket that receives nothing yet.
 fn packet_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    // SAFETY: no pointers; the result is checked before it becomes an owned descriptor, which nobody else
+    // holds.
     unsafe {
         let made = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
         Ok(OwnedFd::from_raw_fd(check(made.into())?))
@@ -120,12 +122,14 @@ pub fn send(socket: &OwnedFd, frames: &[&[u8]]) -> io::Result<usize> {
         message.msg_hdr.msg_iov = part;
         message.msg_hdr.msg_iovlen = 1;
     }
-    // SAFETY: the first `count` messages point to as many parts, these to the frames; all live through the call, which only reads the frames.
+    // SAFETY: the first `count` messages point to as many parts, these to the frames; all live through the
+    // call, which only reads the frames.
     let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, 0) };
     Ok(check(sent.into())? as usize)
 }
 
-/// Processor time of the calling thread, with what the kernel does in its name: here also the far end's receiving.
+/// Processor time of the calling thread, with what the kernel does in its name: here also the far end's
+/// receiving.
 #[must_use]
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -134,7 +138,8 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Attributes of bpf(2): the commands that are used here need no more; the kernel takes what is behind as zero.
+/// Attributes of bpf(2): the commands that are used here need no more; the kernel takes what is behind as
+/// zero.
 #[repr(C, align(8))]
 struct Attributes([u32; 32]);
 
@@ -154,9 +159,11 @@ impl Attributes {
     }
 
     /// # Safety
-    /// Addresses in the attributes are those of memory that lives through the call, and as large as the command says.
+    /// Addresses in the attributes are those of memory that lives through the call, and as large as the
+    /// command says.
     unsafe fn call(&self, command: i64) -> io::Result<i32> {
-        // SAFETY: as the caller says; the attributes themselves live through the call, and the kernel copies them.
+        // SAFETY: as the caller says; the attributes themselves live through the call, and the kernel copies
+        // them.
         check(unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), size_of::<Self>()) })
     }
 }
@@ -166,7 +173,8 @@ impl Attributes {
 /// # Errors
 /// As bpf(2).
 pub fn array_of_pairs(entries: u32) -> io::Result<OwnedFd> {
-    // SAFETY: no addresses; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    // SAFETY: no addresses; the result is checked before it becomes an owned descriptor, which nobody else
+    // holds.
     unsafe { Ok(OwnedFd::from_raw_fd(Attributes::new(&[ARRAY, 4, 16, entries]).call(MAP_CREATE)?)) }
 }
 
@@ -193,7 +201,8 @@ pub enum Kind {
     Xdp = 6,
 }
 
-/// Lets the driver of an interface drop all that comes in, as long as what is given back is open. The interface counts the frames as received.
+/// Lets the driver of an interface drop all that comes in, as long as what is given back is open. The
+/// interface counts the frames as received.
 ///
 /// # Errors
 /// As bpf(2): the driver runs no programs, or another one is there; `ENODEV` if there is no such interface.
@@ -201,7 +210,8 @@ pub fn drop_all(interface: &str) -> io::Result<[OwnedFd; 2]> {
     // r0 = XDP_DROP; exit.
     let program = load(&[0xb7 | 1 << 32, 0x95], Kind::Xdp)?;
     let attributes = Attributes::new(&[program.as_raw_fd() as u32, index(interface)?, ATTACH_XDP, BY_DRIVER]);
-    // SAFETY: no addresses; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    // SAFETY: no addresses; the result is checked before it becomes an owned descriptor, which nobody else
+    // holds.
     let link = unsafe { OwnedFd::from_raw_fd(attributes.call(LINK_CREATE)?) };
     Ok([program, link])
 }
@@ -227,8 +237,9 @@ pub fn load(program: &[u64], kind: Kind) -> io::Result<OwnedFd> {
     let attributes = Attributes::new(&[kind as u32, program.len() as u32, 0, 0, 0, 0, 1, log.len() as u32]);
     let attributes = attributes.address(2, program.as_ptr()).address(4, licence.as_ptr());
     let attributes = attributes.address(8, log.as_mut_ptr());
-    // SAFETY: program, licence and log live through the call, the lengths of program and log are told, the licence ends with a zero
-    // byte; the result is checked before it becomes an owned descriptor, which nobody else holds.
+    // SAFETY: program, licence and log live through the call, the lengths of program and log are told, the
+    // licence ends with a zero byte; the result is checked before it becomes an owned descriptor, which
+    // nobody else holds.
     let loaded = unsafe { attributes.call(PROG_LOAD).map(|fd| OwnedFd::from_raw_fd(fd)) };
     loaded.map_err(|error| {
         let said = log.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -237,7 +248,8 @@ pub fn load(program: &[u64], kind: Kind) -> io::Result<OwnedFd> {
     })
 }
 
-/// Gives the calling thread a network namespace of its own, with nothing in it but a loopback interface that is down.
+/// Gives the calling thread a network namespace of its own, with nothing in it but a loopback interface that
+/// is down.
 ///
 /// # Errors
 /// As unshare(2).

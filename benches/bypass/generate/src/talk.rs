@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a flow says, packet for packet.
 //!
-//! TCP: a handshake, a request of HTTP/1.0, its answer up to the end of the connection with an acknowledgment for each second segment,
-//! and an orderly end from the server's side. UDP: full datagrams by turns. Neither depends on the class, so that flows that
-//! can be bypassed and others differ in nothing but their port.
+//! TCP: a handshake, a request of HTTP/1.0, its answer up to the end of the connection with an acknowledgment
+//! for each second segment, and an orderly end from the server's side. UDP: full datagrams by turns. Neither
+//! depends on the class, so that flows that can be bypassed and others differ in nothing but their port.
 
 use crate::flows::{Flow, SMALLEST};
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN};

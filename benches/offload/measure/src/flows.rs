@@ -51,7 +51,8 @@ pub fn program(flows: u32) -> Result<Program, Failed> {
     })?)
 }
 
-/// A worker as far as its flows below are concerned: a flow table, a flow manager, and its share of the level.
+/// A worker as far as its flows below are concerned: a flow table, a flow manager, and its share of the
+/// level.
 pub struct Share {
     /// The flows.
     pub table: FlowTable<()>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `measure-offload`: what entries of the XDP level cost, and frames of flows that have one. Each command prints lines of JSON. Needs root. For `benches/offload/run`.
+//! `measure-offload`: what entries of the XDP level cost, and frames of flows that have one. Each command
+//! prints lines of JSON. Needs root. For `benches/offload/run`.
 
 mod flows;
 mod hold;
@@ -29,7 +30,8 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         workers: u32,
     },
-    /// Joins two interfaces by the XDP level, with entries for flows, and drives their manager until it is ended.
+    /// Joins two interfaces by the XDP level, with entries for flows, and drives their manager until it is
+    /// ended.
     Hold {
         /// Interface on the clients' side.
         clients: String,
@@ -38,7 +40,8 @@ enum Command {
         /// Flows.
         flows: u32,
     },
-    /// Sends frames of 60 bytes as fast as it can, and counts at another interface what arrives, which is dropped there by the driver.
+    /// Sends frames of 60 bytes as fast as it can, and counts at another interface what arrives, which is
+    /// dropped there by the driver.
     Send {
         /// Interface to send by.
         from: String,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries through the flow manager: into the program's table, their counts, out of it. Workers begin each step together.
+//! Entries through the flow manager: into the program's table, their counts, out of it. Workers begin each
+//! step together.
 
 use crate::flows::{Failed, Share, TURN, program};
 use bartizan_offload::manager::READ_EVERY;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all policies of a generation rest on beside themselves. As long as it is the same, what was made of a policy holds.
+//! What all policies of a generation rest on beside themselves. As long as it is the same, what was made of a
+//! policy holds.
 
 use super::{Agent, Build, Made, Overrides};
 use crate::tenants::{Selector, TenantSelector};

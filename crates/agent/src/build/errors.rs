@@ -5,8 +5,8 @@ use super::{Build, Owner};
 use bartizan_function::RulesError;
 
 impl Build<'_> {
-    /// A function's error, with the place in the file that its path means.
-    /// `classes`: to which policy each of its classes belongs, by place in the file; behind them is the default.
+    /// A function's error, with the place in the file that its path means. `classes`: to which policy each of
+    /// its classes belongs, by place in the file; behind them is the default.
     pub(super) fn rules_error(&mut self, classes: &[usize], error: RulesError) {
         let RulesError { function, place, message } = error;
         if place.starts_with("tenants/") {

@@ -52,7 +52,8 @@ impl Build<'_> {
         Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers, _lease: lease })
     }
 
-    /// Holds the names of all groups, if there are some: for the generation, and for whatever the next one has of it.
+    /// Holds the names of all groups, if there are some: for the generation, and for whatever the next one
+    /// has of it.
     pub(super) fn hold_names(&mut self) -> Option<()> {
         let (agent, file) = (self.agent, self.file);
         let names = file.names();

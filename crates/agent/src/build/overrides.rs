@@ -6,8 +6,9 @@ use bartizan_config::policy::unknown_function;
 use serde_json::{Map, Value};
 
 impl Agent {
-    /// Gives a function other settings, from the next generation on and in all its sections; `null` takes one back. What they may be the function says when it is built. Gives all that
-    /// were given before, for [`Agent::restore`].
+    /// Gives a function other settings, from the next generation on and in all its sections; `null` takes one
+    /// back. What they may be the function says when it is built. Gives all that were given before, for
+    /// [`Agent::restore`].
     ///
     /// # Errors
     /// There is no such function, or it has no such setting that can be changed so.

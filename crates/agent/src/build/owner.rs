@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a policy, or the default, comes to: its chain, classes with fids, the headers that it is about, and what functions are told of it.
+//! What a policy, or the default, comes to: its chain, classes with fids, the headers that it is about, and
+//! what functions are told of it.
 //!
-//! It says nothing of the policy's place among the others, and rests on nothing but the policy and what all have in common ([`Context`]): so the
-//! generations behind one that it was made for have it as well.
+//! It says nothing of the policy's place among the others, and rests on nothing but the policy and what all
+//! have in common ([`Context`]): so the generations behind one that it was made for have it as well.
 
 use super::{Build, ClassInfo, Context, DEFAULT_POLICY, DETECTION, GATE, NAMES, NO_DETECTION, overload};
 use crate::classes::{Variants, both_ways};
@@ -301,7 +302,8 @@ impl<'a> Build<'a> {
 
     /// The functions of a path without which an owner's packets go on.
     fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
-        // Who reads answers stands in no policy's chain and judges nothing: for want of it nothing is refused.
+        // Who reads answers stands in no policy's chain and judges nothing: for want of it nothing is
+        // refused.
         let passes = |kind: &dyn FunctionKind, id: FunctionId| match kind.spec().name {
             NAMES => true,
             name => path.contains(id) && owner.on_failure.of(name) == ForWant::Pass,

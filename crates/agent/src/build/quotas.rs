@@ -29,7 +29,8 @@ impl Build<'_> {
         Quotas::new(of)
     }
 
-    /// Whether no tenant has more rules than it may, in the policies that name it. A set of rules that several of its classes have counts once.
+    /// Whether no tenant has more rules than it may, in the policies that name it. A set of rules that
+    /// several of its classes have counts once.
     pub(super) fn check_rule_quotas(&mut self, owners: &[Arc<Made>], functions: &[Arc<dyn Function>]) {
         let file = self.file;
         let mut of_tenants: HashMap<&str, Vec<Fid>> = HashMap::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What outlives generations: numbers of classes, tenants and policies. A generation that is built has a copy, which takes its place if it is
-//! whole; what it does not change it shares.
+//! What outlives generations: numbers of classes, tenants and policies. A generation that is built has a
+//! copy, which takes its place if it is whole; what it does not change it shares.
 
 use crate::grt::{GlobalRuleTable, Meaning, NoFid};
 use bartizan_base::{Fid, Generation, TenantId};

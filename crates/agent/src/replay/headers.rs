@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation asked about flows by what their records say: the classifier and the functions that look at headers only. What the others
-//! would say is not known, and told as undecided.
+//! A generation asked about flows by what their records say: the classifier and the functions that look at
+//! headers only. What the others would say is not known, and told as undecided.
 
 use super::outcome::{Fate, Outcome};
 use super::record::Record;
@@ -74,7 +74,8 @@ impl<'s> Headers<'s> {
     }
 
     fn fate(&self, first: &FirstPacket) -> Fate {
-        // Of the gate a first packet meets what holds for the whole flow; whether both directions are seen is known later.
+        // Of the gate a first packet meets what holds for the whole flow; whether both directions are seen is
+        // known later.
         let decides = |call: &&Call| self.by_headers(call.function) || call.name == GATE;
         let mut staged = None;
         for call in first.calls.iter().filter(decides) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation over traffic that was: what would become of each flow, beside what became of it or what another generation says.
+//! A generation over traffic that was: what would become of each flow, beside what became of it or what
+//! another generation says.
 //!
 //! * [`outcome`]: what becomes of a flow;
 //! * [`record`]: a flow record of EVE, as far as it is needed;

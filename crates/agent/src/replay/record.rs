@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow record of EVE (`event_type` `flow`), of Bartizan or of Suricata, as far as a replay needs it: whose it was, and what became of
-//! it. The text is foreign: what is missing or wrong is said, and nothing is made up for it.
+//! A flow record of EVE (`event_type` `flow`), of Bartizan or of Suricata, as far as a replay needs it: whose
+//! it was, and what became of it. The text is foreign: what is missing or wrong is said, and nothing is made
+//! up for it.
 
 use super::outcome::{Amounts, Fate, FlowName, Outcome};
 use bartizan_events::names::protocol_name;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a replay found: a row for each policy, what was said and what is said now; and the flows whose verdict changes, so many of them.
+//! What a replay found: a row for each policy, what was said and what is said now; and the flows whose
+//! verdict changes, so many of them.
 
 use super::fates::Seen;
 use super::outcome::{Amounts, FlowName, Outcome};
@@ -83,7 +84,8 @@ impl Report {
     /// The flows of two runs over the same captures, or of one.
     pub fn add_runs(&mut self, before: Option<Vec<Seen>>, after: Vec<Seen>) {
         let compared = before.is_some();
-        // Flows of one name that began at the same moment are in different networks: in the order of their ends.
+        // Flows of one name that began at the same moment are in different networks: in the order of their
+        // ends.
         let mut known: HashMap<FlowName, Vec<Outcome>> = HashMap::new();
         for seen in before.into_iter().flatten().rev() {
             known.entry(seen.flow).or_default().push(seen.outcome);

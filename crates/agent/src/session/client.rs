@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drives a [`Session`] with real sockets, a clock and a store: one thread, which waits for all of them at once; generations are built
-//! in a second one, so that signs of life go on meanwhile.
+//! Drives a [`Session`] with real sockets, a clock and a store: one thread, which waits for all of them at
+//! once; generations are built in a second one, so that signs of life go on meanwhile.
 
 use super::enrolment::{EnrolError, Enrolment};
 use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
@@ -35,10 +35,11 @@ const LONGEST_WAIT: u64 = 1_000;
 /// Seconds after which a device asks again for a certificate that did not come.
 const RENEW_AGAIN: u64 = 3_700;
 
-/// What the device does with what a controller says. A generation is built and stored, the one beside the other, and only then run: what runs
-/// is what a start after a crash would run.
+/// What the device does with what a controller says. A generation is built and stored, the one beside the
+/// other, and only then run: what runs is what a start after a crash would run.
 pub trait Device: Send {
-    /// Begins to build a generation, if that goes on beside what the caller does meanwhile; [`Device::build`] of the same one waits for it.
+    /// Begins to build a generation, if that goes on beside what the caller does meanwhile; [`Device::build`]
+    /// of the same one waits for it.
     fn begin(&mut self, _candidate: &Candidate) {}
 
     /// Builds a generation beside the one that runs.
@@ -50,7 +51,8 @@ pub trait Device: Send {
     /// Lets all workers run what was built last, and says what they run.
     fn swap(&mut self) -> Vec<WorkerRuns>;
 
-    /// What levels do since the last [`Device::swap`], and which rules nobody evaluates; none if the device does not say.
+    /// What levels do since the last [`Device::swap`], and which rules nobody evaluates; none if the device
+    /// does not say.
     fn stands(&mut self) -> Option<Stands> {
         None
     }
@@ -136,7 +138,8 @@ impl ClientHandle {
         self.lost.fetch_add(alerts, Ordering::Relaxed);
     }
 
-    /// Says what workers run and levels do, where that has changed without a generation of the controller's. `false`: it is not taken now.
+    /// Says what workers run and levels do, where that has changed without a generation of the controller's.
+    /// `false`: it is not taken now.
     pub fn workers(&self, workers: Vec<WorkerRuns>, stands: Option<Stands>) -> bool {
         self.give(Order::Workers(workers, stands))
     }
@@ -285,7 +288,8 @@ impl<D: Device, S: Store> Workshop<D, S> {
 }
 
 impl Client {
-    /// Sets a client up. It builds what the store has first, if `device` takes it: a device protects before it has a controller.
+    /// Sets a client up. It builds what the store has first, if `device` takes it: a device protects before
+    /// it has a controller.
     ///
     /// # Errors
     /// The store cannot be read, or the system gives no poll.
@@ -300,8 +304,8 @@ impl Client {
         Self::with(config, workshop, held, workers, last_end)
     }
 
-    /// Sets a client up for a device that runs a generation already, which its store has; none (the default) if what was stored cannot
-    /// be used, and why.
+    /// Sets a client up for a device that runs a generation already, which its store has; none (the default)
+    /// if what was stored cannot be used, and why.
     ///
     /// # Errors
     /// The system gives no poll.
@@ -522,7 +526,8 @@ impl Client {
         }
     }
 
-    /// The next connection is made with the new certificate; the one that stands ends before the old one does.
+    /// The next connection is made with the new certificate; the one that stands ends before the old one
+    /// does.
     fn renewed(&mut self, enrolled: &Enrolled) -> Result<(), ChannelError> {
         let Some(key) = self.renewal.take() else { return Ok(()) };
         let identity = key.with(&enrolled.certificate, &enrolled.authorities)?;
@@ -603,8 +608,9 @@ fn connect(
     Ok(wire)
 }
 
-/// Enrols the device with a one-time token: makes a key, asks, and stores what came in the folder of the identity. Blocks, half a minute
-/// at most. The same token can be used again if the answer is lost on the way.
+/// Enrols the device with a one-time token: makes a key, asks, and stores what came in the folder of the
+/// identity. Blocks, half a minute at most. The same token can be used again if the answer is lost on the
+/// way.
 ///
 /// # Errors
 /// The controller is not reached, is not the one that the token pins, or refuses.

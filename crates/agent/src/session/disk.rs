@@ -30,7 +30,8 @@ pub trait Disk {
     /// It cannot be written; part of it may be there.
     fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// The same without waiting for the disk: behind a crash of the system it may not be there, behind one of the program it is.
+    /// The same without waiting for the disk: behind a crash of the system it may not be there, behind one of
+    /// the program it is.
     ///
     /// # Errors
     /// It cannot be written; part of it may be there.
@@ -103,7 +104,8 @@ impl Disk for SystemDisk {
     }
 
     fn write_each(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
-        // A journal takes many files with one wait, if they are there at the same time: fourteen times as many a second.
+        // A journal takes many files with one wait, if they are there at the same time: fourteen times as
+        // many a second.
         let share = files.len().div_ceil(WRITERS).max(1);
         thread::scope(|scope| {
             let one = |own: &'_ [(PathBuf, Vec<u8>)]| {

@@ -173,7 +173,8 @@ pub struct Session {
     /// What is being built, and the commit that came meanwhile.
     building: Option<Candidate>,
     next_commit: Option<(u64, Hash)>,
-    /// The last commit over this connection, while it is not answered, and the workers that were named over it.
+    /// The last commit over this connection, while it is not answered, and the workers that were named over
+    /// it.
     unanswered: Option<(u64, Hash)>,
     told: LastRunning,
     /// What could not be stored, and when to try again.
@@ -320,7 +321,8 @@ impl Session {
         link.min(unstored.unwrap_or(u64::MAX))
     }
 
-    /// What could not be stored is tried again by itself: a disk that was full has room some time, and nobody sends a generation twice over one connection.
+    /// What could not be stored is tried again by itself: a disk that was full has room some time, and nobody
+    /// sends a generation twice over one connection.
     fn store_again(&mut self, now: Now) {
         if self.building.is_some() {
             return;
@@ -591,7 +593,8 @@ impl Session {
         self.answers.push_back((request, state));
     }
 
-    /// A function stands otherwise than before: told as soon as a session stands, and with each session until it runs again.
+    /// A function stands otherwise than before: told as soon as a session stands, and with each session until
+    /// it runs again.
     pub fn health(&mut self, state: FunctionState) {
         if state.state == "running" {
             self.health.remove(&state.function);
@@ -612,8 +615,8 @@ impl Session {
         }
     }
 
-    /// Hands over an alert. Texts beyond 2 KiB are cut, an event beyond its bound is left out; an alert whose key is that long is counted
-    /// as lost.
+    /// Hands over an alert. Texts beyond 2 KiB are cut, an event beyond its bound is left out; an alert whose
+    /// key is that long is counted as lost.
     pub fn alert(&mut self, mut alert: Alert) {
         if alert.key.len() + alert.rule.len() > ALERT_BYTES {
             self.alerts.outbox.count_lost(alert.count);
@@ -658,7 +661,8 @@ impl Session {
             || self.statistics.next_sequence().is_some()
     }
 
-    /// The next bytes to send, one message. Ask when the transport takes more: what waits is kept here, bounded.
+    /// The next bytes to send, one message. Ask when the transport takes more: what waits is kept here,
+    /// bounded.
     pub fn transmit(&mut self, now: Now) -> Option<Vec<u8>> {
         let (message, version) = match &mut self.link {
             Link::Greeting { said, .. } if !*said => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits for the controller, bounded: the oldest goes first, counted. What was sent stays until the controller says that it came,
-//! so that a lost connection loses nothing; it sees by the sequence what it has already.
+//! What waits for the controller, bounded: the oldest goes first, counted. What was sent stays until the
+//! controller says that it came, so that a lost connection loses nothing; it sees by the sequence what it has
+//! already.
 
 use bartizan_api::southbound::Alert;
 use std::collections::{HashMap, VecDeque};

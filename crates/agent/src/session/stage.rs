@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is held ready for the next generation: what runs, with what the controller has changed since. It outlives a connection, so
-//! that only what is missing comes again.
+//! What is held ready for the next generation: what runs, with what the controller has changed since. It
+//! outlives a connection, so that only what is missing comes again.
 
 use bartizan_api::southbound::{
     Hash, Manifest, Object, ObjectKey, RefusalCode, RuleMessage, RuleOp, RuleParts, limits,

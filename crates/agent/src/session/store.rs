@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What outlives the agent's process: the generation that runs, as the controller sent it.
 //!
-//! A folder: each object is a file under its hash, written once; a list has the hashes of a generation's objects. What changes after it is appended to a
-//! journal, a line a generation, which takes one write and one flush, however many objects there are. Now and then, and with the first change after a start, objects and
-//! list are written anew, and with the list a journal of a new name begins. A line is written while its generation is
-//! built, and says so; what is built is proven by a line behind it, and if it cannot run, the next line leads back. A start that finds neither has the one before
-//! at hand: it tries what is not proven once, noted in a file of its own, and behind a start that did not outlive the attempt it begins with the one before. So whatever stops it: the list that is there names files that are there, and
-//! its journal is whole up to a last line that may be cut off, which nobody was told is stored. Objects and journals that belong to no list are removed behind it.
+//! A folder: each object is a file under its hash, written once; a list has the hashes of a generation's
+//! objects. What changes after it is appended to a journal, a line a generation, which takes one write and
+//! one flush, however many objects there are. Now and then, and with the first change after a start, objects
+//! and list are written anew, and with the list a journal of a new name begins. A line is written while its
+//! generation is built, and says so; what is built is proven by a line behind it, and if it cannot run, the
+//! next line leads back. A start that finds neither has the one before at hand: it tries what is not proven
+//! once, noted in a file of its own, and behind a start that did not outlive the attempt it begins with the
+//! one before. So whatever stops it: the list that is there names files that are there, and its journal is
+//! whole up to a last line that may be cut off, which nobody was told is stored. Objects and journals that
+//! belong to no list are removed behind it.
 
 use super::disk::{Disk, SystemDisk};
 use super::stage::Held;
@@ -31,8 +35,9 @@ pub trait Store {
     /// It cannot be written; the one before is still there.
     fn save(&mut self, held: &Held) -> io::Result<()>;
 
-    /// The same while it is not known yet whether it can run, so that the disk is waited for beside the build; [`Store::withdraw`] takes it back.
-    /// `false`: not this one, it has to be saved when that is known.
+    /// The same while it is not known yet whether it can run, so that the disk is waited for beside the
+    /// build; [`Store::withdraw`] takes it back. `false`: not this one, it has to be saved when that is
+    /// known.
     ///
     /// # Errors
     /// It cannot be written; the one before is still there.
@@ -66,7 +71,8 @@ pub struct FileStore<D = SystemDisk> {
     written: BTreeMap<ObjectKey, (Arc<Object>, Hash)>,
     /// Its generation.
     generation: u64,
-    /// The generation before that, and what leads back to it; only of one that was saved ahead, or that a start has found.
+    /// The generation before that, and what leads back to it; only of one that was saved ahead, or that a
+    /// start has found.
     back: Option<(u64, Change)>,
     /// What was stored last was saved ahead, and it is not known to have been built.
     is_unproven: bool,
@@ -144,7 +150,8 @@ struct Change {
     gone: Vec<ObjectKey>,
 }
 
-/// Version of the list's form, and the oldest that is read. Up to form 3 lines of the journal do not say whether they were built.
+/// Version of the list's form, and the oldest that is read. Up to form 3 lines of the journal do not say
+/// whether they were built.
 const FORM: u32 = 4;
 const FORM_READ: u32 = 2;
 
@@ -296,7 +303,8 @@ impl<D: Disk> FileStore<D> {
         self.back = Some((before, self.apply(change)));
     }
 
-    /// The generation before what was stored last, where that was saved ahead: for a start that finds that it cannot run.
+    /// The generation before what was stored last, where that was saved ahead: for a start that finds that it
+    /// cannot run.
     #[must_use]
     pub fn before(&self) -> Option<Held> {
         let (generation, back) = self.back.as_ref()?;
@@ -378,7 +386,8 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Removes objects and journals that belong to no list, and what was tried of the one before. What cannot be removed is tried again behind the next list.
+    /// Removes objects and journals that belong to no list, and what was tried of the one before. What cannot
+    /// be removed is tried again behind the next list.
     fn collect(&mut self) {
         let folder = self.objects();
         let names: BTreeSet<String> = self.filed.iter().map(Hash::to_string).collect();
@@ -495,7 +504,8 @@ impl<D: Disk> FileStore<D> {
         Ok(true)
     }
 
-    /// Writes that what was saved ahead is built. Nobody waits for the disk: where the system crashes and the line is lost, a start finds out by itself.
+    /// Writes that what was saved ahead is built. Nobody waits for the disk: where the system crashes and the
+    /// line is lost, a start finds out by itself.
     fn write_proof(&mut self) -> io::Result<()> {
         let Some(Journal { records, bytes }) = self.journal.take() else {
             // Of a start, which appends to no journal that may end in half a line.
@@ -514,8 +524,9 @@ impl<D: Disk> FileStore<D> {
         serde_json::from_slice(&bytes).ok().map(|trial: Trial| trial.generation)
     }
 
-    /// What was loaded is about to be built. `false`: an earlier start tried that, and ended before it was known whether it can run: so
-    /// [`FileStore::before`] is to be built in its place. What was built once before may always be.
+    /// What was loaded is about to be built. `false`: an earlier start tried that, and ended before it was
+    /// known whether it can run: so [`FileStore::before`] is to be built in its place. What was built once
+    /// before may always be.
     ///
     /// # Errors
     /// It cannot be noted that it is tried.

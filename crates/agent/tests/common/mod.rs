@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent's tests share: an agent with the program's functions, a stand-in for detection, what a worker runs on.
+//! What the agent's tests share: an agent with the program's functions, a stand-in for detection, what a
+//! worker runs on.
 #![allow(dead_code)] // Not every test uses everything.
 
 use bartizan_agent::Agent;

@@ -110,7 +110,8 @@ pub fn cases() -> Vec<(String, Case)> {
 }
 
 impl Case {
-    /// All frames, in their order: each in hexadecimal, with how much later it comes than the one before it, in milliseconds.
+    /// All frames, in their order: each in hexadecimal, with how much later it comes than the one before it,
+    /// in milliseconds.
     pub fn frames(&self) -> impl Iterator<Item = (&str, u64)> {
         let wait = self.wait_ms.unwrap_or(BETWEEN_MS);
         let before = self.before.iter().map(|hex| (hex.as_str(), BETWEEN_MS));

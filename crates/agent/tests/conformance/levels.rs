@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cases with a level below the worker: the real one hands flows to a device, and a frame that the device handles does not come up. What becomes of each frame, and
-//! the record of each flow, has to be what it is without a level; so have alerts, and drop events of frames that came up.
+//! The cases with a level below the worker: the real one hands flows to a device, and a frame that the device
+//! handles does not come up. What becomes of each frame, and the record of each flow, has to be what it is
+//! without a level; so have alerts, and drop events of frames that came up.
 //!
-//! The kernel runs the very XDP program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with the test.
+//! The kernel runs the very XDP program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends
+//! with the test.
 
 use super::case::{Case, Outcome, bytes, cases};
 use super::host::{Host, Stands, link};
@@ -33,11 +35,13 @@ use std::time::SystemTime;
 const ENTRIES: u32 = 64;
 /// A live worker has turns more often than that.
 const MOST_BETWEEN_TURNS_MS: u64 = 1_000;
-/// The file whose cases are about levels: conversations that can leave the host, beside all kinds of frames that cannot.
+/// The file whose cases are about levels: conversations that can leave the host, beside all kinds of frames
+/// that cannot.
 const HEADERS: &str = "headers.jsonl";
 /// The same in tunnels.
 const TUNNELS: &str = "tunnels.jsonl";
-/// Conversations that are inspected, and leave the host when a rule of detection says that it is enough, or refuses them.
+/// Conversations that are inspected, and leave the host when a rule of detection says that it is enough, or
+/// refuses them.
 const ALERTS: &str = "alerts.jsonl";
 
 /// A frame that arrives.
@@ -86,7 +90,8 @@ impl Level for NoLevel {
     }
 }
 
-/// A device that reads whatever the host reads, and passes up what its contract says: fragments, what is broken, what opens or resets a connection, tunnels in tunnels.
+/// A device that reads whatever the host reads, and passes up what its contract says: fragments, what is
+/// broken, what opens or resets a connection, tunnels in tunnels.
 #[derive(Default)]
 struct Mock {
     wire: Option<MockWire>,
@@ -459,7 +464,8 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         let dropped: u64 = counters.dropped.iter().map(|dropped| dropped.packets).sum();
         played.refused += dropped;
         played.share.early = counters.early.packets;
-        // Of a frame that was dropped for what it carries both packets are counted, and the frame is refused once.
+        // Of a frame that was dropped for what it carries both packets are counted, and the frame is refused
+        // once.
         let counted = counters.forwarded.packets + dropped + counters.around.packets;
         if counted != played.share.packets {
             return Err(format!("{} packets were handled below, {counted} counted", played.share.packets));
@@ -495,14 +501,16 @@ fn take(of: &mut Value, keys: &[&str]) {
     }
 }
 
-/// A flow's record without what says at which level its packets were handled, and, if they are not ours, without times.
+/// A flow's record without what says at which level its packets were handled, and, if they are not ours,
+/// without times.
 fn comparable(record: &Value, times: bool) -> Value {
     let mut record = record.clone();
     // A flow that is taken up in order to end is written a little later.
     take(&mut record, &["flow_id", "timestamp"]);
     take(&mut record["flow"], &["bypassed", "bypass"]);
     take(&mut record["bartizan"], &["level", "levels", "stays"]);
-    // Nobody notes the flags of packets that are handled below; those that begin and end a connection come up.
+    // Nobody notes the flags of packets that are handled below; those that begin and end a connection come
+    // up.
     take(&mut record["tcp"], &["psh", "urg", "ecn", "cwr"]);
     for key in ["tcp_flags", "tcp_flags_ts", "tcp_flags_tc"] {
         if let Some(flags) = record["tcp"].get_mut(key) {
@@ -531,7 +539,8 @@ fn compare(with: &Played, without: &Played, times: bool) -> Result<(), String> {
     let alerts = |played: &Played| -> Vec<Value> {
         played.alerts.iter().filter(|event| is_told(event)).map(of_packet).collect()
     };
-    // Of what a level has dropped itself there are samples, or no events: those of frames that came up are compared.
+    // Of what a level has dropped itself there are samples, or no events: those of frames that came up are
+    // compared.
     let drops = |played: &Played| -> Vec<Value> {
         played.drops_of(&with.up).filter(|event| is_told(event)).map(of_packet).collect()
     };
@@ -576,7 +585,8 @@ fn differences(place: &str, with: &Value, without: &Value, out: &mut Vec<String>
     }
 }
 
-/// All cases with a level and without; gives its shares of the frames of [`HEADERS`], [`TUNNELS`] and [`ALERTS`].
+/// All cases with a level and without; gives its shares of the frames of [`HEADERS`], [`TUNNELS`] and
+/// [`ALERTS`].
 fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 4] {
     let (mut wrong, mut all) = (Vec::new(), Share::default());
     const FILES: [&str; 3] = [HEADERS, TUNNELS, ALERTS];

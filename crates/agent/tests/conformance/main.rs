@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host passes the conformance files in `tests/conformance/` (docs/conformance.md): the real agent builds each case's policy, a worker in
-//! prevention gets its frames. Every case runs twice: with the stream engine's own refusals off, as levels below have no stream engine, where
-//! verdict, reason, rule and state are those of the line; and as a live link has it, where what goes on and what does not is the same.
+//! The host passes the conformance files in `tests/conformance/` (docs/conformance.md): the real agent builds
+//! each case's policy, a worker in prevention gets its frames. Every case runs twice: with the stream
+//! engine's own refusals off, as levels below have no stream engine, where verdict, reason, rule and state
+//! are those of the line; and as a live link has it, where what goes on and what does not is the same.
 //!
-//! With a level below the worker every packet has the fate that it has without one, and flows have the same records (`levels.rs`).
+//! With a level below the worker every packet has the fate that it has without one, and flows have the same
+//! records (`levels.rs`).
 
 mod case;
 mod host;
@@ -15,8 +17,8 @@ use host::{Host, Stands};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Cases in which the host does otherwise than it should: each is known, and a line goes when its case passes. The case, for both versions unless
-/// it ends in one; what the runner says; what is wrong.
+/// Cases in which the host does otherwise than it should: each is known, and a line goes when its case
+/// passes. The case, for both versions unless it ends in one; what the runner says; what is wrong.
 const DIFFERS: &[(&str, &str, &str)] = &[
     ("tcp.established.fin_rst", "state after", "a refused segment closes the session"),
     ("tcp.established.fin_rst", "after 0", "a refused segment closes the session"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets without a flow that the XDP level refuses by the rules of the packet filter, against the host's own word: random policies and packets, the very program that the kernel
-//! runs (BPF_PROG_TEST_RUN, in a network namespace of the test's own; needs root), and two workers, of which one has no level.
+//! Packets without a flow that the XDP level refuses by the rules of the packet filter, against the host's
+//! own word: random policies and packets, the very program that the kernel runs (BPF_PROG_TEST_RUN, in a
+//! network namespace of the test's own; needs root), and two workers, of which one has no level.
 
 mod policies;
 
@@ -193,7 +194,8 @@ fn counted(worker: &Worker) -> BTreeMap<String, u64> {
     counted
 }
 
-/// Of ICMP: queries, answers, errors about nothing that is there, and messages between neighbours. Each of another flow: its source has a number of its own.
+/// Of ICMP: queries, answers, errors about nothing that is there, and messages between neighbours. Each of
+/// another flow: its source has a number of its own.
 fn message(random: &mut Random, (from, number): End, to: IpAddr) -> Vec<u8> {
     let from = match from {
         IpAddr::V4(v4) => {
@@ -270,7 +272,8 @@ struct Met {
     unlucky: u32,
 }
 
-/// Packets, each of another flow: what the level refuses the host refuses, and what the host refuses by the rules of a policy's first function the level does.
+/// Packets, each of another flow: what the level refuses the host refuses, and what the host refuses by the
+/// rules of a policy's first function the level does.
 fn first_packets(level: &mut Level, random: &mut Random, met: &mut Met) {
     let (text, settings, answers) = (policy(random), settings(random), random.percent(30));
     let mut hosts = Hosts::new(level, &text, &settings);
@@ -357,7 +360,8 @@ fn frame_protocol(frame: &[u8]) -> Option<u8> {
     }
 }
 
-/// What is asked of a frame whose headers are all right. (Tags do not matter, but the reader of this test does not step over them.)
+/// What is asked of a frame whose headers are all right. (Tags do not matter, but the reader of this test
+/// does not step over them.)
 fn question(frame: &[u8], ends: [End; 2]) -> Option<Question> {
     let protocol = Protocol::of(frame_protocol(frame).filter(|_| is_plain(frame))?)?;
     let ports = match (protocol, frame[12]) {
@@ -472,7 +476,8 @@ fn what_answers_a_flow_that_goes_on_is_not_refused() {
     }
 }
 
-/// Echo: who may not ask is refused there, and so is an answer that nobody has asked for; what answers goes up, and so does every error, whatever it is about.
+/// Echo: who may not ask is refused there, and so is an answer that nobody has asked for; what answers goes
+/// up, and so does every error, whatever it is about.
 #[test]
 fn answers_to_an_echo_and_errors_are_not_refused() {
     if !inside("answers_to_an_echo_and_errors_are_not_refused") {
@@ -518,7 +523,8 @@ fn answers_to_an_echo_and_errors_are_not_refused() {
     assert!(level.refuses(&late, (0, 1)), "the flow is over");
 }
 
-/// Where rules have codes each message is judged by itself: one that is refused takes the mark of its flow away from nobody.
+/// Where rules have codes each message is judged by itself: one that is refused takes the mark of its flow
+/// away from nobody.
 #[test]
 fn a_message_that_is_refused_for_its_code_leaves_its_flow_known() {
     if !inside("a_message_that_is_refused_for_its_code_leaves_its_flow_known") {
@@ -554,7 +560,8 @@ fn a_generation_is_judged_by_its_own_table_or_none() {
     let (from, to): (End, End) = (("10.2.0.9".parse().unwrap(), 53), ("10.1.0.9".parse().unwrap(), 777));
     let frame = datagram(from, to);
     assert!(level.refuses(&frame, (0, 1)));
-    // Another generation, whose table is not there: all goes up. Then it is, and says the same; an empty one refuses nothing.
+    // Another generation, whose table is not there: all goes up. Then it is, and says the same; an empty one
+    // refuses nothing.
     tables.enter_generation(2);
     assert!(!level.refuses(&frame, (0, 1)));
     assert!(early.write(2, &hosts.words));
@@ -732,7 +739,8 @@ fn both_ways(
     [ask(ends[0], ends[1], ports[0]), ask(ends[1], ends[0], ports[1])]
 }
 
-/// While a link is open nobody knows flows: what is refused whoever began is dropped, and so is whatever does not answer what has left.
+/// While a link is open nobody knows flows: what is refused whoever began is dropped, and so is whatever does
+/// not answer what has left.
 #[test]
 fn an_open_link_drops_what_rules_refuse_and_no_answers() {
     if !inside("an_open_link_drops_what_rules_refuse_and_no_answers") {
@@ -803,7 +811,8 @@ fn an_open_link_drops_what_rules_refuse_and_no_answers() {
             let [own, answer] = both_ways(&hosts.words, (ends, vlans), protocol, ports);
             let said = |what: &str| format!("{what}: {own} {answer} {kind} {flags:x} {ends:?}\n{text}");
             let frame = make(false, random);
-            // Nobody knows the flow, so it answers nothing. (Of ICMP flows have no numbers: others may have been before.)
+            // Nobody knows the flow, so it answers nothing. (Of ICMP flows have no numbers: others may have
+            // been before.)
             let first = holds_back(&mut level, &frame, 0);
             if kind != 2 {
                 assert_eq!(first, own, "{}", said("a first packet"));

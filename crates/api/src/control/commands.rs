@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The commands that there are: one table for who answers, who asks and who reads about it.
 //!
-//! Those above `levels` are Suricata's, with its names, arguments and answers; the others are this program's own.
+//! Those above `levels` are Suricata's, with its names, arguments and answers; the others are this program's
+//! own.
 
 use super::Request;
 use serde_json::{Map, Value};

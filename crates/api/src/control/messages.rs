@@ -19,7 +19,8 @@ pub enum Broken {
     TooLong(usize),
 }
 
-/// Puts pieces of a stream together and gives out whole messages. Holds no more than one message of the longest and one piece.
+/// Puts pieces of a stream together and gives out whole messages. Holds no more than one message of the
+/// longest and one piece.
 #[derive(Debug)]
 pub struct Messages {
     held: Vec<u8>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command socket: a Unix stream socket on which messages are JSON objects, as Suricata's own tool (`suricatasc`) and programs that were made for
-//! it speak.
+//! The command socket: a Unix stream socket on which messages are JSON objects, as Suricata's own tool
+//! (`suricatasc`) and programs that were made for it speak.
 //!
 //! ```text
 //!   client                                    program
@@ -13,8 +13,9 @@
 //!                                      <--    {"message":"...","return":"NOK"}
 //! ```
 //!
-//! Each message of version 0.2 ends with a line end. In version 0.1 none does: a message is whole when its object is. Which is why [`Messages`] looks for
-//! the end of the object and takes line ends for the blanks that they are to JSON; a client may send its object in several lines.
+//! Each message of version 0.2 ends with a line end. In version 0.1 none does: a message is whole when its
+//! object is. Which is why [`Messages`] looks for the end of the object and takes line ends for the blanks
+//! that they are to JSON; a client may send its object in several lines.
 //!
 //! Source: the chapter "Interacting via Unix Socket" of Suricata's user guide, and what its clients send.
 

@@ -26,8 +26,8 @@ pub struct Alert {
     pub first: u64,
     /// The last of them.
     pub last: u64,
-    /// The first of them as an EVE object: `timestamp`, addresses, ports, `proto`, `link`, `alert`; no payload and no packet. As JSON at
-    /// most [`limits::EVENT_BYTES`].
+    /// The first of them as an EVE object: `timestamp`, addresses, ports, `proto`, `link`, `alert`; no
+    /// payload and no packet. As JSON at most [`limits::EVENT_BYTES`].
     pub event: Map<String, Value>,
 }
 
@@ -70,7 +70,8 @@ pub enum AlertMessage {
     Raise {
         /// The alerts.
         alerts: Vec<Alert>,
-        /// Alerts (by their counts) that were thrown away since the start of the agent, because nobody took them.
+        /// Alerts (by their counts) that were thrown away since the start of the agent, because nobody took
+        /// them.
         lost: u64,
     },
     /// Controller: operation 2, without a body. All up to this sequence came.

@@ -5,7 +5,8 @@ use super::error::DecodeError;
 use super::head::{FIRST_VERSION, HEAD, Head};
 use super::message::Message;
 
-/// Makes messages of bytes. It holds no more than one message that is not whole, and what came in one piece with it.
+/// Makes messages of bytes. It holds no more than one message that is not whole, and what came in one piece
+/// with it.
 #[derive(Debug)]
 pub struct Decoder {
     version: u8,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// A device's id: lower-case letters, digits, `-`, `.` and `_`, beginning with a letter or digit. Its certificate has it as
-/// `bartizan:device:ID`.
+/// A device's id: lower-case letters, digits, `-`, `.` and `_`, beginning with a letter or digit. Its
+/// certificate has it as `bartizan:device:ID`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceId(String);

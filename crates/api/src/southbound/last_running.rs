@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The acknowledgement in short: what both sides remember of a connection, so that workers and manifest are not named with each change.
+//! The acknowledgement in short: what both sides remember of a connection, so that workers and manifest are
+//! not named with each change.
 
 use super::ids::Hash;
 use super::limits;
@@ -13,7 +14,8 @@ struct Last {
     stands: Option<Stands>,
 }
 
-/// The workers of the last [`Running`] that was said over a connection; nothing before that, and nothing if there are more than is remembered.
+/// The workers of the last [`Running`] that was said over a connection; nothing before that, and nothing if
+/// there are more than is remembered.
 #[derive(Clone, Debug, Default)]
 pub struct LastRunning(Option<Last>);
 
@@ -102,7 +104,8 @@ mod tests {
         let mut told = LastRunning::default();
         told.note(&running(Some(stands(5, 5))));
         assert!(in_short(&told, stands(6, 6)));
-        // A level that is behind, that is off, or that evaluates others; rules that nobody evaluates; one that says nothing of it.
+        // A level that is behind, that is off, or that evaluates others; rules that nobody evaluates; one
+        // that says nothing of it.
         assert!(!in_short(&told, stands(6, 5)) && !in_short(&told, stands(6, 0)));
         let mut other = stands(6, 6);
         other.levels[1].rules.as_mut().unwrap().evaluates.insert("pfw".into(), 1);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of the southbound protocol. What passes one is an error that the receiver counts, and the connection ends.
+//! Bounds of the southbound protocol. What passes one is an error that the receiver counts, and the
+//! connection ends.
 
-/// Bytes of a message behind the general head. A policy is at most this large; a larger rule group goes in parts.
+/// Bytes of a message behind the general head. A policy is at most this large; a larger rule group goes in
+/// parts.
 pub const MESSAGE_BYTES: usize = 1 << 20;
 
 /// Bytes of a body behind its compression.
@@ -46,7 +48,8 @@ pub const INTERFACES: usize = 1_024;
 /// Bytes of such a name.
 pub const INTERFACE_BYTES: usize = 256;
 
-/// Alerts of one alert message: with events of the greatest length they fit into a message, compressed or not.
+/// Alerts of one alert message: with events of the greatest length they fit into a message, compressed or
+/// not.
 pub const ALERTS: usize = 128;
 
 /// Bytes of an alert's event as JSON.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The southbound protocol: messages between controller and agent, to bytes and back.
 //!
-//! A message is a general head, the head of its sub-protocol and a body in JSON. [`Decoder`] makes messages of the bytes of a
-//! connection however they are split; [`Message::encode`] makes bytes. Neither does I/O or reads a clock. Who may say what
-//! in which order is known to the sessions of crates `agent` and `controller`.
+//! A message is a general head, the head of its sub-protocol and a body in JSON. [`Decoder`] makes messages
+//! of the bytes of a connection however they are split; [`Message::encode`] makes bytes. Neither does I/O or
+//! reads a clock. Who may say what in which order is known to the sessions of crates `agent` and
+//! `controller`.
 //!
 //! * `head`: the general head, sub-protocols, versions;
 //! * `objects`: what is carried to devices, its keys and content hashes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is carried to devices: policies, and groups of rules. Each has a key, by which it is replaced, and a content hash, by which
-//! both sides know that they have the same.
+//! What is carried to devices: policies, and groups of rules. Each has a key, by which it is replaced, and a
+//! content hash, by which both sides know that they have the same.
 
 use super::ids::Hash;
 use serde::{Deserialize, Serialize};
@@ -151,7 +151,8 @@ impl Object {
         }
     }
 
-    /// SHA-256 over the parts of the object, each behind its length (u32, network order), as docs/southbound.md lists them.
+    /// SHA-256 over the parts of the object, each behind its length (u32, network order), as
+    /// docs/southbound.md lists them.
     #[must_use]
     pub fn hash(&self) -> Hash {
         let mut hasher = Sha256::new();

@@ -83,7 +83,8 @@ impl Running {
     }
 }
 
-/// The version in which what is brought and acknowledged with each change is bytes instead of JSON, and with [`PolicyMessage::Done`].
+/// The version in which what is brought and acknowledged with each change is bytes instead of JSON, and with
+/// [`PolicyMessage::Done`].
 pub const DONE_SINCE: u8 = 3;
 
 /// Bytes of numbers before the name in the body of `put`: tenant u16, length of the name u16.
@@ -172,8 +173,9 @@ pub enum PolicyMessage {
     Ask,
     /// Agent: operation 7. What it holds ready, in parts.
     Inventory(Inventory),
-    /// Agent: operation 8, of version 3 on. The generation that was committed last over this connection runs, at all levels of all workers of
-    /// the last [`PolicyMessage::Running`] over it: the acknowledgement in short.
+    /// Agent: operation 8, of version 3 on. The generation that was committed last over this connection runs,
+    /// at all levels of all workers of the last [`PolicyMessage::Running`] over it: the acknowledgement in
+    /// short.
     Done(Took),
 }
 

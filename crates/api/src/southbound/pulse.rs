@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a side has to say something, and when it takes the other one for dead. Both sides of a session use it.
+//! When a side has to say something, and when it takes the other one for dead. Both sides of a session use
+//! it.
 
 /// The time, as whoever drives a session says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,8 @@ impl Pulse {
         now.ms >= self.said.saturating_add(self.keep_alive)
     }
 
-    /// Whether the peer is silent, or takes nothing of what there is to say. Ask at least as often as [`Pulse::wake`] says.
+    /// Whether the peer is silent, or takes nothing of what there is to say. Ask at least as often as
+    /// [`Pulse::wake`] says.
     pub fn is_dead(&mut self, now: Now, to_say: bool) -> bool {
         let dead = self.keep_alive.saturating_mul(DEAD_AFTER);
         let since = if to_say { *self.waiting.get_or_insert(now.ms) } else { now.ms };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sub-protocol 3: rules in groups. Head: `Device_ID` u64, `Rule_Type` u8, `Rule_Op` u8, form u8, one reserved byte,
-//! `Rule_Group_ID` u32, `Rule_Total_Num` u32, `Current_Rule_ID` u32, generation u64.
+//! Sub-protocol 3: rules in groups. Head: `Device_ID` u64, `Rule_Type` u8, `Rule_Op` u8, form u8, one
+//! reserved byte, `Rule_Group_ID` u32, `Rule_Total_Num` u32, `Current_Rule_ID` u32, generation u64.
 
 use super::body;
 use super::error::{DecodeError, EncodeError};
@@ -142,7 +142,8 @@ impl RuleParts {
     /// Takes a part; the group, if it was the last.
     ///
     /// # Errors
-    /// What is wrong with it: the part of another group, or out of order. What was there of the group is thrown away.
+    /// What is wrong with it: the part of another group, or out of order. What was there of the group is
+    /// thrown away.
     pub fn take(&mut self, part: RuleMessage) -> Result<Option<Object>, &'static str> {
         let (mut group, total) = match self.open.take() {
             None if part.current == 0 => {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sub-protocol 1: beginning and end of a session, signs of life, certificates. Head: operation u8, three reserved bytes.
+//! Sub-protocol 1: beginning and end of a session, signs of life, certificates. Head: operation u8, three
+//! reserved bytes.
 
 use super::body;
 use super::error::{DecodeError, EncodeError};
@@ -14,7 +15,8 @@ pub struct Hello {
     pub versions: Vec<u8>,
     /// Who it is. Its certificate has to say the same.
     pub device: DeviceId,
-    /// A number that each start of the agent chooses by chance: what sequences of statistics and alerts belong to.
+    /// A number that each start of the agent chooses by chance: what sequences of statistics and alerts
+    /// belong to.
     pub instance: u64,
     /// The generation that runs; 0 if none of a controller's does.
     pub generation: u64,
@@ -34,7 +36,8 @@ pub struct Welcome {
     pub version: u8,
     /// Name of the controller.
     pub controller: String,
-    /// Each side says something at least so often, in milliseconds; three times as long without a byte ends the session.
+    /// Each side says something at least so often, in milliseconds; three times as long without a byte ends
+    /// the session.
     pub keep_alive_ms: u32,
     /// The last sequence of statistics that came from this instance.
     pub statistics: u64,

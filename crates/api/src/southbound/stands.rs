@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What levels of links really do, and which rules nobody evaluates: a part of the acknowledgement of a generation, of version 4 on.
+//! What levels of links really do, and which rules nobody evaluates: a part of the acknowledgement of a
+//! generation, of version 4 on.
 
 use super::body;
 use super::error::DecodeError;
@@ -14,7 +15,8 @@ use std::collections::BTreeMap;
 pub enum LevelState {
     /// It handles packets.
     On,
-    /// It handles none: it is not there for now, and the host handles all packets, if the link has its interfaces.
+    /// It handles none: it is not there for now, and the host handles all packets, if the link has its
+    /// interfaces.
     Off,
     /// Somebody who is to serve its link gives no sign of life: packets go on uninspected.
     Open,
@@ -92,7 +94,8 @@ pub struct LevelStands {
     pub state: LevelState,
     /// Why it does not stand as it should; empty if it does.
     pub why: String,
-    /// What it makes of rules; none if it is asked for none: then it handles flows of which the host has decided.
+    /// What it makes of rules; none if it is asked for none: then it handles flows of which the host has
+    /// decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<RulesAtLevel>,
 }
@@ -103,7 +106,8 @@ pub struct LevelStands {
 pub struct Stands {
     /// Level by level of each link.
     pub levels: Vec<LevelStands>,
-    /// Rules of libraries that nobody evaluates: no rules, or with keywords and protocols that the device does not have.
+    /// Rules of libraries that nobody evaluates: no rules, or with keywords and protocols that the device
+    /// does not have.
     pub left_out: LeftOut,
     /// Content hashes of the device's own files; of version 6 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,8 +19,8 @@ pub enum Mode {
     /// RFC 2045: characters outside of the alphabet are skipped; only whole groups are decoded.
     #[default]
     Rfc2045,
-    /// RFC 4648: the first character outside of the alphabet ends the text. One symbol alone behind the last whole group is no byte, and what
-    /// ends so is no base64: nothing is decoded.
+    /// RFC 4648: the first character outside of the alphabet ends the text. One symbol alone behind the last
+    /// whole group is no byte, and what ends so is no base64: nothing is decoded.
     Rfc4648,
     /// Anything but complete, padded text is nothing.
     Strict,
@@ -57,8 +57,9 @@ pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
     flush(group, filled, out);
 }
 
-/// Decodes in a mode, a group of four symbols at a time, as Suricata 8.0.8 does: `=` is a symbol of a group's last two places, and text goes on
-/// behind a padded group. `false`: the text is not base64 in this mode; `out` is then empty.
+/// Decodes in a mode, a group of four symbols at a time, as Suricata 8.0.8 does: `=` is a symbol of a group's
+/// last two places, and text goes on behind a padded group. `false`: the text is not base64 in this mode;
+/// `out` is then empty.
 pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
     if mode == Mode::Strict && !is_strict(text) {
         return fail(out);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decoders of single content encodings: gzip (RFC 1952), raw deflate (RFC 1951), zlib (RFC 1950), brotli (RFC 7932), LZMA.
+//! Decoders of single content encodings: gzip (RFC 1952), raw deflate (RFC 1951), zlib (RFC 1950), brotli
+//! (RFC 7932), LZMA.
 //!
-//! What a decoder gives, and where it fails, depends on the bytes alone and not on the pieces in which they come. Checksums are
-//! not compared: browsers show what they read before they have seen them.
+//! What a decoder gives, and where it fails, depends on the bytes alone and not on the pieces in which they
+//! come. Checksums are not compared: browsers show what they read before they have seen them.
 
 use brotli_decompressor::{
     BrotliDecoderTakeOutput, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper as _,
@@ -249,8 +250,9 @@ impl Codec {
         Ok(())
     }
 
-    /// In equal steps: when it fails, the library gives nothing of what it has decoded since it was called. So what is lost is
-    /// little, and the same however the data is cut; what is no full step waits for more, or for the end.
+    /// In equal steps: when it fails, the library gives nothing of what it has decoded since it was called.
+    /// So what is lost is little, and the same however the data is cut; what is no full step waits for more,
+    /// or for the end.
     fn unbrotli(&mut self, data: &[u8], step: usize, sink: &mut Sink<'_>) -> Result<(), Failure> {
         let Codec::Brotli(state, waiting, _) = self else { return Ok(()) };
         waiting.extend_from_slice(data);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Undoing content encodings, one after the other.
 //!
-//! Browsers take what a server sends whatever its header says, so a decoder that fails before it gave anything is followed by
-//! the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass as they are, from the first on (libhtp does
-//! the same). A decoder that was announced (`deflate` names two) is believed from its first byte of output on, another one from [`TRUST`] bytes on or
-//! when its data has come to an end; what a decoder gives that is believed stays, and behind its failure nothing more is seen.
+//! Browsers take what a server sends whatever its header says, so a decoder that fails before it gave
+//! anything is followed by the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass
+//! as they are, from the first on (libhtp does the same). A decoder that was announced (`deflate` names two)
+//! is believed from its first byte of output on, another one from [`TRUST`] bytes on or when its data has
+//! come to an end; what a decoder gives that is believed stays, and behind its failure nothing more is seen.
 //! All this depends on the bytes alone: how segments cut them makes no difference ([`Pace::Even`]). In
-//! prevention nothing waits for more
-//! ([`Pace::Prompt`]), since receivers do not.
+//! prevention nothing waits for more ([`Pace::Prompt`]), since receivers do not.
 
 use crate::memory::Held as _;
 
@@ -16,7 +16,8 @@ pub(crate) use super::codec::{Encoding, Pace, Sink, Stop};
 
 /// Undecoded bytes kept at most for another decoder to try.
 const HOLD: usize = 1 << 16;
-/// Output, in bytes, that makes a decoder believed that was not announced: text that is taken for deflate fails earlier.
+/// Output, in bytes, that makes a decoder believed that was not announced: text that is taken for deflate
+/// fails earlier.
 const TRUST: usize = 512;
 /// Decoders tried after the first.
 const RESTARTS: u8 = 3;
@@ -137,8 +138,8 @@ impl Layer {
         Ok(After::Nothing)
     }
 
-    /// The decoder is the one that the header names. By `deflate` senders mean either of two forms: zlib's (RFC 9110 section 8.4.1.2), whose
-    /// first two bytes hold a check, and the bare one.
+    /// The decoder is the one that the header names. By `deflate` senders mean either of two forms: zlib's
+    /// (RFC 9110 section 8.4.1.2), whose first two bytes hold a check, and the bare one.
     fn is_announced(&self) -> bool {
         self.restarts == 0 || self.announced == Encoding::Deflate && self.encoding == Encoding::Zlib
     }
@@ -201,7 +202,8 @@ impl Decoder {
         self.layers.iter().fold(self.layers.held(), |sum, layer| sum.saturating_add(layer.held()))
     }
 
-    /// Decodes a piece of the body. An error means that the rest is lost: it could not be decoded, or the sink refused it.
+    /// Decodes a piece of the body. An error means that the rest is lost: it could not be decoded, or the
+    /// sink refused it.
     pub(crate) fn write(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
         run(&mut self.layers, data, sink)
     }
@@ -330,7 +332,8 @@ mod tests {
     /// A short text as the brotli library flushes it, with the stream still open.
     const BROTLI_FLUSHED: &[u8] = b"\x8b\x05\x00\x00\xa4\x41\xca\xe8\xf0\x54\x21\xaa\x04\x88\x5f\xf2\x0c";
 
-    /// A deflate block of fixed codes: `count` times `x`, then a length and a distance of which there is nothing.
+    /// A deflate block of fixed codes: `count` times `x`, then a length and a distance of which there is
+    /// nothing.
     fn broken_behind(count: usize) -> Vec<u8> {
         let bits = core::iter::once((0b011, 3)) // the last block; fixed codes
             .chain(core::iter::repeat_n((0b0001_0101, 8), count))

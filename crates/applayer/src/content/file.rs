@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files within transactions: names, content windows, hashes, states.
 //!
-//! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the `fileinfo`
-//! record read it.
+//! The parser that finds a file feeds it here; detection (`file.data`, `filename`, `filemd5`, ...) and the
+//! `fileinfo` record read it.
 
 use crate::magic::{self, Kind, Magic};
 use crate::memory::{Held as _, slide};
@@ -186,7 +186,8 @@ impl FileTrack {
         self.content_offset = self.content_offset.saturating_add(gone);
     }
 
-    /// What it is, in words, once enough of it has come and where its settings have a [`FileSettings::magic`]. The first call takes a millisecond.
+    /// What it is, in words, once enough of it has come and where its settings have a
+    /// [`FileSettings::magic`]. The first call takes a millisecond.
     #[must_use]
     pub fn magic(&self) -> Option<&str> {
         let enough = self.content_offset > 0 || self.content.len() >= magic::ENOUGH;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The header of gzip data (RFC 1952 section 2.3), read byte by byte and not kept: its parts may be of any length, as receivers allow.
-//! Reserved flags and the header's checksum are ignored.
+//! The header of gzip data (RFC 1952 section 2.3), read byte by byte and not kept: its parts may be of any
+//! length, as receivers allow. Reserved flags and the header's checksum are ignored.
 
 use super::bytes::after;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What files are, in words (`file.magic`, `force-magic`): libmagic, when somebody asks.
 //!
-//! libmagic takes a millisecond for a file, a hundred times as long as all else. So a file's kind is told apart when it is asked for, not
-//! because some rule might: most that do have a pattern beside it that is not there.
+//! libmagic takes a millisecond for a file, a hundred times as long as all else. So a file's kind is told
+//! apart when it is asked for, not because some rule might: most that do have a pattern beside it that is not
+//! there.
 
 use crate::ffi_magic;
 pub use crate::ffi_magic::MagicError;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 
 /// Bytes of a file from which on its kind is looked for before its end (Suricata's number).
 pub(crate) const ENOUGH: usize = 512;
-/// So many of its first bytes are looked at. What libmagic knows lies in the first 36 KiB, but for the parts of some archives.
+/// So many of its first bytes are looked at. What libmagic knows lies in the first 36 KiB, but for the parts
+/// of some archives.
 pub(crate) const LOOKED_AT: usize = 64 << 10;
 
 /// A way to tell the kinds of files apart.
@@ -61,15 +63,16 @@ impl Kind {
         Kind { magic, ..Kind::default() }
     }
 
-    /// To be called with all content of a file before some of its beginning goes, and with what comes behind it.
+    /// To be called with all content of a file before some of its beginning goes, and with what comes behind
+    /// it.
     pub(crate) fn keep(&mut self, content: &[u8], more: &[u8]) {
         if self.magic.is_some() && self.name.get().is_none() && self.beginning.is_empty() {
             self.beginning = content.iter().chain(more).copied().take(LOOKED_AT).collect();
         }
     }
 
-    /// What the file is, by its content, of which nothing is gone unless [`Kind::keep`] was called before. `None`: nobody asked for it
-    /// when the file began, or it has no content or no known kind.
+    /// What the file is, by its content, of which nothing is gone unless [`Kind::keep`] was called before.
+    /// `None`: nobody asked for it when the file began, or it has no content or no known kind.
     pub(crate) fn of(&self, content: &[u8]) -> Option<&str> {
         let magic = self.magic.as_ref()?;
         let name = self.name.get_or_init(|| {

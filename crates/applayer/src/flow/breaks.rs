@@ -8,9 +8,10 @@ use crate::protocol::Transport;
 use bartizan_base::{Direction, PerDirection};
 
 impl AppLayer {
-    /// `missing` bytes of a direction did not come: its receiver has bytes that nobody saw; `behind`: what lies behind them. `true`: the
-    /// reader goes on there. While no protocol is known it stays before the hole, as in Suricata: what fills it late is read with what
-    /// lies behind it, should the other side tell the protocol. `ended`: nothing will fill it.
+    /// `missing` bytes of a direction did not come: its receiver has bytes that nobody saw; `behind`: what
+    /// lies behind them. `true`: the reader goes on there. While no protocol is known it stays before the
+    /// hole, as in Suricata: what fills it late is read with what lies behind it, should the other side tell
+    /// the protocol. `ended`: nothing will fill it.
     pub fn gap(
         &mut self,
         engine: &Engine,
@@ -102,8 +103,9 @@ impl AppLayer {
         }
     }
 
-    /// The parser cannot go on behind what is missing. Where it is a hole prevention has no more inspection to offer
-    /// (`app-layer.error-policy`), wherever it lies; passively, and where nobody asked before, the other direction is read on.
+    /// The parser cannot go on behind what is missing. Where it is a hole prevention has no more inspection
+    /// to offer (`app-layer.error-policy`), wherever it lies; passively, and where nobody asked before, the
+    /// other direction is read on.
     pub(super) fn lost(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
         self.lost_at_gap = true;
         self.disrupt(engine, direction, Disruption::Gap, flow);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which payload functions a flow's transactions wait for.
 //!
-//! A transaction is freed when its records are written and every payload function on the flow's path is done with it. What a
-//! function is done with stands in the transaction ([`crate::transaction::TxCommon::done`]), a bit for each function; the path says whose
-//! bits count. So a function that leaves the path holds nothing any more. Functions only read: the data plane writes.
+//! A transaction is freed when its records are written and every payload function on the flow's path is done
+//! with it. What a function is done with stands in the transaction ([`crate::transaction::TxCommon::done`]),
+//! a bit for each function; the path says whose bits count. So a function that leaves the path holds nothing
+//! any more. Functions only read: the data plane writes.
 
 use super::AppLayer;
 use crate::transaction::TxId;
@@ -29,8 +30,8 @@ impl AppLayer {
         (from..range.end).find(open)
     }
 
-    /// These functions were shown transactions to their end in a direction. What lies before the first that one of them is not done with is not
-    /// walked over again.
+    /// These functions were shown transactions to their end in a direction. What lies before the first that
+    /// one of them is not done with is not walked over again.
     pub fn note_done(&mut self, direction: Direction, functions: Path) {
         let Some(parser) = self.parser.as_deref() else { return };
         let range = parser.tx_range();
@@ -44,7 +45,8 @@ impl AppLayer {
         self.done_to[direction] = (from..range.end).find(open).unwrap_or(range.end).max(from);
     }
 
-    /// The payload functions on the flow's path. Where one has left it, whoever writes records looks again at what waited for it.
+    /// The payload functions on the flow's path. Where one has left it, whoever writes records looks again at
+    /// what waited for it.
     #[inline]
     pub fn set_readers(&mut self, readers: Path) {
         let before = core::mem::replace(&mut self.readers, readers);
@@ -127,7 +129,8 @@ impl AppLayer {
         ended
     }
 
-    /// Where as many are held as there may be, those count no longer that were let go of otherwise than by [`AppLayer::release_tx`].
+    /// Where as many are held as there may be, those count no longer that were let go of otherwise than by
+    /// [`AppLayer::release_tx`].
     pub fn forget_released_tx(&mut self) {
         let Some(parser) = self.parser.as_deref().filter(|_| self.held_tx.len() >= HOLDS_MAX) else { return };
         self.held_tx.retain(|id| parser.tx(*id).is_some_and(|tx| !tx.common().held.is_empty()));

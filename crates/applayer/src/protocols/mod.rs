@@ -9,7 +9,8 @@ pub mod tls;
 
 use crate::protocol::{NumberId, ProtocolId, ProtocolSpec};
 
-/// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are asked.
+/// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are
+/// asked.
 pub const TABLE: &[&ProtocolSpec] =
     &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS, &tftp::SPEC, &http2::SPEC];
 

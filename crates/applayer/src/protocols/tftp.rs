@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TFTP over UDP (RFC 1350): requests to read or write a file.
 //!
-//! Each request is a transaction that is there as a whole. The transfer itself goes on between ports of its own (RFC 1350, section 4), so it is
-//! another flow, in which nothing is parsed; what a server sends from port 69 all the same is passed over.
+//! Each request is a transaction that is there as a whole. The transfer itself goes on between ports of its
+//! own (RFC 1350, section 4), so it is another flow, in which nothing is parsed; what a server sends from
+//! port 69 all the same is passed over.
 //!
 //! Not done: the transferred files, options of requests (RFC 2347).
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Plays conversations in parts. The fuzz target `split` has this file, too.
 //!
-//! One cut of HTTP means something (docs/limits.md): that between the end of a message and bytes that are no beginning of another.
-//! Bytes that come with the end are the message's "unexpected body", bytes that come later a message of their own, as in libhtp.
-//! Only these cuts are left out.
+//! One cut of HTTP means something (docs/limits.md): that between the end of a message and bytes that are no
+//! beginning of another. Bytes that come with the end are the message's "unexpected body", bytes that come
+//! later a message of their own, as in libhtp. Only these cuts are left out.
 
 use super::{Direction, Parser, ProtocolSpec};
 
@@ -50,7 +50,8 @@ pub(crate) fn play<P: Player>(
 /// Whether a message of this direction is over, no other has begun, and what follows may belong to the
 /// former.
 fn has_ended(spec: &ProtocolSpec, parser: &dyn Parser, direction: Direction) -> bool {
-    // An earlier one may be open for good: a response without request makes a transaction of its own in between.
+    // An earlier one may be open for good: a response without request makes a transaction of its own in
+    // between.
     let progress = |id| parser.tx(id).map(|tx| tx.progress(direction));
     let last = parser.tx_range().filter_map(progress).rfind(|progress| *progress > 0);
     spec.has_trailing_bytes && last == Some(spec.complete[direction])

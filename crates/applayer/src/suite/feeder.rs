@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stands in for the two streams of a flow whose protocol is not known yet. The fuzz target `open` has this file, too.
+//! Stands in for the two streams of a flow whose protocol is not known yet. The fuzz target `open` has this
+//! file, too.
 
 use super::{
     AppLayer, Direction, Engine, FlowInfo, Input, Parser, PerDirection, Player, Timestamp, Transaction,

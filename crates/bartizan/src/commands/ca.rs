@@ -93,7 +93,8 @@ enum Command {
         #[arg(long, default_value_t = 90)]
         overlap: u64,
     },
-    /// Revoke a device's certificate by its serial number, or all of a device by its id; and its one-time tokens.
+    /// Revoke a device's certificate by its serial number, or all of a device by its id; and its one-time
+    /// tokens.
     Revoke {
         /// Serial number or device id.
         which: String,

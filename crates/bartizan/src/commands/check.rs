@@ -25,7 +25,8 @@ pub struct Args {
     /// Rule files and policy files (`.yaml`, `.yml`), plain, gzip or zstd.
     #[arg(required_unless_present_any = ["suricata_config", "firewall_rules_exclusive"])]
     files: Vec<PathBuf>,
-    /// A suricata.yaml with the variables that the rules use; it is checked as well, with its `rule-files` if no rule file is given.
+    /// A suricata.yaml with the variables that the rules use; it is checked as well, with its `rule-files` if
+    /// no rule file is given.
     #[arg(long, value_name = "FILE")]
     suricata_config: Option<PathBuf>,
     /// Override one setting.
@@ -35,7 +36,8 @@ pub struct Args {
     /// events are not written, are errors, too.
     #[arg(long)]
     strict: bool,
-    /// Show each rule that cannot be evaluated here, and each setting without effect, also when they are many.
+    /// Show each rule that cannot be evaluated here, and each setting without effect, also when they are
+    /// many.
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]

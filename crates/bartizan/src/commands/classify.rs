@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan classify RULES [TRACE]`: the header rules of a ClassBench file or the policies of a policy file, and which of them
-//! headers match.
+//! `bartizan classify RULES [TRACE]`: the header rules of a ClassBench file or the policies of a policy file,
+//! and which of them headers match.
 //!
-//! Rules are numbered from 0 in their order; policies are, too. Of a policy file only the choice of the policy is looked at:
-//! service levels and the rules of its packet filters are what `bartizan explain flow` tells.
+//! Rules are numbered from 0 in their order; policies are, too. Of a policy file only the choice of the
+//! policy is looked at: service levels and the rules of its packet filters are what `bartizan explain flow`
+//! tells.
 
 use crate::say::{self, Harmless};
 use bartizan_classify::trace::Draw;
@@ -33,10 +34,12 @@ Examples:
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Rules in ClassBench's form, or a policy file (`.yaml`, `.yml`), plain, gzip or zstd; the first that matches wins.
+    /// Rules in ClassBench's form, or a policy file (`.yaml`, `.yml`), plain, gzip or zstd; the first that
+    /// matches wins.
     rules: PathBuf,
-    /// Headers, one a line: SIP DIP SPORT DPORT PROTO, as the side sends them that opens the flow; more columns are ignored.
-    /// Prints one number a line: that of the rule or policy, from 0; -1 for none (of policies: the default holds).
+    /// Headers, one a line: SIP DIP SPORT DPORT PROTO, as the side sends them that opens the flow; more
+    /// columns are ignored. Prints one number a line: that of the rule or policy, from 0; -1 for none (of
+    /// policies: the default holds).
     trace: Option<PathBuf>,
     /// Tenant that the headers belong to, of a policy file [default: the default tenant].
     #[arg(long, value_name = "NAME")]
@@ -53,12 +56,12 @@ pub struct Args {
     /// How --draw draws: U uniform, C corners, P Pareto, Z Zipf, X crossed rules.
     #[arg(long, value_name = "LETTER", default_value = "P", value_parser = letter)]
     how: Draw,
-    /// Print a rule set of this many rules instead, drawn from the statistics of ClassBench rules (lengths and nesting of
-    /// prefixes, ports, protocols); the last one matches everything.
+    /// Print a rule set of this many rules instead, drawn from the statistics of ClassBench rules (lengths
+    /// and nesting of prefixes, ports, protocols); the last one matches everything.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["trace", "draw", "json"], value_parser = clap::value_parser!(u32).range(1..=GENERATE_MAX))]
     generate: Option<u32>,
-    /// IP version of --generate: IPv6 rules from IPv4 statistics have their prefixes widened (/8 to /32, /16 to /48, /24 to
-    /// /64, /32 to /128). That of the rules unless given.
+    /// IP version of --generate: IPv6 rules from IPv4 statistics have their prefixes widened (/8 to /32, /16
+    /// to /48, /24 to /64, /32 to /128). That of the rules unless given.
     #[arg(long, value_name = "VERSION", requires = "generate", value_parser = ["4", "6"])]
     ip_version: Option<String>,
     /// Seed of --draw and --generate.

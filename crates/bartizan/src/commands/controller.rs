@@ -37,7 +37,8 @@ pub struct Args {
     /// Where it listens for devices' agents; without, it does not.
     #[arg(long, value_name = "ADDR")]
     southbound: Option<SocketAddr>,
-    /// Folder of the authority for agents' certificates, made if it is not there; `ca` in the folder of the state unless given.
+    /// Folder of the authority for agents' certificates, made if it is not there; `ca` in the folder of the
+    /// state unless given.
     #[arg(long, value_name = "DIR")]
     ca: Option<PathBuf>,
     /// Print the OpenAPI document of the REST API, and end.

@@ -26,10 +26,12 @@ pub struct Args {
     /// Log lines.
     #[command(flatten)]
     pub log: LogArgs,
-    /// Name of the link that the capture comes from, for policies that name links; repeated for further captures.
+    /// Name of the link that the capture comes from, for policies that name links; repeated for further
+    /// captures.
     #[arg(long, value_name = "NAME")]
     link: Vec<String>,
-    /// Inspect only what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
+    /// Inspect only what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`.
+    /// Needs libpcap.
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
     /// Prevention over captures: drop, reject and pass act as they would inline.
@@ -48,7 +50,8 @@ pub struct Args {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// Capture files: pcap or pcapng, plain, gzip or zstd; a folder stands for those in it, the oldest first; `-` for standard input.
+    /// Capture files: pcap or pcapng, plain, gzip or zstd; a folder stands for those in it, the oldest first;
+    /// `-` for standard input.
     #[arg(required = true, value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
 }

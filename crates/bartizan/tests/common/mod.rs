@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program as its users run it: folders for it, a run that is waited for, one that is talked to meanwhile.
+//! The program as its users run it: folders for it, a run that is waited for, one that is talked to
+//! meanwhile.
 #![allow(dead_code)]
 
 use bartizan_testkit::packet;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program between two interfaces with a controller somewhere: the far ends of its link, and which datagrams get through.
+//! The program between two interfaces with a controller somewhere: the far ends of its link, and which
+//! datagrams get through.
 
 use crate::command_socket::ready;
 use crate::common::{Folder, PROGRAM, Running, udp};
@@ -29,13 +30,15 @@ pub fn start(folder: &Folder) -> Running {
     running
 }
 
-/// Sends `a secret` in a datagram of each flow (source and destination port): the flows of those that come out at the other end.
+/// Sends `a secret` in a datagram of each flow (source and destination port): the flows of those that come
+/// out at the other end.
 pub fn passed(net: &mut [InlinePort; 2], flows: &[(u16, u16)]) -> Vec<(u16, u16)> {
     let frames: Vec<_> = flows.iter().map(|(source, port)| udp(false, *source, *port, b"a secret")).collect();
     passed_frames(net, &frames)
 }
 
-/// Sends frames with a datagram each: the ports (source and destination) of those that come out at the other end.
+/// Sends frames with a datagram each: the ports (source and destination) of those that come out at the other
+/// end.
 pub fn passed_frames([from, to]: &mut [InlinePort; 2], frames: &[Vec<u8>]) -> Vec<(u16, u16)> {
     for frame in frames {
         from.transmit_frame(frame).unwrap();

@@ -24,13 +24,15 @@ pub fn tool(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Client a0 and server b0, with the program between a1 and b1, whose offloads are off. The far ends poll, so that they take what is redirected.
+/// Client a0 and server b0, with the program between a1 and b1, whose offloads are off. The far ends poll, so
+/// that they take what is redirected.
 pub fn network(mtu: u32) -> [InlinePort; 2] {
     ip("link set dev lo up");
     ends(["a", "b"], mtu)
 }
 
-/// Runs a test in several ways beside each other, each in a network namespace of its own: they wait for most of their time.
+/// Runs a test in several ways beside each other, each in a network namespace of its own: they wait for most
+/// of their time.
 pub fn beside_each_other<W: Send + 'static>(
     ways: impl IntoIterator<Item = W>,
     test: impl Fn(W) + Copy + Send + 'static,
@@ -101,7 +103,8 @@ fn take_within(to: &mut InlinePort, expected: usize, pause: Duration) -> usize {
     came
 }
 
-/// Waits until so many flows are below, as the program says on the page of its metrics. A worker has its turn within a second, on a busy machine later.
+/// Waits until so many flows are below, as the program says on the page of its metrics. A worker has its turn
+/// within a second, on a busy machine later.
 pub fn gone_below(flows: u64) {
     let entries = || value(&get("/metrics"), "bartizan_stats", &["name=\"offload.entries\""]);
     until(&format!("{flows} flows below"), || entries() >= flows);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A steady stream of numbered datagrams through a link, both ways, and which of them arrived.
 //!
-//! It goes on whatever becomes of the link. Of the kinds that it is told to wait for ([`Stream::waits_for`]) so few frames are under way that no queue between the ends overflows, however
-//! busy the machine is: those that are passed below go by those that wait for a worker, and one worker by another, so the slowest flow counts.
+//! It goes on whatever becomes of the link. Of the kinds that it is told to wait for ([`Stream::waits_for`])
+//! so few frames are under way that no queue between the ends overflows, however busy the machine is: those
+//! that are passed below go by those that wait for a worker, and one worker by another, so the slowest flow
+//! counts.
 
 use super::traffic::{FIRST_PORT, flow_of, summed};
 use crate::common::{address, until};
@@ -14,13 +16,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Flows of the stream, of both versions of IP: of every two the first is of the port that is bypassed, the second of the one that is inspected.
+/// Flows of the stream, of both versions of IP: of every two the first is of the port that is bypassed, the
+/// second of the one that is inspected.
 const FLOWS: usize = 16;
 pub const BYPASSED: u16 = 4000;
 pub const INSPECTED: u16 = 5000;
-/// Frames of one side that were sent after the last one that has arrived, at most. A virtual Ethernet pair has room for 256.
+/// Frames of one side that were sent after the last one that has arrived, at most. A virtual Ethernet pair
+/// has room for 256.
 pub const UNDER_WAY: u32 = 160;
-/// When nothing of a flow has arrived for so long it is waited for no more: the frames are lost, which the test finds.
+/// When nothing of a flow has arrived for so long it is waited for no more: the frames are lost, which the
+/// test finds.
 const LOST: Duration = Duration::from_secs(5);
 /// Bytes before the number in a payload, which begins at an even place.
 const NUMBER: usize = 4;
@@ -69,7 +74,8 @@ fn datagram(frame: &[u8]) -> usize {
     if frame[12..14] == [8, 0] { 34 } else { 54 }
 }
 
-/// The sum of a frame's pseudo header (RFC 768, RFC 8200 section 8.1): a checksum that is left to a device looks like that, so the level passes up the one of 65,536 frames that has it by chance.
+/// The sum of a frame's pseudo header (RFC 768, RFC 8200 section 8.1): a checksum that is left to a device
+/// looks like that, so the level passes up the one of 65,536 frames that has it by chance.
 fn left_open(frame: &[u8]) -> u16 {
     let at = datagram(frame);
     let addresses = if at == 34 { &frame[26..34] } else { &frame[22..54] };
@@ -146,7 +152,8 @@ impl Stream {
         Stream { shared, thread }
     }
 
-    /// From now on it waits for the frames of these kinds, which come through; those of others may all be lost.
+    /// From now on it waits for the frames of these kinds, which come through; those of others may all be
+    /// lost.
     pub fn waits_for(&self, kinds: &[Of]) {
         for kind in [Of::Bypassed, Of::Inspected] {
             self.shared.waits[kind as usize].store(kinds.contains(&kind), Ordering::Relaxed);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random traffic through a link as fast as the link takes it, every frame of which is counted where it is sent and where it arrives.
+//! Random traffic through a link as fast as the link takes it, every frame of which is counted where it is
+//! sent and where it arrives.
 //!
-//! Frames that have to arrive are waited for: so many are under way at most as every queue between two ends has room for. So nothing is lost for want of room, however fast or
-//! slow the machine is, and what is missing at the end was refused or lost by the program.
+//! Frames that have to arrive are waited for: so many are under way at most as every queue between two ends
+//! has room for. So nothing is lost for want of room, however fast or slow the machine is, and what is
+//! missing at the end was refused or lost by the program.
 
 use crate::common::{address, get};
 use bartizan_ports::{Batch, InlinePort, Port};
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The port that a client's flow has, by the flow's number.
 pub const FIRST_PORT: u16 = 10_000;
-/// Frames that have to arrive and have not yet, of one side, at most. A virtual Ethernet pair has room for 256 frames, of which as many again need not arrive.
+/// Frames that have to arrive and have not yet, of one side, at most. A virtual Ethernet pair has room for
+/// 256 frames, of which as many again need not arrive.
 const UNDER_WAY: u64 = 96;
 /// Frames that are handed to the kernel at once.
 const BURST: usize = 32;
@@ -102,7 +105,8 @@ pub struct Flow {
     frames: [Vec<Vec<u8>>; 2],
     ends: [packet::End; 2],
     course: Course,
-    /// Of connections: the next number of each side, up to where the other one has it, and up to where it has said so.
+    /// Of connections: the next number of each side, up to where the other one has it, and up to where it has
+    /// said so.
     next: [u32; 2],
     read: [u32; 2],
     acknowledged: [u32; 2],
@@ -238,7 +242,8 @@ impl Flow {
     }
 }
 
-/// The far ends merge segments that follow each other and have the same header (GRO, which they need on so that they poll): every second frame has another time to live, or class.
+/// The far ends merge segments that follow each other and have the same header (GRO, which they need on so
+/// that they poll): every second frame has another time to live, or class.
 fn unlike_the_last(frame: &mut [u8]) {
     if frame[12..14] == [0x86, 0xdd] {
         frame[15] ^= 0x40;

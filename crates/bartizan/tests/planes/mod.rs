@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Program and controller, as tests of several planes begin them: the program between two interfaces with its controller in it, or with one that this process is; or the controller
-//! as a program of its own.
+//! Program and controller, as tests of several planes begin them: the program between two interfaces with its
+//! controller in it, or with one that this process is; or the controller as a program of its own.
 
 use crate::common::{Folder, PROGRAM, Running};
 use crate::inline_pair::{network, start};
@@ -66,7 +66,8 @@ impl Here {
     }
 }
 
-/// A controller in this process, which knows nothing of what functions say of their sections, and a folder for a program that is its device `edge` and may come and go.
+/// A controller in this process, which knows nothing of what functions say of their sections, and a folder
+/// for a program that is its device `edge` and may come and go.
 pub struct Apart {
     pub net: [InlinePort; 2],
     pub rest: Rest,

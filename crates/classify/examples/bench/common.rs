@@ -94,7 +94,8 @@ impl Rows {
         .expect("the output file");
     }
 
-    /// A row of a sweep: nanoseconds, MiB, seconds to build; beside the peer's nanoseconds where there are some.
+    /// A row of a sweep: nanoseconds, MiB, seconds to build; beside the peer's nanoseconds where there are
+    /// some.
     pub fn swept(
         &mut self,
         name: [&str; 2],

@@ -2,9 +2,9 @@
 //! The classification bench, run by `benches/classify/run` and `benches/classify-sweep/run`:
 //! `bench lookups|updates|sweep FOLDER ACL OUT`.
 //!
-//! FOLDER holds ClassBench sets (`rules/SET.rules[.gz]`); ACL is the program of the peer (`benches/classify/acl.c`).
-//! Both sides look the same headers up in strict alternation on one core, by thread CPU time; the answers are compared
-//! header by header. Writes OUT: a JSON object a line.
+//! FOLDER holds ClassBench sets (`rules/SET.rules[.gz]`); ACL is the program of the peer
+//! (`benches/classify/acl.c`). Both sides look the same headers up in strict alternation on one core, by
+//! thread CPU time; the answers are compared header by header. Writes OUT: a JSON object a line.
 
 mod common;
 mod peer;

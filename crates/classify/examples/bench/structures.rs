@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other structures on a set, each against the compiled tables: nanoseconds, memory, time to build, or that it does
-//! not fit the budget.
+//! The other structures on a set, each against the compiled tables: nanoseconds, memory, time to build, or
+//! that it does not fit the budget.
 
 use crate::common::{BUDGET, CALL, Rows, build, cpu_ns, entries, load, v4};
 use bartizan_base::Fid;
@@ -12,7 +12,8 @@ use std::time::Instant;
 
 /// Passes of which the best counts.
 const PASSES: usize = 5;
-/// Thread CPU time after which a pass ends, in nanoseconds: some structures are slow, and their headers need not be all.
+/// Thread CPU time after which a pass ends, in nanoseconds: some structures are slow, and their headers need
+/// not be all.
 const PASS_NS: u64 = 100_000_000;
 
 /// A structure that was asked for a set.

@@ -118,7 +118,8 @@ pub(super) struct Segments {
     pub classes: Classes,
 }
 
-/// Cuts a field of one version, whose largest value is `most`, into segments. `last`: rows that decide whatever other fields say.
+/// Cuts a field of one version, whose largest value is `most`, into segments. `last`: rows that decide
+/// whatever other fields say.
 pub(super) fn segments<'r>(
     of_rows: impl Iterator<Item = &'r [Span]>,
     (v6, most): (bool, u128),
@@ -226,8 +227,9 @@ fn is_any_service(row: &Row) -> bool {
     is_any_port(row) && row.fields.links.is_none() && row.fields.tenants.is_none()
 }
 
-/// Whether a row can decide of packets of a kind, on links that it matches. Of whatever may have any protocol and ports a row that refuses decides if it refuses all of them, and one that
-/// sends up does in any case: so what is left of the list refuses only what is refused whatever it is.
+/// Whether a row can decide of packets of a kind, on links that it matches. Of whatever may have any protocol
+/// and ports a row that refuses decides if it refuses all of them, and one that sends up does in any case: so
+/// what is left of the list refuses only what is refused whatever it is.
 fn is_of_kind(row: &Row, kind: usize) -> bool {
     if kind < PROTOCOLS.len() {
         row.fields.protocols & 1 << kind != 0

@@ -37,8 +37,8 @@ pub enum Protocol {
     Icmp,
     /// ICMP of IPv6.
     Icmpv6,
-    /// Another protocol, or one of these whose ports or type are not known, as of a later fragment: refused is what is refused with any protocol and ports. Ports of the question do
-    /// not count.
+    /// Another protocol, or one of these whose ports or type are not known, as of a later fragment: refused
+    /// is what is refused with any protocol and ports. Ports of the question do not count.
     Whatever,
 }
 

@@ -104,7 +104,8 @@ impl Fields {
     }
 }
 
-/// Puts alternatives together that differ in one field only, field by field: a product of sets becomes one again.
+/// Puts alternatives together that differ in one field only, field by field: a product of sets becomes one
+/// again.
 fn put_together(mut all: Vec<Fields>) -> Vec<Fields> {
     type Take = fn(&mut Fields) -> Values;
     let takes: [Take; 4] = [
@@ -241,7 +242,8 @@ fn first_unknown(rules: &[HeaderRule]) -> Option<Unknown> {
     rules.iter().find_map(unknown_of)
 }
 
-/// Header rules as the list has them: those that a header alone decides, and those that ask for what is not known below.
+/// Header rules as the list has them: those that a header alone decides, and those that ask for what is not
+/// known below.
 fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
     let of = |unknown: bool| {
         let own = rules.iter().filter(|rule| unknown_of(rule).is_some() == unknown);
@@ -256,8 +258,9 @@ impl EarlyRules {
         self.tenants = tenants;
     }
 
-    /// Appends a rule that matches what one of `alternatives` and one of `within` match. `outcome`: what is counted for it where it decides; `None`: what it matches goes up. Where one
-    /// asks for a DNS name or a protocol that is not told apart, nobody knows below: what it matches goes up.
+    /// Appends a rule that matches what one of `alternatives` and one of `within` match. `outcome`: what is
+    /// counted for it where it decides; `None`: what it matches goes up. Where one asks for a DNS name or a
+    /// protocol that is not told apart, nobody knows below: what it matches goes up.
     pub fn push(&mut self, within: &[HeaderRule], alternatives: &[HeaderRule], outcome: Option<u32>) {
         let unknown = first_unknown(alternatives).or_else(|| first_unknown(within));
         let ([sure, unsure], [within, within_unsure]) = (split(alternatives), split(within));

@@ -124,7 +124,8 @@ pub(super) fn first(set: &[(u32, u64)]) -> Option<usize> {
     set.first().map(|(at, bits)| *at as usize * 64 + bits.trailing_zeros() as usize)
 }
 
-/// Leaves out what stands behind the first row that is in `last` as well: that one decides, whatever the fields say that are not looked at yet.
+/// Leaves out what stands behind the first row that is in `last` as well: that one decides, whatever the
+/// fields say that are not looked at yet.
 pub(super) fn cut(set: &mut Rows, last: &[(u32, u64)]) {
     let Some(row) = first_common(set, last) else { return };
     let (at, bit) = ((row / 64) as u32, row % 64);

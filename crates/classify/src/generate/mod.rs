@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule sets of any size, drawn from the statistics of a supplied one, seeded: the same seed gives the same set.
+//! Rule sets of any size, drawn from the statistics of a supplied one, seeded: the same seed gives the same
+//! set.
 //!
-//! After ClassBench's filter set generator (Taylor, Turner: INFOCOM 2005), with fewer parameters and all of them measured:
+//! After ClassBench's filter set generator (Taylor, Turner: INFOCOM 2005), with fewer parameters and all of
+//! them measured:
 //!
-//! - *Pairs of prefixes.* Rules come in pairs of a source and a destination prefix. A pair of the supplied set gives the
-//!   two lengths, how many rules there are of it, and their ports and protocols. All pairs are used equally often.
-//! - *Nesting and skew.* Addresses come from tries that part as those of the supplied set do: `prefixes`. What goes beyond
-//!   the size of the supplied set are further networks of the same kind beside the first: prefixes per rule stay the same.
-//! - *Ports.* When a pair is used again, ports and protocol are put together anew, of the same class (any, one port,
-//!   low, high, another range) and protocol, as often as a further rule would show an unseen combination (Good and
-//!   Turing: the share of the combinations that were seen once).
+//! - *Pairs of prefixes.* Rules come in pairs of a source and a destination prefix. A pair of the supplied
+//!   set gives the two lengths, how many rules there are of it, and their ports and protocols. All pairs are
+//!   used equally often.
+//! - *Nesting and skew.* Addresses come from tries that part as those of the supplied set do: `prefixes`.
+//!   What goes beyond the size of the supplied set are further networks of the same kind beside the first:
+//!   prefixes per rule stay the same.
+//! - *Ports.* When a pair is used again, ports and protocol are put together anew, of the same class (any,
+//!   one port, low, high, another range) and protocol, as often as a further rule would show an unseen
+//!   combination (Good and Turing: the share of the combinations that were seen once).
 //! - *Order.* A rule stands about where the one stood that it was drawn from; the last matches everything.
 //!
-//! No two rules are equal, so the share of what is wild in both addresses falls with the size, as it does in ClassBench.
-//! Not done: correlation of the two addresses of a rule; tenants and links; port ranges that the supplied set lacks.
+//! No two rules are equal, so the share of what is wild in both addresses falls with the size, as it does in
+//! ClassBench. Not done: correlation of the two addresses of a rule; tenants and links; port ranges that the
+//! supplied set lacks.
 
 mod prefixes;
 

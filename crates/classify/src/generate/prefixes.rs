@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How prefixes part along their trie: measured, and prefixes drawn that part alike.
 //!
-//! A node of the trie is met by the prefixes that lie below it. What is measured of each node of two or more is which
-//! share of the prefixes of each length takes either branch. A node that is drawn parts as one that was measured at its
-//! level, with the same most frequent length and about as many prefixes. Thus the number of distinct prefixes, which
-//! lengths lie in which, and how deep, follow the measured set.
+//! A node of the trie is met by the prefixes that lie below it. What is measured of each node of two or more
+//! is which share of the prefixes of each length takes either branch. A node that is drawn parts as one that
+//! was measured at its level, with the same most frequent length and about as many prefixes. Thus the number
+//! of distinct prefixes, which lengths lie in which, and how deep, follow the measured set.
 
 use crate::trace::Random;
 use std::collections::BTreeMap;
@@ -171,7 +171,8 @@ impl Splits {
                 nodes.push((level + 1, common, members));
                 continue;
             }
-            // The bit that differs; where a level became several bits, those behind it belong to each by itself.
+            // The bit that differs; where a level became several bits, those behind it belong to each by
+            // itself.
             let first = if form == Form::Widened { from.max(GLOBAL.1) } else { from };
             let at = first + random.below(usize::from(to - first)) as u8;
             let other = between(common ^ u128::MAX, at, at + 1) | between(random_bits(random), at + 1, to);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entries that were inserted since the tables were compiled: few, found by bit vectors over address roots.
 //!
-//! Written by one, read by many at once: a place is filled before its bits and the length say so, and only then
-//! published (release and acquire); places are not used again, a deleted entry loses its valid flag.
+//! Written by one, read by many at once: a place is filled before its bits and the length say so, and only
+//! then published (release and acquire); places are not used again, a deleted entry loses its valid flag.
 
 use crate::classifier::RankedRule;
 use crate::flat::{FlatV4, FlatV6};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The compiled structure with inserts and deletes under lookups: [`Live`] writes, [`Reader`]s look up.
 //!
-//! A delete takes an entry its fid and is seen by the next batch. An insert revives the same entry if it was deleted, or goes to
-//! the delta ([`delta`]); when that is full, or on request, tables are compiled anew, by [`Rebuild`], beside the lookups
-//! and beside further changes, which are done again on the new version before it is published. Readers take a version
-//! by one atomic exchange of a pointer's debt (arc-swap): no lock. A result was right at some moment between the beginning and
-//! the end of its lookup ([`version`]); `tests/model.rs` checks that in every order of steps.
+//! A delete takes an entry its fid and is seen by the next batch. An insert revives the same entry if it was
+//! deleted, or goes to the delta ([`delta`]); when that is full, or on request, tables are compiled anew, by
+//! [`Rebuild`], beside the lookups and beside further changes, which are done again on the new version before
+//! it is published. Readers take a version by one atomic exchange of a pointer's debt (arc-swap): no lock. A
+//! result was right at some moment between the beginning and the end of its lookup ([`version`]);
+//! `tests/model.rs` checks that in every order of steps.
 
 mod delta;
 mod version;
@@ -173,8 +174,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// A classifier of so many rule sets, at most [`SETS_MAX`], whose tables take about `budget` bytes at most; what
-    /// does not fit is searched linearly.
+    /// A classifier of so many rule sets, at most [`SETS_MAX`], whose tables take about `budget` bytes at
+    /// most; what does not fit is searched linearly.
     #[must_use]
     pub fn new(sets: u8, budget: usize) -> Self {
         let options = Options { budget, fast: false };
@@ -212,8 +213,8 @@ impl Live {
         Rebuild { sets: self.stored(), options, number: self.rebuild }
     }
 
-    /// Publishes what was compiled, with all that changed since it was begun. False if it was forgotten, or if too
-    /// much changed meanwhile: begin again.
+    /// Publishes what was compiled, with all that changed since it was begun. False if it was forgotten, or
+    /// if too much changed meanwhile: begin again.
     pub fn finish(&mut self, rebuilt: Rebuilt) -> bool {
         if rebuilt.number != self.rebuild {
             return false;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What lookups see: compiled tables, validity and fid of each compiled entry, and entries added since.
 //!
-//! Shared by one writer and many readers. Deleting clears a bit and is seen by the next batch; adding appends; everything
-//! else needs another version.
+//! Shared by one writer and many readers. Deleting clears a bit and is seen by the next batch; adding
+//! appends; everything else needs another version.
 //!
-//! A lookup that looks at several flags one after the other may see the first as it was before two changes and the second as
-//! it is after them: what takes the place of an entry not yet, the entry not any more. So the writer counts changes, each
-//! before it is done. A result that rests on one flag is right at the moment of that flag; one that rests on several is
-//! settled by itself, again while the count moves. Such headers are few (their best rule was deleted, or an added entry
-//! matches), what the tables gave for them stays, and to be settled again means that the writer has gone on.
+//! A lookup that looks at several flags one after the other may see the first as it was before two changes
+//! and the second as it is after them: what takes the place of an entry not yet, the entry not any more. So
+//! the writer counts changes, each before it is done. A result that rests on one flag is right at the moment
+//! of that flag; one that rests on several is settled by itself, again while the count moves. Such headers
+//! are few (their best rule was deleted, or an added entry matches), what the tables gave for them stays, and
+//! to be settled again means that the writer has gone on.
 
 use super::delta::{Added, Delta, Found};
 use crate::classifier::{Match, NO_FID, RankedRule, SETS_MAX};
@@ -42,8 +43,9 @@ pub(crate) struct Meanings {
 pub(crate) struct Set {
     pub stored: Arc<[Stored]>,
     priorities: Vec<u32>,
-    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells both. A power of
-    /// two of them; the last, which no entry has, is that of no rank: the load needs neither branch nor check.
+    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells
+    /// both. A power of two of them; the last, which no entry has, is that of no rank: the load needs neither
+    /// branch nor check.
     fids: Vec<AtomicU32>,
 }
 
@@ -214,7 +216,8 @@ pub struct Version {
     changes: Apart,
 }
 
-/// A count in cache lines of its own: the writer takes them with each change, and lookups read what would lie beside it.
+/// A count in cache lines of its own: the writer takes them with each change, and lookups read what would lie
+/// beside it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(AtomicU64);
@@ -250,8 +253,9 @@ impl Version {
         }
     }
 
-    /// Lists of entries over the tables of the ones before them: `ranks` says which entries are in the tables, by set; the others are added. `changed`: what has another
-    /// meaning than in `before`. `None`: those to be added are too many.
+    /// Lists of entries over the tables of the ones before them: `ranks` says which entries are in the
+    /// tables, by set; the others are added. `changed`: what has another meaning than in `before`. `None`:
+    /// those to be added are too many.
     pub(crate) fn behind(
         before: &Version,
         lists: &[List],
@@ -328,7 +332,8 @@ impl Version {
         self.batch_v6(headers, fids);
     }
 
-    /// Looks one header up, without what only a batch needs: a result for each set, as far as there are places.
+    /// Looks one header up, without what only a batch needs: a result for each set, as far as there are
+    /// places.
     pub(crate) fn lookup_one(&self, header: &Header, results: &mut [Option<Match>]) {
         match Flat::new(header) {
             Some(Flat::V4(flat)) => self.one_v4(&flat, results),
@@ -491,7 +496,8 @@ impl Version {
         found
     }
 
-    /// Finds a header's results from the ranks that the tables gave (one for each set), at one moment for all flags.
+    /// Finds a header's results from the ranks that the tables gave (one for each set), at one moment for all
+    /// flags.
     #[inline(never)]
     fn settle<'a, H, A: Answer + 'a>(
         &self,

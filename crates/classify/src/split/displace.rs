@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows with few cells in one table: row displacement.
 //!
-//! Source: Tarjan and Yao, "Storing a sparse table" (CACM 1979). Every row is moved by a number of its own so that no
-//! two cells meet; a cell carries its row's number as a check. Numbers are taken modulo the size, a power of two.
+//! Source: Tarjan and Yao, "Storing a sparse table" (CACM 1979). Every row is moved by a number of its own so
+//! that no two cells meet; a cell carries its row's number as a check. Numbers are taken modulo the size, a
+//! power of two.
 
 use super::group::Run;
 use bartizan_base::at::At;

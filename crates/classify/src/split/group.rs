@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One group of rules of one set: from address classes to lists of rules.
 //!
-//! A cell is a pair of classes in which some rule of the group may match; it stands for the list of the rules that
-//! do, best first, without those that an earlier one covers. Rows are the classes of one address, columns those of
-//! the other. Cells are found row by row: the rules of a row and of the prefixes around it are ranges of columns, one
-//! inside the other or apart, because prefixes are.
+//! A cell is a pair of classes in which some rule of the group may match; it stands for the list of the rules
+//! that do, best first, without those that an earlier one covers. Rows are the classes of one address,
+//! columns those of the other. Cells are found row by row: the rules of a row and of the prefixes around it
+//! are ranges of columns, one inside the other or apart, because prefixes are.
 
 use super::ports::{Bits, Combination, has};
 use super::prefix::{Prefix, Prefixes};
@@ -145,7 +145,8 @@ impl Builder<'_> {
     /// Those of some rules, best first, that no earlier one covers.
     fn uncovered(&self, rules: Vec<u32>) -> Vec<u32> {
         let mut kept = Vec::with_capacity(rules.len());
-        // A rule of one tenant covers no other tenant's, and there may be a thousand tenants with the same addresses.
+        // A rule of one tenant covers no other tenant's, and there may be a thousand tenants with the same
+        // addresses.
         let mut of_all: Vec<Combination> = Vec::new();
         let mut of_one: HashMap<u16, Vec<Combination>, FixedState> = HashMap::default();
         for rule in rules {
@@ -337,7 +338,8 @@ impl Group {
         }
     }
 
-    /// Position of the first combination of a pattern that each port class satisfies; `None` is beyond its end.
+    /// Position of the first combination of a pattern that each port class satisfies; `None` is beyond its
+    /// end.
     pub fn positions(&self, pattern: &[u32]) -> impl Iterator<Item = Option<usize>> {
         self.port_classes.iter().map(|bits| pattern.iter().position(|c| has(bits, *c)))
     }

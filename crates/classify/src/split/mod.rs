@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decomposition with rules split by prefix length: the structure for large sets.
 //!
-//! Source: the field stage that all sets share is that of Qi et al., "Towards System-level Optimization for High
-//! Performance Unified Threat Management" (IPP); aggregation tables per set, as there, but over groups of rules whose
-//! prefixes are alike in length, so that cross products stay near one cell per rule (docs/design/0006-classification.md).
+//! Source: the field stage that all sets share is that of Qi et al., "Towards System-level Optimization for
+//! High Performance Unified Threat Management" (IPP); aggregation tables per set, as there, but over groups
+//! of rules whose prefixes are alike in length, so that cross products stay near one cell per rule
+//! (docs/design/0006-classification.md).
 //!
 //! Not done here: inserts and deletes (see `crate::live`); this is what is compiled from a set of rules.
 
@@ -86,12 +87,14 @@ impl Compiled {
         Compiled { sets: sets.len(), v4: half(false), v6: half(true), rules: sets.to_vec() }
     }
 
-    /// Whether it can be said at once that more than `rest_max` of these rules would be in no table, because they have too many different ports.
+    /// Whether it can be said at once that more than `rest_max` of these rules would be in no table, because
+    /// they have too many different ports.
     pub fn leaves<'r>(rules: impl Iterator<Item = &'r HeaderRule> + Clone, rest_max: usize) -> bool {
         [false, true].into_iter().any(|v6| Used::of(rules.clone(), v6).beyond > rest_max)
     }
 
-    /// As [`Compiled::new`], unless more than `rest_max` rules would be in no table: that is found before most of the tables are built.
+    /// As [`Compiled::new`], unless more than `rest_max` rules would be in no table: that is found before
+    /// most of the tables are built.
     #[must_use]
     pub fn within(sets: &[Vec<HeaderRule>], options: Options, rest_max: usize) -> Option<Self> {
         let v4 = Half::within(sets, options, false, rest_max)?;
@@ -138,8 +141,8 @@ impl Compiled {
         }
     }
 
-    /// Looks IPv4 headers up: for each set (their order) and header the number of the first rule that matches, or
-    /// `u32::MAX`. `results` has `headers.len()` places for each set.
+    /// Looks IPv4 headers up: for each set (their order) and header the number of the first rule that
+    /// matches, or `u32::MAX`. `results` has `headers.len()` places for each set.
     pub fn lookup_v4(&self, headers: &[FlatV4], results: &mut [u32]) {
         self.blocks(headers, results, |block, best| self.block_v4(block, best));
     }
@@ -163,8 +166,8 @@ impl Compiled {
         self.v6.search_rest(headers, best);
     }
 
-    /// Looks one IPv4 header up: lowers the numbers in `best`, one for each set. It reads what it needs and nothing is
-    /// staged: a block's vectors would be nearly empty.
+    /// Looks one IPv4 header up: lowers the numbers in `best`, one for each set. It reads what it needs and
+    /// nothing is staged: a block's vectors would be nearly empty.
     pub(crate) fn first_v4(&self, header: &FlatV4, best: &mut [u32]) {
         let tables = self.v4.tables.tables();
         tables.find(tables.leaves_v4(header), best);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which rules go together: groups by prefix length, chosen by what they would cost.
 //!
-//! Rules that are wild in one address and rules that are wild in the other must not meet in one group, or their cross
-//! product is its table. So rules are split by whether each prefix is long; then groups are merged again as long as
-//! the model says that one larger table is cheaper than two. What fits into no group is searched linearly.
+//! Rules that are wild in one address and rules that are wild in the other must not meet in one group, or
+//! their cross product is its table. So rules are split by whether each prefix is long; then groups are
+//! merged again as long as the model says that one larger table is cheaper than two. What fits into no group
+//! is searched linearly.
 
 use super::aggregate::{Aggregate, Form};
 use super::group::{Bounds, Group, Rule, estimate};
@@ -36,7 +37,8 @@ pub(crate) struct Plan {
     pub rest: Vec<Rule>,
 }
 
-/// Nanoseconds of a read from a table of so many bytes, among others in flight (measured on server cores, rounded).
+/// Nanoseconds of a read from a table of so many bytes, among others in flight (measured on server cores,
+/// rounded).
 fn read(bytes: usize) -> f64 {
     match bytes {
         0..=0x8000 => 0.3,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Small groups with a cell for every pair of classes. Up to two groups of a set are a pool: they share the classes of
-//! their addresses, so that their words are short and one read tells the lists of both.
+//! Small groups with a cell for every pair of classes. Up to two groups of a set are a pool: they share the
+//! classes of their addresses, so that their words are short and one read tells the lists of both.
 //!
 //! A lookup takes no branch and needs no check: a cell where no rule matches has the number of an empty list.
 
@@ -41,7 +41,8 @@ pub(crate) struct Pool {
     pub destination: Field,
     /// Source classes: the cells of a destination class.
     pub width: u32,
-    /// For each destination and source class the list of the first part in the low half, of the second in the high one.
+    /// For each destination and source class the list of the first part in the low half, of the second in the
+    /// high one.
     pub cells: Vec<u32>,
     pub parts: Vec<Part>,
     /// Classes of source and destination; one each once words are made.

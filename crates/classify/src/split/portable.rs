@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lookups without vector units: of a block of headers, one stage at a time, so that reads of different headers are under
-//! way together (the oracle of the vector forms), and of one header.
+//! Lookups without vector units: of a block of headers, one stage at a time, so that reads of different
+//! headers are under way together (the oracle of the vector forms), and of one header.
 //!
-//! In a block nothing branches on what was read: which way a header goes cannot be predicted, and each wrong guess
-//! costs more than the read that it saves.
+//! In a block nothing branches on what was read: which way a header goes cannot be predicted, and each wrong
+//! guess costs more than the read that it saves.
 
 use super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT};
 use super::pool::Pool;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Everything but the addresses: ports, protocol, tenant, link.
 //!
-//! Rule sets use few different combinations of these, so each value gets a class per field, and each combination of
-//! classes the set of rule combinations that it satisfies.
+//! Rule sets use few different combinations of these, so each value gets a class per field, and each
+//! combination of classes the set of rule combinations that it satisfies.
 
 use crate::header::{HeaderRule, Range};
 use bartizan_base::at::At;
@@ -169,9 +169,9 @@ impl Ports {
     }
 }
 
-/// How many classes a field has. What a value satisfies is known by the sum of a random number for each range that it lies in: two
-/// different sums are two classes, and equal ones of different sets do not happen by chance (2^-38 for 8,192 classes); the
-/// table would only be a little larger.
+/// How many classes a field has. What a value satisfies is known by the sum of a random number for each range
+/// that it lies in: two different sums are two classes, and equal ones of different sets do not happen by
+/// chance (2^-38 for 8,192 classes); the table would only be a little larger.
 fn count_classes(ranges: &[(u32, u32)], values: u32) -> u64 {
     let mut changes = vec![(0, 0)];
     for (number, (first, last)) in (1u64..).zip(ranges) {

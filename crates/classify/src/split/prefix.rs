@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prefixes of one address field as a forest in preorder: a prefix and all below it are one range of numbers.
 //!
-//! The class of an address is the longest prefix that it lies in, because that one says which others it lies in.
+//! The class of an address is the longest prefix that it lies in, because that one says which others it lies
+//! in.
 
 use crate::header::Net;
 use bartizan_base::at::At;
 
-/// Leading bits of an address, at the top of 128. Ordered so that a prefix comes right before those inside it.
+/// Leading bits of an address, at the top of 128. Ordered so that a prefix comes right before those inside
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Prefix {
     pub value: u128,

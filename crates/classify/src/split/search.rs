@@ -116,9 +116,11 @@ impl Search4 {
     }
 }
 
-/// IPv6: intervals of the high half; where prefixes are longer than 64 bits, intervals of the low half below one.
+/// IPv6: intervals of the high half; where prefixes are longer than 64 bits, intervals of the low half below
+/// one.
 ///
-/// All prefixes but the empty one have some bits in common (`skip`); the 16 bits after these select where to search.
+/// All prefixes but the empty one have some bits in common (`skip`); the 16 bits after these select where to
+/// search.
 #[derive(Clone, Debug)]
 pub(crate) struct Search6 {
     pub keys: Vec<u64>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a lookup reads: packed tables, made from groups.
 //!
-//! Field stage, once for all sets: a trie per address (64 Ki roots, then 256-way nodes) and a class per port give three
-//! words. Aggregation, once per group: fields of these words select a slot (check and list) and a port class; position
-//! or rank follows. Small groups are found in pools (see [`super::pool`]).
+//! Field stage, once for all sets: a trie per address (64 Ki roots, then 256-way nodes) and a class per port
+//! give three words. Aggregation, once per group: fields of these words select a slot (check and list) and a
+//! port class; position or rank follows. Small groups are found in pools (see [`super::pool`]).
 
 use super::aggregate::Aggregate;
 use super::field::{Field, bits};
@@ -14,8 +14,8 @@ use super::prefix::Prefixes;
 use super::search::{Search4, Search6};
 use bartizan_base::at::At;
 
-/// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it would be most of
-/// the memory, and such tables mostly stand while faster ones are built beside them.
+/// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it
+/// would be most of the memory, and such tables mostly stand while faster ones are built beside them.
 const WIDE_MAX: usize = 1 << 14;
 /// Where the word of an address comes from.
 #[derive(Clone, Debug)]
@@ -225,8 +225,8 @@ fn port_words(kinds: usize, part: &Part) -> Vec<u64> {
 }
 
 impl Tables {
-    /// Packs groups. `prefixes` are those of all groups: sources, destinations. `fast`: fewest reads, whatever memory
-    /// that takes.
+    /// Packs groups. `prefixes` are those of all groups: sources, destinations. `fast`: fewest reads,
+    /// whatever memory that takes.
     pub fn new(
         v6: bool,
         fast: bool,

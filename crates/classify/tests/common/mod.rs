@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ClassBench sets, from the folder that BARTIZAN_CLASSBENCH names or `../shared/data/classbench` beside the project.
+//! The ClassBench sets, from the folder that BARTIZAN_CLASSBENCH names or `../shared/data/classbench` beside
+//! the project.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use bartizan_classify::{Header, HeaderRule, classbench};

@@ -16,9 +16,11 @@ pub struct Controller {
     pub address: Option<String>,
     /// The controller runs in this process.
     pub here: Option<Here>,
-    /// Folder with the device's key and certificate (`bartizan ca enrol`), beside this file or absolute. The device's id stands in the certificate.
+    /// Folder with the device's key and certificate (`bartizan ca enrol`), beside this file or absolute. The
+    /// device's id stands in the certificate.
     pub identity: PathBuf,
-    /// Folder where what the controller has sent is kept over restarts, beside this file or absolute; made if it is not there.
+    /// Folder where what the controller has sent is kept over restarts, beside this file or absolute; made if
+    /// it is not there.
     pub state: PathBuf,
     /// How often counters are sent, from 1s to 1h; 10s unless given.
     pub statistics_every: Option<Seconds>,
@@ -56,7 +58,8 @@ pub struct Here {
     #[schemars(with = "Option<String>")]
     #[serde(default, deserialize_with = "read_some_listen_address")]
     pub agents: Option<SocketAddr>,
-    /// The name of this device at the controller; `local` unless given. It serves all tenants unless the controller is told otherwise.
+    /// The name of this device at the controller; `local` unless given. It serves all tenants unless the
+    /// controller is told otherwise.
     pub device: Option<String>,
 }
 

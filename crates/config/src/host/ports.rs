@@ -19,7 +19,8 @@ pub struct NamedPort {
 /// Most ports that a host file names.
 pub const NAMED_PORTS: usize = 16;
 
-/// Whether named ports are told apart, and are none of a link's (`used`): what is redirected would come back by it.
+/// Whether named ports are told apart, and are none of a link's (`used`): what is redirected would come back
+/// by it.
 pub(super) fn check(file: &HostFile, used: &HashSet<&String>, problem: &mut impl FnMut(String, String)) {
     if file.ports.len() > NAMED_PORTS {
         let message = format!("{} ports; more than {NAMED_PORTS} are not supported", file.ports.len());

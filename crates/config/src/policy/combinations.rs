@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many rules for headers a section of the packet filter comes to: one for each combination of what its rules list. Counted by the lengths of lists, before
-//! anything is made of them.
+//! How many rules for headers a section of the packet filter comes to: one for each combination of what its
+//! rules list. Counted by the lengths of lists, before anything is made of them.
 
 use super::read;
 use super::values::{List, Target};
@@ -10,8 +10,9 @@ use crate::yaml::{Node, Value};
 const LISTS: [&str; 9] =
     ["allow", "drop", "reject", "redirect", "from-ports", "to-ports", "type", "code", "tenant"];
 
-/// Combinations of the rules of a section; `own`: members of the two sides of its policy, which rules have that name no others; `members` counts those of a list.
-/// A pair of addresses of different versions counts as any other.
+/// Combinations of the rules of a section; `own`: members of the two sides of its policy, which rules have
+/// that name no others; `members` counts those of a list. A pair of addresses of different versions counts as
+/// any other.
 pub(super) fn of_section(section: &Node, own: (usize, usize), members: impl Fn(&[Target]) -> usize) -> usize {
     let Some(Value::Sequence(rules)) = section.get("rules").map(|rules| &rules.value) else { return 0 };
     let of = |rule: &Node| {

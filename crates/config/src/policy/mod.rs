@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The policy file: who may talk to whom, and what to protect against.
 //!
-//! A policy is about the conversations between `from` and `to`, whoever opens them; the first policy in the file
-//! that a flow fits is the flow's. Its `chain` names the functions that look at the flow, each with a section of
-//! its name; what a section may say is the function's business ([`sections`] for those that come with the program).
-//! [`parse`] finds every problem of a file with its position.
+//! A policy is about the conversations between `from` and `to`, whoever opens them; the first policy in the
+//! file that a flow fits is the flow's. Its `chain` names the functions that look at the flow, each with a
+//! section of its name; what a section may say is the function's business ([`sections`] for those that come
+//! with the program). [`parse`] finds every problem of a file with its position.
 //!
-//! Not done here: in which order the functions of a chain run (the agent knows them), and whether they exist, unless
-//! [`parse`] is told their names.
+//! Not done here: in which order the functions of a chain run (the agent knows them), and whether they exist,
+//! unless [`parse`] is told their names.
 
 mod combinations;
 mod names;
@@ -41,13 +41,14 @@ pub const DEFAULT_TENANT: &str = "default";
 /// Policies and tenants of one file at most.
 pub const ITEMS_MAX: usize = 65_000;
 
-/// A policy file, checked: every name in it that it defines itself is known, every value is in its range. What it says beside its policies
-/// is its [`Common`], which stands here as if it were its own.
+/// A policy file, checked: every name in it that it defines itself is known, every value is in its range.
+/// What it says beside its policies is its [`Common`], which stands here as if it were its own.
 #[derive(Clone, Debug)]
 pub struct PolicyFile {
     /// Name for messages.
     pub name: String,
-    /// What policies have in common: the same by address as in the file before if nothing of it has changed ([`from_parts`]).
+    /// What policies have in common: the same by address as in the file before if nothing of it has changed
+    /// ([`from_parts`]).
     pub common: Arc<Common>,
     /// The policies, first match first: each the same by address as in the file before if its text is.
     pub policies: Vec<Arc<Policy>>,
@@ -99,7 +100,8 @@ pub struct Tenant {
     /// How much it may use; without bounds of its own unless given.
     #[serde(default, skip_serializing_if = "Quotas::is_none")]
     pub quotas: Quotas,
-    /// Resolvers whose answers say which addresses DNS names have for this tenant's traffic, beside those of `dns`.
+    /// Resolvers whose answers say which addresses DNS names have for this tenant's traffic, beside those of
+    /// `dns`.
     #[serde(default, skip_serializing_if = "List::is_none")]
     pub resolvers: List<Target>,
 }
@@ -108,13 +110,16 @@ pub struct Tenant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Quotas {
-    /// Flows at a time, of all workers. At the bound its own half-open and idle flows give way to new ones; others get no flow.
+    /// Flows at a time, of all workers. At the bound its own half-open and idle flows give way to new ones;
+    /// others get no flow.
     pub flows: Option<NonZeroU64>,
-    /// Rules of the policies that name it: those of `pfw`, and those of each different set of `ids`. A file with more is refused.
+    /// Rules of the policies that name it: those of `pfw`, and those of each different set of `ids`. A file
+    /// with more is refused.
     pub rules: Option<u64>,
     /// Alerts that are written of one second of the packet clock, of all workers; those beyond are counted.
     pub alerts_per_second: Option<u32>,
-    /// Bytes that streams, application layers and functions keep of its flows, of all workers. Beyond, its own flows give way.
+    /// Bytes that streams, application layers and functions keep of its flows, of all workers. Beyond, its
+    /// own flows give way.
     pub state_bytes: Option<Size>,
 }
 
@@ -174,12 +179,14 @@ pub struct ServiceLevel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OneSided {
-    /// As the settings of the stream engine say (`stream.async-oneside`): unless that is on, prevention refuses them.
+    /// As the settings of the stream engine say (`stream.async-oneside`): unless that is on, prevention
+    /// refuses them.
     #[default]
     Auto,
-    /// The chain runs, as far as it can. To `sfw` a TCP connection whose SYN does not come by is one whose beginning was not
-    /// seen: its section's `midstream` decides. Whose answers are not seen can go on with a connection that was opened before the
-    /// engine looked, so say this only of networks whose packets really take two ways.
+    /// The chain runs, as far as it can. To `sfw` a TCP connection whose SYN does not come by is one whose
+    /// beginning was not seen: its section's `midstream` decides. Whose answers are not seen can go on with a
+    /// connection that was opened before the engine looked, so say this only of networks whose packets really
+    /// take two ways.
     Allow,
     /// Only payload functions look at them.
     IdsOnly,
@@ -228,7 +235,8 @@ impl Default for Overload {
     }
 }
 
-/// How much of its flows a policy has inspected, at most, whatever comes first. Header functions go on; a flow without any is bypassed.
+/// How much of its flows a policy has inspected, at most, whatever comes first. Header functions go on; a
+/// flow without any is bypassed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Bypass {
@@ -251,7 +259,8 @@ pub enum ForWant {
     Drop,
 }
 
-/// What becomes of packets while a function of the chain has failed or is stopped: the same for all functions, or for some of them each by its name (for the others they are dropped).
+/// What becomes of packets while a function of the chain has failed or is stopped: the same for all
+/// functions, or for some of them each by its name (for the others they are dropped).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
@@ -424,7 +433,8 @@ const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overl
 const FILE_KEYS: &[&str] =
     &["groups", "labels", "dns", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
-/// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty list, any.
+/// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty
+/// list, any.
 ///
 /// # Errors
 /// [`PolicyError::Wrong`] with every problem.
@@ -709,8 +719,8 @@ impl Builder<'_> {
         (Node { value: Value::Mapping(own), ..node.clone() }, sections)
     }
 
-    /// Said here and not by the agent alone, which sees no file that has other problems: a section of the function that was
-    /// meant is one.
+    /// Said here and not by the agent alone, which sees no file that has other problems: a section of the
+    /// function that was meant is one.
     fn known_functions(&mut self, node: &Node, path: &str, chain: &[String]) {
         let known = self.functions;
         for (index, name) in chain.iter().enumerate() {

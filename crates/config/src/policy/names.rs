@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups by DNS name: names as policies write them, members of groups, and what is said of answers (section `dns`).
+//! Groups by DNS name: names as policies write them, members of groups, and what is said of answers (section
+//! `dns`).
 
 use super::values::{List, Prefix, Seconds, Target, from_text, text_value};
 use core::fmt;
@@ -15,8 +16,8 @@ const LENGTH_MAX: usize = 253;
 /// Longest label (RFC 1035 section 2.3.4).
 const LABEL_MAX: usize = 63;
 
-/// A DNS name, or all names below one (`*.example.com`, which is not `example.com` itself). Held as it stands on the wire: small letters,
-/// A-labels (UTS 46), no dot at the end.
+/// A DNS name, or all names below one (`*.example.com`, which is not `example.com` itself). Held as it stands
+/// on the wire: small letters, A-labels (UTS 46), no dot at the end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DnsName(String);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Policy files that come in parts, one after the other: what is the same as in the file before is neither read nor checked again.
+//! Policy files that come in parts, one after the other: what is the same as in the file before is neither
+//! read nor checked again.
 //!
-//! Parts are compared by address: who makes a file of parts that stay gives the same again. So a change of one of thousands of policies costs the
-//! reading of one.
+//! Parts are compared by address: who makes a file of parts that stay gives the same again. So a change of
+//! one of thousands of policies costs the reading of one.
 
 use super::{Builder, ITEMS_MAX, Policy, PolicyError, PolicyFile, finished, read, resolve, shares};
 use serde_json::Value as Json;

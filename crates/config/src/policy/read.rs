@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From YAML nodes to types, with the place of every error.
 //!
-//! [`read`] runs serde over a [`Node`]. Beyond what serde does, every problem has its position, unknown and repeated
-//! keys are all collected (not only the first) and come with the nearest right key.
+//! [`read`] runs serde over a [`Node`]. Beyond what serde does, every problem has its position, unknown and
+//! repeated keys are all collected (not only the first) and come with the nearest right key.
 //!
 //! Not done: maps with other keys than text, enums with data.
 
@@ -20,7 +20,8 @@ pub const PROBLEMS_MAX: usize = 100;
 pub struct Problem {
     /// Where, in the file; zero when the nodes come from no file.
     pub position: Position,
-    /// Keys and indices from the root to it: `policies/0/chain/2`; with a `/` at the end it is about the key itself.
+    /// Keys and indices from the root to it: `policies/0/chain/2`; with a `/` at the end it is about the key
+    /// itself.
     pub path: String,
     /// What is wrong and what to do.
     pub message: String,

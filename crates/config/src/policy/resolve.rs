@@ -94,7 +94,8 @@ impl Following<'_, '_> {
         );
     }
 
-    /// Follows a group; `open`: those that it is followed for. How many groups lie in each other from it on; 0 where that was too many.
+    /// Follows a group; `open`: those that it is followed for. How many groups lie in each other from it on;
+    /// 0 where that was too many.
     fn follow(&mut self, name: &str, open: &mut Vec<String>) -> usize {
         let raw = self.raw;
         let Some(members) = raw.get(name) else { return 0 };

@@ -30,8 +30,8 @@ pub struct PfwSection {
     pub rules: Vec<PfwRule>,
 }
 
-/// A rule of the packet filter. Exactly one of `allow`, `drop`, `reject` and `redirect`; what is left out matches anything,
-/// except that `from` and `to` are then those of the policy.
+/// A rule of the packet filter. Exactly one of `allow`, `drop`, `reject` and `redirect`; what is left out
+/// matches anything, except that `from` and `to` are then those of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PfwRule {
@@ -110,7 +110,8 @@ pub struct SfwSection {
     pub initiate: Initiate,
     /// Half-open TCP connections that one source may have; no limit unless given.
     pub max_half_open: Option<u32>,
-    /// Open flows that one source may have; no limit unless given. One that was open before there was a limit stays, and counts from its next packet on.
+    /// Open flows that one source may have; no limit unless given. One that was open before there was a limit
+    /// stays, and counts from its next packet on.
     pub max_connections: Option<u32>,
     /// TCP connections whose beginning was not seen.
     #[serde(default)]

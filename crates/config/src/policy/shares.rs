@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much of a device policies and groups take, whose that is, and how much it may be.
 //!
-//! New flows find their policy by a rule for each pair of a member of one side and a member of the other, so long lists on both sides multiply: two of 40,000
-//! addresses each would be 1.6 billion pairs. They are counted before anything is made of them. A device has a bound for all of it, and each tenant one that is a
-//! part of that, so that no tenant can fill a device. Where several fill it together, whoever uses most of those that have taken more since the file
-//! before is blamed: what was there and runs stays. Rules of the packet filter multiply in the same way, and are counted as well.
+//! New flows find their policy by a rule for each pair of a member of one side and a member of the other, so
+//! long lists on both sides multiply: two of 40,000 addresses each would be 1.6 billion pairs. They are
+//! counted before anything is made of them. A device has a bound for all of it, and each tenant one that is a
+//! part of that, so that no tenant can fill a device. Where several fill it together, whoever uses most of
+//! those that have taken more since the file before is blamed: what was there and runs stays. Rules of the
+//! packet filter multiply in the same way, and are counted as well.
 
 use super::values::EVERYTHING;
 use super::{
@@ -14,7 +16,8 @@ use super::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Members of all groups of a file together, with groups in them followed: a few that contain each other could mean billions.
+/// Members of all groups of a file together, with groups in them followed: a few that contain each other
+/// could mean billions.
 pub const MEMBERS_MAX: usize = 1 << 22;
 /// The same of a tenant's groups.
 pub const TENANT_MEMBERS_MAX: usize = 1 << 20;
@@ -24,10 +27,12 @@ pub const DNS_NAMES_MAX: usize = 1 << 20;
 pub const TENANT_DNS_NAMES_MAX: usize = 1 << 16;
 /// Pairs of members of the two sides of policies and service levels, for each tenant and link that they name.
 pub const PAIRS_MAX: usize = 1 << 20;
-/// The same of a tenant's policies: a list of so many addresses on one side, say, and one network on the other.
+/// The same of a tenant's policies: a list of so many addresses on one side, say, and one network on the
+/// other.
 pub const TENANT_PAIRS_MAX: usize = 1 << 18;
 
-/// Combinations of addresses, ports and protocols that rules of the packet filter list, of all policies and the default.
+/// Combinations of addresses, ports and protocols that rules of the packet filter list, of all policies and
+/// the default.
 pub const COMBINATIONS_MAX: usize = 1 << 22;
 /// The same of a tenant's policies.
 pub const TENANT_COMBINATIONS_MAX: usize = 1 << 18;
@@ -159,7 +164,8 @@ impl Share {
         self.used.all > self.bound.all
     }
 
-    /// The item to blame if all together have too much, and what is wrong with it. `before`: what was used in the file before.
+    /// The item to blame if all together have too much, and what is wrong with it. `before`: what was used in
+    /// the file before.
     pub(super) fn blamed(&self, before: Option<&Used>) -> Option<(&str, String)> {
         if !self.is_full() {
             return None;
@@ -181,12 +187,14 @@ impl Share {
     }
 }
 
-/// Whose a group is: a controller gives a tenant's groups the tenant's name behind `@`. Others are the file's own.
+/// Whose a group is: a controller gives a tenant's groups the tenant's name behind `@`. Others are the file's
+/// own.
 pub(super) fn owner_of_group(name: &str) -> Option<&str> {
     name.rsplit_once('@').map(|(_, tenant)| tenant)
 }
 
-/// Whose a policy is: the one tenant's that it is about. Those about several, or about traffic of nobody, are the file's own.
+/// Whose a policy is: the one tenant's that it is about. Those about several, or about traffic of nobody, are
+/// the file's own.
 fn owner_of_policy(policy: &Policy) -> Option<&str> {
     match &*policy.tenant {
         [one] if one != DEFAULT_TENANT && one != "any" => Some(one),
@@ -275,7 +283,8 @@ pub(super) fn taken(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Taken> 
     Arc::new(shares.map(|share| share.used))
 }
 
-/// The same of a file that has other policies than the one before in the place of some: only these are counted.
+/// The same of a file that has other policies than the one before in the place of some: only these are
+/// counted.
 pub(super) fn taken_behind(
     builder: &mut Builder<'_>,
     before: &PolicyFile,
@@ -304,7 +313,8 @@ pub(super) fn taken_behind(
 }
 
 impl PolicyFile {
-    /// What is wrong with a file whose groups are all of one tenant, as a controller has it before a device does.
+    /// What is wrong with a file whose groups are all of one tenant, as a controller has it before a device
+    /// does.
     #[must_use]
     pub fn beyond_a_tenant(&self, tenant: &str) -> Vec<Problem> {
         let mut shares = [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The small values of policies: addresses, ports, protocols, and lists that may be written as their only item.
+//! The small values of policies: addresses, ports, protocols, and lists that may be written as their only
+//! item.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -138,7 +139,8 @@ macro_rules! text_value {
     };
 }
 
-/// Addresses as rules name them: networks, ranges, lists in brackets, variables (`$HOME_NET`), each negated by `!`.
+/// Addresses as rules name them: networks, ranges, lists in brackets, variables (`$HOME_NET`), each negated
+/// by `!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressGroup(pub String);
 

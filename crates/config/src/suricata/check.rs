@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Are the values of settings what their keys want?
 //!
-//! Each crate reads its own section and says what it cannot understand; but some values are read late (by a rule, by a record),
-//! and some not at all (`host.memcap` has no counterpart here). A value that nobody can understand is a mistake in either
-//! case, and the operator learns of it at the start. So numbers, sizes and switches are checked by name for the whole
-//! tree. Source of the kinds: Suricata 8's user guide, "Suricata.yaml", and its shipped file. Keys that are not listed are
-//! not judged; values in words are left to those who read them.
+//! Each crate reads its own section and says what it cannot understand; but some values are read late (by a
+//! rule, by a record), and some not at all (`host.memcap` has no counterpart here). A value that nobody can
+//! understand is a mistake in either case, and the operator learns of it at the start. So numbers, sizes and
+//! switches are checked by name for the whole tree. Source of the kinds: Suricata 8's user guide,
+//! "Suricata.yaml", and its shipped file. Keys that are not listed are not judged; values in words are left
+//! to those who read them.
 
 use bartizan_base::{SettingError, Settings, parse_bool, parse_size};
 
@@ -159,7 +160,8 @@ const KINDS: &[(&str, Kind)] = &[
     ("outputs.*.eve-log.types.*.*.dump-all-headers", SIDES),
 ];
 
-/// Every value that is not what its key wants, in the order of the keys. A key without a value is as if it were not there.
+/// Every value that is not what its key wants, in the order of the keys. A key without a value is as if it
+/// were not there.
 #[must_use]
 pub fn check(settings: &Settings) -> Vec<SettingError> {
     let mut found = Vec::new();

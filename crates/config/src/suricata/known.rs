@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which keys a suricata.yaml can have, to tell a misspelt one from one that this program has no use for.
 //!
-//! The table has patterns, one a line (its head says of what); names that users choose (variables, servers) stand as `*`.
+//! The table has patterns, one a line (its head says of what); names that users choose (variables, servers)
+//! stand as `*`.
 
 use super::check::is_like;
 use crate::policy::nearest;
@@ -18,7 +19,8 @@ pub fn is_known(key: &str) -> bool {
     patterns().any(|pattern| is_like(key, pattern))
 }
 
-/// The setting that was probably meant by a name that none has: the same parts, each with a slip of the keyboard at most.
+/// The setting that was probably meant by a name that none has: the same parts, each with a slip of the
+/// keyboard at most.
 #[must_use]
 pub fn nearest_known(key: &str) -> Option<String> {
     let parts: Vec<&str> = key.split('.').collect();

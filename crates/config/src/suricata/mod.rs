@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading an existing suricata.yaml into [`Settings`].
 //!
-//! The result is what `suricata --dump-config` prints: dotted keys, list items numbered, an item that is a mapping
-//! with one key known by that key (`outputs.1 = eve-log`). With a file given, Suricata's shipped defaults do not
-//! apply; without one they do ([`shipped`]).
+//! The result is what `suricata --dump-config` prints: dotted keys, list items numbered, an item that is a
+//! mapping with one key known by that key (`outputs.1 = eve-log`). With a file given, Suricata's shipped
+//! defaults do not apply; without one they do ([`shipped`]).
 
 mod check;
 mod known;
@@ -79,8 +79,8 @@ pub fn shipped() -> Settings {
     settings
 }
 
-/// Reads a suricata.yaml with its includes. Relative includes are looked for beside the including file, then in
-/// the working folder.
+/// Reads a suricata.yaml with its includes. Relative includes are looked for beside the including file, then
+/// in the working folder.
 ///
 /// # Errors
 /// A file cannot be read or is not YAML; see [`SuricataConfigError`].
@@ -235,7 +235,8 @@ fn include(
     }
 }
 
-/// Old spellings: Suricata reads `checksum_validation` as `checksum-validation`, but leaves names of variables alone.
+/// Old spellings: Suricata reads `checksum_validation` as `checksum-validation`, but leaves names of
+/// variables alone.
 fn dashed(prefix: &str, key: &str) -> String {
     if prefix.starts_with("vars.") || prefix.starts_with("multi-detect") || prefix.starts_with("datasets") {
         key.to_owned()

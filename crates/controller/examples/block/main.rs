@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Closes the loop: whoever causes a severe alert of a tenant is blocked for that tenant, by a change that devices run at once.
+//! Closes the loop: whoever causes a severe alert of a tenant is blocked for that tenant, by a change that
+//! devices run at once.
 //!
 //! `cargo run -p bartizan-controller --example block -- HOST:PORT CERTIFICATE TOKEN-FILE TENANT [SEVERITY]`
 //!
-//! The token is an operator's of the tenant. Sources of alerts of this severity (1 is the most severe, 1 unless given) go into the group
-//! `blocked`, which the policy `block` refuses; both are made when they are needed. `bartizan ctl groups get TENANT blocked` shows who is
-//! blocked; whoever is taken out of the group may come again, until the next alert.
+//! The token is an operator's of the tenant. Sources of alerts of this severity (1 is the most severe, 1
+//! unless given) go into the group `blocked`, which the policy `block` refuses; both are made when they are
+//! needed. `bartizan ctl groups get TENANT blocked` shows who is blocked; whoever is taken out of the group
+//! may come again, until the next alert.
 
 mod react;
 

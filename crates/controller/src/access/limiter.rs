@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often one source may do something (fail, change what it says): so many at once, then one every so often. None is held up by others.
+//! How often one source may do something (fail, change what it says): so many at once, then one every so
+//! often. None is held up by others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -25,8 +26,9 @@ impl Rate {
 
 /// How often a source may fail.
 pub const FAILED: Rate = Rate { burst: 10, refill: 6_000_000 };
-/// How often what is said of a tenant may be changed by its own tokens: at once all policies and groups that it may have unless told otherwise, and
-/// so seldom later that the history of others is not pushed out in a day.
+/// How often what is said of a tenant may be changed by its own tokens: at once all policies and groups that
+/// it may have unless told otherwise, and so seldom later that the history of others is not pushed out in a
+/// day.
 pub const WRITES: Rate = Rate { burst: 2_000, refill: 5_000_000 };
 /// Sources that are remembered; beyond, the one that comes to rest first is forgotten.
 pub const SOURCES_MAX: usize = 4096;
@@ -53,7 +55,8 @@ impl<K: Hash + Eq + Clone> Limiter<K> {
         self.rate.over(until, now).map(|over| over.div_ceil(1_000_000))
     }
 
-    /// Counts one at a time (microseconds of a clock that never goes back); the seconds to wait when there were too many.
+    /// Counts one at a time (microseconds of a clock that never goes back); the seconds to wait when there
+    /// were too many.
     pub fn take(&mut self, source: &K, now: u64) -> Option<u64> {
         if !self.until.contains_key(source) && self.until.len() >= SOURCES_MAX {
             self.forget(now);

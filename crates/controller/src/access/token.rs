@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bearer tokens: `btz_ID_SECRET`, the id of 8 random bytes and the secret of 32, both in hex.
 //!
-//! Only the SHA-256 of the secret is kept. A plain digest is enough: nobody can try 2^256 secrets, so there is nothing that a slow one
-//! would slow down. The id is no secret; it names the token in the audit log.
+//! Only the SHA-256 of the secret is kept. A plain digest is enough: nobody can try 2^256 secrets, so there
+//! is nothing that a slow one would slow down. The id is no secret; it names the token in the audit log.
 
 use crate::store::hex;
 use sha2::{Digest, Sha256};

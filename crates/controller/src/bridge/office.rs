@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the sessions to the controller: what devices say becomes status, alerts and statistics, and what they ask is answered. It lives in
-//! the listener's thread.
+//! From the sessions to the controller: what devices say becomes status, alerts and statistics, and what they
+//! ask is answered. It lives in the listener's thread.
 
 use super::own::{Own, Shown};
 use super::shelf::{Old, Olds, Shelf};
@@ -43,7 +43,8 @@ const DEVICE_DAYS: u64 = 30;
 const TEXT_MAX: usize = 2_048;
 /// Workers of a device that are kept, and levels of its links.
 const WORKERS_MAX: usize = 1_024;
-/// Microseconds in which two programs of one device are told once, however often they take each other's place.
+/// Microseconds in which two programs of one device are told once, however often they take each other's
+/// place.
 const TWINS_APART: u64 = 60_000_000;
 /// Milliseconds between two looks at the own certificate and the authority.
 const LOOK: u64 = 5_000;
@@ -88,8 +89,8 @@ pub struct Office {
 }
 
 impl Office {
-    /// One for a controller. `listener` is set once there is one: it gets another TLS when certificates change. `say` gets what an
-    /// operator should know.
+    /// One for a controller. `listener` is set once there is one: it gets another TLS when certificates
+    /// change. `say` gets what an operator should know.
     ///
     /// # Errors
     /// Certificates cannot be read.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The certificate that the controller shows to agents, and the authority that gave it: made with the first start, renewed before its time
-//! is over.
+//! The certificate that the controller shows to agents, and the authority that gave it: made with the first
+//! start, renewed before its time is over.
 
 use crate::southbound::enrolment::Revocations;
 use bartizan_channel::ChannelError;
@@ -58,7 +58,8 @@ impl Shown {
 }
 
 impl Own {
-    /// With the authority in a folder, which is made if it is not there, and the certificate in the folder of the state. Says what it did.
+    /// With the authority in a folder, which is made if it is not there, and the certificate in the folder of
+    /// the state. Says what it did.
     ///
     /// # Errors
     /// Something cannot be made, read or written.
@@ -83,7 +84,8 @@ impl Own {
         let own = Own { authority, folder: state.to_owned(), name: name.to_owned() };
         match own.renew(now) {
             Ok(done) => said.extend(done),
-            // A full disk, say: with what is there the API answers, and agents whose clocks are right connect. It is tried again while the controller runs.
+            // A full disk, say: with what is there the API answers, and agents whose clocks are right
+            // connect. It is tried again while the controller runs.
             Err(error) if own.is_whole() => said.push(format!(
                 "the controller's certificate for agents could not be renewed, so the one that is there goes on: {error}"
             )),
@@ -92,8 +94,9 @@ impl Own {
         Ok((own, said))
     }
 
-    /// Makes a certificate if there is none, if less than a third of its time is left, or if it is not valid yet: the clock was ahead when it was made, and agents with a right one
-    /// would not take it. Says what it did.
+    /// Makes a certificate if there is none, if less than a third of its time is left, or if it is not valid
+    /// yet: the clock was ahead when it was made, and agents with a right one would not take it. Says what it
+    /// did.
     ///
     /// # Errors
     /// It cannot be made, read or written.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts that were made, by document and generation. What a change did not touch is not made again, nor hashed, for no device and no
-//! generation: they share it.
+//! Parts that were made, by document and generation. What a change did not touch is not made again, nor
+//! hashed, for no device and no generation: they share it.
 
 use crate::device::DeviceSpec;
 use crate::held;
@@ -55,8 +55,8 @@ impl Collected {
 }
 
 impl Shelf {
-    /// What a device is sent of a generation, under a number, with what is `old` in it. `numbered`: what stands, which has the numbers; the
-    /// older generations in `model` have none.
+    /// What a device is sent of a generation, under a number, with what is `old` in it. `numbered`: what
+    /// stands, which has the numbers; the older generations in `model` have none.
     pub fn wanted(
         &mut self,
         model: &Model,
@@ -145,8 +145,8 @@ impl Shelf {
         }
     }
 
-    /// What belongs to no tenant: the settings, and the libraries that policies and the default name, with their files. `models`: the generation, then
-    /// older ones for what is not in it.
+    /// What belongs to no tenant: the settings, and the libraries that policies and the default name, with
+    /// their files. `models`: the generation, then older ones for what is not in it.
     fn shared(
         &mut self,
         models: &[&Model],
@@ -203,8 +203,8 @@ impl Shelf {
     }
 }
 
-/// What was said of a tenant, but for whose traffic it is and when it is tried: these are as they are now, or two tenants could get the
-/// same packets.
+/// What was said of a tenant, but for whose traffic it is and when it is tried: these are as they are now, or
+/// two tenants could get the same packets.
 fn as_before(before: &Document, now: &Document) -> Document {
     let mut body = before.body.clone();
     if let Some(object) = body.as_object_mut() {

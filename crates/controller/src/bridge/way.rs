@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the controller to the sessions: a change is told to the device's session at once, by waking the listener's thread.
+//! From the controller to the sessions: a change is told to the device's session at once, by waking the
+//! listener's thread.
 
 use super::own::Own;
 use crate::fleet::{Fleet, Invitation, NoWay, Order};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client of the REST API: one connection that is opened again when it breaks, the controller's own certificate, or those that sign it,
-//! as the only ones that are trusted.
+//! A client of the REST API: one connection that is opened again when it breaks, the controller's own
+//! certificate, or those that sign it, as the only ones that are trusted.
 //!
 //! Not done: proxies, redirects, several requests at once.
 
@@ -135,7 +135,8 @@ impl Client {
         self.token = token;
     }
 
-    /// Asks. `path`: with its query; `body`: of JSON; `fields`: header fields beside those of the token and the body.
+    /// Asks. `path`: with its query; `body`: of JSON; `fields`: header fields beside those of the token and
+    /// the body.
     ///
     /// # Errors
     /// There is no answer.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices' agents: their enrolment, and orders to functions. Both go over the controller's listener for agents.
+//! Devices' agents: their enrolment, and orders to functions. Both go over the controller's listener for
+//! agents.
 
 use crate::access::Need;
 use crate::device::{self, FUNCTIONS, FunctionStatus, SESSIONS};

@@ -66,8 +66,8 @@ impl Kind for Devices {
     }
 
     fn touched(context: &Context<'_>) -> Touched {
-        // What the device itself is to run is new when it serves others than before; other devices are not concerned, but for them a
-        // generation with nothing new costs nothing either.
+        // What the device itself is to run is new when it serves others than before; other devices are not
+        // concerned, but for them a generation with nothing new costs nothing either.
         match DeviceSpec::deserialize(context.body) {
             Ok(spec) if spec.tenants.iter().any(|tenant| tenant == ALL) => Touched::All,
             Ok(spec) => Touched::Tenants(spec.tenants.into_iter().collect()),
@@ -304,7 +304,8 @@ fn acknowledge(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &DeviceStatus::of(&call.controller.model(), name)))
 }
 
-/// What is too much of an alert: reports by REST have the bounds of those over sessions, since they are kept alike.
+/// What is too much of an alert: reports by REST have the bounds of those over sessions, since they are kept
+/// alike.
 fn beyond(index: usize, report: &AlertReport) -> Vec<Fault> {
     let event = serde_json::to_vec(&report.event).map_or(usize::MAX, |bytes| bytes.len());
     let bounds = [("key", report.key.len(), KEY_MAX), ("event", event, limits::EVENT_BYTES)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resources that are documents: listed, read, written as a whole, removed. A kind says what is its own (its type, its checks); the
-//! rest is here once: pages, tags against lost updates, dry run, quotas.
+//! Resources that are documents: listed, read, written as a whole, removed. A kind says what is its own (its
+//! type, its checks); the rest is here once: pages, tags against lost updates, dry run, quotas.
 
 use crate::access::{Need, Principal};
 use crate::controller::{Difference, Draft, Outcome, Settings, shown};

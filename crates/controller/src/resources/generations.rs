@@ -15,7 +15,8 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What a roll-back brings back: what devices run. Tokens that were revoked stay revoked, devices and roll-outs stay as they are.
+/// What a roll-back brings back: what devices run. Tokens that were revoked stay revoked, devices and
+/// roll-outs stay as they are.
 const RESTORED: &[&str] = &[
     render::TENANTS,
     render::POLICIES,

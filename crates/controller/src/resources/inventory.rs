@@ -64,8 +64,8 @@ fn own(model: &Model, tenant: &str) -> (Vec<String>, Vec<String>) {
     spec.map(of).unwrap_or_default()
 }
 
-/// Whether the filters of a tenant have more rules than the tenant may have, with one policy as it is to be. Rules of libraries count as well, on
-/// devices: how many of them can be used is known there.
+/// Whether the filters of a tenant have more rules than the tenant may have, with one policy as it is to be.
+/// Rules of libraries count as well, on devices: how many of them can be used is known there.
 pub(super) fn too_many_rules(
     model: &Model,
     tenant: &str,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule libraries: rule files by the hash of their content, and choices of their rules by id, category or metadata.
+//! Rule libraries: rule files by the hash of their content, and choices of their rules by id, category or
+//! metadata.
 
 use super::document::{Context, Kind, NoStatus, Page};
 use crate::access::Need;
@@ -292,8 +293,8 @@ fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &outcome))
 }
 
-/// The rules that a library chooses, by their ids; of two with one id, that of the file named first. To read them takes long: nothing is held
-/// meanwhile.
+/// The rules that a library chooses, by their ids; of two with one id, that of the file named first. To read
+/// them takes long: nothing is held meanwhile.
 fn chosen(call: &Call<'_>) -> Result<BTreeMap<u32, Rule>, Refusal> {
     let library = call.name("library");
     let (spec, texts) = {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The resources, a file each, and the table of all their routes. A new resource is a file and a line in [`routes`].
+//! The resources, a file each, and the table of all their routes. A new resource is a file and a line in
+//! [`routes`].
 
 mod agents;
 mod devices;

@@ -33,8 +33,9 @@ pub struct PolicySpec {
     #[serde(default = "order")]
     #[schemars(range(min = 0, max = 4294967295u32))]
     pub order: u32,
-    /// The policy as in a policy file, without `name` and `tenant`: `from`, `to`, `link`, `chain`, `staged`, ..., and the sections of
-    /// the chain's functions. Groups are those of the tenant; `ids.level` names a rule library.
+    /// The policy as in a policy file, without `name` and `tenant`: `from`, `to`, `link`, `chain`, `staged`,
+    /// ..., and the sections of the chain's functions. Groups are those of the tenant; `ids.level` names a
+    /// rule library.
     pub policy: Map<String, Value>,
 }
 
@@ -51,7 +52,8 @@ pub struct GroupSpec {
     pub description: String,
     /// Addresses, networks, DNS names (`dns: NAME`), and other groups of the tenant.
     pub members: List<GroupMember>,
-    /// Labels that it carries: policies of the tenant may ask for all groups that carry some (`from: {label: {role: web}}`).
+    /// Labels that it carries: policies of the tenant may ask for all groups that carry some (`from: {label:
+    /// {role: web}}`).
     #[serde(default)]
     pub labels: Labels,
 }
@@ -181,8 +183,8 @@ fn bad_labels(labels: &Labels) -> Vec<Fault> {
     faults
 }
 
-/// Ports that a tenant's own token would redirect to, and that no administrator has given to the tenant. What stands there already may stay: an
-/// administrator wrote it, or took a port away that is in use.
+/// Ports that a tenant's own token would redirect to, and that no administrator has given to the tenant. What
+/// stands there already may stay: an administrator wrote it, or took a port away that is in use.
 fn foreign_ports(context: &Context<'_>, file: &PolicyFile) -> Vec<Fault> {
     if context.who.tenant.is_none() {
         return Vec::new();
@@ -250,7 +252,8 @@ fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&Quotas) -> u32) -> Re
     )))
 }
 
-/// The groups of the tenant as they were written; `but`: the one of the path's name as it is to be, `Some(None)` for gone.
+/// The groups of the tenant as they were written; `but`: the one of the path's name as it is to be,
+/// `Some(None)` for gone.
 fn raw_groups(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String, Value> {
     let prefix = format!("{}/", context.tenant);
     let members = |body: &Value| body.get("members").cloned().unwrap_or(Value::Null);
@@ -353,7 +356,8 @@ pub(super) fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
     }
 }
 
-/// What is wrong with the sections of a file's policies, and in which. `under`: where a policy stands in the body.
+/// What is wrong with the sections of a file's policies, and in which. `under`: where a policy stands in the
+/// body.
 pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) -> Vec<(String, Fault)> {
     let functions = context.sections.of(file);
     let mut all = Vec::new();
@@ -372,7 +376,8 @@ pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) ->
     all
 }
 
-/// What is wrong with a section for the controller, which knows those of the functions that come with the program.
+/// What is wrong with a section for the controller, which knows those of the functions that come with the
+/// program.
 fn of_section(context: &Context<'_>, file: &PolicyFile, section: &Section, path: &str) -> Vec<Fault> {
     let problems = match section.function.as_str() {
         "pfw" => match read::read::<PfwSection>(&section.node) {
@@ -389,7 +394,8 @@ fn of_section(context: &Context<'_>, file: &PolicyFile, section: &Section, path:
     problems.iter().map(|problem| Fault::of(path, problem)).collect()
 }
 
-/// What is wrong with a chain whose functions are known: a device would refuse the whole generation for it, and with it what others said.
+/// What is wrong with a chain whose functions are known: a device would refuse the whole generation for it,
+/// and with it what others said.
 pub(super) fn chain(context: &Context<'_>, chain: &[String], path: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut numbers = Vec::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the whole: what traffic gets that no policy names, and whose answers say which addresses DNS names have.
+//! Settings of the whole: what traffic gets that no policy names, and whose answers say which addresses DNS
+//! names have.
 
 use super::document::{Context, Kind, NoStatus};
 use super::policies::{chain, sections};
@@ -43,7 +44,8 @@ impl JsonSchema for Setting {
     }
 }
 
-/// What is wrong with the functions' sections of the default: what would be wrong with them in a policy that names no groups.
+/// What is wrong with the functions' sections of the default: what would be wrong with them in a policy that
+/// names no groups.
 fn default_sections(context: &Context<'_>, functions: &[&str]) -> Vec<Fault> {
     let mut policy = context.body.clone();
     if let Some(policy) = policy.as_object_mut() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a tenant's policies take of what multiplies (pairs of members of both sides, combinations of the packet filter's rules), counted as a device counts it,
-//! before it does: with the words of the policy reader.
+//! What a tenant's policies take of what multiplies (pairs of members of both sides, combinations of the
+//! packet filter's rules), counted as a device counts it, before it does: with the words of the policy
+//! reader.
 
 use super::document::Context;
 use super::policies::{moved, parse};
@@ -16,7 +17,8 @@ const COUNTED: [&str; 4] = ["from", "to", "link", FILTER];
 
 /// What is wrong if the tenant's policies have more together than a tenant may, with the one that is written.
 ///
-/// `names`: the tenant's groups and the labels that they carry. Most tenants have so few that it is plain without counting each group's members.
+/// `names`: the tenant's groups and the labels that they carry. Most tenants have so few that it is plain
+/// without counting each group's members.
 pub(super) fn too_many(
     context: &Context<'_>,
     names: (&Map<String, Value>, &Map<String, Value>),
@@ -47,7 +49,8 @@ fn what_counts(body: &Value) -> Value {
     json!({ "policy": policy })
 }
 
-/// Whether it is plain that there are not too many: each name of a side has at most the members of all groups.
+/// Whether it is plain that there are not too many: each name of a side has at most the members of all
+/// groups.
 fn is_plain(groups: &Map<String, Value>, policies: &[(&str, &Value)]) -> bool {
     let of_groups = groups.values().fold(0usize, |sum, members| sum.saturating_add(items(members)));
     let side = |said: Option<&Value>| said.map_or(1, items).saturating_add(of_groups);

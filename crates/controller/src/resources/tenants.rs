@@ -65,11 +65,12 @@ pub struct TenantSpec {
     /// How much it may have.
     #[serde(default)]
     pub quotas: Option<Quotas>,
-    /// Resolvers, by address or network, whose answers say which addresses DNS names of its groups have; beside those of the setting
-    /// `dns`. They count for its own traffic only.
+    /// Resolvers, by address or network, whose answers say which addresses DNS names of its groups have;
+    /// beside those of the setting `dns`. They count for its own traffic only.
     #[serde(default)]
     pub resolvers: Option<List<Prefix>>,
-    /// Ports of its devices' host files that policies written with its own tokens may redirect to (`egress`); none unless given.
+    /// Ports of its devices' host files that policies written with its own tokens may redirect to (`egress`);
+    /// none unless given.
     #[serde(default)]
     pub ports: Option<List<String>>,
 }
@@ -209,8 +210,8 @@ fn hidden(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
     Some(Fault::new(pointer, fault.message))
 }
 
-/// Can a packet fit both? Of a key that only one of them has, nothing is known. A packet between the prefixes of two tenants
-/// is not meant: it fits both whatever they say, and the first by order and name gets it.
+/// Can a packet fit both? Of a key that only one of them has, nothing is known. A packet between the prefixes
+/// of two tenants is not meant: it fits both whatever they say, and the first by order and name gets it.
 fn meet(a: &Select, b: &Select) -> bool {
     fn common<T>(a: Option<&List<T>>, b: Option<&List<T>>, same: impl Fn(&T, &T) -> bool) -> bool {
         let (Some(a), Some(b)) = (a, b) else { return true };

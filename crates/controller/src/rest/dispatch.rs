@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a request to its answer, in two steps: a request is admitted by its head (route, token, reach, parameters), and only then
-//! is its body read, up to the bound of its route.
+//! From a request to its answer, in two steps: a request is admitted by its head (route, token, reach,
+//! parameters), and only then is its body read, up to the bound of its route.
 
 use super::http::{Head, Method, Reply, decode};
 use super::route::{Call, Parameter, ParameterKind, Route, bad_name, is_cursor};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a route is: method, path, who may, what goes in and out, and the function that answers. Dispatch, the OpenAPI document and the
-//! tests of every route with every scope are made of the same table.
+//! What a route is: method, path, who may, what goes in and out, and the function that answers. Dispatch, the
+//! OpenAPI document and the tests of every route with every scope are made of the same table.
 
 use super::body;
 use super::http::{Head, Method, Reply, decode};
@@ -50,7 +50,8 @@ pub enum ParameterKind {
     Flag,
     /// A number from the first to the second.
     Number(u64, u64),
-    /// What a page gave out: the key behind which the next one begins, in hexadecimal. Keys are names, or numbers.
+    /// What a page gave out: the key behind which the next one begins, in hexadecimal. Keys are names, or
+    /// numbers.
     Cursor,
     /// The same of a list by numbers.
     NumberCursor,
@@ -253,8 +254,8 @@ impl Call<'_> {
     }
 }
 
-/// Reads JSON as a type, with every fault's pointer. Where the type takes lists that are written without brackets, as policy
-/// files have them, use [`read_lenient`].
+/// Reads JSON as a type, with every fault's pointer. Where the type takes lists that are written without
+/// brackets, as policy files have them, use [`read_lenient`].
 ///
 /// # Errors
 /// Everything that is wrong.

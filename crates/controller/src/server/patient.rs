@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stream whose peer has to take what it is sent: who takes nothing for a while is let go. Without it a client that asks and never reads
-//! would hold its connection for good.
+//! A stream whose peer has to take what it is sent: who takes nothing for a while is let go. Without it a
+//! client that asks and never reads would hold its connection for good.
 
 use std::io;
 use std::pin::Pin;

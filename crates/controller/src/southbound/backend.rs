@@ -87,8 +87,8 @@ pub trait Backend {
         Ok(())
     }
 
-    /// Another start of its agent took the place of one whose session stood: the agent was started anew, or two programs have the
-    /// device's certificate. Both addresses.
+    /// Another start of its agent took the place of one whose session stood: the agent was started anew, or
+    /// two programs have the device's certificate. Both addresses.
     fn twin(&mut self, _device: &DeviceId, _before: &str, _now: &str) {}
 
     /// Its session is over.
@@ -106,8 +106,8 @@ pub trait Backend {
     /// It cannot be stored.
     fn refused(&mut self, device: &DeviceId, generation: u64, refusal: &Refusal) -> Result<(), Unavailable>;
 
-    /// It runs a generation that is not older than the wanted one, and is another: only a newer one can reach it. This happens when a
-    /// controller's store is put back.
+    /// It runs a generation that is not older than the wanted one, and is another: only a newer one can reach
+    /// it. This happens when a controller's store is put back.
     fn ahead(&mut self, device: &DeviceId, generation: u64);
 
     /// The last sequences of statistics and alerts that came from a start of the device's agent.
@@ -144,7 +144,8 @@ pub trait Backend {
     /// A function's answer to an order.
     fn function(&mut self, device: &DeviceId, request: u32, state: FunctionState);
 
-    /// Somebody at an address asks for a certificate: with a token, or as the device that its certificate says.
+    /// Somebody at an address asks for a certificate: with a token, or as the device that its certificate
+    /// says.
     ///
     /// # Errors
     /// It gets none.

@@ -17,7 +17,8 @@ pub struct Counters {
     pub refused: BTreeMap<RefuseCode, u64>,
     /// What was no message, by kind.
     pub malformed: BTreeMap<ErrorKind, u64>,
-    /// Objects that were not sent because the device serves other tenants, once for each generation and session.
+    /// Objects that were not sent because the device serves other tenants, once for each generation and
+    /// session.
     pub withheld: u64,
     /// Alerts of tenants that the device does not serve, which were thrown away.
     pub alerts_foreign: u64,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates for devices: the first one for a token, the next ones for the one before; and which are revoked.
+//! Certificates for devices: the first one for a token, the next ones for the one before; and which are
+//! revoked.
 
 use super::backend::EnrolRefusal;
 use bartizan_api::southbound::{DeviceId, Enrol, Enrolled, Now, RefuseCode};
@@ -23,7 +24,8 @@ pub struct Enroller {
     authority: Authority,
     attempts: Attempts,
     days: u64,
-    /// When devices renewed last, in milliseconds of a clock that never goes back: at most so many entries as there are devices.
+    /// When devices renewed last, in milliseconds of a clock that never goes back: at most so many entries as
+    /// there are devices.
     renewed: HashMap<DeviceId, u64>,
 }
 

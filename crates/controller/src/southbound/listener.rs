@@ -27,8 +27,8 @@ const TICK: u64 = 250;
 
 /// Connections of one address at one time: one that comes with others is refused.
 pub const BY_SOURCE: usize = 64;
-/// Connections that have not said yet which device they are: the oldest makes room for one more, so that nobody keeps devices out by
-/// opening connections and saying nothing.
+/// Connections that have not said yet which device they are: the oldest makes room for one more, so that
+/// nobody keeps devices out by opening connections and saying nothing.
 pub const UNPROVEN_MAX: usize = 512;
 
 enum Order {
@@ -73,7 +73,8 @@ impl ListenerHandle {
         self.give(Order::Changed(device.clone()));
     }
 
-    /// Gives an order to a function of a device. It is answered in any case: at once if the device is away, or has too many open.
+    /// Gives an order to a function of a device. It is answered in any case: at once if the device is away,
+    /// or has too many open.
     pub fn order(
         &self,
         device: &DeviceId,
@@ -237,7 +238,8 @@ impl<B: Backend> Listener<B> {
 
     /// Carries out orders; connections that have something to say then join `ready`. Whether to go on.
     fn take_orders(&mut self, ready: &mut BTreeSet<usize>) -> bool {
-        // Of many changes that have come together a device is told the last one: what it is to run is made once for all.
+        // Of many changes that have come together a device is told the last one: what it is to run is made
+        // once for all.
         let mut changed = BTreeSet::new();
         while let Ok(order) = self.orders.try_recv() {
             match order {

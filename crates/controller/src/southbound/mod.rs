@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's side of the southbound protocol. All but [`listener`] is without I/O: connections, bytes and times go in, bytes
-//! come out.
+//! The controller's side of the southbound protocol. All but [`listener`] is without I/O: connections, bytes
+//! and times go in, bytes come out.
 //!
 //! * [`Server`]: all sessions, and who may have which;
 //! * [`Backend`]: what it asks of the rest of the controller;

@@ -117,8 +117,8 @@ impl<B: Backend> Server<B> {
         self.sessions.keys()
     }
 
-    /// A connection stands, with its TLS; `peer` is what its certificate says, if it has one. Whether it is taken: if not, there are too
-    /// many, and it has to be closed.
+    /// A connection stands, with its TLS; `peer` is what its certificate says, if it has one. Whether it is
+    /// taken: if not, there are too many, and it has to be closed.
     pub fn connected(&mut self, now: Now, connection: Connection, peer: Option<Peer>, source: &str) -> bool {
         if self.lines.len() >= self.config.connections {
             self.counters.connections_refused += 1;
@@ -185,8 +185,8 @@ impl<B: Backend> Server<B> {
         line.decoder.push(bytes);
     }
 
-    /// Carries out some of what a connection has said: what one device says may take a look at the disk each, and others have their turn
-    /// too. Whether more may wait.
+    /// Carries out some of what a connection has said: what one device says may take a look at the disk each,
+    /// and others have their turn too. Whether more may wait.
     pub fn work(&mut self, now: Now, connection: Connection) -> bool {
         for _ in 0..TURN {
             let Some(line) = self.lines.get_mut(&connection) else { return false };
@@ -293,7 +293,8 @@ impl<B: Backend> Server<B> {
             return self.refuse(connection, RefuseCode::Protocol, what, 60_000);
         }
         let old = self.sessions.get(&hello.device).and_then(|old| self.lines.get(old));
-        // A start of an agent has a number of its own: with another one, there are two, or it has been started anew just now.
+        // A start of an agent has a number of its own: with another one, there are two, or it has been
+        // started anew just now.
         let twin = old.and_then(|old| match &old.state {
             State::InStep(session) if session.instance != hello.instance => Some(old.source.clone()),
             _ => None,
@@ -361,7 +362,8 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// Gives an order to a function of a device. Whether it is taken: not if the device is away, or too many orders are open.
+    /// Gives an order to a function of a device. Whether it is taken: not if the device is away, or too many
+    /// orders are open.
     pub fn order(
         &mut self,
         device: &DeviceId,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One connection of an agent's: what the device has, what it shall have, and what is still to be said. What is missing is worked out
-//! when the transport takes it, so that nothing has to be queued for a slow device.
+//! One connection of an agent's: what the device has, what it shall have, and what is still to be said. What
+//! is missing is worked out when the transport takes it, so that nothing has to be queued for a slow device.
 
 use super::backend::Wanted;
 use bartizan_api::southbound::{
@@ -99,7 +99,8 @@ impl InStep {
         }
     }
 
-    /// The device shall run this. Says how many objects it does not get, since they are of tenants that it does not serve.
+    /// The device shall run this. Says how many objects it does not get, since they are of tenants that it
+    /// does not serve.
     pub(super) fn want(&mut self, wanted: &Wanted, tenants: &BTreeSet<u16>) -> u64 {
         let (objects, manifest) = wanted.of_tenants(tenants);
         let withheld = (wanted.objects.len() - objects.len()) as u64;

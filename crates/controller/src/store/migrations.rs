@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of the SQLite store, version by version. A version that was released is never changed: a change is one more.
+//! The tables of the SQLite store, version by version. A version that was released is never changed: a change
+//! is one more.
 
 /// What makes version n of version n - 1, from 1.
 pub(super) const MIGRATIONS: &[&str] = &["

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the controller keeps: documents by kind and name, every version of them, who changed what, and the alerts.
+//! What the controller keeps: documents by kind and name, every version of them, who changed what, and the
+//! alerts.
 //!
-//! A change is one transaction. One that writes documents makes a new generation, and a row of the audit log for each document; the
-//! number of a generation is never used again. *Status* is what devices report and what they are to run: it has no
-//! versions and makes no generation.
+//! A change is one transaction. One that writes documents makes a new generation, and a row of the audit log
+//! for each document; the number of a generation is never used again. *Status* is what devices report and
+//! what they are to run: it has no versions and makes no generation.
 //!
-//! A store has one writer. What [`Store::commit`] has answered survives the end of the process and of the machine.
+//! A store has one writer. What [`Store::commit`] has answered survives the end of the process and of the
+//! machine.
 
 mod memory;
 mod migrations;
@@ -74,8 +76,8 @@ pub struct Change {
     pub forgets: Vec<String>,
     /// A row of the audit log for what changes no document: a refused attempt, an order.
     pub remark: Option<(String, String)>,
-    /// Whoever said it says it again: status that survives the end of the process at once, that of the machine only with the next change
-    /// that does. Of no effect with documents or a remark.
+    /// Whoever said it says it again: status that survives the end of the process at once, that of the
+    /// machine only with the next change that does. Of no effect with documents or a remark.
     pub repeats: bool,
 }
 
@@ -177,8 +179,9 @@ pub struct Forgotten {
     pub rows: u64,
 }
 
-/// Of the versions of a document up to a generation, oldest first (the generation that wrote each, and whether it is a removal), those that nobody asks
-/// for any more. `at`: the generations in which it is still asked what stood; the last of them is that generation.
+/// Of the versions of a document up to a generation, oldest first (the generation that wrote each, and
+/// whether it is a removal), those that nobody asks for any more. `at`: the generations in which it is still
+/// asked what stood; the last of them is that generation.
 fn superfluous(versions: &[(u64, bool)], at: &BTreeSet<u64>) -> Vec<u64> {
     let last = |asked: u64| versions.iter().rev().find(|(written, _)| *written <= asked);
     let mut needed: BTreeMap<u64, bool> = at.iter().filter_map(|asked| last(*asked).copied()).collect();
@@ -230,8 +233,8 @@ pub trait Store: Send {
     /// It cannot be read.
     fn load(&mut self) -> Result<Loaded, StoreError>;
 
-    /// Does changes in their order, all of them or nothing, and returns the generation that stands then. Each that writes documents is a
-    /// generation of its own; together they wait for the disk once.
+    /// Does changes in their order, all of them or nothing, and returns the generation that stands then. Each
+    /// that writes documents is a generation of its own; together they wait for the disk once.
     ///
     /// # Errors
     /// The disk is full, or fails.
@@ -251,8 +254,8 @@ pub trait Store: Send {
     /// It cannot be read.
     fn at(&mut self, generation: u64) -> Result<Vec<Document>, StoreError>;
 
-    /// The next of them behind a kind and name, `limit` at most, and where to go on: for those who let others have the store in between. All
-    /// of them are right if the generation is kept when the last has come.
+    /// The next of them behind a kind and name, `limit` at most, and where to go on: for those who let others
+    /// have the store in between. All of them are right if the generation is kept when the last has come.
     ///
     /// # Errors
     /// It cannot be read.
@@ -272,8 +275,8 @@ pub trait Store: Send {
     /// It cannot be read.
     fn keeps(&mut self, generation: u64) -> Result<bool, StoreError>;
 
-    /// Forgets what documents said before a generation, but for what stood in some others (`but`); and rows of the audit log beyond the newest
-    /// so many. What stands is never forgotten.
+    /// Forgets what documents said before a generation, but for what stood in some others (`but`); and rows
+    /// of the audit log beyond the newest so many. What stands is never forgotten.
     ///
     /// # Errors
     /// The disk fails.
@@ -285,8 +288,9 @@ pub trait Store: Send {
     /// It cannot be read.
     fn audit(&mut self, behind: u64, limit: usize) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Keeps alerts, equal ones once, and no more than these many, the newest; returns how many it forgot for that. `status` is written
-    /// along, all of it or nothing: what has come, so that no alert is counted twice.
+    /// Keeps alerts, equal ones once, and no more than these many, the newest; returns how many it forgot for
+    /// that. `status` is written along, all of it or nothing: what has come, so that no alert is counted
+    /// twice.
     ///
     /// # Errors
     /// The disk is full, or fails.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The store in a file of SQLite: write-ahead log, `synchronous=FULL`, so that a change is on the disk before it is answered.
+//! The store in a file of SQLite: write-ahead log, `synchronous=FULL`, so that a change is on the disk before
+//! it is answered.
 //!
-//! The file is locked as long as the store is open: a second controller on the same state is refused. Numbers are SQLite's signed 64
-//! bits, which generations and microseconds do not reach.
+//! The file is locked as long as the store is open: a second controller on the same state is refused. Numbers
+//! are SQLite's signed 64 bits, which generations and microseconds do not reach.
 
 use super::migrations::MIGRATIONS;
 use super::{
@@ -259,7 +260,8 @@ fn keep(transaction: &Transaction<'_>, alert: &Alert) -> rusqlite::Result<bool> 
     Ok(new)
 }
 
-/// Keeps alerts within their bounds. How many there are then, of so many before (counted if that is not known), and how many were forgotten.
+/// Keeps alerts within their bounds. How many there are then, of so many before (counted if that is not
+/// known), and how many were forgotten.
 fn keep_all(
     transaction: &Transaction<'_>,
     alerts: &[Alert],

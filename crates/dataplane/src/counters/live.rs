@@ -12,8 +12,8 @@ pub struct LiveCounters {
     pub turns: u64,
     /// Frames that were to leave changed, and the change did not fit: they did not leave.
     pub unwritable: u64,
-    /// Frames of which only the first bytes were here when their turn to leave came at another worker, and datagrams that came as one and could
-    /// not be taken apart: they did not leave.
+    /// Frames of which only the first bytes were here when their turn to leave came at another worker, and
+    /// datagrams that came as one and could not be taken apart: they did not leave.
     pub incomplete: u64,
     /// Frames that were on their way between workers when one of them ended by a defect.
     pub under_way: u64,

@@ -136,7 +136,8 @@ fn source(cause: Cause<'_>) -> Option<PacketSource> {
     }
 }
 
-/// Addresses, ports and protocol of an occasion as they stand in it: those of its packet, or of its flow in the occasion's direction.
+/// Addresses, ports and protocol of an occasion as they stand in it: those of its packet, or of its flow in
+/// the occasion's direction.
 pub(super) fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
     match (occasion.packet(), flow) {
         (Some(packet), _) => packet_tuple(packet),

@@ -113,7 +113,8 @@ pub struct EveRecorder {
 }
 
 impl EveRecorder {
-    /// Opens the outputs that the settings name; relative files lie below `folder`. Warnings are added to `warnings`.
+    /// Opens the outputs that the settings name; relative files lie below `folder`. Warnings are added to
+    /// `warnings`.
     ///
     /// # Errors
     /// A setting cannot be understood or an output not opened.
@@ -129,8 +130,8 @@ impl EveRecorder {
         })
     }
 
-    /// The recorder of one of several workers: events go into `ring` as finished lines, to be written by the recorder
-    /// of [`EveRecorder::new`] (see [`crate::event_ring::write_all`]).
+    /// The recorder of one of several workers: events go into `ring` as finished lines, to be written by the
+    /// recorder of [`EveRecorder::new`] (see [`crate::event_ring::write_all`]).
     ///
     /// # Errors
     /// A setting cannot be understood.

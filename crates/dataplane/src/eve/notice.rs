@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events about the engine itself and about quotas of tenants, to all outputs; quotas to who takes alerts, too, as alerts of the tenant.
+//! Events about the engine itself and about quotas of tenants, to all outputs; quotas to who takes alerts,
+//! too, as alerts of the tenant.
 
 use super::EveRecorder;
 use super::tap::AlertKey;

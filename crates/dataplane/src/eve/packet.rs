@@ -201,7 +201,8 @@ fn xff_of<'o>(options: &'o EveOutput, kind: &str) -> Option<&'o XffOptions> {
     own.or(options.xff.as_ref())
 }
 
-/// The same of an alert: by its transaction; where it is about none, by the first request that is held and names somebody.
+/// The same of an alert: by its transaction; where it is about none, by the first request that is held and
+/// names somebody.
 fn alert_forwarded_for<'f>(
     flow: Option<&'f Entry>,
     finding: &Finding,
@@ -216,7 +217,8 @@ fn alert_forwarded_for<'f>(
     named.find_map(|value| options.address_in(value))
 }
 
-/// Puts the address that a proxy forwards for in place of the one that a packet of this direction has at the client's end.
+/// Puts the address that a proxy forwards for in place of the one that a packet of this direction has at the
+/// client's end.
 fn put_in_place<'a>(common: &mut Common<'a>, address: &'a str, direction: Direction) {
     common.in_place = Some(InPlace { address, of_source: direction == Direction::ToServer });
 }
@@ -254,7 +256,8 @@ fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
     word(Direction::ToServer).zip(word(Direction::ToClient))
 }
 
-/// Most bytes of a datagram's frame that records show, as in Suricata; of a stream's they show what the buffer of the output holds.
+/// Most bytes of a datagram's frame that records show, as in Suricata; of a stream's they show what the
+/// buffer of the output holds.
 pub(crate) const DATAGRAM_SHOWN: usize = 256;
 
 /// A record whose frame of a stream is as long as a buffer of so many bytes holds: the last one ends a text.
@@ -605,7 +608,8 @@ impl EveRecorder {
         if !self.prevention || occasion.packet().is_none() || !self.wants(|types| types.drop.is_some()) {
             return;
         }
-        // The first that refuses; of the rules of detection, one that alerts before one that does so without an alert.
+        // The first that refuses; of the rules of detection, one that alerts before one that does so without
+        // an alert.
         let first = |silent: bool| {
             findings.iter().find(|f| {
                 f.action == FindingAction::Blocked
@@ -623,7 +627,8 @@ impl EveRecorder {
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f, self.firewall)),
             ..drop_record(occasion, flow, fate)
         };
-        // As in Suricata, of a flow that is dropped as a whole the first refusal in each direction is told, unless all are asked for.
+        // As in Suricata, of a flow that is dropped as a whole the first refusal in each direction is told,
+        // unless all are asked for.
         let of_flow =
             matches!(decision.reason, Some(Reason::IdsFlow | Reason::FirewallFlow | Reason::ExceptionFlow));
         let first = !of_flow
@@ -701,8 +706,8 @@ impl EveRecorder {
                     if by_message && log.version >= declared.version { as_message } else { common };
                 let settings = if declared.forwarded { xff_of(options, kind) } else { None };
                 let found = settings.and_then(|s| Some((s, forwarded_for(tx, s)?)));
-                // The record shows the flow, and Suricata asks the packet whose address it is: with a packet of the
-                // server it stands for the server's.
+                // The record shows the flow, and Suricata asks the packet whose address it is: with a packet
+                // of the server it stands for the server's.
                 if let Some((_, address)) = found.filter(|(settings, _)| settings.overwrite) {
                     put_in_place(&mut common, address, occasion.direction);
                 }

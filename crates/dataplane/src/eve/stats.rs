@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of type `stats`: made by whoever steers the run, from what workers show, and written by whoever has the outputs.
+//! Events of type `stats`: made by whoever steers the run, from what workers show, and written by whoever has
+//! the outputs.
 //!
-//! The outputs belong to one thread. [`StatsWriter`] formats elsewhere and posts finished lines; the recorder takes them between two
-//! batches ([`bartizan_stages::record::Recorder::turn`]), so no worker waits for a counter.
+//! The outputs belong to one thread. [`StatsWriter`] formats elsewhere and posts finished lines; the recorder
+//! takes them between two batches ([`bartizan_stages::record::Recorder::turn`]), so no worker waits for a
+//! counter.
 
 use super::EveRecorder;
 use bartizan_base::Timestamp;
@@ -91,7 +93,8 @@ pub struct StatsWriter {
 }
 
 impl EveRecorder {
-    /// Who makes the events of type `stats` for this recorder's outputs; none without `enabled` (`stats.enabled`).
+    /// Who makes the events of type `stats` for this recorder's outputs; none without `enabled`
+    /// (`stats.enabled`).
     #[must_use]
     pub fn stats_writer(&self, enabled: bool) -> StatsWriter {
         let outputs = (0u16..).zip(&self.outputs).filter(|_| enabled).filter_map(|(number, output)| {
@@ -215,7 +218,8 @@ impl StatsWriter {
         all
     }
 
-    /// What an event would say now, as JSON, with the counters of each worker, whatever the outputs want of it. The next event's differences are still to the last event.
+    /// What an event would say now, as JSON, with the counters of each worker, whatever the outputs want of
+    /// it. The next event's differences are still to the last event.
     pub fn show(&mut self, now: &StatsNow<'_>) -> Vec<u8> {
         let all = self.all(now);
         let options = StatsOptions { threads: true, ..StatsOptions::default() };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alerts for who is not an output: a controller. They are taken where events are made, whatever the outputs say, and alerts of one rule
-//! between the same two hosts are one with a count before they leave the worker.
+//! Alerts for who is not an output: a controller. They are taken where events are made, whatever the outputs
+//! say, and alerts of one rule between the same two hosts are one with a count before they leave the worker.
 //!
-//! A worker never waits: what nobody takes, and more different alerts than fit into a short time, is counted as lost.
+//! A worker never waits: what nobody takes, and more different alerts than fit into a short time, is counted
+//! as lost.
 
 use bartizan_base::{RuleId, TenantId, Timestamp};
 use bartizan_events::config::HeaderOptions;

@@ -103,7 +103,8 @@ struct Story {
 }
 
 impl Watcher {
-    /// A watcher; `wanted`: the flows that are asked about, all unless given; `names`: of the functions, by their bit.
+    /// A watcher; `wanted`: the flows that are asked about, all unless given; `names`: of the functions, by
+    /// their bit.
     ///
     /// # Errors
     /// There is no memory for the flow table.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first packet of a flow, made from its 5-tuple: TCP a SYN, UDP an empty datagram, ICMP the type and code asked
-//! for, SCTP an INIT, GRE, ESP and AH their header, other protocols eight zeros. Sources: RFC 791, 8200, 9293, 768, 792, 4443, 9260, 2784, 4302, 4303.
+//! The first packet of a flow, made from its 5-tuple: TCP a SYN, UDP an empty datagram, ICMP the type and
+//! code asked for, SCTP an INIT, GRE, ESP and AH their header, other protocols eight zeros. Sources: RFC 791,
+//! 8200, 9293, 768, 792, 4443, 9260, 2784, 4302, 4303.
 
 use super::first::Probe;
 use bartizan_packet::InternetChecksum;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The override table of a home: flows of its that are with other workers, or on their way, by their whole key (tenant, link, tunnel and VLANs
-//! included). It is the home's own and read by nobody else, so it needs no lock; as long as no flow is away, a packet costs one look at its length.
+//! The override table of a home: flows of its that are with other workers, or on their way, by their whole
+//! key (tenant, link, tunnel and VLANs included). It is the home's own and read by nobody else, so it needs
+//! no lock; as long as no flow is away, a packet costs one look at its length.
 
 use crate::worker::{Frame, Worker};
 use bartizan_base::WorkerId;
@@ -66,7 +67,8 @@ impl<P> Away<P> {
         self.flows.remove(key).map(|stay| stay.held).unwrap_or_default()
     }
 
-    /// The flow of a packet that is at home here, if it is away. An ICMP error goes where the flow is that it is about.
+    /// The flow of a packet that is at home here, if it is away. An ICMP error goes where the flow is that it
+    /// is about.
     #[inline]
     pub(super) fn key_of(&self, worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
         if self.flows.is_empty() || !packet.can_have_flow() {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Moving flows between stations. docs/design/0016-moving-flows.md argues for what stands here.
 //!
-//! A flow's *home* is the worker that the hash of its addresses and ports chooses. All its packets come to its home first, wherever the flow is: only
-//! the home knows ([`Away`]), and nobody asks anybody else. Everything that is said of a move goes through the rings in which frames go, so it keeps its
-//! place among them:
+//! A flow's *home* is the worker that the hash of its addresses and ports chooses. All its packets come to
+//! its home first, wherever the flow is: only the home knows ([`Away`]), and nobody asks anybody else.
+//! Everything that is said of a move goes through the rings in which frames go, so it keeps its place among
+//! them:
 //!
 //! | home says | to | and then |
 //! |---|---|---|
@@ -17,8 +18,8 @@
 //! | `Stays` | it cannot give it | hands on what it held, and what comes |
 //! | `Ended` with the number of the last packet | nothing is there of the flow any more | forgets that it was away, unless it has sent a later packet |
 //!
-//! Every `Flow` and `Recall` has one answer; an answer that finds a ring full waits (`answers`). Where a move cannot begin, because a table or a ring is
-//! full, it is refused and counted; nothing has happened then.
+//! Every `Flow` and `Recall` has one answer; an answer that finds a ring full waits (`answers`). Where a move
+//! cannot begin, because a table or a ring is full, it is refused and counted; nothing has happened then.
 
 use super::away::{AWAY_MAX, State};
 use super::site::Directed;
@@ -31,8 +32,9 @@ use bartizan_stages::record::Recorder;
 use std::collections::VecDeque;
 
 impl Station {
-    /// Moves a flow that is at home here ([`Owners::home`](super::Owners::home)) to another worker, or from there to yet another one, or home. To be called between
-    /// batches. The move is over when `flow.moved` or `flow.moves_refused` has counted it; its packets wait until then.
+    /// Moves a flow that is at home here ([`Owners::home`](super::Owners::home)) to another worker, or from
+    /// there to yet another one, or home. To be called between batches. The move is over when `flow.moved` or
+    /// `flow.moves_refused` has counted it; its packets wait until then.
     ///
     /// # Errors
     /// The move does not begin; counted as refused.
@@ -104,7 +106,8 @@ impl Station {
         self.move_flow(&key, to)
     }
 
-    /// A packet's flow is not here though its home is: hands the packet on, or holds it. Gives who has it now.
+    /// A packet's flow is not here though its home is: hands the packet on, or holds it. Gives who has it
+    /// now.
     pub(super) fn follow(
         &mut self,
         mut parcel: Box<Parcel>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker's ports, and how it gets others in the place of those that are gone.
 //!
-//! With several links the end of one is not the end of the others: its workers let go of their ports and live on, with their flows and
-//! counters; who steers opens the interfaces again when they are there and offers the new ports ([`Berth`]). Between two batches a worker looks
-//! at two flags, one load each. The interfaces of a tap of several go and come back each by itself: a worker has a berth for each of them.
+//! With several links the end of one is not the end of the others: its workers let go of their ports and live
+//! on, with their flows and counters; who steers opens the interfaces again when they are there and offers
+//! the new ports ([`Berth`]). Between two batches a worker looks at two flags, one load each. The interfaces
+//! of a tap of several go and come back each by itself: a worker has a berth for each of them.
 
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{
@@ -117,7 +118,8 @@ pub(super) fn retire(ports: &mut Ports, retired: &mut Vec<Retired>) {
 
 /// Where a worker and who steers hand ports to each other.
 ///
-/// Memory ordering: what is handed over is put under a lock and then flagged (`Release`); who sees the flag (`Acquire`) finds it.
+/// Memory ordering: what is handed over is put under a lock and then flagged (`Release`); who sees the flag
+/// (`Acquire`) finds it.
 #[derive(Default)]
 pub struct Berth {
     leave: AtomicBool,
@@ -128,7 +130,8 @@ pub struct Berth {
 }
 
 impl Berth {
-    /// Asks the worker to let go of its ports. It does so when it looks up, ten times a second if nothing comes.
+    /// Asks the worker to let go of its ports. It does so when it looks up, ten times a second if nothing
+    /// comes.
     pub fn clear(&self) {
         self.leave.store(true, Ordering::Release);
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steering live workers from outside: stop, swap generations, move flows, ask what runs and how flows stand, wake who sleeps.
+//! Steering live workers from outside: stop, swap generations, move flows, ask what runs and how flows stand,
+//! wake who sleeps.
 //!
-//! Memory ordering: a generation is put in its place under a lock and then flagged (`Release`); a worker that sees the flag
-//! (`Acquire`) finds it. Who hands a frame over to a worker that may be going to sleep, and that worker, agree by a fence on
-//! each side (sequentially consistent): either the one sees that the other sleeps, or the other sees the frame.
+//! Memory ordering: a generation is put in its place under a lock and then flagged (`Release`); a worker that
+//! sees the flag (`Acquire`) finds it. Who hands a frame over to a worker that may be going to sleep, and
+//! that worker, agree by a fence on each side (sequentially consistent): either the one sees that the other
+//! sleeps, or the other sees the frame.
 
 use super::answering;
 use crate::inquiry::{self, Collector, Question, Waiting};
@@ -100,7 +102,8 @@ impl Control {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Hands over another generation; each worker runs it from its next batch boundary on. Of several only the last counts.
+    /// Hands over another generation; each worker runs it from its next batch boundary on. Of several only
+    /// the last counts.
     pub fn swap(&self, chains: Arc<Chains>) {
         for seat in &self.seats {
             if let Ok(mut pending) = seat.pending.lock() {
@@ -111,9 +114,10 @@ impl Control {
         }
     }
 
-    /// Asks for a flow to be moved to worker `to` of its link. `home`: the number of the flow's home among the workers of all links, that of its link's first worker plus
-    /// `Owners::home`. The home moves it at its next batch boundary, or counts in `flow.moves_refused` that it does not
-    /// (`Station::move_flow`). `false`: there is no such worker, or [`MOVES_ASKED`] moves wait already.
+    /// Asks for a flow to be moved to worker `to` of its link. `home`: the number of the flow's home among
+    /// the workers of all links, that of its link's first worker plus `Owners::home`. The home moves it at
+    /// its next batch boundary, or counts in `flow.moves_refused` that it does not (`Station::move_flow`).
+    /// `false`: there is no such worker, or [`MOVES_ASKED`] moves wait already.
     #[must_use]
     pub fn move_flow(&self, home: WorkerId, key: &FlowKey, to: WorkerId) -> bool {
         let Some(seat) = self.seats.get(usize::from(home.0)) else { return false };
@@ -128,8 +132,8 @@ impl Control {
         true
     }
 
-    /// Asks all workers about their flows. They answer between two batches, at once and without anybody who waits for it ([`inquiry`]). `None`: so many questions
-    /// wait already ([`inquiry::QUESTIONS`]).
+    /// Asks all workers about their flows. They answer between two batches, at once and without anybody who
+    /// waits for it ([`inquiry`]). `None`: so many questions wait already ([`inquiry::QUESTIONS`]).
     #[must_use]
     pub fn ask(&self, question: Question) -> Option<Collector> {
         let count = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
@@ -176,7 +180,8 @@ impl Control {
         moves.iter().for_each(|(key, to)| each(key, *to));
     }
 
-    /// The oldest generation that a worker runs: what really happens, not what was asked for. 0 until all have begun.
+    /// The oldest generation that a worker runs: what really happens, not what was asked for. 0 until all
+    /// have begun.
     #[must_use]
     pub fn running(&self) -> Generation {
         let numbers = self.seats.iter().map(|seat| seat.running.load(Ordering::Acquire));
@@ -198,8 +203,8 @@ impl Control {
         self.seats.get(usize::from(worker.0)).map(|seat| Generation(seat.running.load(Ordering::Acquire)))
     }
 
-    /// Frees generations that nobody runs any more, and says whether there were some. For who steers: it takes a while, which workers do
-    /// not have.
+    /// Frees generations that nobody runs any more, and says whether there were some. For who steers: it
+    /// takes a while, which workers do not have.
     pub fn free_left(&self) -> bool {
         let free: Vec<Arc<Chains>> = match self.left.lock() {
             Ok(mut left) => left.extract_if(.., |chains| Arc::strong_count(chains) == 1).collect(),
@@ -246,7 +251,8 @@ impl Control {
         self.entered.1.notify_all();
     }
 
-    /// Leaves what has happened to functions for who steers. What nobody takes is not kept: health and counters say it all the same.
+    /// Leaves what has happened to functions for who steers. What nobody takes is not kept: health and
+    /// counters say it all the same.
     #[cold]
     fn put_news(&self, me: WorkerId, worker: &mut Worker) {
         let Ok(mut news) = self.news.lock() else { return };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that leave by a named port and not by the one across their link, since a policy redirects their flow.
+//! Frames that leave by a named port and not by the one across their link, since a policy redirects their
+//! flow.
 //!
-//! Each worker sends by ports of its own, so nothing is handed to another one. What a port does not take (its interface is away or down, its ring is full, the
-//! frame is too long and cannot be cut) is counted at that port and told as other frames are that cannot leave: it does not go across the link instead.
+//! Each worker sends by ports of its own, so nothing is handed to another one. What a port does not take (its
+//! interface is away or down, its ring is full, the frame is too long and cannot be cut) is counted at that
+//! port and told as other frames are that cannot leave: it does not go across the link instead.
 
 use super::unsent::UnsentFrames;
 use super::{LiveCounters, Rejecter, is_to_be_cut, send_as_segments};
@@ -55,7 +57,8 @@ impl Exits<'_> {
     }
 }
 
-/// Sends what waits at named ports. One that is gone is no end of the link: it counts what it is given from then on.
+/// Sends what waits at named ports. One that is gone is no end of the link: it counts what it is given from
+/// then on.
 pub(super) fn flush(ports: &mut [Box<dyn Port>]) {
     for port in ports {
         let _ = port.flush();

@@ -73,7 +73,8 @@ pub struct Post<R> {
     pub link: LinkId,
     /// Number of its link's first worker among those of all links.
     pub first: u16,
-    /// Where it gets other ports when these are gone; of a tap of several interfaces one for each. None: the end of its ports is the end of all.
+    /// Where it gets other ports when these are gone; of a tap of several interfaces one for each. None: the
+    /// end of its ports is the end of all.
     pub berths: Vec<Arc<Berth>>,
     /// For tests: moves one of its flows at random at each turn.
     pub chance: Option<Chance>,
@@ -165,8 +166,8 @@ pub enum LiveError {
     },
 }
 
-/// Makes the stations of so many workers. Limits of `settings` are those of all together; `parcels` frames of each can be
-/// under way to others.
+/// Makes the stations of so many workers. Limits of `settings` are those of all together; `parcels` frames of
+/// each can be under way to others.
 ///
 /// # Errors
 /// A flow table cannot be reserved.
@@ -181,8 +182,8 @@ pub fn stations(
     stations_of(settings, engine, chains, Places { first: 0, count, all: count }, parcels)
 }
 
-/// [`stations`] of one of several links: connected with each other, not with those of other links. Limits of `settings` are those of the
-/// workers of all links.
+/// [`stations`] of one of several links: connected with each other, not with those of other links. Limits of
+/// `settings` are those of the workers of all links.
 ///
 /// # Errors
 /// A flow table cannot be reserved.
@@ -208,8 +209,9 @@ pub fn stations_of(
     Ok(connect(workers, settings, parcels))
 }
 
-/// Runs all workers until the control says stop or one of them fails; their flows are ended then. `steer` runs in this thread
-/// meanwhile; it gets a question to ask, whether the workers have ended, and returns when they have.
+/// Runs all workers until the control says stop or one of them fails; their flows are ended then. `steer`
+/// runs in this thread meanwhile; it gets a question to ask, whether the workers have ended, and returns when
+/// they have.
 ///
 /// # Errors
 /// The first failure of a worker, by its number.
@@ -623,7 +625,8 @@ impl<R: DerefMut<Target: Recorder + Sized>> Post<R> {
     }
 }
 
-/// Lets go of the port of one of a tap's interfaces if that is asked for or it failed, and takes another one if there is one.
+/// Lets go of the port of one of a tap's interfaces if that is asked for or it failed, and takes another one
+/// if there is one.
 fn change_source(tap: &mut MergedTap, at: usize, berth: &Berth) {
     if let Some(why) = tap.take_left(at) {
         berth.left(why);
@@ -637,7 +640,8 @@ fn change_source(tap: &mut MergedTap, at: usize, berth: &Berth) {
     }
 }
 
-/// What is decided of a frame whose link is gone: those that were to leave, it and what was held for it, are lost.
+/// What is decided of a frame whose link is gone: those that were to leave, it and what was held for it, are
+/// lost.
 fn gone(worker: &mut Worker, decision: Decision, room: &mut Vec<u8>, counters: &mut LiveCounters) {
     counters.normaliser = counters.normaliser.plus(worker.take_normalised());
     while worker.take_released(room).is_some() {
@@ -703,7 +707,8 @@ pub struct Balance {
     pub not_sent: u64,
     /// Waiting in a transmit ring at the end.
     pub waiting: u64,
-    /// Were to leave, and could not be: a change did not fit, only a part of the frame was here, or their link was gone.
+    /// Were to leave, and could not be: a change did not fit, only a part of the frame was here, or their
+    /// link was gone.
     pub not_given: u64,
 }
 
@@ -727,14 +732,15 @@ impl Balance {
         self.waiting += waiting;
     }
 
-    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way + duplicates.
+    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way
+    /// + duplicates.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
         self.received == self.forwarded + self.refused + self.under_way + self.duplicates
     }
 
-    /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made = sent + not
-    /// sent + waiting + not given.
+    /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made
+    /// = sent + not sent + waiting + not given.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.is_taken()

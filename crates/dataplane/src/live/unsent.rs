@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drop records of frames that had passed and that the port they were to leave by did not take (its ring is full, they are too
-//! long for it, its link is down).
+//! Drop records of frames that had passed and that the port they were to leave by did not take (its ring is
+//! full, they are too long for it, its link is down).
 //!
-//! A full ring refuses many frames at once, so a record stands for many: the first for one cause at a port is told at once, later
-//! ones once a second at most, each with the first frame since the last record and how many there were. The numbers
-//! of a port's records sum up to what it counted for the frames that came to it here; what a device gives back after it
-//! had taken it, and answers that the normaliser made, are only counted by the port.
+//! A full ring refuses many frames at once, so a record stands for many: the first for one cause at a port is
+//! told at once, later ones once a second at most, each with the first frame since the last record and how
+//! many there were. The numbers of a port's records sum up to what it counted for the frames that came to it
+//! here; what a device gives back after it had taken it, and answers that the normaliser made, are only
+//! counted by the port.
 
 use bartizan_base::{Generation, PacketDuration, PortIndex, Timestamp};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};

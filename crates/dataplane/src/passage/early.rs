@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets without a flow that a level below refuses, where a link has that ([0022](../../../../docs/design/0022-early.md)): which flows there are, so that their packets are not
+//! Packets without a flow that a level below refuses, where a link has that
+//! ([0022](../../../../docs/design/0022-early.md)): which flows there are, so that their packets are not
 //! refused, and the credit for what was.
 
 use super::Passage;
@@ -11,8 +12,9 @@ use bartizan_stages::flows::Flows;
 use bartizan_stages::runner::Runner;
 
 impl Passage<'_> {
-    /// A packet of a flow was judged. What answers it must not be refused for being of no flow, so the flow is marked before the packet leaves; but where the first function of its path
-    /// refuses it, it is to be as if there were no flow.
+    /// A packet of a flow was judged. What answers it must not be refused for being of no flow, so the flow
+    /// is marked before the packet leaves; but where the first function of its path refuses it, it is to be
+    /// as if there were no flow.
     #[inline]
     pub(super) fn mark(&mut self, id: FlowId, decision: &Decision) {
         if self.flows.manager.as_deref().is_some_and(FlowManager::is_early) {
@@ -51,7 +53,8 @@ impl Passage<'_> {
     }
 }
 
-/// Credits what was refused by the list of the generation that runs, and by that before. `acts`: refusals are done.
+/// Credits what was refused by the list of the generation that runs, and by that before. `acts`: refusals are
+/// done.
 pub(crate) fn credit_early(flows: &mut Flows, runner: &mut Runner, account: &mut Account, acts: bool) {
     let before = flows.early.before();
     let (now, early) = (runner.generation(), runner.chains().early.clone());

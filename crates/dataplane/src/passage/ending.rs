@@ -9,14 +9,16 @@ use bartizan_stages::settings::ENDS_REPLAYED;
 
 /// Timers that are looked at per packet, so that no packet waits for a long list.
 pub(crate) const TIMERS_PER_PACKET: u32 = 256;
-/// Flows that end by timeout while nothing is there to be done, before it is asked again whether a packet has come.
+/// Flows that end by timeout while nothing is there to be done, before it is asked again whether a packet has
+/// come.
 pub(crate) const ENDS_WHEN_IDLE: u32 = 32;
 
 /// The frame after all others, for [`bartizan_base::turns::Turn::at`].
 const AT_THE_END: u64 = u64::MAX - 1;
 
 impl Passage<'_> {
-    /// Ends a flow. One that is below the host leaves its level first, and ends when all of it is counted; a new connection of its ports may begin at once.
+    /// Ends a flow. One that is below the host leaves its level first, and ends when all of it is counted; a
+    /// new connection of its ports may begin at once.
     pub(crate) fn end_flow(&mut self, id: FlowId, reason: EndReason) {
         let clock = self.cx.position.clock;
         if !self.flows.table_mut().begin_end(id, reason, clock) {

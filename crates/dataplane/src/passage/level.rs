@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The level below the host, where a link has one: which flows are offered to it, and what is done when it has counted something.
+//! The level below the host, where a link has one: which flows are offered to it, and what is done when it
+//! has counted something.
 //!
-//! A flow is offered with a packet of which everything was decided before: what is bypassed, and what no function is left to judge, is forwarded below, or redirected; what is dropped is dropped
-//! there, with its flow or by a header function that says the same of each packet. So who is silent from then on takes no place. A connection is offered once it is established, and goes back when it is over.
+//! A flow is offered with a packet of which everything was decided before: what is bypassed, and what no
+//! function is left to judge, is forwarded below, or redirected; what is dropped is dropped there, with its
+//! flow or by a header function that says the same of each packet. So who is silent from then on takes no
+//! place. A connection is offered once it is established, and goes back when it is over.
 
 use super::Passage;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Reason, Timestamp, Verdict};
@@ -22,7 +25,8 @@ use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::Course;
 
 impl Passage<'_> {
-    /// A packet of a flow of which everything is decided was handled: offers the flow to the level below, unless that was answered in this generation.
+    /// A packet of a flow of which everything is decided was handled: offers the flow to the level below,
+    /// unless that was answered in this generation.
     #[inline]
     pub(super) fn offer(&mut self, id: FlowId, course: Course, packet: &Decoded) {
         if self.flows.manager.is_some() {
@@ -57,7 +61,8 @@ impl Passage<'_> {
         }
     }
 
-    /// A flow is below by what another generation has decided, so its packets come up. If this one has decided the same its entry goes on in place; else it leaves, as all of those do.
+    /// A flow is below by what another generation has decided, so its packets come up. If this one has
+    /// decided the same its entry goes on in place; else it leaves, as all of those do.
     #[cold]
     fn renew_at_level(&mut self, id: FlowId, course: Course, packet: &Decoded) {
         let is_outdated =
@@ -83,7 +88,8 @@ impl Passage<'_> {
         let windows = self.windows_of(entry, course)?;
         let action = action?;
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
-        // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and the kernel's word about the frame does not go with it.
+        // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and
+        // the kernel's word about the frame does not go with it.
         let udp = matches!(packet.transport, Transport::Udp(_));
         if action.drops().is_none() && udp && packet.flags.intersects(LEFT) {
             return Err(Some(Stays::Checksums));
@@ -103,7 +109,8 @@ impl Passage<'_> {
             None => Action::Forward,
         };
         let key = DeviceKey::of(entry.key());
-        // One key for all tunnels of these kinds: what one of them carries says nothing of another one's packets.
+        // One key for all tunnels of these kinds: what one of them carries says nothing of another one's
+        // packets.
         let is_shared = key.is_in(TunnelKind::Ip) || key.is_in(TunnelKind::Gtp);
         match course {
             Course::Refused(_) if !self.enforces_on(entry) => Err(Some(Stays::Watched)),
@@ -145,7 +152,8 @@ impl Passage<'_> {
             && (is_numbered || !classifier.tells_tenants_by_tunnel())
     }
 
-    /// The numbers that a flow's segments are to be compared with below, because a function of its path does so. `Err`: it stays, for this reason, or is not so far.
+    /// The numbers that a flow's segments are to be compared with below, because a function of its path does
+    /// so. `Err`: it stays, for this reason, or is not so far.
     fn windows_of(&self, entry: &Entry, course: Course) -> Result<Option<Windows>, Option<Stays>> {
         if !matches!(course, Course::Judged | Course::Uninspected) {
             return Ok(None);
@@ -172,7 +180,8 @@ impl Passage<'_> {
         Ok(Some(by_endpoint(entry, &windows)))
     }
 
-    /// A packet was judged: if nobody will judge the next one, or a level below can, or the first one that looks at it refuses each alike, the flow is offered.
+    /// A packet was judged: if nobody will judge the next one, or a level below can, or the first one that
+    /// looks at it refuses each alike, the flow is offered.
     #[inline]
     pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision, packet: &Decoded) {
         if self.flows.manager.is_none() {
@@ -273,7 +282,8 @@ impl Passage<'_> {
             self.note_done(done);
         }
         while let Some(Ended { id, reason }) = manager.next_ended() {
-            // It was said while a packet was in hand, perhaps, and the flow has ended since; its entry may have another one.
+            // It was said while a packet was in hand, perhaps, and the flow has ended since; its entry may
+            // have another one.
             if self.has_left_level(id) {
                 self.end_flow(id, reason);
             }
@@ -306,7 +316,8 @@ impl Passage<'_> {
         self.flows.table().stay(id).is_some_and(|stay| stay.step == Step::Left)
     }
 
-    /// The level has handled packets of a flow. `refused_inside`: of those, packets and bytes that were dropped for what they carry.
+    /// The level has handled packets of a flow. `refused_inside`: of those, packets and bytes that were
+    /// dropped for what they carry.
     fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64), refused_inside: (u64, u64)) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
@@ -334,8 +345,8 @@ impl Passage<'_> {
         }
     }
 
-    /// A segment comes up of a connection of which a level below has handled others, or may have: its session is as far as they were. Or of one that has gone on while this
-    /// worker hung.
+    /// A segment comes up of a connection of which a level below has handled others, or may have: its session
+    /// is as far as they were. Or of one that has gone on while this worker hung.
     #[inline]
     pub(super) fn take_up_session(
         &mut self,
@@ -372,7 +383,8 @@ impl Passage<'_> {
         }
     }
 
-    /// A connection that a level below handles, or may have: its session is as far as the level has let it go on.
+    /// A connection that a level below handles, or may have: its session is as far as the level has let it go
+    /// on.
     #[inline]
     pub(super) fn take_up(&mut self, id: FlowId) {
         if self.flows.manager.is_none() || self.flows.get(id).is_none_or(|entry| entry.is_at_host()) {
@@ -393,8 +405,10 @@ impl Passage<'_> {
         self.flows.with_manager().is_some_and(|(table, manager)| manager.compares(table, id))
     }
 
-    /// A segment of a connection was tracked whose other segments are compared with its numbers below: there they are as far as here, before it goes on and is answered. If it has ended a direction
-    /// of the connection, or the connection itself, what follows is the host's. (One that was refused has not: who makes up a RST takes nothing up.)
+    /// A segment of a connection was tracked whose other segments are compared with its numbers below: there
+    /// they are as far as here, before it goes on and is answered. If it has ended a direction of the
+    /// connection, or the connection itself, what follows is the host's. (One that was refused has not: who
+    /// makes up a RST takes nothing up.)
     #[inline]
     pub(super) fn publish(&mut self, id: FlowId, outcome: &Outcome) {
         if self.flows.manager.is_none() || self.flows.get(id).is_none_or(|entry| entry.is_at_host()) {
@@ -411,8 +425,8 @@ impl Passage<'_> {
         }
     }
 
-    /// Nobody knows how far both sides of a connection have come while this worker hung, but they: what the segment's sender has sent before it was acknowledged, and what it
-    /// acknowledges was sent.
+    /// Nobody knows how far both sides of a connection have come while this worker hung, but they: what the
+    /// segment's sender has sent before it was acknowledged, and what it acknowledges was sent.
     fn take_up_missed(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction) {
         let says = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::SYN);
         let Some(entry) = self.flows.get_mut(id).filter(|entry| entry.ext.session.exists()) else { return };
@@ -429,7 +443,8 @@ impl Passage<'_> {
         entry.ext.session.resume(&sides);
     }
 
-    /// A level below says how far both sides of a connection have come. If both have ended there, it has no more to do with it.
+    /// A level below says how far both sides of a connection have come. If both have ended there, it has no
+    /// more to do with it.
     fn resume_session(&mut self, id: FlowId, [low, high]: Sides) {
         let now = self.cx.position.clock;
         let Some(entry) = self.flows.get_mut(id) else { return };
@@ -463,8 +478,10 @@ impl Passage<'_> {
         entry.ext.session.take_over(&SharedWindows { sides, timestamps: windows.timestamps }, now);
     }
 
-    /// A segment ends a direction of a connection that is below, or opens another one of its ports: what follows is the host's, before the segment goes on and is
-    /// answered. Where much follows, because one side goes on, the flow goes below again. (Where segments are compared below, what is made up is refused first: [`Passage::publish`].)
+    /// A segment ends a direction of a connection that is below, or opens another one of its ports: what
+    /// follows is the host's, before the segment goes on and is answered. Where much follows, because one
+    /// side goes on, the flow goes below again. (Where segments are compared below, what is made up is
+    /// refused first: [`Passage::publish`].)
     #[inline]
     pub(super) fn raise_if_ending(&mut self, id: FlowId, segment: &Segment<'_>) {
         const ENDS: TcpFlags = TcpFlags::SYN.union(TcpFlags::FIN).union(TcpFlags::RST);
@@ -496,7 +513,8 @@ fn by_endpoint(entry: &Entry, windows: &SharedWindows) -> Windows {
     Windows { sides: [sides[low], sides[low.flip()]], timestamps }
 }
 
-/// Whether a flow is offered with the packet in hand: it was not asked, or may be answered otherwise now. Who found no place asks with each sixteenth packet.
+/// Whether a flow is offered with the packet in hand: it was not asked, or may be answered otherwise now. Who
+/// found no place asks with each sixteenth packet.
 fn asks(entry: &Entry) -> bool {
     match entry.ext.stays {
         Some(Stays::Full) => entry.packets.to_server.wrapping_add(entry.packets.to_client).is_multiple_of(16),
@@ -511,7 +529,8 @@ fn expected(entry: &Entry) -> u32 {
     u32::try_from(packets / seconds.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Whether a flow that nobody judges is under way: a connection that is established, or more than the packet that opened it.
+/// Whether a flow that nobody judges is under way: a connection that is established, or more than the packet
+/// that opened it.
 fn is_open(entry: &Entry) -> bool {
     if entry.key().protocol() == 6 {
         let state = entry.ext.session.state();

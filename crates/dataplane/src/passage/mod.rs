@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way of a frame through the stages: intake, flows, chain runner, account. Here stands their order; each stage works on its own
-//! state and on what it is handed, and knows no other one but the account.
+//! The way of a frame through the stages: intake, flows, chain runner, account. Here stands their order; each
+//! stage works on its own state and on what it is handed, and knows no other one but the account.
 
 mod early;
 mod ending;

@@ -16,10 +16,11 @@
 //! packet in hand made larger are closed, and the bound holds whatever comes. (Not so for streams: a round
 //! goes on with the next packet while there is room, and what finds none is refused by their budget.)
 //!
-//! Closed means: what is open counts as ended, is inspected with what is there and recorded, then parser, transactions and what functions
-//! remember for data to come go; where memory of streams is short, their buffers, too. The flow goes on by the overload action of its policy,
-//! or else by `app-layer.memcap-policy` or `stream.reassembly.memcap-policy`; unless that says so nothing that would have been parsed
-//! passes prevention without (docs/limits.md).
+//! Closed means: what is open counts as ended, is inspected with what is there and recorded, then parser,
+//! transactions and what functions remember for data to come go; where memory of streams is short, their
+//! buffers, too. The flow goes on by the overload action of its policy, or else by `app-layer.memcap-policy`
+//! or `stream.reassembly.memcap-policy`; unless that says so nothing that would have been parsed passes
+//! prevention without (docs/limits.md).
 
 use super::Passage;
 use bartizan_applayer::flow::Disruption;
@@ -45,12 +46,14 @@ const IDLE: u64 = 6 << 10;
 /// Memory of streams that readers have seen counts for such a part of what waits.
 const SEEN_PART: u64 = 1024;
 
-/// Whether nobody looks at a flow's application layer any more: everything about it is decided, or its policy wants no more of it inspected.
+/// Whether nobody looks at a flow's application layer any more: everything about it is decided, or its policy
+/// wants no more of it inspected.
 fn is_settled(entry: &Entry, chains: &Chains) -> bool {
     !entry.ext.standing.is_read(entry.state()) || !chains.wants_payload(entry.path)
 }
 
-/// Whether a flow is a connection that is over: what it holds is for rules that look back, and nothing is to come. (Of one that was reset its receiver may think otherwise.)
+/// Whether a flow is a connection that is over: what it holds is for rules that look back, and nothing is to
+/// come. (Of one that was reset its receiver may think otherwise.)
 fn is_over(entry: &Entry) -> bool {
     entry.ext.session.state() == TcpState::Closed
 }
@@ -216,7 +219,8 @@ impl Passage<'_> {
             entry.ext.exceptions.push(exception);
         }
         let refused = apply_policy(self.cx.settings, entry, target, policy);
-        // Also where a policy speaks about the packet in hand only: that one has gone, and what follows cannot be parsed.
+        // Also where a policy speaks about the packet in hand only: that one has gone, and what follows
+        // cannot be parsed.
         if let Some(refused) = refused {
             entry.ext.standing.refuse(refused);
             self.runner.stop_reading(entry);

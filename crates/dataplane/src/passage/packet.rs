@@ -49,7 +49,8 @@ impl<'a> Arrival<'a> {
 struct FlowOf {
     id: FlowId,
     direction: Direction,
-    /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is no error.
+    /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is
+    /// no error.
     related: Option<bool>,
     /// The packet goes against the one that opened the flow.
     answers: bool,
@@ -471,7 +472,8 @@ impl Passage<'_> {
         decision
     }
 
-    /// Tracks the session of a TCP segment. It may find that the packet begins another connection, or that the flow is the wrong way round.
+    /// Tracks the session of a TCP segment. It may find that the packet begins another connection, or that
+    /// the flow is the wrong way round.
     fn track_session(
         &mut self,
         frame: &Frame<'_>,
@@ -503,8 +505,8 @@ impl Passage<'_> {
         Ok(tracked)
     }
 
-    /// The direction of a packet without a session, and whether it proves that its sender speaks. Who really begins a flow is known only
-    /// then: before it came only what is thrown away.
+    /// The direction of a packet without a session, and whether it proves that its sender speaks. Who really
+    /// begins a flow is known only then: before it came only what is thrown away.
     fn direction_of_datagram(
         &mut self,
         packet: &PacketView<'_>,
@@ -561,10 +563,12 @@ impl Passage<'_> {
         Some(decision)
     }
 
-    /// A packet of a bypassed flow: its session is kept in step, and it goes on. `None`: it begins another connection.
+    /// A packet of a bypassed flow: its session is kept in step, and it goes on. `None`: it begins another
+    /// connection.
     ///
-    /// Before real receivers a SYN, or an answer to one, that the session refuses does not, where payload functions judge new flows of this class: what it opens would be another
-    /// connection, bypassed with this one.
+    /// Before real receivers a SYN, or an answer to one, that the session refuses does not, where payload
+    /// functions judge new flows of this class: what it opens would be another connection, bypassed with this
+    /// one.
     fn bypassed(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
         let followed = self.follow(arrival, id);
@@ -591,16 +595,17 @@ impl Passage<'_> {
         Some(decision)
     }
 
-    /// Whether a segment of a bypassed flow that opens a connection was refused by the session, and its receiver may take it all the same.
+    /// Whether a segment of a bypassed flow that opens a connection was refused by the session, and its
+    /// receiver may take it all the same.
     fn must_not_open(&self, id: FlowId, outcome: &Outcome) -> bool {
         let refused = outcome.rejected || matches!(outcome.advice, Advice::Drop(_));
         let by_content = || self.flows.get(id).is_some_and(|entry| entry.ext.by_content);
         refused && self.cx.settings.has_real_receivers() && by_content()
     }
 
-    /// A packet of a flow whose policy lets nothing go on while a function of its path is away: it is counted, and refused before its session is told. So the session
-    /// goes on when its sender sends it again, and nobody takes its bytes for inspected. Where its policy is
-    /// staged that is reported.
+    /// A packet of a flow whose policy lets nothing go on while a function of its path is away: it is
+    /// counted, and refused before its session is told. So the session goes on when its sender sends it
+    /// again, and nobody takes its bytes for inspected. Where its policy is staged that is reported.
     #[inline]
     fn wants_function(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Wanting> {
         if self.runner.lifecycle.away().is_empty() {
@@ -639,7 +644,8 @@ impl Passage<'_> {
         Some(self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion))
     }
 
-    /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the packet.
+    /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the
+    /// packet.
     fn exception(
         &mut self,
         occasion: &Occasion<'_>,
@@ -682,8 +688,9 @@ impl Passage<'_> {
         decision
     }
 
-    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, sessions that are closed or half-open give way, the
-    /// oldest first, as in a full flow table; else a flood of SYNs would have everyone else refused.
+    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, sessions that are
+    /// closed or half-open give way, the oldest first, as in a full flow table; else a flood of SYNs would
+    /// have everyone else refused.
     fn make_session_room(&mut self, id: FlowId, segment: &Segment<'_>) {
         for _ in 0..SESSIONS_ENDED {
             let opens = segment.has(TcpFlags::SYN)
@@ -727,8 +734,8 @@ impl Passage<'_> {
         }
     }
 
-    /// Whether a flow has no session yet although packets of it came, or was refused with a connection that is closed, and this one may open another: asked of each packet, so it
-    /// looks at the flags first.
+    /// Whether a flow has no session yet although packets of it came, or was refused with a connection that
+    /// is closed, and this one may open another: asked of each packet, so it looks at the flags first.
     fn may_open_anew(&self, packet: &Decoded, id: FlowId) -> bool {
         let Transport::Tcp(tcp) = &packet.transport else { return false };
         TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
@@ -742,8 +749,9 @@ impl Passage<'_> {
             })
     }
 
-    /// Whether a segment opens a connection in a flow that strays began, or in the place of one that has ended: what belongs to no connection, or to another one, decides neither
-    /// which side opens it, nor what becomes of it.
+    /// Whether a segment opens a connection in a flow that strays began, or in the place of one that has
+    /// ended: what belongs to no connection, or to another one, decides neither which side opens it, nor what
+    /// becomes of it.
     fn opens_anew(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> bool {
         let config = &self.cx.settings.stream;
         let counts = segment.checksum_ok || !config.checksum_validation;
@@ -774,8 +782,9 @@ fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<
     }
 }
 
-/// Whether a connection is established for rules that look at a packet: as it was before, since the one that completes the handshake is not
-/// part of what it opens. A FIN can complete it as well, and bring a request along.
+/// Whether a connection is established for rules that look at a packet: as it was before, since the one that
+/// completes the handshake is not part of what it opens. A FIN can complete it as well, and bring a request
+/// along.
 fn was_established(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
     let brings_data = !occasion.payload().is_empty();
     let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! UDP datagrams that come as one: their sender left it to a device to take them apart (`UDP_SEGMENT`, as QUIC servers and clients have it), or the kernel put them
-//! together (GRO). They are taken apart before anything else looks at them, so that each is inspected, counted and decided on as the
-//! datagram that its receiver reads.
+//! UDP datagrams that come as one: their sender left it to a device to take them apart (`UDP_SEGMENT`, as
+//! QUIC servers and clients have it), or the kernel put them together (GRO). They are taken apart before
+//! anything else looks at them, so that each is inspected, counted and decided on as the datagram that its
+//! receiver reads.
 //!
-//! Source: Linux `__udp_gso_segment`, `inet_gso_segment` (IPv4 ids count up; only TCP has another way), `UDP_MAX_SEGMENTS`, udp(7). The size is what the kernel says of the frame;
-//! it stands in no header. In tunnels as well, of the kinds that are cut for TCP.
+//! Source: Linux `__udp_gso_segment`, `inet_gso_segment` (IPv4 ids count up; only TCP has another way),
+//! `UDP_MAX_SEGMENTS`, udp(7). The size is what the kernel says of the frame; it stands in no header. In
+//! tunnels as well, of the kinds that are cut for TCP.
 
 use super::{Plan, are_plain};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, Transport};
@@ -36,7 +38,8 @@ fn take_apart(
 
 impl<'p> Plan<'p> {
     fn of_udp(frame: &[u8], packets: &'p [Decoded], told: Segmentation) -> Option<Self> {
-        // What a datagram carries may look like a tunnel, and a tunnel may carry datagrams: the kernel says which header is meant.
+        // What a datagram carries may look like a tunnel, and a tunnel may carry datagrams: the kernel says
+        // which header is meant.
         let is_meant = |packet: &Decoded| told.header == 0 || packet.l4 == u32::from(told.header);
         let at = packets.iter().position(is_meant)?;
         let (outer, inner) = (packets.get(..at)?, packets.get(at)?);
@@ -98,7 +101,8 @@ mod tests {
     #[test]
     fn each_datagram_is_what_its_sender_made_it() {
         let bytes: Vec<u8> = (0..16_000u32).flat_map(u32::to_be_bytes).collect();
-        // (bytes, size): full ones, a shorter last one, odd sizes, one byte each, all in one, larger than all.
+        // (bytes, size): full ones, a shorter last one, odd sizes, one byte each, all in one, larger than
+        // all.
         let shapes =
             [(12_000, 1_200), (11_001, 1_200), (997, 333), (7, 1), (900, 900), (900, 1_200), (61_440, 480)];
         for v6 in [false, true] {

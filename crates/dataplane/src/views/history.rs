@@ -88,7 +88,8 @@ pub struct Moment {
     /// Direction of the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<&'static str>,
-    /// `opened`, `said`, `tcp`, `protocol`, `done`, `alert`, `anomaly`, `transaction`, `file`, `refused`, `ended`.
+    /// `opened`, `said`, `tcp`, `protocol`, `done`, `alert`, `anomaly`, `transaction`, `file`, `refused`,
+    /// `ended`.
     pub what: &'static str,
     /// The function that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]

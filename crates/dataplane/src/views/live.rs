@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What live workers tell of their flows: who a flow is, what is decided of it and by whom, where its packets are handled and why not lower; and how many there are by that.
+//! What live workers tell of their flows: who a flow is, what is decided of it and by whom, where its packets
+//! are handled and why not lower; and how many there are by that.
 
 use super::history::{AllowedBy, Ends};
 use bartizan_base::PerDirection;
@@ -36,7 +37,8 @@ pub struct LiveFlow {
     /// The policy's verdicts are only reported.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub staged: bool,
-    /// Generation that classified it; another than [`LiveFlow::running`]: no packet has come up since that runs.
+    /// Generation that classified it; another than [`LiveFlow::running`]: no packet has come up since that
+    /// runs.
     pub generation: u64,
     /// Generation that runs.
     pub running: u64,
@@ -67,7 +69,8 @@ pub struct LiveFlow {
     pub level: &'static str,
     /// How far it has come on its way to a level or back.
     pub step: &'static str,
-    /// Since when it is there, seconds since 1970: since its level was told to take it, at the host since it began or came back, if that is known.
+    /// Since when it is there, seconds since 1970: since its level was told to take it, at the host since it
+    /// began or came back, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<f64>,
     /// Why it is at no lower level.
@@ -219,7 +222,8 @@ impl DeviceNow {
         }
     }
 
-    /// Adds that of another worker. What they can do is said of the first one: a link's workers share a device.
+    /// Adds that of another worker. What they can do is said of the first one: a link's workers share a
+    /// device.
     fn add(&mut self, other: &DeviceNow) {
         self.workers += other.workers;
         self.room += other.room;

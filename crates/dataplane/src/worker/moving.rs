@@ -15,8 +15,8 @@ use bartizan_stages::moving::MovedFlow;
 use bartizan_stages::record::Recorder;
 
 impl Worker {
-    /// Gives a flow away, to be called between batches; it is no matter of this worker's any more. `keeps_room`: it may come back
-    /// ([`Worker::take_home`]).
+    /// Gives a flow away, to be called between batches; it is no matter of this worker's any more.
+    /// `keeps_room`: it may come back ([`Worker::take_home`]).
     ///
     /// # Errors
     /// It cannot be moved (now).
@@ -41,7 +41,8 @@ impl Worker {
     /// Takes a flow in that another worker gave away.
     ///
     /// # Errors
-    /// Table, sessions, streams or application layers have no room for it: it is given back as it came. Nobody gives way for it.
+    /// Table, sessions, streams or application layers have no room for it: it is given back as it came.
+    /// Nobody gives way for it.
     pub(crate) fn adopt(&mut self, moved: Box<MovedFlow>) -> Result<FlowId, Box<MovedFlow>> {
         let ext = &moved.flow.entry().ext;
         let fits = |pair: &StreamPair| pair.fits(self.runner.budget());
@@ -52,8 +53,8 @@ impl Worker {
         if has_room { self.join(moved, FlowTable::take_in) } else { Err(moved) }
     }
 
-    /// Takes a flow in whose room this worker has kept. What it holds counts here whatever the bounds say, which were passed meanwhile at most by that; flows
-    /// give way then with the next packet.
+    /// Takes a flow in whose room this worker has kept. What it holds counts here whatever the bounds say,
+    /// which were passed meanwhile at most by that; flows give way then with the next packet.
     ///
     /// # Errors
     /// There is a flow of its key.
@@ -61,7 +62,8 @@ impl Worker {
         self.join(moved, FlowTable::take_back)
     }
 
-    /// Takes a flow in that cannot go back. Where the table is full, the flow ends that is nearest to its timeout.
+    /// Takes a flow in that cannot go back. Where the table is full, the flow ends that is nearest to its
+    /// timeout.
     pub(crate) fn take_in_for_good(&mut self, moved: Box<MovedFlow>, recorder: &mut dyn Recorder) {
         let table = self.flows.table_mut();
         if table.len() as u64 >= u64::from(table.capacity())

@@ -153,7 +153,8 @@ impl Worker {
         }
     }
 
-    /// What a level below the host did. Of EVE's names are those of packets that did not come up, and of flows that ended; the others are our own.
+    /// What a level below the host did. Of EVE's names are those of packets that did not come up, and of
+    /// flows that ended; the others are our own.
     fn visit_level(&self, counters: &ManagerCounters, each: &mut impl FnMut(&'static str, u64)) {
         let around = (counters.around.packets, counters.around.bytes);
         let dropped = counters.dropped.iter().fold(around, |(packets, bytes), dropped| {
@@ -192,7 +193,8 @@ impl Worker {
         }
     }
 
-    /// What prevention did, by its names in EVE's `stats.ips`: a frame counts once, by the packet that is refused, not by those around it.
+    /// What prevention did, by its names in EVE's `stats.ips`: a frame counts once, by the packet that is
+    /// refused, not by those around it.
     fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
         // At whatever level.
         let below = |reason: Reason| {

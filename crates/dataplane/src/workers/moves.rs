@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that move between workers of a capture: at the beginning of a round, so that all packets of a flow up to a round are handled by one worker and all from
-//! it on by another. The reader alone knows where flows are ([`Places`]); whoever has a flow learns of its move with the round ([`Crossing`]).
+//! Flows that move between workers of a capture: at the beginning of a round, so that all packets of a flow
+//! up to a round are handled by one worker and all from it on by another. The reader alone knows where flows
+//! are ([`Places`]); whoever has a flow learns of its move with the round ([`Crossing`]).
 //!
-//! Whoever gives flows away at a round gives all of them before it waits for one itself, and waits for nobody to give; so somebody always goes on. Giving and
-//! taking are steps of their own in the order of turns ([`bartizan_base::turns`]): who waits for its turn to change what is shared while it gives
-//! does not wait for those that wait for its flows.
+//! Whoever gives flows away at a round gives all of them before it waits for one itself, and waits for nobody
+//! to give; so somebody always goes on. Giving and taking are steps of their own in the order of turns
+//! ([`bartizan_base::turns`]): who waits for its turn to change what is shared while it gives does not wait
+//! for those that wait for its flows.
 
 use super::patience::wait_until;
 use crate::handover::AWAY_MAX;
@@ -73,7 +75,8 @@ impl Places {
         Places { draws, ..Places::default() }
     }
 
-    /// The owner of a packet whose flow is at home with `home`, and its flow's key if that is with another worker.
+    /// The owner of a packet whose flow is at home with `home`, and its flow's key if that is with another
+    /// worker.
     #[inline]
     pub(super) fn owner(
         &mut self,
@@ -129,7 +132,8 @@ impl Places {
         Ok(Crossing { key: *key, from, to, is_home, flow, given })
     }
 
-    /// At the end of a round nothing was left of these flows where they were: unless packets came since, the next ones go home.
+    /// At the end of a round nothing was left of these flows where they were: unless packets came since, the
+    /// next ones go home.
     pub(super) fn have_ended(&mut self, keys: &[FlowKey], round: u64) {
         for key in keys {
             if self.flows.get(key).is_some_and(|place| place.used <= round) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting for another worker of a capture: shortly awake, then giving the processor away, then asleep for moments.
+//! Waiting for another worker of a capture: shortly awake, then giving the processor away, then asleep for
+//! moments.
 
 use std::time::Duration;
 

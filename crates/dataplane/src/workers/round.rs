@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A round: frames that go to all workers together; and the reader's half of a worker, which fills rounds.
 //!
-//! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments together).
+//! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments
+//! together).
 
 use super::moves::{Crossing, Places};
 use crate::handover::Owners;
@@ -118,7 +119,8 @@ impl Round {
         self.moves.clear();
     }
 
-    /// Counts what became of its frames, and does it with the datagrams that they made whole, once all workers are done.
+    /// Counts what became of its frames, and does it with the datagrams that they made whole, once all
+    /// workers are done.
     fn settle(&self, front: &mut Worker) {
         let mut first = 0;
         for head in &self.frames {
@@ -142,7 +144,8 @@ pub(super) struct Front {
     pub(super) owners: Owners,
     pub(super) places: Places,
     walk: Walk,
-    /// The round with a frame that made datagrams whole, of which nothing is decided yet. There is one such frame at most.
+    /// The round with a frame that made datagrams whole, of which nothing is decided yet. There is one such
+    /// frame at most.
     undecided: Option<u64>,
 }
 
@@ -172,7 +175,8 @@ impl Front {
         self.worker.intake.decode(frame)
     }
 
-    /// Whether what comes of these packets rests on a datagram that is not decided yet: what is refused of one rests on what became of it.
+    /// Whether what comes of these packets rests on a datagram that is not decided yet: what is refused of
+    /// one rests on what became of it.
     pub(super) fn waits_for_decision(&self, output: &DecodeOutput) -> bool {
         self.undecided.is_some() && output.packets().iter().any(Decoded::is_fragment)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests with real network interfaces share: a network namespace that ends with the test, frames made by hand, a
-//! TCP sender that does not keep to the rules, and receivers that are the kernel's.
+//! What tests with real network interfaces share: a network namespace that ends with the test, frames made by
+//! hand, a TCP sender that does not keep to the rules, and receivers that are the kernel's.
 //!
-//! The namespace belongs to a child process (`unshare -n`): the test runs itself again in it. Nothing has a name on the
-//! host, so nothing can be left behind.
+//! The namespace belongs to a child process (`unshare -n`): the test runs itself again in it. Nothing has a
+//! name on the host, so nothing can be left behind.
 #![allow(dead_code)] // Not every test uses everything.
 
 pub mod receiver;
@@ -24,8 +24,8 @@ pub fn role() -> Option<String> {
     std::env::var(INSIDE).ok()
 }
 
-/// Runs `test`, which is the test function `name`, as root in a network namespace of its own. Says in one line why not,
-/// where that is not possible.
+/// Runs `test`, which is the test function `name`, as root in a network namespace of its own. Says in one
+/// line why not, where that is not possible.
 #[track_caller]
 pub fn in_namespace(name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
@@ -94,8 +94,9 @@ pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// MAC address that the sender, which is no host, pretends to have.
 pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// The link: frames are sent at `a0`; the program under test stands between `a1` and `b1`; the kernel's addresses are on
-/// `b0`. The sender's addresses (10.66.0.1 and others of the network) belong to no host: their neighbours are fixed.
+/// The link: frames are sent at `a0`; the program under test stands between `a1` and `b1`; the kernel's
+/// addresses are on `b0`. The sender's addresses (10.66.0.1 and others of the network) belong to no host:
+/// their neighbours are fixed.
 pub fn link(clients: std::ops::RangeInclusive<u8>) {
     sysctl("net.ipv6.conf.default.accept_dad", "0");
     sysctl("net.ipv6.conf.default.router_solicitations", "0");

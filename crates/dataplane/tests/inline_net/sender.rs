@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP sender that tries to make the engine and the receiver read different bytes: segments cut and ordered at
-//! random, sent again with other content, with flags, options, checksums, times and places that receivers refuse. In the
-//! end it sends everything as it should be, so that the receiver can read to the end.
+//! A TCP sender that tries to make the engine and the receiver read different bytes: segments cut and ordered
+//! at random, sent again with other content, with flags, options, checksums, times and places that receivers
+//! refuse. In the end it sends everything as it should be, so that the receiver can read to the end.
 
 use super::receiver::Peer;
 use super::wire::{ACK, Answer, FIN, PSH, RST, SYN, Segment, URG, client_address};

@@ -4,7 +4,8 @@
 use super::Bench;
 use bartizan_testkit_device::Habits;
 
-/// EVE's counters of what was bypassed tell who had a packet: the host alone, the host although a level had its flow (or was about to), or that level. Without a level the first one has all.
+/// EVE's counters of what was bypassed tell who had a packet: the host alone, the host although a level had
+/// its flow (or was about to), or that level. Without a level the first one has all.
 #[test]
 fn packets_of_bypassed_flows_are_counted_by_who_had_them() {
     let late = Habits { late: 3, ..Habits::default() };
@@ -13,7 +14,8 @@ fn packets_of_bypassed_flows_are_counted_by_who_had_them() {
         let client_sends = |bench: &mut Bench, packets: u64| {
             (0..packets).for_each(|_| bench.datagram(0, (1, 10_000), (30, 80)));
         };
-        // The first one is inspected; with the second one, bypassed, the flow is handed over. The level has not taken it yet.
+        // The first one is inspected; with the second one, bypassed, the flow is handed over. The level has
+        // not taken it yet.
         client_sends(&mut bench, 6);
         // It answers after some turns.
         for _ in 0..late.late + 1 {

@@ -5,7 +5,8 @@ use super::{Bench, OTHER, POLICY, RULES};
 use bartizan_offload::{Actions, Stays};
 use bartizan_testkit_device::Habits;
 
-/// Datagrams to the port that the packet filter of [`OTHER`] refuses, in both directions; how many of them the level dropped.
+/// Datagrams to the port that the packet filter of [`OTHER`] refuses, in both directions; how many of them
+/// the level dropped.
 fn refused_by_the_filter(bench: &mut Bench, port: u16, datagrams: usize) -> u64 {
     let before = bench.wire.counters().dropped;
     for number in 0..datagrams {
@@ -36,7 +37,8 @@ fn what_the_packet_filter_refuses_is_refused_below_and_counted_for_its_rule() {
         let below = refused_by_the_filter(&mut bench, 10_000, 100);
         // The third one finds the entry that the second one had made.
         assert_eq!(below, if level { 98 } else { 0 });
-        // Another generation allows it: the same addresses and ports go on, and are refused again by the next one.
+        // Another generation allows it: the same addresses and ports go on, and are refused again by the next
+        // one.
         bench.stack.swap(POLICY, RULES);
         let passed = bench.fate[0];
         assert_eq!(refused_by_the_filter(&mut bench, 10_000, 10), 0);
@@ -64,7 +66,8 @@ fn what_the_packet_filter_refuses_is_refused_below_and_counted_for_its_rule() {
     assert_eq!(told[0], told[1]);
 }
 
-/// A device that cannot drop has what goes on; what is refused stays at the host, is refused there, and says so once for each flow.
+/// A device that cannot drop has what goes on; what is refused stays at the host, is refused there, and says
+/// so once for each flow.
 #[test]
 fn a_device_that_cannot_drop_leaves_refused_flows_to_the_host() {
     let habits = Habits { actions: Actions { drop: false, ..Actions::ALL }, ..Habits::default() };

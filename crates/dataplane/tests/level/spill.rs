@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two levels below the host: what the first one does not take the second one does, and each packet is counted in one place.
+//! Two levels below the host: what the first one does not take the second one does, and each packet is
+//! counted in one place.
 
 use super::{Bench, slow};
 use bartizan_base::{Level, PacketDuration};

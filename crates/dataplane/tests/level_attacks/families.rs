@@ -6,7 +6,8 @@ use bartizan_testkit::packet::{
     ACK, Datagram, FIN, Layer, PSH, Packet, Piece, RST, SYN, Segment, TCP, UDP, URG,
 };
 
-/// Frames of a family, made of a plain packet of a side (0) of a flow with a load that is refused where it is inspected.
+/// Frames of a family, made of a plain packet of a side (0) of a flow with a load that is refused where it is
+/// inspected.
 pub(super) type Family = (&'static str, fn(&Flow) -> Vec<Vec<u8>>);
 
 /// The packet, changed.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What somebody may send who has read the XDP program, and wants a packet of a refused or inspected flow to pass it: families of odd frames, each between plain packets of flows that are
-//! below. What becomes of each is what becomes of it without a level, and what only the host may judge is never handled below.
+//! What somebody may send who has read the XDP program, and wants a packet of a refused or inspected flow to
+//! pass it: families of odd frames, each between plain packets of flows that are below. What becomes of each
+//! is what becomes of it without a level, and what only the host may judge is never handled below.
 //!
-//! The kernel runs the very program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with the test; entries are those that a real worker has made.
+//! The kernel runs the very program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with
+//! the test; entries are those that a real worker has made.
 
 mod families;
 mod ways;
@@ -195,7 +197,8 @@ impl Twins {
         self.with.worker.drive_level(now, &mut self.with.recorder);
     }
 
-    /// A frame comes: whether it goes on (`None`: it waits for other fragments), and whether the level has handled it.
+    /// A frame comes: whether it goes on (`None`: it waits for other fragments), and whether the level has
+    /// handled it.
     fn arrives(&mut self, bytes: &[u8], what: &str) -> (Option<bool>, bool) {
         self.nanos += 20_000;
         self.frames += 1;
@@ -246,7 +249,8 @@ impl Twins {
         flow
     }
 
-    /// A plain packet of a flow: what is decided is done below, if the flow is there, and what is inspected is never.
+    /// A plain packet of a flow: what is decided is done below, if the flow is there, and what is inspected
+    /// is never.
     fn plain(&mut self, flow: &mut Flow, what: &str) -> bool {
         let packet = flow.sent(0, ACK, b"load");
         let (forwards, below) = self.arrives(&flow.wrap.frame(&packet, 0), what);
@@ -331,7 +335,8 @@ fn attack(twins: &mut Twins, families: &[Family], may_be_below: bool) -> (u32, u
     (tried, were_below)
 }
 
-/// Tunnels and tags that lead to the same packet inside, of flows that are below, by another way: what is inside is another flow, or one whose entry may act as well.
+/// Tunnels and tags that lead to the same packet inside, of flows that are below, by another way: what is
+/// inside is another flow, or one whose entry may act as well.
 #[test]
 fn the_same_packet_by_another_way_has_the_fate_that_it_has_at_the_host() {
     if !inside("the_same_packet_by_another_way_has_the_fate_that_it_has_at_the_host") {
@@ -361,7 +366,8 @@ fn the_same_packet_by_another_way_has_the_fate_that_it_has_at_the_host() {
     twins.check();
 }
 
-/// Who has a flow bypassed, and expects it to be inspected soon, makes ready with something odd: what comes after the reload is inspected where it is.
+/// Who has a flow bypassed, and expects it to be inspected soon, makes ready with something odd: what comes
+/// after the reload is inspected where it is.
 #[test]
 fn flows_with_odd_frames_are_inspected_after_a_reload() {
     if !inside("flows_with_odd_frames_are_inspected_after_a_reload") {

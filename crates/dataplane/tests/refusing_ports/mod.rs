@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that do not take some frames, on several workers: each worker tells of what its own ports refused, whether the frame
-//! came to it or was handed over, once a second at most, and the numbers sum up to the ports' counters.
+//! Ports that do not take some frames, on several workers: each worker tells of what its own ports refused,
+//! whether the frame came to it or was handed over, once a second at most, and the numbers sum up to the
+//! ports' counters.
 
 use super::*;
 
@@ -101,7 +102,8 @@ fn each_worker_tells_what_its_ports_refused_and_the_numbers_sum_up() {
             }
             wait_until("all packets are seen", || seen.lock().unwrap().len() as u32 == flows * numbers.end);
             if round < 2 {
-                // Told without further frames, when a second has passed; what the last round leaves is told at the end.
+                // Told without further frames, when a second has passed; what the last round leaves is told
+                // at the end.
                 clock.advance(PacketDuration::from_secs(1));
                 wait_until("all is told", || told() == wide_before(numbers.end) as u64);
             }
@@ -140,7 +142,8 @@ fn each_worker_tells_what_its_ports_refused_and_the_numbers_sum_up() {
         *records.entry(one.port.clone()).or_default() += 1;
     }
     assert_eq!(summed, expected);
-    // In each round the first at once and the others a second later; of the last round what was left, at the end.
+    // In each round the first at once and the others a second later; of the last round what was left, at the
+    // end.
     assert!(records.values().all(|n| (3..=6).contains(n)), "{records:?}");
     for post in &mut rig.posts {
         post.ports.each(|name, stats, _| {

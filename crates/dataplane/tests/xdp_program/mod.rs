@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP program on the ports of a link, random frames for it, and what the host makes of them: what tests compare.
+//! The XDP program on the ports of a link, random frames for it, and what the host makes of them: what tests
+//! compare.
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 #![allow(dead_code)]
@@ -65,7 +66,8 @@ pub fn attach(program: &mut Program, setting: Setting) {
 }
 
 pub fn endpoint(random: &mut Random, v6: bool) -> End {
-    // Near one another, so that one is now the higher by its address, now by its port, and now there is only one.
+    // Near one another, so that one is now the higher by its address, now by its port, and now there is only
+    // one.
     let odd = [0, 1, 0x7fff_ffff_ffff_ffff, 0x8000_0000_0000_0000, u64::MAX];
     let address = if v6 {
         let half = |random: &mut Random| if random.percent(70) { *random.pick(&odd) } else { random.draw() };

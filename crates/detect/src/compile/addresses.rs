@@ -175,7 +175,8 @@ mod tests {
     }
 
     proptest! {
-        /// No head that holds is missed, for the tenants with variables of their own as well; what is found names an end.
+        /// No head that holds is missed, for the tenants with variables of their own as well; what is found
+        /// names an end.
         #[test]
         fn heads_that_hold_are_found(common in heads(), own in heads(), source in 0u32..70, destination in 0u32..70, six in any::<bool>()) {
             let own: Vec<_> = own.into_iter().chain(core::iter::repeat(None)).take(common.len()).collect();

@@ -143,8 +143,8 @@ impl<'e> SignatureBuilder<'e> {
         self.flags_set += 1;
     }
 
-    /// How much keywords have added so far: grows with every condition, modifier, effect and limit. A keyword of such a
-    /// role after which it is what it was before had no effect.
+    /// How much keywords have added so far: grows with every condition, modifier, effect and limit. A keyword
+    /// of such a role after which it is what it was before had no effect.
     #[must_use]
     pub fn weight(&self) -> usize {
         let of_value = |value: &ValueCheck| {
@@ -220,8 +220,8 @@ impl<'e> SignatureBuilder<'e> {
                 .unwrap_or_default();
             self.narrow_app(&providers, name)?;
         }
-        // A buffer that has one value is one program, however often it is named; each naming of one that has several
-        // may be about another of its values.
+        // A buffer that has one value is one program, however often it is named; each naming of one that has
+        // several may be about another of its values.
         let single = match buffer {
             BufferRef::Tx(index) => !self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
             BufferRef::Packet(_) | BufferRef::Payload => true,
@@ -278,7 +278,8 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// Transforms behind the last thing that is asked of their buffer change nothing, and Suricata takes such a rule.
+    /// Transforms behind the last thing that is asked of their buffer change nothing, and Suricata takes such
+    /// a rule.
     fn forget_trailing_transforms(&mut self) {
         let Some(index) = self.current else { return };
         let Some((value, before)) = self.values.get(..=index).and_then(|v| v.split_last()) else { return };
@@ -362,8 +363,8 @@ impl<'e> SignatureBuilder<'e> {
         self.push_to(index, item)
     }
 
-    /// Adds an item that may start from the cursor. Without a sticky buffer a relative one goes where the item
-    /// before it went (`content:"a"; http_uri; isdataat:5,relative;`).
+    /// Adds an item that may start from the cursor. Without a sticky buffer a relative one goes where the
+    /// item before it went (`content:"a"; http_uri; isdataat:5,relative;`).
     ///
     /// # Errors
     /// As [`SignatureBuilder::push_item`].
@@ -541,8 +542,8 @@ impl<'e> SignatureBuilder<'e> {
         pushed
     }
 
-    /// Adds an item to a named buffer and leaves the current one as it is. Of a buffer that can have several values
-    /// each item asks for one of its own.
+    /// Adds an item to a named buffer and leaves the current one as it is. Of a buffer that can have several
+    /// values each item asks for one of its own.
     ///
     /// # Errors
     /// As [`SignatureBuilder::push_named`].
@@ -573,7 +574,8 @@ impl<'e> SignatureBuilder<'e> {
         let Some(index) = self.current.filter(|_| self.in_base64.is_none()) else {
             return Err(KeywordError::context(format!("`{keyword}` needs a sticky buffer before it")));
         };
-        // The same buffer before and after a transform are two values: what was asked before looks at the first.
+        // The same buffer before and after a transform are two values: what was asked before looks at the
+        // first.
         let matched = self.values.get(index).is_some_and(|v| !v.program.is_empty());
         if matched && self.values.get(index).is_some_and(|v| !v.transforms.is_empty()) && !self.reselected {
             return Err(KeywordError::context(format!(
@@ -592,7 +594,8 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// Adds a condition on the transactions of one protocol; `state`: the one that it belongs to, if any ([`TxCheck::state`]).
+    /// Adds a condition on the transactions of one protocol; `state`: the one that it belongs to, if any
+    /// ([`TxCheck::state`]).
     ///
     /// # Errors
     /// The rule is about other protocols.

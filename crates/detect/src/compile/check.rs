@@ -50,8 +50,8 @@ impl Program {
         Ok(())
     }
 
-    /// Bytes that the last `urilen` among the items leaves room for, as Suricata counts: one more than the largest length where that is
-    /// not given as such, and none (any number) for a length of 0.
+    /// Bytes that the last `urilen` among the items leaves room for, as Suricata counts: one more than the
+    /// largest length where that is not given as such, and none (any number) for a length of 0.
     pub(crate) fn uri_room(&self) -> Option<Option<u64>> {
         let last = self.items.iter().rev().find_map(|item| match item {
             Item::Size { check, uri: true } => Some(check),
@@ -64,7 +64,8 @@ impl Program {
         })
     }
 
-    /// Refuses contents that are longer than `urilen` leaves room for, each by itself and wherever it is to lie.
+    /// Refuses contents that are longer than `urilen` leaves room for, each by itself and wherever it is to
+    /// lie.
     ///
     /// # Errors
     /// One is.
@@ -78,8 +79,9 @@ impl Program {
         })
     }
 
-    /// Bytes that the first literal and those that lie behind one another need. As in Suricata, which refuses rules by it, a literal that
-    /// begins anew counts for nothing, however long it is: rules that are in use have such.
+    /// Bytes that the first literal and those that lie behind one another need. As in Suricata, which refuses
+    /// rules by it, a literal that begins anew counts for nothing, however long it is: rules that are in use
+    /// have such.
     fn needed(&self) -> u64 {
         let constant = |number: Option<Number>| match number {
             Some(Number::Constant(value)) => value,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules whose parts cannot be asked together. Suricata refuses them; taken, they would look at something else than their
-//! author means, or at nothing.
+//! Rules whose parts cannot be asked together. Suricata refuses them; taken, they would look at something
+//! else than their author means, or at nothing.
 
 use crate::compile::keyword::KeywordError;
 use crate::model::buffers::{BufferRef, Buffers};
@@ -15,8 +15,8 @@ const DIRECTED: FlowNeeds = FlowNeeds::TO_SERVER.union(FlowNeeds::TO_CLIENT);
 /// Checks a rule before its direction is derived from its buffers.
 ///
 /// # Errors
-/// What is about one packet stands beside what is about transactions or about the stream only; `http.header.raw` without a
-/// direction.
+/// What is about one packet stands beside what is about transactions or about the stream only;
+/// `http.header.raw` without a direction.
 pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), KeywordError> {
     let of_packet = signature.protocol.packet_only
         || signature.flow.contains(FlowNeeds::NO_STREAM)
@@ -47,8 +47,8 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
     Ok(())
 }
 
-/// Checks that the contents about the payload have room within `dsize`: the first one with its offset, and those that are relative to
-/// the one before, as Suricata counts them.
+/// Checks that the contents about the payload have room within `dsize`: the first one with its offset, and
+/// those that are relative to the one before, as Suricata counts them.
 fn fits(signature: &Signature) -> Result<(), KeywordError> {
     let Some(most) = signature.packet.iter().filter_map(|c| c.room_for_contents()).min() else {
         return Ok(());

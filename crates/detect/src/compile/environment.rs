@@ -21,8 +21,8 @@ pub struct Environment<'e> {
 }
 
 impl<'e> Environment<'e> {
-    /// What building needs. `shared`: names, datasets, thresholds, what outlives a generation; `rule_folder`: to which relative file names
-    /// in rules are resolved after the working folder (the rule file's own).
+    /// What building needs. `shared`: names, datasets, thresholds, what outlives a generation; `rule_folder`:
+    /// to which relative file names in rules are resolved after the working folder (the rule file's own).
     #[must_use]
     pub const fn new(
         buffers: &'e Buffers,
@@ -44,7 +44,8 @@ impl<'e> Environment<'e> {
         self.shared.note_host_tags();
     }
 
-    /// What is read from files, anew for each generation: datasets, reputations, places. A rule that asked is compiled anew as well.
+    /// What is read from files, anew for each generation: datasets, reputations, places. A rule that asked is
+    /// compiled anew as well.
     #[must_use]
     pub fn outside(&self) -> &'e Shared {
         self.outside.set(true);
@@ -58,7 +59,8 @@ impl<'e> Environment<'e> {
         self.rule_folder
     }
 
-    /// Whether a rule asked for something that may be another thing at the next load, since the last question.
+    /// Whether a rule asked for something that may be another thing at the next load, since the last
+    /// question.
     pub(crate) fn take_outside(&self) -> bool {
         self.outside.replace(false)
     }

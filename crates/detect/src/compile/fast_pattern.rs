@@ -5,8 +5,9 @@ use crate::model::buffers::{BufferRef, Buffers};
 use crate::model::signature::{Absent, FastPattern, Signature};
 use std::sync::Arc;
 
-/// Buffers whose few values say little: their literals come behind those of the payload. Of rules on a buffer and on the stream it
-/// depends on that how often they match (`Status::Repeats` in `engine/txstate.rs`), so these are Suricata's.
+/// Buffers whose few values say little: their literals come behind those of the payload. Of rules on a buffer
+/// and on the stream it depends on that how often they match (`Status::Repeats` in `engine/txstate.rs`), so
+/// these are Suricata's.
 const SAY_LITTLE: [&str; 2] = ["http.method", "http.stat_code"];
 
 /// The literal that the prefilter looks for: the one that the rule names, else the longest that must occur, a
@@ -14,7 +15,8 @@ const SAY_LITTLE: [&str; 2] = ["http.method", "http.stat_code"];
 pub(crate) fn choose(signature: &Signature, buffers: &Buffers) -> Option<FastPattern> {
     let mut best: Option<(bool, u8, usize, FastPattern)> = None;
     for (value, check) in signature.values.iter().enumerate() {
-        // Payloads and headers are searched as they are; what a transform makes of them is not there to be found.
+        // Payloads and headers are searched as they are; what a transform makes of them is not there to be
+        // found.
         let searched = check.transforms.is_empty() || matches!(check.buffer, BufferRef::Tx(_));
         if check.absent != Absent::No || !searched {
             continue;

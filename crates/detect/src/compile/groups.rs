@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signature groups: which heads of rules the packets of a flow can meet, found by the lookup of the flow's first packet.
+//! Signature groups: which heads of rules the packets of a flow can meet, found by the lookup of the flow's
+//! first packet.
 //!
-//! For flows of TCP and UDP the space of headers is cut into cells: networks of the client and of the server, and ports of
-//! the server, at the bounds that the heads name. All headers of a cell meet the same heads, a bit for each head and
-//! direction. The cells are rules on headers in the generation's one lookup. Ports of the client would multiply the cells:
-//! what heads ask of them stands apart, in a table of ports. Both together are the flow's group; detection evaluates
-//! rules of the group only, and does not even look at the others that have no literal to be found by.
+//! For flows of TCP and UDP the space of headers is cut into cells: networks of the client and of the server,
+//! and ports of the server, at the bounds that the heads name. All headers of a cell meet the same heads, a
+//! bit for each head and direction. The cells are rules on headers in the generation's one lookup. Ports of
+//! the client would multiply the cells: what heads ask of them stands apart, in a table of ports. Both
+//! together are the flow's group; detection evaluates rules of the group only, and does not even look at the
+//! others that have no literal to be found by.
 //!
-//! A group may have more heads than a flow meets, never fewer: the head of a candidate is looked at all the same. So what
-//! would make too many cells is left out: address sets beyond those that most heads name, and bounds of ports that lie
-//! close together.
+//! A group may have more heads than a flow meets, never fewer: the head of a candidate is looked at all the
+//! same. So what would make too many cells is left out: address sets beyond those that most heads name, and
+//! bounds of ports that lie close together.
 
 use crate::model::heads::{Head, Heads};
 use crate::model::signature::Family;
@@ -141,8 +143,8 @@ impl Groups {
         &self.rules
     }
 
-    /// The heads of a rule set that packets of a flow can meet, by the number of the header rule that was found for the flow
-    /// and its client's port.
+    /// The heads of a rule set that packets of a flow can meet, by the number of the header rule that was
+    /// found for the flow and its client's port.
     #[inline]
     #[must_use]
     pub fn find(&self, number: u32, set: usize, client_port: u16, direction: Direction) -> Option<Group<'_>> {
@@ -207,8 +209,8 @@ impl<'h> Scope<'h> {
         bits
     }
 
-    /// Calls `each` for every cell in the order in which they are to be tried: its header rule, the place of its protocol
-    /// and its heads. Returns what heads ask of the client's port, by protocol.
+    /// Calls `each` for every cell in the order in which they are to be tried: its header rule, the place of
+    /// its protocol and its heads. Returns what heads ask of the client's port, by protocol.
     fn cells(&self, most: usize, mut each: impl FnMut(HeaderRule, usize, (Bits, Bits))) -> Vec<ClientPorts> {
         let versions = self.versions(PAIRS_MAX.min(most / PROTOCOLS.len()));
         let pairs: usize = versions.iter().map(|v| v.classes.len() * v.classes.len()).sum();
@@ -216,7 +218,8 @@ impl<'h> Scope<'h> {
         let either_way = self.bits(|h| h.bidirectional);
         for version in &versions {
             let here = PROTOCOLS.map(|protocol| self.bits(|h| is_about(h, protocol, version.family)));
-            // What a network's class says is right only where no smaller network lies in it: long prefixes come first.
+            // What a network's class says is right only where no smaller network lies in it: long prefixes
+            // come first.
             let all = &version.classes;
             let mut pairs: Vec<_> = all.iter().flat_map(|a| all.iter().map(move |b| (a, b))).collect();
             pairs.sort_by_key(|(a, b)| core::cmp::Reverse(u16::from(a.net.length) + u16::from(b.net.length)));
@@ -289,8 +292,8 @@ impl<'h> Scope<'h> {
         })
     }
 
-    /// Ports of the server between the bounds that heads of a protocol name, neighbours joined until they are not more than
-    /// so many.
+    /// Ports of the server between the bounds that heads of a protocol name, neighbours joined until they are
+    /// not more than so many.
     fn ports(&self, protocol: u8, most: usize) -> Vec<PortClass> {
         let concerned = |h: &Head| h.protocols.is_empty() || h.protocols.contains(&protocol);
         let mut starts = vec![0u16];
@@ -356,8 +359,8 @@ struct Pair<'c> {
 }
 
 impl Pair<'_> {
-    /// Ports of the server with the heads that packets meet, to the server and to the client; neighbours that meet the same are
-    /// one.
+    /// Ports of the server with the heads that packets meet, to the server and to the client; neighbours that
+    /// meet the same are one.
     fn runs(&self, ports: &[PortClass]) -> Vec<(Range, (Bits, Bits))> {
         let mut runs: Vec<(Range, (Bits, Bits))> = Vec::new();
         for class in ports {
@@ -390,8 +393,8 @@ impl Pair<'_> {
 }
 
 impl ClientPorts {
-    /// What heads ask of the client's port: source ports to the server, destination ports to the client, and either if the
-    /// rule goes both ways.
+    /// What heads ask of the client's port: source ports to the server, destination ports to the client, and
+    /// either if the rule goes both ways.
     fn new(ports: &[PortClass], either_way: &Bits) -> Self {
         let mut clients = ClientPorts::default();
         for class in ports {
@@ -416,8 +419,8 @@ impl ClientPorts {
     }
 }
 
-/// Networks by which address sets are known, that of all addresses among them: a set has all or none of the addresses of a
-/// network that lie in no smaller one.
+/// Networks by which address sets are known, that of all addresses among them: a set has all or none of the
+/// addresses of a network that lie in no smaller one.
 fn networks(sets: &[&AddressSet], family: Family) -> Vec<Net> {
     let v4 = family == Family::V4;
     let mut nets = vec![net(0, 0, v4)];
@@ -435,8 +438,8 @@ fn networks(sets: &[&AddressSet], family: Family) -> Vec<Net> {
     nets
 }
 
-/// The fewest prefixes (number, length) inside one that tell what lies in the ranges and what does not, the longest prefix
-/// counting: if what is around it does not, and if it does.
+/// The fewest prefixes (number, length) inside one that tell what lies in the ranges and what does not, the
+/// longest prefix counting: if what is around it does not, and if it does.
 fn cover(ranges: &[(u128, u128)], prefix: (u128, u8), bits: u8) -> [Vec<(u128, u8)>; 2] {
     let (first, length) = prefix;
     let last = first | u128::MAX.checked_shr(128 - u32::from(bits - length)).unwrap_or(0);

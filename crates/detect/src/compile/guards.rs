@@ -51,7 +51,8 @@ pub(crate) fn add(
     rules.guards = guards.into_iter().map(|(_, (_, guard))| guard).collect();
 }
 
-/// Not where what is missing may still come with the other direction, nor where it is of interest what the rule computes although it does not match.
+/// Not where what is missing may still come with the other direction, nor where it is of interest what the
+/// rule computes although it does not match.
 fn can_be_guarded(signature: &Member) -> bool {
     let computes = |check: &ValueCheck| {
         check.program.items.iter().any(|item| matches!(item, Item::Custom(_) | Item::Base64 { .. }))

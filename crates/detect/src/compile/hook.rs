@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hooks: the state at which a rule is evaluated (`tls:client_hello_done`, `tcp:flow_start`). Source: Suricata 8's user
-//! guide, "Explicit rule hook (states)".
+//! Hooks: the state at which a rule is evaluated (`tls:client_hello_done`, `tcp:flow_start`). Source:
+//! Suricata 8's user guide, "Explicit rule hook (states)".
 //!
-//! A rule with nothing but a hook matches at each look at a transaction between the state of the look before and that of this
-//! one, so it tells of a state that was passed within a packet, and again of a state in which the transaction stays. A rule that
-//! also asks for something matches once.
+//! A rule with nothing but a hook matches at each look at a transaction between the state of the look before
+//! and that of this one, so it tells of a state that was passed within a packet, and again of a state in
+//! which the transaction stays. A rule that also asks for something matches once.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::refusal::KeywordError;
@@ -139,8 +139,8 @@ pub(crate) fn narrow(builder: &mut SignatureBuilder<'_>, direction: Direction) -
     Ok(())
 }
 
-/// Makes the hook of a rule, where it has one, the first of its conditions on transactions; the firewall asks for the state
-/// itself. To be called when all keywords are read.
+/// Makes the hook of a rule, where it has one, the first of its conditions on transactions; the firewall asks
+/// for the state itself. To be called when all keywords are read.
 ///
 /// # Errors
 /// The rule looks at something that belongs to another state.

@@ -36,9 +36,10 @@ pub type ParseFn = fn(&mut SignatureBuilder<'_>, &[u8]) -> Result<(), KeywordErr
 /// What a keyword is to its rule.
 ///
 /// No keyword is taken and then ignored: what a `Condition`, `Modifier`, `Effect` or `Limit` adds is seen in
-/// [`crate::compile::builder::SignatureBuilder::weight`], and the loader refuses a rule in which it added nothing. Conditions, effects and
-/// limits are traits that inspection calls for every rule; what is asked of the program around the engine is a
-/// [`crate::model::request::Request`], which whoever carries it out matches without a wildcard.
+/// [`crate::compile::builder::SignatureBuilder::weight`], and the loader refuses a rule in which it added
+/// nothing. Conditions, effects and limits are traits that inspection calls for every rule; what is asked of
+/// the program around the engine is a [`crate::model::request::Request`], which whoever carries it out
+/// matches without a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Must hold for the rule to match (or changes the value that the next one looks at).

@@ -25,7 +25,8 @@ impl Set {
 
 /// Literals of so many bytes may be searched for apart from longer ones.
 const BRIEF: usize = 2;
-/// A set of fewer literals is searched for one by one or by an automaton, byte by byte ([`bartizan_pattern::Config`]).
+/// A set of fewer literals is searched for one by one or by an automaton, byte by byte
+/// ([`bartizan_pattern::Config`]).
 const APART_MIN: usize = 8;
 /// So few are searched for one by one, which is quick.
 const FEW: usize = 4;
@@ -87,8 +88,8 @@ impl Collector {
         Ok(Some(Set { heads, ..Set::new(literals, compiler)? }))
     }
 
-    /// Compiles them into one set, or into two, with the shortest literals apart: those make a search of all others slower, and
-    /// the rules behind them often concern few flows ([`Set::is_met`]).
+    /// Compiles them into one set, or into two, with the shortest literals apart: those make a search of all
+    /// others slower, and the rules behind them often concern few flows ([`Set::is_met`]).
     pub(crate) fn build_by_length(mut self, compiler: &Compiler) -> Result<Vec<Set>, BuildError> {
         let (brief, longer): (BTreeMap<_, _>, _) =
             self.literals.into_iter().partition(|((bytes, _), _)| bytes.len() <= BRIEF);

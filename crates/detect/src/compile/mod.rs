@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From rules as they are written to the model.
 //!
-//! One rule: its head ([`protocol`], [`heads`], [`hook`], [`firewall`]), then its keywords, which add to the [`builder`]; then what holds
-//! of the whole (`validate`, `conflicts`, `fast_pattern`). All rules of a set: [`groups`] of heads, and [`prefilter`].
+//! One rule: its head ([`protocol`], [`heads`], [`hook`], [`firewall`]), then its keywords, which add to the
+//! [`builder`]; then what holds of the whole (`validate`, `conflicts`, `fast_pattern`). All rules of a set:
+//! [`groups`] of heads, and [`prefilter`].
 
 pub(crate) mod addresses;
 pub mod builder;

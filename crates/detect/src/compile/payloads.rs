@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which payloads of packets are searched for a rule's literal, and how far.
 //!
-//! Most rules on packets say that a literal lies near the beginning, or that the payload is short. A long segment of a transfer is
-//! searched whole only for the few that say neither.
+//! Most rules on packets say that a literal lies near the beginning, or that the payload is short. A long
+//! segment of a transfer is searched whole only for the few that say neither.
 
 use crate::compile::literals::Collector;
 use crate::model::basis::{Packets, payload_literals, payload_programs};
@@ -13,7 +13,8 @@ use bartizan_pattern::{BuildError, Compiler};
 
 /// Payloads are scanned from their beginning so far for [`Heading`]s, in bytes.
 const HEADING_MAX: usize = 128;
-/// A shorter literal is taken only if the rule's fast pattern is no longer: it would make more candidates than that, in bytes.
+/// A shorter literal is taken only if the rule's fast pattern is no longer: it would make more candidates
+/// than that, in bytes.
 const HEADING_BYTES: usize = 3;
 /// A literal that lies near the beginning of each payload that a rule matches on.
 struct Heading<'s> {

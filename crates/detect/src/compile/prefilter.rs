@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Building the prefilters of a rule set: which rules are worth evaluating for a packet or transaction.
 //!
-//! A prefilter must have **no false negatives**: a rule whose conditions hold must be among the candidates. Each rule
-//! has at most one fast pattern, a literal that must occur in one buffer; the literals of all rules of a buffer are
-//! one set, scanned once. Rules without a literal are found by a cheap property or are always
+//! A prefilter must have **no false negatives**: a rule whose conditions hold must be among the candidates.
+//! Each rule has at most one fast pattern, a literal that must occur in one buffer; the literals of all rules
+//! of a buffer are one set, scanned once. Rules without a literal are found by a cheap property or are always
 //! candidates.
 
 use crate::compile::addresses;

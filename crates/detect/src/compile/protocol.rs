@@ -108,7 +108,8 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
     })
 }
 
-/// Whether Suricata knows an application protocol by this name, whether or not this build has a parser for it.
+/// Whether Suricata knows an application protocol by this name, whether or not this build has a parser for
+/// it.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     KNOWN_APP.contains(&name) || protocols::called(name).next().is_some()

@@ -104,7 +104,8 @@ impl RefusalCode {
         }
     }
 
-    /// Whether the rule is right and this engine cannot evaluate it; else it is malformed: no rule, or one that Suricata refuses as well.
+    /// Whether the rule is right and this engine cannot evaluate it; else it is malformed: no rule, or one
+    /// that Suricata refuses as well.
     #[must_use]
     pub const fn is_unsupported(self) -> bool {
         matches!(

@@ -12,7 +12,8 @@ pub const UNKNOWN_CLASS: &str = "D113";
 pub(crate) struct UnknownClasses(BTreeMap<String, (Diagnostic, u64)>);
 
 impl UnknownClasses {
-    /// One more rule has such a name. Gives the description that Suricata 8.0.8 writes: none for the first rule, then this one.
+    /// One more rule has such a name. Gives the description that Suricata 8.0.8 writes: none for the first
+    /// rule, then this one.
     pub(crate) fn add(&mut self, rule: &Rule, name: &str) -> String {
         if let Some((_, rules)) = self.0.get_mut(name) {
             *rules += 1;

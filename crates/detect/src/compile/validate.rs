@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What contents of some buffers must look like to be able to match. Not a keyword itself: it is asked when a rule is
-//! complete, since modifiers (`nocase`) may stand behind the buffer's keyword.
+//! What contents of some buffers must look like to be able to match. Not a keyword itself: it is asked when a
+//! rule is complete, since modifiers (`nocase`) may stand behind the buffer's keyword.
 //!
-//! As in Suricata 8 rules whose content can never match are refused, and digests are brought to the letter case that
-//! the buffer has.
+//! As in Suricata 8 rules whose content can never match are refused, and digests are brought to the letter
+//! case that the buffer has.
 
 use crate::compile::keyword::KeywordError;
 use crate::model::buffers::Buffers;
@@ -60,7 +60,8 @@ fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(
     Ok(())
 }
 
-/// Of a serial number Suricata checks the first content only, so what must not be there may be anything behind it.
+/// Of a serial number Suricata checks the first content only, so what must not be there may be anything
+/// behind it.
 fn one(buffer: &str, literal: &mut Literal, first: bool) -> Result<(), KeywordError> {
     match buffer {
         "http.host" => host(literal),

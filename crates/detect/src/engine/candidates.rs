@@ -6,7 +6,8 @@ use crate::model::prefilter::Set;
 use bartizan_pattern::Scratch;
 
 impl Set {
-    /// Whether a flow of this group can meet the head of one of the rules; without a group, yes. If not, a scan is for nothing.
+    /// Whether a flow of this group can meet the head of one of the rules; without a group, yes. If not, a
+    /// scan is for nothing.
     #[must_use]
     pub fn is_met(&self, group: Option<Group<'_>>) -> bool {
         let Some(group) = group.filter(|_| !self.heads.is_empty()) else { return true };
@@ -20,8 +21,8 @@ impl Set {
         }
     }
 
-    /// Calls `found` with each literal that occurs, by its number in the set. `false`: the scan failed (no scratch
-    /// memory), and in order not to lose rules every one is a candidate.
+    /// Calls `found` with each literal that occurs, by its number in the set. `false`: the scan failed (no
+    /// scratch memory), and in order not to lose rules every one is a candidate.
     pub(crate) fn literals_in(&self, scratch: &mut Scratch, data: &[u8], mut found: impl FnMut(u32)) -> bool {
         let scanned = self.set.scan(scratch, data, |literal, _end| {
             found(literal);

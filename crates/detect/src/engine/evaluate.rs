@@ -157,8 +157,8 @@ fn from_cursor(cursor: Option<Cursor>, rest: &[Item], value: &[u8], run: &mut Ev
     }
 }
 
-/// `isdataat`. `None`: it holds. A relative position may lie at the end of the buffer: byte 1 counted from the cursor
-/// is the one at the cursor.
+/// `isdataat`. `None`: it holds. A relative position may lie at the end of the buffer: byte 1 counted from
+/// the cursor is the one at the cursor.
 fn data_at(
     at: Number,
     relative: bool,
@@ -179,8 +179,8 @@ fn data_at(
     if there != negated {
         return None;
     }
-    // A fixed position does not become better at another occurrence, except that a later one may lie close enough to
-    // the end.
+    // A fixed position does not become better at another occurrence, except that a later one may lie close
+    // enough to the end.
     let hopeless = fixed && !(relative && negated);
     Some(if hopeless { Step::Stop } else { Step::Next })
 }

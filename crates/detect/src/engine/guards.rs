@@ -5,8 +5,8 @@ use crate::model::guards::Guard;
 use bartizan_applayer::transaction::{BufferQuery, Transaction};
 use bartizan_base::Direction;
 
-/// The guards of a direction of a transaction, each looked for when the first rule asks for it. Nothing of it is remembered until the next look: a
-/// trailer may bring a header that was missing.
+/// The guards of a direction of a transaction, each looked for when the first rule asks for it. Nothing of it
+/// is remembered until the next look: a trailer may bring a header that was missing.
 pub(crate) struct Guards<'t> {
     list: &'t [Guard],
     tx: &'t dyn Transaction,

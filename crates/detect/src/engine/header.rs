@@ -11,8 +11,8 @@ use bartizan_packet::PacketFlags;
 /// Whether protocol, addresses, ports and flow conditions of a rule hold.
 #[must_use]
 pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
-    // As in Suricata, of a packet that is no IP rules are asked that are about decoding alone; where its IP is broken, those about
-    // addresses alone, too.
+    // As in Suricata, of a packet that is no IP rules are asked that are about decoding alone; where its IP
+    // is broken, those about addresses alone, too.
     let is_ip = scene.packet.is_none_or(|packet| {
         let decoded = packet.decoded();
         decoded.src().is_some() || signature.is_ip_only() && matches!(decoded.ether_type, 0x0800 | 0x86dd)
@@ -23,8 +23,8 @@ pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
         && ends_hold(signature, heads, scene)
 }
 
-/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever is found
-/// out later (application protocol, handshake).
+/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever is
+/// found out later (application protocol, handshake).
 #[must_use]
 pub fn can_hold(
     signature: &Member,

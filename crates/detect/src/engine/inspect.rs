@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Inspecting a packet: candidates, evaluation, alerts.
 //!
-//! One call per packet, in this order: rules on the packet and on new stream data, then rules on the transactions of
-//! the packet's direction, then those on payloads once more that ask for a flowbit which one of these has set. Matches come out in the order of evaluation; a pass rule ends it.
+//! One call per packet, in this order: rules on the packet and on new stream data, then rules on the
+//! transactions of the packet's direction, then those on payloads once more that ask for a flowbit which one
+//! of these has set. Matches come out in the order of evaluation; a pass rule ends it.
 
 use crate::compile::groups::Group;
 use crate::engine::candidates::Candidates;
@@ -54,7 +55,8 @@ pub struct Work<'a> {
     pub payload_in_stream: bool,
     /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
     pub again: bool,
-    /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody knows.
+    /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody
+    /// knows.
     pub group: Option<Group<'a>>,
     /// The generation that runs, which may have rules of an earlier one.
     pub generation: Generation,
@@ -64,8 +66,8 @@ pub struct Work<'a> {
     pub prevention: bool,
     /// The firewall does not judge this packet, but the datagram that it is a part of.
     pub waits: bool,
-    /// The session has nothing to do with the packet (a wrong checksum): its receiver throws it away. What transactions have to show
-    /// is looked at with the next one.
+    /// The session has nothing to do with the packet (a wrong checksum): its receiver throws it away. What
+    /// transactions have to show is looked at with the next one.
     pub stray: bool,
     /// The flow's application layer.
     pub app: Option<AppView<'a>>,
@@ -120,11 +122,13 @@ pub struct Worker {
     matched: Vec<u32>,
     /// The flow was refused before the packet in hand.
     refused_before: bool,
-    /// Rules on payloads that ask for flowbits and whose packet conditions did not hold for the packet in hand.
+    /// Rules on payloads that ask for flowbits and whose packet conditions did not hold for the packet in
+    /// hand.
     asking: Vec<u32>,
     /// Values that matches of the packet in hand leave for their alerts.
     pub left: Vec<Left>,
-    /// What rules want to have replaced in the packet's payload: offset and bytes, in the order of the matches.
+    /// What rules want to have replaced in the packet's payload: offset and bytes, in the order of the
+    /// matches.
     pub edits: Vec<(u32, Vec<u8>)>,
     /// What waits for its transaction.
     asked: Vec<Asked>,
@@ -386,7 +390,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Rules that name an address of the packet. Most flows have none that any of them names: of these it is remembered.
+    /// Rules that name an address of the packet. Most flows have none that any of them names: of these it is
+    /// remembered.
     fn rules_by_address(&mut self, always: &Always, candidates: &mut Candidates) {
         let direction = self.scene.direction;
         // Packets of other protocols (ICMP errors) have other addresses than their flow.
@@ -440,10 +445,10 @@ impl Pass<'_, '_> {
         let basis = Basis::of(signature);
         // Alternatives in the order of preference: stream data, then the packet's own payload.
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
-        // What went into the stream is seen there, once it is in order, unless the rule looks at each packet, too.
-        // Without a packet there is only what is left of the stream: rules that ask for the protocol alone match it, too.
-        // What is not there is not asked: also a content that must not occur wants a payload in which it does not. As in
-        // Suricata, a packet with which the stream is shown has one.
+        // What went into the stream is seen there, once it is in order, unless the rule looks at each packet,
+        // too. Without a packet there is only what is left of the stream: rules that ask for the protocol
+        // alone match it, too. What is not there is not asked: also a content that must not occur wants a
+        // payload in which it does not. As in Suricata, a packet with which the stream is shown has one.
         let nothing = payload.is_empty() && stream.is_none() && payload_programs(signature).next().is_some();
         let own = !self.again
             && !nothing
@@ -460,7 +465,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Whether matches from this one on have set flowbits. Those that toggle one do not count, as in Suricata.
+    /// Whether matches from this one on have set flowbits. Those that toggle one do not count, as in
+    /// Suricata.
     fn has_set_bits(&self, from: usize) -> bool {
         let hits = self.worker.hits.get(from..).unwrap_or_default();
         hits.iter().any(|hit| {
@@ -468,8 +474,8 @@ impl Pass<'_, '_> {
         })
     }
 
-    /// Asks rules on payloads once more that want flowbits: one on a transaction, which is looked at behind them, may have set it. Suricata
-    /// looks at such rules with the transactions.
+    /// Asks rules on payloads once more that want flowbits: one on a transaction, which is looked at behind
+    /// them, may have set it. Suricata looks at such rules with the transactions.
     fn ask_again(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
         let payload = self.scene.payload;
         for rule in core::mem::take(&mut self.worker.asking) {
@@ -624,8 +630,8 @@ impl Pass<'_, '_> {
         self.worker.asked.extend(signature.requests.iter().map(asked));
     }
 
-    /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol always, for
-    /// others when the settings ask for guesses; and only so often for each transaction.
+    /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol
+    /// always, for others when the settings ask for guesses; and only so often for each transaction.
     fn guess_tx(&mut self, signature: &Signature) -> Option<TxId> {
         let datagram = self.scene.flow.is_some_and(|f| f.protocol == UDP);
         let certain = datagram && !signature.protocol.app.is_empty();
@@ -673,8 +679,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Goes through the matches in the order of evaluation: thresholds, then actions. A pass rule ends it, and what
-    /// an earlier match has refused is not passed by a later one.
+    /// Goes through the matches in the order of evaluation: thresholds, then actions. A pass rule ends it,
+    /// and what an earlier match has refused is not passed by a later one.
     fn finish(&mut self) {
         let rules = self.rules;
         let mut hits = core::mem::take(&mut self.worker.hits);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running a rule set.
 //!
-//! [`inspect`] is called once per packet: [`prefilter`] and [`payloads`] name the [`candidates`], [`header`] and [`evaluate`] say whether
-//! a rule holds, [`txstate`] remembers of a flow how far its rules are, `request` carries out what matches ask for. [`explain`] tells of it.
+//! [`inspect`] is called once per packet: [`prefilter`] and [`payloads`] name the [`candidates`], [`header`]
+//! and [`evaluate`] say whether a rule holds, [`txstate`] remembers of a flow how far its rules are,
+//! `request` carries out what matches ask for. [`explain`] tells of it.
 
 pub mod candidates;
 pub mod evaluate;

@@ -20,8 +20,8 @@ impl HeadSet {
 }
 
 impl PayloadSets {
-    /// Adds the rules whose literal occurs in a payload, where it can, to `candidates`. `in_stream`: the stream is shown to rules on
-    /// streams; `group`: the heads that the packet can meet.
+    /// Adds the rules whose literal occurs in a payload, where it can, to `candidates`. `in_stream`: the
+    /// stream is shown to rules on streams; `group`: the heads that the packet can meet.
     pub fn scan(
         &self,
         scratch: &mut Scratch,

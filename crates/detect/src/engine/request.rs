@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handing on what matches ask for: the data plane marks files and transactions, whoever writes records and files reads the marks.
+//! Handing on what matches ask for: the data plane marks files and transactions, whoever writes records and
+//! files reads the marks.
 
 use crate::model::request::{Request, StoreFiles, StoreScope};
 use crate::state::FlowRuleState;
@@ -29,7 +30,8 @@ pub(crate) fn carry_out(
     let (id, direction) = (asked.tx, asked.direction);
     match asked.request {
         Request::DisableLogging => app.mark(Mark::Silent(id)),
-        // Asked of the flow: they are noted there, since a match on a packet is as good as one on a transaction (a TLS session has but one).
+        // Asked of the flow: they are noted there, since a match on a packet is as good as one on a
+        // transaction (a TLS session has but one).
         Request::StoreCertificates => {}
         Request::StoreFiles(StoreFiles { directions, scope }) => {
             let store = directions.is_none_or(|d| d[direction]) && scope == StoreScope::File;

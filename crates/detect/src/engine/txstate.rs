@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What detection remembers of one flow from packet to packet.
 //!
-//! The part that points into a rule set (which rules are half way through a transaction) carries the number of the set, and of what is seen of
-//! it, and is dropped when another one runs.
+//! The part that points into a rule set (which rules are half way through a transaction) carries the number
+//! of the set, and of what is seen of it, and is dropped when another one runs.
 
 use crate::engine::window::WindowScan;
 use crate::model::visibility::Visibility;
@@ -24,15 +24,15 @@ pub enum Status {
     Pending,
     /// It matched; it will not match again.
     Matched,
-    /// It matched, and matches again when more of its direction was parsed and the stream shows its pattern (see
-    /// [`RuleProgress::late`]).
+    /// It matched, and matches again when more of its direction was parsed and the stream shows its pattern
+    /// (see [`RuleProgress::late`]).
     Repeats,
     /// It cannot match any more.
     Failed,
 }
 
-/// Directions are judged apart, as in Suricata: a rule can match once for each. Only a rule that asks for something of
-/// both has one progress for the whole transaction.
+/// Directions are judged apart, as in Suricata: a rule can match once for each. Only a rule that asks for
+/// something of both has one progress for the whole transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// What the rule found in this direction.
@@ -51,9 +51,10 @@ pub struct RuleProgress {
     pub side: Side,
     /// Status.
     pub status: Status,
-    /// Of a rule whose pattern is looked for in the stream: some conditions held when its direction had gone on from its first state.
-    /// Then it matches once, as all rules do whose pattern comes with its transaction. One that holds at once in such a state matches
-    /// whenever the stream shows its pattern, as in Suricata, which takes it for one whose pattern does not come again.
+    /// Of a rule whose pattern is looked for in the stream: some conditions held when its direction had gone
+    /// on from its first state. Then it matches once, as all rules do whose pattern comes with its
+    /// transaction. One that holds at once in such a state matches whenever the stream shows its pattern, as
+    /// in Suricata, which takes it for one whose pattern does not come again.
     pub late: bool,
     /// Conditions that hold, a bit each.
     pub held: u64,
@@ -88,8 +89,8 @@ struct TxState {
     guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
     scanned: [u64; 2],
-    /// Growing values: (direction, set, which of them, scanned up to); and of values that are whole, how many were scanned
-    /// ([`VALUES`]).
+    /// Growing values: (direction, set, which of them, scanned up to); and of values that are whole, how many
+    /// were scanned ([`VALUES`]).
     growing: SmallVec<[(u8, u16, u32, u64); 2]>,
 }
 
@@ -145,7 +146,8 @@ pub struct FlowDetect {
     ip_only_done: [bool; 2],
     /// No rule that is found by an address names an end of the flow's packets, by direction.
     unnamed: PerDirection<bool>,
-    /// What is known of the windows that the stream is shown with, by direction. A flow without a stream has none, so it has no room for them.
+    /// What is known of the windows that the stream is shown with, by direction. A flow without a stream has
+    /// none, so it has no room for them.
     windows: Option<Box<PerDirection<WindowScan>>>,
     /// The firewall refused a packet with payload, and what it brought to transactions is not judged yet.
     withheld: PerDirection<bool>,
@@ -157,8 +159,8 @@ pub struct FlowDetect {
 }
 
 impl FlowDetect {
-    /// Drops what belongs to other rules than those of the generation. What a rule decided for the whole flow stands while the policy sees that rule and
-    /// it still says so.
+    /// Drops what belongs to other rules than those of the generation. What a rule decided for the whole flow
+    /// stands while the policy sees that rule and it still says so.
     pub fn enter_generation(
         &mut self,
         rules: &RuleSet,
@@ -276,7 +278,8 @@ impl FlowDetect {
         }
     }
 
-    /// Whether no rule that is found by an address names an end of the flow's packets in this direction, as far as is known.
+    /// Whether no rule that is found by an address names an end of the flow's packets in this direction, as
+    /// far as is known.
     pub(crate) fn is_unnamed(&self, direction: Direction) -> bool {
         self.unnamed[direction]
     }
@@ -414,7 +417,8 @@ impl FlowDetect {
         SetsScanned(self.tx(id).and_then(|t| t.scanned.get(direction as usize)).copied().unwrap_or(0))
     }
 
-    /// Remembers that a set was scanned. Sets beyond the 64th are scanned again each time: slower, never wrong.
+    /// Remembers that a set was scanned. Sets beyond the 64th are scanned again each time: slower, never
+    /// wrong.
     pub fn set_scanned(&mut self, id: TxId, direction: Direction, set: usize) {
         let bit = 1u64.checked_shl(set as u32).unwrap_or(0);
         if let Some(scanned) = self.tx_mut(id).and_then(|t| t.scanned.get_mut(direction as usize)) {
@@ -422,8 +426,8 @@ impl FlowDetect {
         }
     }
 
-    /// Where in a growing value (set, which of its values) to scan on, given the offset of its first byte there and the longest
-    /// literal.
+    /// Where in a growing value (set, which of its values) to scan on, given the offset of its first byte
+    /// there and the longest literal.
     #[must_use]
     pub fn scan_from(
         &self,

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scanning a window that slides over a stream: each byte is looked at about once, however often it is shown.
 //!
-//! Inline, each packet shows the stream from some way back, so that a rule's contents may lie in several packets. The
-//! literals that were found in what is shown again are remembered instead of looked for. A literal that is remembered
-//! longer than its bytes are shown costs an evaluation in vain, never an answer: a prefilter may name too many rules. What is
-//! remembered is found anew each time the window has moved on by its own length, so nothing stays for good.
+//! Inline, each packet shows the stream from some way back, so that a rule's contents may lie in several
+//! packets. The literals that were found in what is shown again are remembered instead of looked for. A
+//! literal that is remembered longer than its bytes are shown costs an evaluation in vain, never an answer: a
+//! prefilter may name too many rules. What is remembered is found anew each time the window has moved on by
+//! its own length, so nothing stays for good.
 
 use crate::engine::candidates::Candidates;
 use crate::model::prefilter::Set;
 use bartizan_pattern::Scratch;
 use smallvec::SmallVec;
 
-/// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes seen
-/// before, so that a match can span segments.
+/// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes
+/// seen before, so that a match can span segments.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamWindow<'a> {
     /// The bytes.
@@ -47,8 +48,8 @@ impl WindowScan {
 
     /// Adds the rules whose literal occurs in a window to `candidates`.
     ///
-    /// The bytes at an offset must be the same each time they are shown; who exchanges the stream for another one (a flow that is
-    /// turned round) forgets this.
+    /// The bytes at an offset must be the same each time they are shown; who exchanges the stream for another
+    /// one (a flow that is turned round) forgets this.
     pub fn scan(
         &mut self,
         set: &Set,
@@ -58,7 +59,8 @@ impl WindowScan {
     ) {
         let StreamWindow { data, offset, fresh, .. } = *window;
         let end = offset.saturating_add(data.len() as u64);
-        // What was not scanned begins with the fresh bytes, or else this is not the window that was seen last.
+        // What was not scanned begins with the fresh bytes, or else this is not the window that was seen
+        // last.
         let follows = self.from <= offset && self.to == end.saturating_sub(fresh as u64);
         if !follows || !self.found.is_empty() && offset >= self.stale_at {
             self.found.clear();
@@ -107,8 +109,8 @@ mod tests {
     }
 
     proptest! {
-        /// However a stream is cut and shown, the window finds what a scan of all that is shown finds, and nothing that lies
-        /// further back than one window before it.
+        /// However a stream is cut and shown, the window finds what a scan of all that is shown finds, and
+        /// nothing that lies further back than one window before it.
         #[test]
         fn finds_what_a_whole_scan_finds(
             stream in letters(600),

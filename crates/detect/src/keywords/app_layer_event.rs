@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `app-layer-event`: what protocol detection (`applayer_...`) or a parser (`http....`) found odd.
 //!
-//! Events of protocol detection belong to the packet that raised them, events of a parser to a transaction. The events
-//! `file....` of Suricata (decompression of Flash files) are not there.
+//! Events of protocol detection belong to the packet that raised them, events of a parser to a transaction.
+//! The events `file....` of Suricata (decompression of Flash files) are not there.
 
 use super::number::{later, text};
 use crate::compile::builder::SignatureBuilder;

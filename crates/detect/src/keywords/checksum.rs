@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ipv4-csum`, `tcpv4-csum`, `tcpv6-csum`, `udpv4-csum`, `udpv6-csum`, `icmpv4-csum`, `icmpv6-csum`: checksums
-//! (RFC 1071). A UDP datagram over IPv4 without a checksum is neither valid nor invalid.
+//! `ipv4-csum`, `tcpv4-csum`, `tcpv6-csum`, `udpv4-csum`, `udpv6-csum`, `icmpv4-csum`, `icmpv6-csum`:
+//! checksums (RFC 1071). A UDP datagram over IPv4 without a checksum is neither valid nor invalid.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};

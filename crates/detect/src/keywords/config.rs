@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `config`: what a rule with the action `config` changes. Only `logging disable` for a transaction or flow exists, as
-//! in Suricata 8. The mark is carried by the transaction; whoever writes records reads it.
+//! `config`: what a rule with the action `config` changes. Only `logging disable` for a transaction or flow
+//! exists, as in Suricata 8. The mark is carried by the transaction; whoever writes records reads it.
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `dataset` and `datarep`: the value of a sticky buffer is looked up in a set, added or removed. The sets are in
-//! [`crate::state::dataset`].
+//! `dataset` and `datarep`: the value of a sticky buffer is looked up in a set, added or removed. The sets
+//! are in [`crate::state::dataset`].
 
 use super::number::text;
 use super::path::{Order, find};

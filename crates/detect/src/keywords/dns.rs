@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `dns.opcode`, `dns.rcode`, `dns.rrtype`: numbers of DNS messages (RFC 1035, IANA "DNS Parameters"). The sticky
-//! buffers (`dns.query`) come from the table of the protocol.
+//! `dns.opcode`, `dns.rcode`, `dns.rrtype`: numbers of DNS messages (RFC 1035, IANA "DNS Parameters"). The
+//! sticky buffers (`dns.query`) come from the table of the protocol.
 
 use super::number::tx_number;
 use crate::compile::builder::SignatureBuilder;

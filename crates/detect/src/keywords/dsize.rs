@@ -35,7 +35,8 @@ struct Length {
 
 impl PacketCondition for Length {
     fn matches(&self, scene: &Scene<'_>) -> bool {
-        // What is longer than 65,535 bytes (segmentation offload) counts as that. Of a cut packet its length on the wire counts.
+        // What is longer than 65,535 bytes (segmentation offload) counts as that. Of a cut packet its length
+        // on the wire counts.
         let length = |packet: &bartizan_packet::PacketView<'_>| {
             u16::try_from(packet.decoded().payload_len).unwrap_or(u16::MAX)
         };
@@ -47,8 +48,8 @@ impl PacketCondition for Length {
             if hidden && !matches!(self.check, UintMatch::Less(_)) {
                 return false;
             }
-            // As in Suricata, "not N bytes" is about packets that bring something, or with which the stream is shown, and "0 bytes"
-            // about such as bring nothing and with which nothing is shown.
+            // As in Suricata, "not N bytes" is about packets that bring something, or with which the stream
+            // is shown, and "0 bytes" about such as bring nothing and with which nothing is shown.
             let fits = match self.check {
                 UintMatch::NotEqual(_) => has_data,
                 UintMatch::Equal(0) => !has_data,
@@ -73,7 +74,8 @@ impl PacketCondition for Length {
     fn room_for_contents(&self) -> Option<i64> {
         match self.check {
             UintMatch::Equal(most) | UintMatch::Less(most) | UintMatch::Between(_, most) => Some(most.into()),
-            // What is not N bytes long may be longer: Suricata takes N for the most here as well, and refuses rules that can match.
+            // What is not N bytes long may be longer: Suricata takes N for the most here as well, and refuses
+            // rules that can match.
             _ => None,
         }
     }

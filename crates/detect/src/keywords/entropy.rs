@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `entropy`: Shannon's entropy of a buffer, in bits a byte. What was computed is shown in the flow's events, whether or not the
-//! rule matched. Source: Suricata 8's user guide, "entropy".
+//! `entropy`: Shannon's entropy of a buffer, in bits a byte. What was computed is shown in the flow's events,
+//! whether or not the rule matched. Source: Suricata 8's user guide, "entropy".
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;

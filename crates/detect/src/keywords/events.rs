@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `decode-event` (`engine-event`) and `stream-event`: what decoder and stream engine found odd about the packet.
+//! `decode-event` (`engine-event`) and `stream-event`: what decoder and stream engine found odd about the
+//! packet.
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files in transactions: `filename`, `filemagic`, `fileext`, `filesize`, `filemd5`, `filesha1`, `filesha256`, `filestore`.
-//! `file.data` and `file.name` are sticky buffers of the protocols.
+//! Files in transactions: `filename`, `filemagic`, `fileext`, `filesize`, `filemd5`, `filesha1`,
+//! `filesha256`, `filestore`. `file.data` and `file.name` are sticky buffers of the protocols.
 //!
 //! `filestore` is a condition that a file is there, and marks the file; whoever writes files reads the mark.
 

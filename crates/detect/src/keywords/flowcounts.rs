@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flow.age`, `flow.pkts`, `flow.bytes`, `flow.elephant` and their kin: how much of the flow there was; `stream_size`: how much data.
+//! `flow.age`, `flow.pkts`, `flow.bytes`, `flow.elephant` and their kin: how much of the flow there was;
+//! `stream_size`: how much data.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -148,8 +149,8 @@ struct Count<T> {
     check: UintMatch<T>,
     value: fn(&Scene<'_>) -> Option<PerDirection<u64>>,
     cut: fn(u64) -> T,
-    /// Bytes of the stream are counted: a rule with content looks at the stream, and at each segment, too. Else it looks at
-    /// packets, as Suricata's does.
+    /// Bytes of the stream are counted: a rule with content looks at the stream, and at each segment, too.
+    /// Else it looks at packets, as Suricata's does.
     of_stream: bool,
 }
 
@@ -269,8 +270,8 @@ fn stream_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
     used(scene.flow?.tcp?)
 }
 
-/// Sequence numbers used so far, the SYN included. Without a session (one that was met in the middle and not taken up) there is
-/// nothing to count: not even 0 bytes, as in Suricata.
+/// Sequence numbers used so far, the SYN included. Without a session (one that was met in the middle and not
+/// taken up) there is nothing to count: not even 0 bytes, as in Suricata.
 fn used(tcp: &TcpSession) -> Option<PerDirection<u64>> {
     let used = |direction| u64::from(tcp.sequence_used(direction));
     tcp.exists().then(|| PerDirection::new(used(Direction::ToServer), used(Direction::ToClient)))

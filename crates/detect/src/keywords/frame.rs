@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `frame`: what follows looks at frames, pieces of a stream or datagram that a parser has named ([`bartizan_applayer::frames`]).
-//! Source: Suricata 8's guide for developers, "Application Layer Frame Support".
+//! `frame`: what follows looks at frames, pieces of a stream or datagram that a parser has named
+//! ([`bartizan_applayer::frames`]). Source: Suricata 8's guide for developers, "Application Layer Frame
+//! Support".
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;

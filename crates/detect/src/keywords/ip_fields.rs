@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `id`, `tos`, `sameip`, `ipopts`, `fragbits`, `fragoffset`: fields of the IP header (RFC 791, RFC 8200 4.5).
+//! `id`, `tos`, `sameip`, `ipopts`, `fragbits`, `fragoffset`: fields of the IP header (RFC 791, RFC 8200
+//! 4.5).
 //!
-//! As in Suricata `id`, `tos`, `ipopts` and `fragbits` are about IPv4 only; `fragoffset` is in units of 8 bytes for
-//! IPv4 and in bytes for IPv6.
+//! As in Suricata `id`, `tos`, `ipopts` and `fragbits` are about IPv4 only; `fragoffset` is in units of 8
+//! bytes for IPv4 and in bytes for IPv6.
 
 use super::number::{packet_check, packet_equals, plain, text, unquoted};
 use crate::compile::builder::SignatureBuilder;

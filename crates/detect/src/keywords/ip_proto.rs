@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ip_proto`: the IP protocol by number or name (IANA, "Assigned Internet Protocol Numbers").
 //!
-//! It narrows the protocol of the rule's head and adds no condition of its own, as in Suricata: a rule with nothing
-//! else stays one that is evaluated once per flow.
+//! It narrows the protocol of the rule's head and adds no condition of its own, as in Suricata: a rule with
+//! nothing else stays one that is evaluated once per flow.
 
 use super::number::{text, unquoted};
 use crate::compile::builder::SignatureBuilder;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `iprep`: the reputation of an address in a category. The lists are read by [`crate::state::dataset::Reputation`].
+//! `iprep`: the reputation of an address in a category. The lists are read by
+//! [`crate::state::dataset::Reputation`].
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;

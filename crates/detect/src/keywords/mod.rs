@@ -111,7 +111,8 @@ pub const FAMILIES: &[&[Keyword]] = &[
     requires::KEYWORDS,
 ];
 
-/// Names of the keywords whose argument may (or must) stand in double quotes; Suricata 8.0.8 refuses them around that of any other.
+/// Names of the keywords whose argument may (or must) stand in double quotes; Suricata 8.0.8 refuses them
+/// around that of any other.
 pub const QUOTED: &[&str] = &[
     "app-layer-protocol",
     "content",
@@ -163,12 +164,12 @@ pub fn find(name: &str) -> Option<&'static Keyword> {
     table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
 }
 
-/// Keywords of Suricata 8 that this engine knows of and does not evaluate, by the reason: rules with them are refused by
-/// name.
+/// Keywords of Suricata 8 that this engine knows of and does not evaluate, by the reason: rules with them are
+/// refused by name.
 pub const REFUSED: &[(&str, &[&str])] = unsupported::KEYWORDS;
 
-/// The names of [`REFUSED`] that are really refused: a parser that comes to this build may bring a buffer of a name that
-/// is listed, which is a keyword from then on.
+/// The names of [`REFUSED`] that are really refused: a parser that comes to this build may bring a buffer of
+/// a name that is listed, which is a keyword from then on.
 #[must_use]
 pub fn refused_names() -> Vec<(&'static str, Vec<&'static str>)> {
     let buffers = crate::model::buffers::Buffers::new();
@@ -252,8 +253,8 @@ mod tests {
         crate::ruleset::load(&mut [file], &input).unwrap()
     }
 
-    /// The other half of the promise that no rule is silently inert: the loader weighs what each keyword adds (by its
-    /// role), and here each keyword is seen to load and, left out, to make a different rule.
+    /// The other half of the promise that no rule is silently inert: the loader weighs what each keyword adds
+    /// (by its role), and here each keyword is seen to load and, left out, to make a different rule.
     #[test]
     fn every_keyword_is_evaluated_or_refused() {
         for keyword in all() {

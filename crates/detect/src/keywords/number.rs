@@ -104,8 +104,8 @@ pub(crate) fn is_open(tx: &dyn Transaction, direction: Direction, complete: PerD
     tx.progress(direction) < complete[direction] && !tx.common().ended[direction]
 }
 
-/// The answer of a condition that does not hold now and is asked in both directions: it can hold later while one of
-/// them is open or was not yet looked at.
+/// The answer of a condition that does not hold now and is asked in both directions: it can hold later while
+/// one of them is open or was not yet looked at.
 pub(crate) fn later(
     tx: &dyn Transaction,
     direction: Direction,

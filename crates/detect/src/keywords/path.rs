@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files that rules name. Not a keyword itself.
 //!
-//! Reading them is the one place where loading rules does input; nothing here runs while packets are inspected.
+//! Reading them is the one place where loading rules does input; nothing here runs while packets are
+//! inspected.
 
 use crate::compile::builder::Environment;
 use crate::compile::keyword::{KeywordError, RefusalCode};

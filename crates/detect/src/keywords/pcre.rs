@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `pcre`: a regular expression, `"/expression/flags"`, with captures into variables.
 //!
-//! Flags: of the expression `i m s x A E G`; `R` relative to the match before; `B` accepted; `O` with the match
-//! limits of the settings; letters that move it to a buffer of HTTP. Captures are named groups `(?P<flow_name>...)`
-//! (also `pkt_`, `alert_`) or a list behind the flags, `, flow:name, pkt:name`, in the order of the groups.
-//! Not done: pairs of captures that name a key and its value.
+//! Flags: of the expression `i m s x A E G`; `R` relative to the match before; `B` accepted; `O` with the
+//! match limits of the settings; letters that move it to a buffer of HTTP. Captures are named groups
+//! `(?P<flow_name>...)` (also `pkt_`, `alert_`) or a list behind the flags, `, flow:name, pkt:name`, in the
+//! order of the groups. Not done: pairs of captures that name a key and its value.
 
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `requires`: the rule is skipped unless the engine is new enough and has what it names.
 //!
-//! The version is that of the Suricata whose rules this engine reads. Requirements that are not known are not met.
+//! The version is that of the Suricata whose rules this engine reads. Requirements that are not known are not
+//! met.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;

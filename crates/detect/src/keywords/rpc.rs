@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rpc`: calls of Sun RPC (RFC 5531, section 9) by program, version and procedure. Source: Suricata 8's user guide, "Payload Keywords".
+//! `rpc`: calls of Sun RPC (RFC 5531, section 9) by program, version and procedure. Source: Suricata 8's user
+//! guide, "Payload Keywords".
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sticky buffers without a file of their own: every buffer that a protocol or the packet offers is a keyword.
+//! Sticky buffers without a file of their own: every buffer that a protocol or the packet offers is a
+//! keyword.
 //!
 //! A protocol that adds a buffer to its table needs nothing here. Older spellings are in [`ALIASES`].
 
@@ -67,7 +68,8 @@ impl Sticky {
         {
             return Err(KeywordError::context(format!("`{}` is of {words}, but the rule is not", self.name)));
         }
-        // As in Suricata 8.0.8, which turns a rule round that has said the other direction by then, and refuses one that says it later.
+        // As in Suricata 8.0.8, which turns a rule round that has said the other direction by then, and
+        // refuses one that says it later.
         if self.name == ONLY_TO_CLIENT && builder.flow.contains(FlowNeeds::TO_SERVER) {
             builder.flow = builder.flow.difference(FlowNeeds::TO_SERVER) | FlowNeeds::TO_CLIENT;
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `tag`: after a match the next packets of the flow or host are marked.
 //!
-//! The mark is kept in the flow's state or in the host table; logging the packets is the business of who reads it.
+//! The mark is kept in the flow's state or in the host table; logging the packets is the business of who
+//! reads it.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;

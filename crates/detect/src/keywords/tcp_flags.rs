@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `tcp.flags` (`flags`): the flags of the TCP header (RFC 9293, 3.1), with a modifier and a mask of flags to ignore.
+//! `tcp.flags` (`flags`): the flags of the TCP header (RFC 9293, 3.1), with a modifier and a mask of flags to
+//! ignore.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};

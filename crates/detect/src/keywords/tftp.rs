@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `tftp.opcode`: the operation of a TFTP request (RFC 1350). The sticky buffers (`tftp.file`, `tftp.mode`) come from the table of the protocol.
+//! `tftp.opcode`: the operation of a TFTP request (RFC 1350). The sticky buffers (`tftp.file`, `tftp.mode`)
+//! come from the table of the protocol.
 
 use super::number::tx_number;
 use crate::compile::builder::SignatureBuilder;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `threshold`, `detection_filter`, and the entries of threshold files: how often a rule reports.
 //!
-//! Counting follows Suricata 8 on the packet clock: an interval begins with the first match and ends, inclusively,
-//! `seconds` later; the next match begins another one. Counts are kept per address, pair or rule in the host table and per
-//! flow in the flow's own state; all of them outlive a generation. Packets without addresses are not limited.
+//! Counting follows Suricata 8 on the packet clock: an interval begins with the first match and ends,
+//! inclusively, `seconds` later; the next match begins another one. Counts are kept per address, pair or rule
+//! in the host table and per flow in the flow's own state; all of them outlive a generation. Packets without
+//! addresses are not limited.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -390,9 +391,10 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
 
 /// Puts the entries of a threshold file to the rules that they name.
 ///
-/// An `event_filter` for a rule takes the place of its `threshold`, `detection_filter` or `rate_filter`; one for all rules
-/// leaves alone those that have one of these, and a `rate_filter` always does. So the file's first `rate_filter` of a rule holds. Gives a finding for each entry whose addresses
-/// cannot be resolved; such an entry is left out.
+/// An `event_filter` for a rule takes the place of its `threshold`, `detection_filter` or `rate_filter`; one
+/// for all rules leaves alone those that have one of these, and a `rate_filter` always does. So the file's
+/// first `rate_filter` of a rule holds. Gives a finding for each entry whose addresses cannot be resolved;
+/// such an entry is left out.
 pub fn apply_thresholds(
     signatures: &mut [Member],
     thresholds: &Thresholds,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS: versions, handshake state, validity and chain of the certificate, and the older keywords for its names.
-//! The sticky buffers (`tls.sni`) come from the table of the protocol.
-//! `tls.store` marks the session; whoever stores certificates reads the mark.
+//! TLS: versions, handshake state, validity and chain of the certificate, and the older keywords for its
+//! names. The sticky buffers (`tls.sni`) come from the table of the protocol. `tls.store` marks the session;
+//! whoever stores certificates reads the mark.
 
 use super::number::{NumberRef, TxNumber, text};
 use crate::compile::builder::SignatureBuilder;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transforms: what is done to a sticky buffer before it is matched. They stand between the buffer's keyword and the
-//! first match and apply in order.
+//! Transforms: what is done to a sticky buffer before it is matched. They stand between the buffer's keyword
+//! and the first match and apply in order.
 //!
 //! A transform that cannot do its work (no group of `pcrexform` matched, or an empty one, no base64) leaves
-//! the buffer as it is;
-//! `gunzip` and `zlib_deflate` leave nothing. An empty value stays empty. Sources: Suricata 8's user guide
-//! ("Transformations"), RFC 3986
-//! section 2.1, RFC 1950, RFC 1952.
-//! `domain` and `tld` go by the public suffix list as it was when the program was built. Not done: Lua (`luaxform`).
+//! the buffer as it is; `gunzip` and `zlib_deflate` leave nothing. An empty value stays empty. Sources:
+//! Suricata 8's user guide ("Transformations"), RFC 3986 section 2.1, RFC 1950, RFC 1952. `domain` and `tld`
+//! go by the public suffix list as it was when the program was built. Not done: Lua (`luaxform`).
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keywords of Suricata 8 that no file here implements: rules with them are refused by name and with the reason, so that
-//! nobody takes them for misspelt. A name that gets an implementation leaves this list. Source: Suricata 8's user guide and
-//! keyword list.
+//! Keywords of Suricata 8 that no file here implements: rules with them are refused by name and with the
+//! reason, so that nobody takes them for misspelt. A name that gets an implementation leaves this list.
+//! Source: Suricata 8's user guide and keyword list.
 
 /// Why, and the names.
 pub(super) const KEYWORDS: &[(&str, &[&str])] = &[

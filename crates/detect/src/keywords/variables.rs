@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flowvar`, `pktvar`: whether a captured variable contains something. Source: Suricata 8's keyword list, and the expressions that
-//! set them (`pcre`).
+//! `flowvar`, `pktvar`: whether a captured variable contains something. Source: Suricata 8's keyword list,
+//! and the expressions that set them (`pcre`).
 
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Heads that are found by an address.
 //!
-//! Rule sets of today have thousands of rules that name addresses and nothing else: lists of known attackers, each head with a set of
-//! its own. So many sets make more cells than there may be ([`crate::compile::groups`]), and to hold each of them against each new
-//! flow takes longer than all else that is done for it. But few of these heads name any one address. The bounds of their sets cut the
-//! addresses into ranges, each with the heads that name all of it; one search by a packet's source and one by its destination find
-//! those that it can meet.
+//! Rule sets of today have thousands of rules that name addresses and nothing else: lists of known attackers,
+//! each head with a set of its own. So many sets make more cells than there may be
+//! ([`crate::compile::groups`]), and to hold each of them against each new flow takes longer than all else
+//! that is done for it. But few of these heads name any one address. The bounds of their sets cut the
+//! addresses into ranges, each with the heads that name all of it; one search by a packet's source and one by
+//! its destination find those that it can meet.
 //!
 //! `compile::addresses` builds it.
 
@@ -71,7 +72,8 @@ impl ByAddress {
         self.heads.get((head / 64) as usize).is_some_and(|word| word >> (head % 64) & 1 == 1)
     }
 
-    /// The heads that name an end of a packet: those that ask for its source, those that ask for its destination.
+    /// The heads that name an end of a packet: those that ask for its source, those that ask for its
+    /// destination.
     #[must_use]
     pub fn find(&self, tenant: TenantId, ends: Ends) -> [&[u32]; 2] {
         let of = self.of_tenants.get(&tenant).unwrap_or(&self.common);

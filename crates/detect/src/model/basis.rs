@@ -31,8 +31,9 @@ impl Basis {
     /// * at the stream only, if `flow:only_stream` says so;
     /// * at packets only, if it asks for something that only a packet has (`dsize`, `flags`, `tcp.hdr`,
     ///   `tcp-pkt`), which addresses (`ip.src`, `ip.dst`) are not;
-    /// * at the stream and at each packet, if a content has a place counted from the beginning (`depth`, `offset`,
-    ///   `startswith`), or `stream_size` is asked for: where a message begins, a segment most often does, too;
+    /// * at the stream and at each packet, if a content has a place counted from the beginning (`depth`,
+    ///   `offset`, `startswith`), or `stream_size` is asked for: where a message begins, a segment most often
+    ///   does, too;
     /// * else at the stream, and at what never became part of it.
     #[must_use]
     pub fn of(signature: &Signature) -> Basis {

@@ -67,8 +67,9 @@ impl Scene<'_> {
     }
 }
 
-/// What rules are shown of a packet's payload: all of it, but in detection nothing of one that carries a packet in a tunnel, as that is
-/// inspected by itself (as in Suricata). In prevention all of it: a receiver that knows nothing of the tunnel reads it as it is.
+/// What rules are shown of a packet's payload: all of it, but in detection nothing of one that carries a
+/// packet in a tunnel, as that is inspected by itself (as in Suricata). In prevention all of it: a receiver
+/// that knows nothing of the tunnel reads it as it is.
 #[must_use]
 pub fn shown_payload<'a>(packet: Option<&PacketView<'a>>, prevention: bool) -> &'a [u8] {
     let Some(packet) = packet else { return &[] };
@@ -89,31 +90,33 @@ pub trait PacketCondition: Send + Sync {
         None
     }
 
-    /// The condition is about one packet (flags, `dsize`, header fields, what its flow has counted by then): a rule with it
-    /// and content looks at packets, not at the stream, and cannot ask for transactions.
+    /// The condition is about one packet (flags, `dsize`, header fields, what its flow has counted by then):
+    /// a rule with it and content looks at packets, not at the stream, and cannot ask for transactions.
     fn needs_packet(&self) -> bool {
         false
     }
 
-    /// The condition cannot hold where what is left of a flow is inspected without a packet, as in Suricata (`real_pkt` among the
-    /// requirements of its `--engine-analysis`; counts of a flow are asked all the same there).
+    /// The condition cannot hold where what is left of a flow is inspected without a packet, as in Suricata
+    /// (`real_pkt` among the requirements of its `--engine-analysis`; counts of a flow are asked all the same
+    /// there).
     fn needs_real_packet(&self) -> bool {
         self.needs_packet()
     }
 
-    /// The condition makes a rule with content look at each packet as well as at the stream (`stream_size`, as in Suricata).
+    /// The condition makes a rule with content look at each packet as well as at the stream (`stream_size`,
+    /// as in Suricata).
     fn wants_packets_too(&self) -> bool {
         false
     }
 
-    /// The longest payload of a packet, in bytes, with which it can hold; `None`: any. Longer ones are not searched for the rule's
-    /// literals.
+    /// The longest payload of a packet, in bytes, with which it can hold; `None`: any. Longer ones are not
+    /// searched for the rule's literals.
     fn longest_payload(&self) -> Option<usize> {
         None
     }
 
-    /// The most bytes of payload that Suricata 8.0.8 reckons with when it asks whether the rule's contents fit at all; `None`: it does
-    /// not ask. (`dsize:<5` counts as 5 there.)
+    /// The most bytes of payload that Suricata 8.0.8 reckons with when it asks whether the rule's contents
+    /// fit at all; `None`: it does not ask. (`dsize:<5` counts as 5 there.)
     fn room_for_contents(&self) -> Option<i64> {
         None
     }
@@ -123,13 +126,14 @@ pub trait PacketCondition: Send + Sync {
         false
     }
 
-    /// The condition is about addresses only: a rule with nothing else is evaluated once per flow and direction.
+    /// The condition is about addresses only: a rule with nothing else is evaluated once per flow and
+    /// direction.
     fn is_ip_only(&self) -> bool {
         false
     }
 
-    /// The condition is about the result of protocol detection: a rule with nothing else is evaluated once per
-    /// direction, when detection ends ([`Scene::detection_done`]).
+    /// The condition is about the result of protocol detection: a rule with nothing else is evaluated once
+    /// per direction, when detection ends ([`Scene::detection_done`]).
     fn is_detection(&self) -> bool {
         false
     }
@@ -186,7 +190,8 @@ pub struct Measure {
     pub holds: bool,
 }
 
-/// A condition on the value of a buffer as a whole (`bsize`, `to_sha256` datasets ...), besides the content program.
+/// A condition on the value of a buffer as a whole (`bsize`, `to_sha256` datasets ...), besides the content
+/// program.
 pub trait BufferCondition: Send + Sync {
     /// Whether it holds. `complete`: no more data will follow.
     fn matches(&self, data: &[u8], complete: bool, scene: &Scene<'_>) -> Answer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Firewall mode in values: what a rule of the firewall says and where, and what the firewall says of a packet. See
-//! `compile::firewall`.
+//! Firewall mode in values: what a rule of the firewall says and where, and what the firewall says of a
+//! packet. See `compile::firewall`.
 
 use crate::model::action::RejectSide;
 use bartizan_applayer::protocol::ProtocolId;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Addresses and ports of rules' heads: each different one once, and what it comes to for each tenant.
 //!
-//! Rules are compiled once for all tenants. Only their heads depend on variables (`$HOME_NET`), and there are few hundred
-//! different ones among tens of thousands of rules: for a tenant with variables of its own those are resolved once more,
-//! and a rule finds its head by number.
+//! Rules are compiled once for all tenants. Only their heads depend on variables (`$HOME_NET`), and there are
+//! few hundred different ones among tens of thousands of rules: for a tenant with variables of its own those
+//! are resolved once more, and a rule finds its head by number.
 
 use crate::model::ends::Ends;
 use crate::model::signature::Family;
@@ -78,7 +78,8 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// The heads for a tenant, by their numbers; one that comes to nothing with the tenant's variables is `None`.
+    /// The heads for a tenant, by their numbers; one that comes to nothing with the tenant's variables is
+    /// `None`.
     #[must_use]
     pub fn of(&self, tenant: TenantId) -> &[Option<Head>] {
         if self.of_tenants.is_empty() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! States of transactions, by which rules are hooked to them. Source: Suricata 8's user guide, "Explicit rule hook (states)".
+//! States of transactions, by which rules are hooked to them. Source: Suricata 8's user guide, "Explicit rule
+//! hook (states)".
 
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;

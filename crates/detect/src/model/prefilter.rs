@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rules are worth evaluating for a packet or transaction, as it is compiled: sets of literals with the rules behind each, rules
-//! that are found by a cheap property ([`PrefilterKey`]), and those that always are candidates.
+//! Which rules are worth evaluating for a packet or transaction, as it is compiled: sets of literals with the
+//! rules behind each, rules that are found by a cheap property ([`PrefilterKey`]), and those that always are
+//! candidates.
 //!
 //! `compile::prefilter` builds it, `engine::prefilter` and its neighbours run it.
 
@@ -41,7 +42,8 @@ pub struct Always {
     pub(crate) wants: Vec<u64>,
     /// 64 heads: their word, those that have rules, and where the rules of the first of these stand.
     pub(crate) words: Vec<(u32, u64, u32)>,
-    /// Head and rule, sorted: those whose head is found by an address ([`crate::model::addresses`]). They are in none of the others.
+    /// Head and rule, sorted: those whose head is found by an address ([`crate::model::addresses`]). They are
+    /// in none of the others.
     pub(crate) by_address: Vec<(u32, u32)>,
 }
 
@@ -102,8 +104,8 @@ pub struct TxRules {
     pub sets: Vec<TxSet>,
     /// Rules without a literal.
     pub always: Always,
-    /// Rules whose literal is looked for in a growing value of a transaction and that want something of the stream as well: what is shown
-    /// of it is held against them, whether the literal is there by then or not.
+    /// Rules whose literal is looked for in a growing value of a transaction and that want something of the
+    /// stream as well: what is shown of it is held against them, whether the literal is there by then or not.
     pub beside_stream: Always,
     /// What these two ask of a transaction.
     pub guards: Vec<Guard>,
@@ -184,7 +186,8 @@ impl Prefilters {
         self.by_address = by_address;
     }
 
-    /// Whether a rule looks at TCP segments in order and without events by themselves, not only at their stream.
+    /// Whether a rule looks at TCP segments in order and without events by themselves, not only at their
+    /// stream.
     #[must_use]
     pub fn looks_at_segments(&self) -> bool {
         let always = self.packet_always.get(ProtocolClass::Tcp);
@@ -278,19 +281,21 @@ pub struct HeadSet {
     pub(crate) within: usize,
 }
 
-/// The literals of rules on the payloads of packets, by where they can lie. A payload is searched for one of them, or for those
-/// near its beginning and one more.
+/// The literals of rules on the payloads of packets, by where they can lie. A payload is searched for one of
+/// them, or for those near its beginning and one more.
 #[derive(Default)]
 pub struct PayloadSets {
     /// Payloads of up to [`SHORT_MAX`] bytes: all literals of rules on each packet.
     pub(crate) short: Vec<Set>,
-    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
+    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if
+    /// there are some.
     pub(crate) short_outside: Vec<Set>,
     /// Longer payloads: what lies near the beginning.
     pub(crate) head: Option<HeadSet>,
     /// Longer payloads: what may lie elsewhere.
     pub(crate) whole: Vec<Set>,
-    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if there are some.
+    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if
+    /// there are some.
     pub(crate) outside: Vec<Set>,
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a match asks of what stands around the engine: files and transactions are marked, whoever writes records and files
-//! reads the marks. Source: Suricata 8's user guide, keywords `filestore`, `tls.store` and `config`.
+//! What a match asks of what stands around the engine: files and transactions are marked, whoever writes
+//! records and files reads the marks. Source: Suricata 8's user guide, keywords `filestore`, `tls.store` and
+//! `config`.
 
 use bartizan_base::PerDirection;
 
 /// Something that a rule asks for when it matches.
 ///
-/// One function carries them out, by a `match` that names every variant: one that is added and not carried out does not
-/// compile.
+/// One function carries them out, by a `match` that names every variant: one that is added and not carried
+/// out does not compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `filestore`: files are kept.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which rules of a set a policy sees.
 //!
-//! Rules are compiled once for all tenants. One that has chosen other rules of the same files sees a part of the set: a bit for each rule, which is asked
-//! where a rule is about to be evaluated. It costs a tenant kilobytes, and its policies nothing to compile.
+//! Rules are compiled once for all tenants. One that has chosen other rules of the same files sees a part of
+//! the set: a bit for each rule, which is asked where a rule is about to be evaluated. It costs a tenant
+//! kilobytes, and its policies nothing to compile.
 
 use crate::model::signature::Member;
 use core::sync::atomic::{AtomicU64, Ordering};

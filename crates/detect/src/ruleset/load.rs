@@ -38,7 +38,8 @@ pub struct Loaded {
     pub rules: RuleSet,
     /// One finding per refused rule, and warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// Rules of the firewall that are not there, whatever the reason: what they accept or refuse is decided by others.
+    /// Rules of the firewall that are not there, whatever the reason: what they accept or refuse is decided
+    /// by others.
     pub firewall_refused: u64,
     /// The refused rules, by file.
     pub refused: Vec<RefusedRule>,
@@ -91,10 +92,11 @@ impl RefusedRule {
     }
 }
 
-/// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the set.
+/// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the
+/// set.
 ///
-/// The rules and their text are taken out of the files: a large set's syntax trees hold as much memory as what is made of them, and pattern
-/// sets, which come last, need theirs for a while.
+/// The rules and their text are taken out of the files: a large set's syntax trees hold as much memory as
+/// what is made of them, and pattern sets, which come last, need theirs for a while.
 ///
 /// # Errors
 /// The pattern sets cannot be built, or a policy of the firewall cannot be understood.
@@ -137,7 +139,8 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
                         built.push(Some(one));
                     }
                     Duplicate::Refused(_) => {
-                        // Nobody has this place: a rule that is refused as the firewall's or not may have been given it.
+                        // Nobody has this place: a rule that is refused as the firewall's or not may have
+                        // been given it.
                         built.push(None);
                         outcome.report.refuse(RefusalCode::Duplicate.name());
                         let (code, finding) = stands_earlier(rule);
@@ -305,8 +308,8 @@ fn accepting(signatures: &[Member]) -> HashSet<(u32, u32)> {
     signatures.iter().filter(accepts).filter(own).map(|s| (s.id.gid, s.id.sid)).collect()
 }
 
-/// Whether a rule stands already. A rule of detection takes the place of none of the firewall, nor the other way round: that one would be
-/// missing.
+/// Whether a rule stands already. A rule of detection takes the place of none of the firewall, nor the other
+/// way round: that one would be missing.
 fn judge(duplicates: &mut Duplicates, rule: &Rule, built: &[Option<Member>], firewall: bool) -> Duplicate {
     let is_other = |before: usize| {
         built.get(before).and_then(Option::as_ref).is_some_and(|known| known.firewall.is_some() != firewall)
@@ -336,7 +339,8 @@ fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &D
     }
 }
 
-/// Suricata's names of actions, in the order in which rules are evaluated unless `action-order` says otherwise.
+/// Suricata's names of actions, in the order in which rules are evaluated unless `action-order` says
+/// otherwise.
 const ACTIONS: [&str; 4] = ["pass", "drop", "reject", "alert"];
 
 /// The order of actions that the settings ask for. Actions that are not named keep their places at the end.

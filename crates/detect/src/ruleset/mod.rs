@@ -48,11 +48,13 @@ pub struct RuleSet {
     pub tags: bool,
     /// For one transaction so often.
     pub guess_limit: u8,
-    /// Rules that say more than alert, by generator and number, with their positions: what they decided of flows stands with them.
+    /// Rules that say more than alert, by generator and number, with their positions: what they decided of
+    /// flows stands with them.
     deciding: HashMap<(u32, u32), (Says, u32)>,
     /// Firewall mode is on: the tables of its rules, which stand behind those of detection in `signatures`.
     pub firewall: Option<Firewall>,
-    /// Rules of the firewall that accept flows, by generator and number: a flow stays accepted as long as there is such a rule.
+    /// Rules of the firewall that accept flows, by generator and number: a flow stays accepted as long as
+    /// there is such a rule.
     accepting: HashSet<(u32, u32)>,
     /// What all rules were looked through for.
     looked: OnceLock<Looked>,
@@ -125,7 +127,8 @@ impl Says {
 }
 
 impl RuleSet {
-    /// Whether there is such a rule, of whatever revision, and that is what it says. `visible`: the rules that are seen; `None`: all.
+    /// Whether there is such a rule, of whatever revision, and that is what it says. `visible`: the rules
+    /// that are seen; `None`: all.
     #[must_use]
     pub fn says(&self, rule: &RuleId, what: Says, visible: Option<&Visibility>) -> bool {
         self.deciding
@@ -133,7 +136,8 @@ impl RuleSet {
             .is_some_and(|(says, index)| *says == what && visible.is_none_or(|visible| visible.has(*index)))
     }
 
-    /// Whether a rule that passes the whole flow wants it bypassed as well. What was passed stands from one generation to the next, and the rule is not asked again.
+    /// Whether a rule that passes the whole flow wants it bypassed as well. What was passed stands from one
+    /// generation to the next, and the rule is not asked again.
     #[must_use]
     pub fn bypasses(&self, rule: &RuleId) -> bool {
         let index = self.deciding.get(&(rule.gid, rule.sid)).map(|(_, index)| *index as usize);

@@ -37,9 +37,11 @@ pub struct LoadInput<'l> {
     pub shared: &'l Arc<Shared>,
     /// Compiles pattern sets.
     pub compiler: &'l Compiler,
-    /// Address and port groups of tenants that have some of their own: those and, for other names, the settings'.
+    /// Address and port groups of tenants that have some of their own: those and, for other names, the
+    /// settings'.
     pub tenants: &'l [(TenantId, Variables)],
-    /// Rules that were compiled before with all the same beside the rules and tenants; those that still live are shared.
+    /// Rules that were compiled before with all the same beside the rules and tenants; those that still live
+    /// are shared.
     pub known: Option<&'l Known>,
 }
 
@@ -169,7 +171,8 @@ pub(super) fn compile(
     finish(rule, whose, builder, input, rest).map(Some)
 }
 
-/// What a message about an option names first in back quotes: its keyword, or a word that its value has once. Else the whole option.
+/// What a message about an option names first in back quotes: its keyword, or a word that its value has once.
+/// Else the whole option.
 fn place_of(option: &bartizan_rules::OptionRef<'_>, message: &str) -> bartizan_rules::Span {
     let whole = option.option.span;
     let value = option.value().unwrap_or_default();

@@ -90,9 +90,11 @@ pub struct FlowRuleState {
     pub certificates: bartizan_base::PerDirection<bool>,
     /// A rule raised an alert in this flow.
     pub alerted: bool,
-    /// A pass rule with flow scope: all further packets pass detection. Stands as long as there is such a rule.
+    /// A pass rule with flow scope: all further packets pass detection. Stands as long as there is such a
+    /// rule.
     pub passed: Option<bartizan_base::RuleId>,
-    /// The firewall accepted all of the flow: by this rule, or by a policy (no rule has number 0). Stands as long as there is such a rule.
+    /// The firewall accepted all of the flow: by this rule, or by a policy (no rule has number 0). Stands as
+    /// long as there is such a rule.
     pub accepted: Option<bartizan_base::RuleId>,
     /// A rule decided that the rest of the flow is dropped. Stands as long as there is such a rule.
     pub dropped: Option<bartizan_base::RuleId>,

@@ -162,8 +162,8 @@ impl HostKeeper for Shared {
 }
 
 impl Default for Shared {
-    /// A host table of moderate size with a known hash seed: for captures and tests. What faces live traffic gives
-    /// [`Shared::new`] a secret one.
+    /// A host table of moderate size with a known hash seed: for captures and tests. What faces live traffic
+    /// gives [`Shared::new`] a secret one.
     fn default() -> Self {
         Self::new(&HostTableConfig {
             capacity: HOSTS,

@@ -10,8 +10,8 @@ use bartizan_base::{SettingError, Settings};
 use std::path::PathBuf;
 
 impl EveOutputs {
-    /// Reads every enabled `eve-log` output. One that goes where no events can go here (`redis`, `syslog`) is left out with a warning as
-    /// long as another one takes events.
+    /// Reads every enabled `eve-log` output. One that goes where no events can go here (`redis`, `syslog`) is
+    /// left out with a warning as long as another one takes events.
     ///
     /// # Errors
     /// A value is not of the kind that its key wants, or no output is left.

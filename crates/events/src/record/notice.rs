@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan`: what happened to the engine itself, or to a tenant's quota. It is about no packet, so it has no place among Suricata's
-//! types of events; all of it stands in the object `bartizan`.
+//! `bartizan`: what happened to the engine itself, or to a tenant's quota. It is about no packet, so it has
+//! no place among Suricata's types of events; all of it stands in the object `bartizan`.
 
 use super::common::Common;
 use crate::JsonWriter;

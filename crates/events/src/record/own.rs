@@ -5,7 +5,8 @@ use super::amounts::write_counts;
 use crate::JsonWriter;
 use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
 
-/// Version of the object `bartizan`: another one as soon as a field has another meaning or is no more. New fields keep it.
+/// Version of the object `bartizan`: another one as soon as a field has another meaning or is no more. New
+/// fields keep it.
 pub const OWN_VERSION: u64 = 1;
 
 /// Own fields of an event. Each is written only when the run has it; with none of them there is no

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `stats`: all counters as one nested object, made from dotted names. Suricata's stand under `stats`, and only those: its schema
-//! knows no others. What this program counts besides ([`is_own`]) stands under `bartizan.stats`.
+//! `stats`: all counters as one nested object, made from dotted names. Suricata's stand under `stats`, and
+//! only those: its schema knows no others. What this program counts besides ([`is_own`]) stands under
+//! `bartizan.stats`.
 
 use super::common::Common;
 use crate::JsonWriter;

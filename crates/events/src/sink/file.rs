@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file that is appended to, and put aside when it is large enough; or several by the time ([`super::name`]).
+//! A file that is appended to, and put aside when it is large enough; or several by the time
+//! ([`super::name`]).
 //!
 //! Its name may change hands meanwhile: a file that another program has renamed is written to until
 //! [`Medium::reopen`] (logrotate's way), one that was removed is begun anew, and what is not there need not
@@ -99,7 +100,8 @@ impl FileMedium {
     /// Gives the file and those put aside before it the next higher numbers.
     fn put_aside(&self) -> io::Result<()> {
         let keep = self.destination.rotate_keep;
-        // With nothing to keep the file itself is begun anew; one that another program took away need not be put aside.
+        // With nothing to keep the file itself is begun anew; one that another program took away need not be
+        // put aside.
         if keep == 0 || !is_there(&self.path) {
             return Ok(());
         }
@@ -191,7 +193,8 @@ impl Medium for FileMedium {
         if self.kind != FileKind::Regular {
             return Err(ErrorKind::Unsupported.into());
         }
-        // Another program may have shortened it (logrotate's `copytruncate`): what it cut is not to come back as zeros.
+        // Another program may have shortened it (logrotate's `copytruncate`): what it cut is not to come back
+        // as zeros.
         let length = self.file.metadata()?.len().saturating_sub(bytes as u64);
         self.file.set_len(length)?;
         self.length = length;
@@ -243,7 +246,8 @@ impl Medium for FileMedium {
         if self.kind != FileKind::Regular {
             return Ok(());
         }
-        // The time is in the name: nothing is put aside, and without a time in the name the same file goes on, as in Suricata.
+        // The time is in the name: nothing is put aside, and without a time in the name the same file goes
+        // on, as in Suricata.
         if core::mem::take(&mut self.renames) {
             return self.open_anew(true);
         }

@@ -91,7 +91,8 @@ pub struct SinkCounters {
 /// Incidents that wait to be told; of more the oldest are forgotten.
 pub(crate) const TOLD_MAX: usize = 16;
 
-/// What other threads may know of an output while it works: counters by relaxed atomics, and what happened to it, each once.
+/// What other threads may know of an output while it works: counters by relaxed atomics, and what happened to
+/// it, each once.
 #[derive(Debug, Default)]
 pub struct SinkWatch {
     path: PathBuf,
@@ -140,8 +141,9 @@ impl SinkWatch {
         self.problems.lock().ok()?.pop_front()
     }
 
-    /// Asks for the file to be opened again under its name (logrotate's way): what was given so far goes into the old one. Whoever
-    /// writes does it with the next event, or when it is idle. Nothing for other outputs.
+    /// Asks for the file to be opened again under its name (logrotate's way): what was given so far goes into
+    /// the old one. Whoever writes does it with the next event, or when it is idle. Nothing for other
+    /// outputs.
     pub fn ask_reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
     }

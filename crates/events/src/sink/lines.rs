@@ -13,7 +13,8 @@ pub(super) fn timestamp_of(event: &[u8]) -> &str {
     text.unwrap_or("1970-01-01T00:00:00.000000+0000")
 }
 
-/// Seconds since the epoch of an event's time text, `2018-10-10T09:24:31.516380+0200`; `None` for anything else.
+/// Seconds since the epoch of an event's time text, `2018-10-10T09:24:31.516380+0200`; `None` for anything
+/// else.
 pub(super) fn seconds_of(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);

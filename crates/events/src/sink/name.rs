@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of files with the time in them: `eve-%Y-%m-%d-%H.json`, as strftime(3) has it in the C locale.
 //!
-//! As in Suricata the name is made when the file is opened (at the start, at each `rotate-interval`, when it is opened again by SIGHUP), by
-//! the wall clock, also over captures; what is no conversion stays as it is. Other than in Suricata the time is UTC, as in the
-//! events.
+//! As in Suricata the name is made when the file is opened (at the start, at each `rotate-interval`, when it
+//! is opened again by SIGHUP), by the wall clock, also over captures; what is no conversion stays as it is.
+//! Other than in Suricata the time is UTC, as in the events.
 
 use core::fmt::Write as _;
 

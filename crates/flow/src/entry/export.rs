@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows as bytes, for warm restart and migration.
 //!
-//! Little endian: version u8, length u16 of what follows, then the fields in the order in which they are written. A later version may only append,
-//! so an older reader skips what it does not know; the extension of the data plane is exported by the data plane.
+//! Little endian: version u8, length u16 of what follows, then the fields in the order in which they are
+//! written. A later version may only append, so an older reader skips what it does not know; the extension of
+//! the data plane is exported by the data plane.
 //!
 //! | version | has |
 //! |---|---|
 //! | 1 | the flow; its amounts are those of the host, the only level there was |
 //! | 2 | the [`Step`], and what levels have of it if it ever sank |
 //!
-//! A stay at a level goes with the flow. The new table gives it a new name, which the device has to learn: what comes under the
-//! old one is not for the new table, whose own names may be like it. A removal begins again with the mark. A flow that no level has confirmed yet leaves it, once it has answered.
+//! A stay at a level goes with the flow. The new table gives it a new name, which the device has to learn:
+//! what comes under the old one is not for the new table, whose own names may be like it. A removal begins
+//! again with the mark. A flow that no level has confirmed yet leaves it, once it has answered.
 
 use super::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::key::{FlowHash, FlowKey};

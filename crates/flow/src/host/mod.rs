@@ -255,8 +255,9 @@ impl<V: HostValue> HostTable<V> {
         self.shard(hash)?.if_there(hash, key, now, f)
     }
 
-    /// Drops entries that need not be kept any longer, looking at no more than `budget` timers.
-    /// Returns how many went. Any worker may call it, between packets; a call goes on with the shards where the one before it ended.
+    /// Drops entries that need not be kept any longer, looking at no more than `budget` timers. Returns how
+    /// many went. Any worker may call it, between packets; a call goes on with the shards where the one
+    /// before it ended.
     pub fn expire(&self, now: Timestamp, mut budget: u32) -> u32 {
         let (from, mut count) = (self.next.load(Ordering::Relaxed), 0);
         for at in from..from.saturating_add(self.shards.len()) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rule keyword `tag`, while it is under way in a flow or at a host.
 //!
-//! As in Suricata: the packet that starts a tag counts and is not recorded (its alert shows it); of a rule that
-//! matches again the counting starts anew, and that packet is recorded; a packet that goes beyond the count ends
-//! the tag and is not recorded.
+//! As in Suricata: the packet that starts a tag counts and is not recorded (its alert shows it); of a rule
+//! that matches again the counting starts anew, and that packet is recorded; a packet that goes beyond the
+//! count ends the tag and is not recorded.
 
 use super::slots::{MAX_TAGS, RuleKey, SlotRefused};
 use bartizan_base::{PacketDuration, Timestamp};
@@ -81,8 +81,9 @@ impl Tags {
         Ok(())
     }
 
-    /// Counts a packet of so many bytes, after rules looked at it; says whether it is recorded. Tags that it goes
-    /// beyond end. One that was counted already (`again`) counts for those only that it has started since.
+    /// Counts a packet of so many bytes, after rules looked at it; says whether it is recorded. Tags that it
+    /// goes beyond end. One that was counted already (`again`) counts for those only that it has started
+    /// since.
     pub fn count(&mut self, bytes: u64, now: Timestamp, again: bool) -> bool {
         let mut recorded = false;
         self.0.retain_mut(|tag| {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bytes that a stream holds: blocks of contiguous bytes, in order, without overlap.
 //!
-//! In-order data is appended to the block before it. What readers have yet to see, with what they are shown again, lies in
-//! one block as far as it has no hole; what is only held for comparison (inline, until it is acknowledged) may lie in several.
-//! So a block that arrived early is joined with the one before it only when a reader comes there: each byte is moved once at
-//! most, however a sender orders its segments. And a sender that is far ahead fills block after block, instead of one that
-//! has to be moved as it grows.
+//! In-order data is appended to the block before it. What readers have yet to see, with what they are shown
+//! again, lies in one block as far as it has no hole; what is only held for comparison (inline, until it is
+//! acknowledged) may lie in several. So a block that arrived early is joined with the one before it only when
+//! a reader comes there: each byte is moved once at most, however a sender orders its segments. And a sender
+//! that is far ahead fills block after block, instead of one that has to be moved as it grows.
 
 use super::MemoryBudget;
 use smallvec::SmallVec;
@@ -17,7 +17,8 @@ const MOST_BLOCKS: usize = 1024;
 const FULL: usize = 64 << 10;
 /// Smallest buffer that is given back for a smaller one when little of it is held any more.
 const LARGE: usize = 16 << 10;
-/// A buffer is large for what it holds when so many times as much of it was let go of: what is moved is an eighth of what came.
+/// A buffer is large for what it holds when so many times as much of it was let go of: what is moved is an
+/// eighth of what came.
 const FEW: usize = 8;
 /// What a block costs besides its buffer.
 const BLOCK_COST: usize = size_of::<Block>();
@@ -348,7 +349,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Whether what follows a block had better lie in another one: little of it is still to be seen by readers.
+    /// Whether what follows a block had better lie in another one: little of it is still to be seen by
+    /// readers.
     fn is_full(&self, position: usize) -> bool {
         self.blocks.get(position).is_some_and(|block| {
             let seen = block.end().saturating_sub(self.seen_from.max(block.start));
@@ -356,7 +358,8 @@ impl Blocks {
         })
     }
 
-    /// Puts bytes into a block of their own behind the one at `position`, together with what readers will see of that.
+    /// Puts bytes into a block of their own behind the one at `position`, together with what readers will see
+    /// of that.
     fn begin_next(
         &mut self,
         position: usize,
@@ -388,8 +391,8 @@ impl Blocks {
     ) -> Result<(), Refused> {
         let Some(block) = self.blocks.get(position) else { return Ok(()) };
         let old = block.buffer.capacity();
-        // Where bytes are let go of at the front as fast as they come (a window that slides), there is room for as much
-        // again as is held. Else the next size but one: each byte is moved a third of a time.
+        // Where bytes are let go of at the front as fast as they come (a window that slides), there is room
+        // for as much again as is held. Else the next size but one: each byte is moved a third of a time.
         let len = block.bytes().len();
         let more = if block.head > 0 { need.saturating_add(len) } else { old.saturating_mul(4).min(FULL) };
         let buffer = self.buffer(need.max(more).max(self.burst), need, old, limit, budget)?;
@@ -402,7 +405,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// A buffer with room for `wished` bytes if that can be afforded, else for `need`. `old` bytes of memory are given back for it.
+    /// A buffer with room for `wished` bytes if that can be afforded, else for `need`. `old` bytes of memory
+    /// are given back for it.
     fn buffer(
         &self,
         wished: usize,
@@ -486,8 +490,9 @@ impl Blocks {
         self.shrink(budget);
     }
 
-    /// Gives a large buffer back when what it holds fits a small one: between bursts a stream holds a reader's window. So
-    /// thousands of streams share a few buffers, which stay in the processor's cache, and idle ones cost little memory.
+    /// Gives a large buffer back when what it holds fits a small one: between bursts a stream holds a
+    /// reader's window. So thousands of streams share a few buffers, which stay in the processor's cache, and
+    /// idle ones cost little memory.
     fn shrink(&mut self, budget: &mut MemoryBudget) {
         let [block] = self.blocks.as_mut_slice() else { return };
         let len = block.bytes().len();

@@ -19,7 +19,8 @@ pub(crate) enum Fed {
     Failed,
     /// Its urgent byte is one too many, and the policy drops such packets (inline).
     Urgent,
-    /// It brings bytes that were given up: the parser has gone on without them (inline, before real receivers).
+    /// It brings bytes that were given up: the parser has gone on without them (inline, before real
+    /// receivers).
     Late,
 }
 
@@ -84,8 +85,8 @@ impl Stream {
         if end <= depth || self.is(StreamFlags::DEPTH) {
             return !self.is(StreamFlags::DEPTH);
         }
-        // A segment that crosses the depth is left out as a whole, as in Suricata. Inline that is the end only when
-        // nothing is missing before it: what is missing has yet to be inspected.
+        // A segment that crosses the depth is left out as a whole, as in Suricata. Inline that is the end
+        // only when nothing is missing before it: what is missing has yet to be inspected.
         let missing =
             self.is(StreamFlags::INLINE) && self.offset(seq).is_none_or(|start| start > self.contiguous());
         if !missing {
@@ -204,7 +205,8 @@ impl Stream {
     ) -> Fed {
         let new = Span { start, end: start.saturating_add(bytes.len() as u64) };
         let inline = self.is(StreamFlags::INLINE);
-        // The receiver has said that it has them, so it wants them no more; one that does reads what no parser saw.
+        // The receiver has said that it has them, so it wants them no more; one that does reads what no
+        // parser saw.
         if inline
             && context.config.strict
             && self.brings_what_was_missing(new, self.app, StreamFlags::APP_OFF)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where parsers get a direction's bytes from, in their order: TCP reassembly, or whoever else has them so (two ends of a pipe, as the
-//! stream path will have them).
+//! Where parsers get a direction's bytes from, in their order: TCP reassembly, or whoever else has them so
+//! (two ends of a pipe, as the stream path will have them).
 
 use super::{AppChunk, Stream, StreamPair};
 use bartizan_base::Direction;
 
-/// The bytes of one direction, in their order. Who has every byte from the first on needs no more than the methods without a body.
+/// The bytes of one direction, in their order. Who has every byte from the first on needs no more than the
+/// methods without a body.
 pub trait InOrder {
-    /// The next bytes, or nothing for now. `own`: payload of the packet in hand, if it goes this direction and the source keeps no bytes of
-    /// it itself.
+    /// The next bytes, or nothing for now. `own`: payload of the packet in hand, if it goes this direction
+    /// and the source keeps no bytes of it itself.
     fn next<'a>(&'a mut self, own: &'a [u8]) -> Option<AppChunk<'a>>;
 
     /// The reader took so many bytes, or skips a gap of that length.

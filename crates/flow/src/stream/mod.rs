@@ -46,7 +46,8 @@ use urgent::UrgentBytes;
 
 /// Distance between islands of data from which on they count as regions of their own (Suricata's).
 const REGION_GAP: u64 = 256 << 10;
-/// Bytes of a one-sided flow that are kept inline after they were inspected, to compare with what is sent again.
+/// Bytes of a one-sided flow that are kept inline after they were inspected, to compare with what is sent
+/// again.
 pub(crate) const ONE_SIDED_KEPT: u64 = 1 << 20;
 /// Window assumed for the search for late overlaps while the real one is not known.
 const ASSUMED_WINDOW: u64 = 4096;
@@ -155,7 +156,8 @@ impl Stream {
         self.is(StreamFlags::ANCHORED) && !self.is(StreamFlags::DEAD) && !self.is_of_another_syn(peer)
     }
 
-    /// Sequence number of an offset that is near the anchor: ahead of it or behind it, both are within the window.
+    /// Sequence number of an offset that is near the anchor: ahead of it or behind it, both are within the
+    /// window.
     fn seq_of(&self, offset: u64) -> Seq {
         let (seq, anchor) = self.anchor;
         let outer = self.urgent.outer(offset);
@@ -176,8 +178,8 @@ impl Stream {
         offset.checked_add_signed(i64::from(seq.since(anchor)))
     }
 
-    /// Whether what is held came with a SYN that is not the one that was answered: it is no part of the stream. (Far into
-    /// a stream its beginning cannot be told any more, nor does it change.)
+    /// Whether what is held came with a SYN that is not the one that was answered: it is no part of the
+    /// stream. (Far into a stream its beginning cannot be told any more, nor does it change.)
     pub(crate) fn is_of_another_syn(&self, peer: &Peer) -> bool {
         self.is(StreamFlags::SEEN_DATA)
             && self.anchor.1 < 1 << 30
@@ -289,8 +291,8 @@ impl Stream {
         reads && self.app.min(self.raw) < self.right
     }
 
-    /// Writes down what is held of the stream before an offset, `packet` being the current packet's payload, up to `most` bytes; holes
-    /// are named by their length, as in Suricata's records.
+    /// Writes down what is held of the stream before an offset, `packet` being the current packet's payload,
+    /// up to `most` bytes; holes are named by their length, as in Suricata's records.
     pub fn write_held(&self, packet: &[u8], end: u64, most: usize, out: &mut Vec<u8>) {
         let direct = self.direct.map(|(start, len)| (start, fresh_part(packet, len)));
         let blocks = self.blocks.iter().map(|b| (b.start(), b.bytes()));
@@ -418,8 +420,8 @@ impl Stream {
         self.left == 0 && self.urgent.total() == 0 && self.blocks.run(0).len() >= len
     }
 
-    /// Writes the first bytes of the stream. `false`: they are not held, nothing was written. To be called before
-    /// [`StreamPair::settle`].
+    /// Writes the first bytes of the stream. `false`: they are not held, nothing was written. To be called
+    /// before [`StreamPair::settle`].
     #[must_use]
     pub fn beginning(&self, out: &mut [u8]) -> bool {
         let held = self.holds_beginning(out.len());

@@ -59,7 +59,8 @@ impl StreamPair {
         budget.discharge(usize::try_from(self.held()).unwrap_or(usize::MAX));
     }
 
-    /// The flow has come from another worker: what is held of it counts here, whether it fits ([`StreamPair::fits`]) or not.
+    /// The flow has come from another worker: what is held of it counts here, whether it fits
+    /// ([`StreamPair::fits`]) or not.
     pub fn join(&self, budget: &mut MemoryBudget) {
         budget.charge(usize::try_from(self.held()).unwrap_or(usize::MAX));
     }
@@ -71,9 +72,11 @@ impl StreamPair {
         self.stream_mut(direction.flip()).settle(&[], budget);
     }
 
-    /// Streams for a session that is under way, when a payload function comes onto the path late: they begin where each receiver is, at the offset that its next byte
-    /// has. A sender may have sent something far ahead, which the receiver does not read yet, or not at all: what comes at the true place is inspected.
-    /// Passively, where nothing is kept from anybody, they begin with the bytes that the session expects next.
+    /// Streams for a session that is under way, when a payload function comes onto the path late: they begin
+    /// where each receiver is, at the offset that its next byte has. A sender may have sent something far
+    /// ahead, which the receiver does not read yet, or not at all: what comes at the true place is inspected.
+    /// Passively, where nothing is kept from anybody, they begin with the bytes that the session expects
+    /// next.
     #[must_use]
     pub fn attached(session: &TcpSession, config: &StreamConfig) -> Self {
         let mut pair = StreamPair::default();
@@ -86,20 +89,23 @@ impl StreamPair {
         pair
     }
 
-    /// Nobody reads any more: reassembly ends and memory goes back. What was learnt of the streams stays, for records.
+    /// Nobody reads any more: reassembly ends and memory goes back. What was learnt of the streams stays, for
+    /// records.
     pub fn stop(&mut self, budget: &mut MemoryBudget) {
         self.to_server.kill(budget);
         self.to_client.kill(budget);
     }
 
-    /// Nothing is to come, and what was read was inspected: what was kept for looking back goes. What was not read stays.
+    /// Nothing is to come, and what was read was inspected: what was kept for looking back goes. What was not
+    /// read stays.
     pub fn look_ahead(&mut self, budget: &mut MemoryBudget) {
         self.to_server.look_ahead(budget);
         self.to_client.look_ahead(budget);
     }
 
-    /// Somebody reads again after [`StreamPair::stop`], or for the first time in a session that is under way, as [`StreamPair::attached`]
-    /// says. Gives how many bytes were missed since the readers stopped (modulo 4 GB).
+    /// Somebody reads again after [`StreamPair::stop`], or for the first time in a session that is under way,
+    /// as [`StreamPair::attached`] says. Gives how many bytes were missed since the readers stopped (modulo 4
+    /// GB).
     pub fn resume(&mut self, session: &TcpSession, config: &StreamConfig) -> PerDirection<u64> {
         let mut attached = StreamPair::attached(session, config);
         let mut missed = PerDirection::default();
@@ -165,7 +171,8 @@ impl StreamPair {
     ) {
         self.sync(session, context);
         let stream = self.stream_mut(direction);
-        // What a RST carries is no data of the stream (RFC 9293 section 3.5.2). Inline it counts, lest some receiver reads it.
+        // What a RST carries is no data of the stream (RFC 9293 section 3.5.2). Inline it counts, lest some
+        // receiver reads it.
         let is_data = !segment.flags.contains(TcpFlags::RST) || context.config.inline();
         let carries = !segment.payload.is_empty() && is_data;
         if carries && !stream.is(StreamFlags::DEAD) {

@@ -97,8 +97,8 @@ proptest! {
         rig.release();
     }
 
-    /// A sender that is far ahead, inline: what is held fills several buffers, readers get every byte once with what lies before it, and
-    /// whatever comes again is compared with what was inspected.
+    /// A sender that is far ahead, inline: what is held fills several buffers, readers get every byte once
+    /// with what lies before it, and whatever comes again is compared with what was inspected.
     #[test]
     fn what_is_held_is_held_whole(
         sizes in proptest::collection::vec(1..1460usize, 20..60),
@@ -151,7 +151,8 @@ proptest! {
         rig.release();
     }
 
-    /// Conflicting overlaps (of more than a byte, which could be a keep-alive) are resolved as a byte map per host policy says.
+    /// Conflicting overlaps (of more than a byte, which could be a keep-alive) are resolved as a byte map per
+    /// host policy says.
     #[test]
     fn conflicts_follow_the_host_policy(
         segments in proptest::collection::vec((0..60usize, 2..24usize, any::<u8>()), 1..14),

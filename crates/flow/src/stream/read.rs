@@ -157,8 +157,8 @@ impl Stream {
         Some(AppChunk::Data { offset: at, bytes })
     }
 
-    /// Whether the app reader stands before a hole with data behind it: what comes next is missing, so this is not where the sender
-    /// ended.
+    /// Whether the app reader stands before a hole with data behind it: what comes next is missing, so this
+    /// is not where the sender ended.
     #[must_use]
     pub fn before_hole(&self) -> bool {
         !self.is(StreamFlags::APP_OFF | StreamFlags::DEAD)
@@ -236,12 +236,12 @@ impl Stream {
         Some(RawChunk { offset, bytes, seen, after_gap })
     }
 
-    /// Inline: the stream about a packet whose bytes are no news for the raw reader: they were sent before, or lie behind
-    /// a hole. Rules look at each packet that goes on, with what is held about it, as in Suricata: all of it counts as unseen, and the raw
-    /// reader stays where it is. What is behind a hole comes again with what fills it. To be asked when [`Stream::raw`] has
-    /// nothing for a packet that was taken in; `payload` is the packet's, with the inspected bytes. `joined`:
-    /// where bytes are put together that are held
-    /// apart, since they came in another order.
+    /// Inline: the stream about a packet whose bytes are no news for the raw reader: they were sent before,
+    /// or lie behind a hole. Rules look at each packet that goes on, with what is held about it, as in
+    /// Suricata: all of it counts as unseen, and the raw reader stays where it is. What is behind a hole
+    /// comes again with what fills it. To be asked when [`Stream::raw`] has nothing for a packet that was
+    /// taken in; `payload` is the packet's, with the inspected bytes. `joined`: where bytes are put together
+    /// that are held apart, since they came in another order.
     #[must_use]
     pub fn raw_about<'a>(
         &'a self,

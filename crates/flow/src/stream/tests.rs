@@ -422,8 +422,8 @@ fn what_came_with_a_syn_stays_or_the_session_is_another() {
     rig.release();
 }
 
-/// A receiver acknowledges what was not seen yet, and it comes then: inline it is shown before it leaves; a real receiver that was believed does not
-/// get what no parser saw.
+/// A receiver acknowledges what was not seen yet, and it comes then: inline it is shown before it leaves; a
+/// real receiver that was believed does not get what no parser saw.
 #[test]
 fn what_fills_a_hole_that_was_given_up_is_inspected_or_refused() {
     for strict in [false, true] {

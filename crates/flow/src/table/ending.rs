@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows leave the table: by their timer, for another flow, or because the caller says so. Those that have sunk leave their level first
-//! ([`super::removal`]).
+//! How flows leave the table: by their timer, for another flow, or because the caller says so. Those that
+//! have sunk leave their level first ([`super::removal`]).
 
 use super::{EVICTION_SCAN, FlowTable, Insert, WhenFull, class_of, wheel_of};
 use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
@@ -27,7 +27,8 @@ const SUNK_BY_WORTH: [Rank; 4] = [
     Rank::Sunk(FlowState::Established),
     Rank::Sunk(FlowState::LocalBypassed),
 ];
-/// Flows that leave their levels to make room, at most, at a time. Packets that find a full table meanwhile get no flow.
+/// Flows that leave their levels to make room, at most, at a time. Packets that find a full table meanwhile
+/// get no flow.
 pub(crate) const ROOM_AT_ONCE: u32 = 256;
 
 /// Flows of like worth.
@@ -71,7 +72,8 @@ impl<E: Default> FlowTable<E> {
 
     /// Takes a flow out and returns the data plane's part of it. `None` if there is no such flow.
     ///
-    /// What a level counts from now on of a flow that is still there is nobody's: [`FlowTable::begin_end`] says whether there is one.
+    /// What a level counts from now on of a flow that is still there is nobody's: [`FlowTable::begin_end`]
+    /// says whether there is one.
     pub fn remove(&mut self, id: FlowId, reason: EndReason) -> Option<E> {
         let entry = self.get_mut(id)?;
         entry.serial = 0;
@@ -149,8 +151,9 @@ impl<E: Default> FlowTable<E> {
         count
     }
 
-    /// Ends every flow, in the order of creation: the end of the program or of a capture. Those that have sunk begin to leave their
-    /// levels, and come with [`FlowTable::next_task`]; whoever cannot wait takes them out with [`FlowTable::remove`].
+    /// Ends every flow, in the order of creation: the end of the program or of a capture. Those that have
+    /// sunk begin to leave their levels, and come with [`FlowTable::next_task`]; whoever cannot wait takes
+    /// them out with [`FlowTable::remove`].
     pub fn drain(
         &mut self,
         reason: EndReason,
@@ -188,8 +191,9 @@ impl<E: Default> FlowTable<E> {
         Insert::Full
     }
 
-    /// The TCP flow that gives way where there is no memory for another TCP session: a closed one or one that is not established, nearest
-    /// to its timeout; never a connection. Finish it and remove it with [`EndReason::Forced`].
+    /// The TCP flow that gives way where there is no memory for another TCP session: a closed one or one that
+    /// is not established, nearest to its timeout; never a connection. Finish it and remove it with
+    /// [`EndReason::Forced`].
     pub fn session_to_end(&mut self, now: Timestamp) -> Option<FlowId> {
         self.victim(
             now,
@@ -199,8 +203,9 @@ impl<E: Default> FlowTable<E> {
         )
     }
 
-    /// A flow at the host for whoever needs room at any price: one that is near its timeout, or for want of it the oldest. Finish it and remove it with
-    /// [`EndReason::Forced`]. Allocates where it has to look for the oldest.
+    /// A flow at the host for whoever needs room at any price: one that is near its timeout, or for want of
+    /// it the oldest. Finish it and remove it with [`EndReason::Forced`]. Allocates where it has to look for
+    /// the oldest.
     pub fn nearest_to_its_end(&mut self, now: Timestamp) -> Option<FlowId> {
         self.victim(now, PacketDuration::ZERO, ALL_PROTOCOLS, &BY_WORTH)
             .or_else(|| self.ids().first().copied())
@@ -238,8 +243,9 @@ impl<E: Default> FlowTable<E> {
                     return Some(FlowId(id));
                 }
             }
-            // A flood that is answered: each of its flows was used once more than its timer knows. They are the oldest timers, so any of them
-            // may go before a newcomer is refused. Not so a connection that may be in use.
+            // A flood that is answered: each of its flows was used once more than its timer knows. They are
+            // the oldest timers, so any of them may go before a newcomer is refused. Not so a connection that
+            // may be in use.
             if budget == 0
                 && matches!(rank, Rank::Unopened | Rank::Host(FlowState::Closed | FlowState::New))
                 && let Some((_, id)) = quietest
@@ -258,8 +264,9 @@ impl<E: Default> FlowTable<E> {
             .min_by_key(|(_, tick)| *tick)
     }
 
-    /// A flow was used: its timer goes to its real place, if that is another tick. So the timers of a wheel stand in the order of
-    /// use, and the first is the flow that was silent for longest, however late a flood is answered.
+    /// A flow was used: its timer goes to its real place, if that is another tick. So the timers of a wheel
+    /// stand in the order of use, and the first is the flow that was silent for longest, however late a flood
+    /// is answered.
     pub(super) fn keep_order(&mut self, id: u32) {
         let at_host = self.entries.get(id as usize).filter(|entry| entry.step.at_host());
         let due = at_host.map(|entry| Tick::after(entry.last_seen + self.timeout(entry).0));

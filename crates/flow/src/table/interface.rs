@@ -104,7 +104,8 @@ pub enum Insert {
         /// Its entry.
         id: FlowId,
     },
-    /// The table is full: finish this flow, remove it with [`EndReason::Forced`](crate::entry::EndReason::Forced), insert again.
+    /// The table is full: finish this flow, remove it with
+    /// [`EndReason::Forced`](crate::entry::EndReason::Forced), insert again.
     Evict {
         /// The flow to finish.
         id: FlowId,

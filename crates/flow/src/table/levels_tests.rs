@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Levels under random traffic: packets of random flows, which sink, are raised, turned, replaced, evicted and time out while their packets arrive.
-//! A generator knows of each packet; the sums of all flows are the generator's.
+//! Levels under random traffic: packets of random flows, which sink, are raised, turned, replaced, evicted
+//! and time out while their packets arrive. A generator knows of each packet; the sums of all flows are the
+//! generator's.
 
 use super::mock_level::{Habits, MockLevel, Said};
 use super::tests::{at, config, key};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A level of tests: it holds entries, handles and counts packets, and does what it is told later, in an order of chance. What it answers comes
-//! later again. A packet that has found its entry is counted later as well, if the entry is there then.
+//! A level of tests: it holds entries, handles and counts packets, and does what it is told later, in an
+//! order of chance. What it answers comes later again. A packet that has found its entry is counted later as
+//! well, if the entry is there then.
 
 use super::tests::at;
 use crate::key::FlowKey;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that go from one worker's table to another's, whole: a flow is taken out of the one and put into the other with all that is kept of it. It has
-//! neither ended nor begun: no end is counted, no creation, only `active` goes from table to table.
+//! Flows that go from one worker's table to another's, whole: a flow is taken out of the one and put into the
+//! other with all that is kept of it. It has neither ended nor begun: no end is counted, no creation, only
+//! `active` goes from table to table.
 //!
-//! * *Timers.* A flow is due by when it was last used, whichever table it stands in. Its timer goes along as it was armed: a flow ends at the first look after it is due, and
-//!   when that is depends on when its timer fires for nothing before.
+//! * *Timers.* A flow is due by when it was last used, whichever table it stands in. Its timer goes along as
+//!   it was armed: a flow ends at the first look after it is due, and when that is depends on when its timer
+//!   fires for nothing before.
 //! * *Order.* [`FlowEntry::serial`] is the order of one table: a flow that comes has come last.
-//! * *Room.* A table may keep the room of a flow that it gives away ([`FlowTable::take`]), so that the flow can come back whatever has come
-//!   meanwhile: what is kept counts as taken. A table that gets a flow has room for it, or gives it back ([`FlowTable::take_in`]); nobody is evicted.
+//! * *Room.* A table may keep the room of a flow that it gives away ([`FlowTable::take`]), so that the flow
+//!   can come back whatever has come meanwhile: what is kept counts as taken. A table that gets a flow has
+//!   room for it, or gives it back ([`FlowTable::take_in`]); nobody is evicted.
 //! * *Levels.* A flow that ever sank stays: levels name it by its table's entry.
 
 use super::FlowTable;
@@ -58,8 +61,8 @@ pub enum TakeError {
 }
 
 impl<E: Default> FlowTable<E> {
-    /// Takes a flow out, for another table. `keeps_room`: the flow may come back ([`FlowTable::take_back`]), and until
-    /// [`FlowTable::let_room_go`] its room is no newcomer's.
+    /// Takes a flow out, for another table. `keeps_room`: the flow may come back ([`FlowTable::take_back`]),
+    /// and until [`FlowTable::let_room_go`] its room is no newcomer's.
     ///
     /// # Errors
     /// There is no such flow, or it is not to be moved.
@@ -105,7 +108,8 @@ impl<E: Default> FlowTable<E> {
     /// Puts a flow in whose room was kept.
     ///
     /// # Errors
-    /// As [`FlowTable::take_in`], which cannot be where [`FlowTable::take`] kept the room and no flow of the key was made since.
+    /// As [`FlowTable::take_in`], which cannot be where [`FlowTable::take`] kept the room and no flow of the
+    /// key was made since.
     #[allow(clippy::result_large_err)] // As above.
     pub fn take_back(&mut self, moved: Moved<E>) -> Result<FlowId, Moved<E>> {
         self.let_room_go();

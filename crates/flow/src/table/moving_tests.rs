@@ -226,8 +226,9 @@ proptest! {
                     let was_full = all.tables[table].counters().emerg_mode_entered > 0;
                     for (_, entry) in all.tables[table].iter() {
                         let (normal, emergency) = all.tables[table].timeout(entry);
-                        // In emergency mode wheels are read ahead by the difference; what is armed behind that comes as late, once it is over: also
-                        // what was due long ago, in a table where nobody asked, and has moved here since.
+                        // In emergency mode wheels are read ahead by the difference; what is armed behind
+                        // that comes as late, once it is over: also what was due long ago, in a table where
+                        // nobody asked, and has moved here since.
                         let ahead = if was_full { normal.as_nanos() - emergency.as_nanos() } else { 0 };
                         let moved = all.known.values().find(|known| known.ext == entry.ext).map(|known| at(known.moved));
                         let due = (entry.last_seen + normal).max(moved.unwrap());

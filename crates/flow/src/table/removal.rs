@@ -15,29 +15,33 @@
 //!                                +---it is over---> Left ---> Task::End
 //! ```
 //!
-//! **One entry** at one level for a flow, of both directions, which only the host takes away. It leaves when it is raised, or when the flow is
-//! to end: silent for its timeout, to make room, at the end of the program, for a new connection of its ports. Then the removal goes in steps. *Mark*:
-//! the level passes packets up. *Grace*: what had found the entry before is counted. *Read*: the last counters are credited.
-//! *Delete*: the entry is gone. Only then is a flow that is over given out ([`Task::End`]): its record has every packet. So of each
-//! packet one level speaks: the one that counts it.
+//! **One entry** at one level for a flow, of both directions, which only the host takes away. It leaves when
+//! it is raised, or when the flow is to end: silent for its timeout, to make room, at the end of the program,
+//! for a new connection of its ports. Then the removal goes in steps. *Mark*: the level passes packets up.
+//! *Grace*: what had found the entry before is counted. *Read*: the last counters are credited. *Delete*: the
+//! entry is gone. Only then is a flow that is over given out ([`Task::End`]): its record has every packet. So
+//! of each packet one level speaks: the one that counts it.
 //!
-//! **At the host** nothing changes: the flow keeps its state, and what comes up is found, judged and counted as ever, in every step.
-//! A packet that is counted at a level is credited in every step as well, also after a removal, as long as the flow is there. What comes later is an
-//! *orphan*: it is refused and counted.
+//! **At the host** nothing changes: the flow keeps its state, and what comes up is found, judged and counted
+//! as ever, in every step. A packet that is counted at a level is credited in every step as well, also after
+//! a removal, as long as the flow is there. What comes later is an *orphan*: it is refused and counted.
 //!
-//! **Silence.** The latest packet at any level counts. A flow whose timeout has passed by what was credited leaves its level, and goes
-//! on at the host if its last counters, or a packet that came up, say that it was not silent.
+//! **Silence.** The latest packet at any level counts. A flow whose timeout has passed by what was credited
+//! leaves its level, and goes on at the host if its last counters, or a packet that came up, say that it was
+//! not silent.
 //!
 //! **New connections.** The flow that a new connection of the same ports replaces, or one of the other side
 //! that nobody had let open one,
 //! leaves its key to it at once, and its entry once it has left the level. As long as that has not happened
 //! the level refuses the new flow.
 //!
-//! **A level that does not answer** is waited for by the packet clock ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow goes on, or ends,
-//! without; it is counted, and does not sink again.
+//! **A level that does not answer** is waited for by the packet clock
+//! ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow goes on, or ends, without;
+//! it is counted, and does not sink again.
 //!
-//! Who drives this asks for tasks ([`FlowTable::next_task`]), tells levels, credits what they count ([`FlowTable::credit`]) and hands on
-//! their answers ([`FlowTable::answered`]). There is no queue: tasks are timers, and each flow has one.
+//! Who drives this asks for tasks ([`FlowTable::next_task`]), tells levels, credits what they count
+//! ([`FlowTable::credit`]) and hands on their answers ([`FlowTable::answered`]). There is no queue: tasks are
+//! timers, and each flow has one.
 
 use super::{FlowTable, wheel_of};
 use crate::entry::export::{self, ImportedFlow};
@@ -51,8 +55,8 @@ use bartizan_base::{Direction, FlowId, Generation, Level, PacketDuration, PerDir
 impl<E: Default> FlowTable<E> {
     // --- down --------------------------------------------------------------------------------
 
-    /// Hands a flow's packets to a level, as `generation` judges them. The caller tells the level, with the name that is given here, and hands on its answer
-    /// ([`FlowTable::answered`]); until then they come up.
+    /// Hands a flow's packets to a level, as `generation` judges them. The caller tells the level, with the
+    /// name that is given here, and hands on its answer ([`FlowTable::answered`]); until then they come up.
     ///
     /// # Errors
     /// [`SinkError`] when the flow cannot sink.
@@ -95,8 +99,8 @@ impl<E: Default> FlowTable<E> {
         Some(Stay { sunk, step: entry.step, generation, since })
     }
 
-    /// Since when a flow is where it is: since its level was told to take it, since it came back, or since it began. `None`: a level has refused it since it came back, and
-    /// when it did is forgotten.
+    /// Since when a flow is where it is: since its level was told to take it, since it came back, or since it
+    /// began. `None`: a level has refused it since it came back, and when it did is forgotten.
     #[must_use]
     pub fn since(&self, id: FlowId) -> Option<Timestamp> {
         let entry = self.get(id)?;
@@ -107,7 +111,8 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// The level handles a flow by another generation from now on, as before. `false`: the stay is not that of an entry which acts.
+    /// The level handles a flow by another generation from now on, as before. `false`: the stay is not that
+    /// of an entry which acts.
     pub fn renew(&mut self, sunk: SunkId, generation: Generation) -> bool {
         let acts = self.stay(sunk.id).is_some_and(|stay| stay.sunk == sunk && stay.step == Step::Active);
         if let Some((_, levels)) = self.with_levels_mut(sunk.id).filter(|_| acts) {
@@ -126,8 +131,9 @@ impl<E: Default> FlowTable<E> {
 
     // --- counting ----------------------------------------------------------------------------
 
-    /// Adds what a level has counted since it last said so, in a direction as it was when the flow sank: whoever counts need not learn that a
-    /// flow was turned. `false`: the flow is gone, and the amounts are counted as orphans.
+    /// Adds what a level has counted since it last said so, in a direction as it was when the flow sank:
+    /// whoever counts need not learn that a flow was turned. `false`: the flow is gone, and the amounts are
+    /// counted as orphans.
     pub fn credit(
         &mut self,
         sunk: SunkId,
@@ -222,8 +228,9 @@ impl<E: Default> FlowTable<E> {
         sunk
     }
 
-    /// Asks before a flow ends. `true`: no level has it, and the caller finishes and removes it. `false`: it begins to leave its level, and comes
-    /// as [`Task::End`] once that is done; a new connection of its ports ([`EndReason::TcpReuse`]) may have its key now.
+    /// Asks before a flow ends. `true`: no level has it, and the caller finishes and removes it. `false`: it
+    /// begins to leave its level, and comes as [`Task::End`] once that is done; a new connection of its ports
+    /// ([`EndReason::TcpReuse`]) may have its key now.
     pub fn begin_end(&mut self, id: FlowId, reason: EndReason, now: Timestamp) -> bool {
         let Some(entry) = self.get_mut(id) else { return false };
         if entry.step.at_host() {
@@ -262,7 +269,8 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Why a flow is over that has left its level and was not given out yet. `None`: it is not over for a reason of its own.
+    /// Why a flow is over that has left its level and was not given out yet. `None`: it is not over for a
+    /// reason of its own.
     #[must_use]
     pub fn over_for(&self, id: FlowId) -> Option<EndReason> {
         let (entry, levels) = self.with_levels(id)?;
@@ -311,7 +319,8 @@ impl<E: Default> FlowTable<E> {
         true
     }
 
-    /// What is to be done next at `now`. `None` once there is nothing, or `budget` (timers looked at) is used up.
+    /// What is to be done next at `now`. `None` once there is nothing, or `budget` (timers looked at) is used
+    /// up.
     pub fn next_task(&mut self, now: Timestamp, budget: &mut u32) -> Option<Task> {
         loop {
             let due = Tick::passed(now);
@@ -365,7 +374,8 @@ impl<E: Default> FlowTable<E> {
         Some(reason)
     }
 
-    /// Whether a flow that leaves its level goes on at the host: it is not to end, or only for a silence that it does not keep.
+    /// Whether a flow that leaves its level goes on at the host: it is not to end, or only for a silence that
+    /// it does not keep.
     fn goes_on(&self, id: FlowId, now: Timestamp) -> bool {
         self.with_levels(id).is_none_or(|(entry, levels)| match levels.ending {
             None => true,
@@ -406,7 +416,8 @@ impl<E: Default> FlowTable<E> {
 
     // --- moving ------------------------------------------------------------------------------
 
-    /// Appends this crate's part of a flow in the current version (see [`export`]). Nothing if there is no such flow.
+    /// Appends this crate's part of a flow in the current version (see [`export`]). Nothing if there is no
+    /// such flow.
     pub fn export(&self, id: FlowId, out: &mut Vec<u8>) {
         if let Some(entry) = self.get(id) {
             export::write(entry, self.with_levels(id).map(|(_, levels)| levels), out);
@@ -485,7 +496,8 @@ impl<E: Default> FlowTable<E> {
         self.go(id, step, Some((now, PacketDuration::ZERO)));
     }
 
-    /// To a step, and to its timer: that of a removal fires so long from now, others when the flow has been silent for long.
+    /// To a step, and to its timer: that of a removal fires so long from now, others when the flow has been
+    /// silent for long.
     fn go(&mut self, id: FlowId, step: Step, wait: Option<(Timestamp, PacketDuration)>) {
         let Some(entry) = self.entries.get_mut(id.0 as usize) else { return };
         let from = wheel_of(entry);

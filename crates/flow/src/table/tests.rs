@@ -160,8 +160,8 @@ fn a_closed_tcp_flow_stays_for_its_timeout_and_can_be_replaced() {
 
 #[test]
 fn a_flood_that_is_answered_always_makes_room() {
-    // Of both families; all are used once more than the timers that were armed at their beginning know. TCP is answered; UDP goes on
-    // one way, and its timers stay as they are.
+    // Of both families; all are used once more than the timers that were armed at their beginning know. TCP
+    // is answered; UDP goes on one way, and its timers stay as they are.
     for (first, kept) in
         [(0, FlowState::Established), (4, FlowState::LocalBypassed), (4, FlowState::Established)]
     {

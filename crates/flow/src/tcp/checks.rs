@@ -123,9 +123,9 @@ impl Step<'_, '_> {
             && self.segment.ack == self.rcv().next_seq.plus(1)
     }
 
-    /// A packet from the future (data and acknowledgement beyond what was seen) that shrinks the
-    /// window so far that what is expected would be refused as out of window. Where all is seen there is no such packet: who acknowledges more
-    /// than was sent is refused by the state.
+    /// A packet from the future (data and acknowledgement beyond what was seen) that shrinks the window so
+    /// far that what is expected would be refused as out of window. Where all is seen there is no such
+    /// packet: who acknowledges more than was sent is refused by the state.
     fn is_bad_window_update(&self) -> bool {
         let state = self.session.state;
         if state < TcpState::Established
@@ -193,7 +193,8 @@ impl Step<'_, '_> {
             return Ok(());
         }
         if self.config.compares() && self.session.previous == TcpState::SynSent && self.has(TcpFlags::SYN) {
-            // Whoever goes on with the handshake has not believed the RST; what follows needs the numbers of both sides.
+            // Whoever goes on with the handshake has not believed the RST; what follows needs the numbers of
+            // both sides.
             self.session.flags.remove(SessionFlags::CLOSED_BY_RST);
             self.session.state = TcpState::SynSent;
             return self.dispatch(TcpState::SynSent);

@@ -23,9 +23,10 @@ impl Step<'_, '_> {
         if self.is(SessionFlags::TIMESTAMP) { self.validate_timestamp() } else { Ok(()) }
     }
 
-    /// Whether, before real receivers, a segment of a connection that closes ends before what its receiver has. That answers it with an acknowledgement and
-    /// takes nothing of it, neither what it acknowledges nor its timestamp (RFC 9293 section 3.10.7.4, first step). An honest sender may have had it under way:
-    /// so it goes on and changes nothing.
+    /// Whether, before real receivers, a segment of a connection that closes ends before what its receiver
+    /// has. That answers it with an acknowledgement and takes nothing of it, neither what it acknowledges nor
+    /// its timestamp (RFC 9293 section 3.10.7.4, first step). An honest sender may have had it under way: so
+    /// it goes on and changes nothing.
     pub(crate) fn is_behind(&self) -> Result<bool, Rejected> {
         let state = self.session.state;
         let closing = state > TcpState::Established && state != TcpState::Closed;
@@ -37,8 +38,9 @@ impl Step<'_, '_> {
         if behind && end.before(self.session.oldest(self.direction)) { Err(Rejected) } else { Ok(behind) }
     }
 
-    /// Whether a FIN begins where the sender's window allows, `slack` before what is expected. Before real receivers none lies behind data that has
-    /// not come yet: it may be made up, and does not end what its receiver still waits for. (Once it is acknowledged it counts all the same.)
+    /// Whether a FIN begins where the sender's window allows, `slack` before what is expected. Before real
+    /// receivers none lies behind data that has not come yet: it may be made up, and does not end what its
+    /// receiver still waits for. (Once it is acknowledged it counts all the same.)
     fn fin_fits(&self, slack: u32) -> bool {
         let snd = self.snd();
         let leads = self.session.sees_all(self.config)
@@ -47,8 +49,8 @@ impl Step<'_, '_> {
         self.segment.seq.at_least(snd.next_seq.minus(slack)) && self.begins_in_the_window() && !leads
     }
 
-    /// What the last acknowledgement makes of a session. Where FINs count only once they are acknowledged, whether it is one is seen when it has been
-    /// taken (`note_ends`).
+    /// What the last acknowledgement makes of a session. Where FINs count only once they are acknowledged,
+    /// whether it is one is seen when it has been taken (`note_ends`).
     fn closes(&self) -> Option<TcpState> {
         (!self.session.sees_all(self.config)).then_some(TcpState::Closed)
     }
@@ -69,9 +71,10 @@ impl Step<'_, '_> {
         if self.session.sees_all(self.config) { self.validate_ack_or(event) } else { Ok(()) }
     }
 
-    /// Refuses what a state does not expect, unless an honest host sends it: after losses before the observer, with FINs
-    /// that cross or are sent again, numbers differ from the one that the state waits for and are still ones that the
-    /// receiver takes or answers with an ACK (RFC 9293 section 3.10.7.4). Such a packet passes and changes no state.
+    /// Refuses what a state does not expect, unless an honest host sends it: after losses before the
+    /// observer, with FINs that cross or are sent again, numbers differ from the one that the state waits for
+    /// and are still ones that the receiver takes or answers with an ACK (RFC 9293 section 3.10.7.4). Such a
+    /// packet passes and changes no state.
     fn refuse(&mut self, event: StreamEvent) -> Handled {
         if !self.is_near_the_window() || !self.has(TcpFlags::ACK) || !self.ack_is_acceptable() {
             return self.reject(event);
@@ -290,7 +293,8 @@ impl Step<'_, '_> {
             // Only the server's FIN is the second one.
             let next = (!self.to_server()).then_some(TcpState::LastAck);
             if !again && next.is_some() {
-                // What it ends with may come again: the next acknowledgement closes the session, also one of data before the FIN.
+                // What it ends with may come again: the next acknowledgement closes the session, also one of
+                // data before the FIN.
                 let end = self.segment.end().plus(1);
                 if end.after(self.snd().next_seq) {
                     self.snd_mut().next_seq = end;

@@ -209,8 +209,9 @@ pub struct StreamConfig {
     pub midstream_policy: ExceptionPolicy,
     /// `async-oneside`: sessions of which one direction is seen are tracked.
     pub async_oneside: bool,
-    /// The policy of the flow in hand lets one-sided flows go on: they are tracked as with `async-oneside`, and one whose first
-    /// packet here is the SYN/ACK is no case for the midstream policy. Inline only. Bartizan's own.
+    /// The policy of the flow in hand lets one-sided flows go on: they are tracked as with `async-oneside`,
+    /// and one whose first packet here is the SYN/ACK is no case for the midstream policy. Inline only.
+    /// Bartizan's own.
     pub one_sided: bool,
     /// `inline`, resolved (`auto` follows the engine's mode).
     pub mode: StreamMode,
@@ -218,10 +219,10 @@ pub struct StreamConfig {
     pub bypass: bool,
     /// `drop-invalid`: inline, packets that the session does not explain are dropped.
     pub drop_invalid: bool,
-    /// Inline, segments that no honest sender sends and that receivers refuse or understand differently are dropped: far
-    /// outside of the window, with data before the handshake is complete, data in a SYN after it or without an ACK,
-    /// around the beginning of a stream that a SYN cookie may move. Suricata lets them pass, so replayed captures do
-    /// without it. Bartizan's own.
+    /// Inline, segments that no honest sender sends and that receivers refuse or understand differently are
+    /// dropped: far outside of the window, with data before the handshake is complete, data in a SYN after it
+    /// or without an ACK, around the beginning of a stream that a SYN cookie may move. Suricata lets them
+    /// pass, so replayed captures do without it. Bartizan's own.
     pub strict: bool,
     /// `max-syn-queued`: different SYNs kept for a session.
     pub max_syn_queued: u8,

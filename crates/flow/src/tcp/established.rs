@@ -46,8 +46,9 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Where nothing is lost before the observer: who acknowledges what was not sent, or brings data beyond the window that it was told of, has made it up. Its
-    /// receiver throws it away (RFC 9293 section 3.10.7.4, RFC 5961 section 5), so its data must not stand for what is to come.
+    /// Where nothing is lost before the observer: who acknowledges what was not sent, or brings data beyond
+    /// the window that it was told of, has made it up. Its receiver throws it away (RFC 9293 section
+    /// 3.10.7.4, RFC 5961 section 5), so its data must not stand for what is to come.
     fn is_made_up(&self) -> bool {
         let beyond = self.stream.is_some()
             && !self.segment.is_empty()
@@ -55,9 +56,10 @@ impl Step<'_, '_> {
         self.session.sees_all(self.config) && (beyond || self.out.events.contains(StreamEvent::EstInvalidAck))
     }
 
-    /// A SYN where none belongs. Inline an empty one of the client may leave: a receiver that has the connection answers with an
-    /// ACK and takes nothing of it, and a client that has lost its own state learns from that answer that it has to
-    /// reset the connection before it opens another (RFC 5961 section 4, RFC 9293 section 3.5.1).
+    /// A SYN where none belongs. Inline an empty one of the client may leave: a receiver that has the
+    /// connection answers with an ACK and takes nothing of it, and a client that has lost its own state
+    /// learns from that answer that it has to reset the connection before it opens another (RFC 5961 section
+    /// 4, RFC 9293 section 3.5.1).
     pub(crate) fn refuse_syn(&mut self, event: StreamEvent) -> Handled {
         let plain = !self.has(TcpFlags::ACK) && self.segment.is_empty();
         if self.config.compares() && self.to_server() && plain {
@@ -69,8 +71,8 @@ impl Step<'_, '_> {
         self.reject(event)
     }
 
-    /// A server that answers a SYN which came in the middle has no connection any more. The answer does not leave, as the SYN was not
-    /// tracked; but the client's next one begins a session of its own.
+    /// A server that answers a SYN which came in the middle has no connection any more. The answer does not
+    /// leave, as the SYN was not tracked; but the client's next one begins a session of its own.
     fn note_reopening(&mut self) {
         let answers = !self.to_server() && self.has(TcpFlags::SYN.union(TcpFlags::ACK));
         if answers && self.session.reopening.take_if(|ack| *ack == self.segment.ack).is_some() {

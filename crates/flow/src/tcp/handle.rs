@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way of a segment through a session: what is looked at before the state's handler, reassembly, and what leaves.
+//! The way of a segment through a session: what is looked at before the state's handler, reassembly, and what
+//! leaves.
 
 use super::config::COOKIE_REACH;
 use super::peer::PeerFlags;
@@ -18,7 +19,8 @@ const OPENING: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK).union(TcpFlags::RST
 /// [`COOKIE_REACH`], doubled and more, for a connection whose beginning nobody has acknowledged.
 const COOKIE_SLACK: u32 = 8;
 
-/// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280 bytes).
+/// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280
+/// bytes).
 pub(crate) const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
 
 /// Data may lie so far beyond the known window at most.
@@ -86,7 +88,8 @@ impl TcpSession {
         let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
-        // A SYN that came while another one is open is not refused in a replay, but nobody is shown its data either.
+        // A SYN that came while another one is open is not refused in a replay, but nobody is shown its data
+        // either.
         let unread = untaken || foreign && step.session.state < TcpState::Established;
         let uncounted = !unread && step.accept_what_leaves(rejected);
         let refused = rejected.is_err() && !step.is_late_ack();
@@ -153,7 +156,8 @@ impl TcpSession {
         let moves = stream.and_then(|_| self.may_move_the_beginning(segment, direction, trimmed, config));
         let missing = moves.and_then(|away| u8::try_from(away).ok());
         let held = |len: u8| stream.is_some_and(|stream| stream.holds_beginning(usize::from(len)));
-        // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to be there.
+        // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to
+        // be there.
         let old = self.is_async()
             && !segment.is_empty()
             && stream
@@ -204,7 +208,8 @@ impl TcpSession {
         }
     }
 
-    /// Feeds a segment's data to the stream of a direction. `uncounted`: the session itself would not have looked at it.
+    /// Feeds a segment's data to the stream of a direction. `uncounted`: the session itself would not have
+    /// looked at it.
     fn reassemble(
         &mut self,
         pair: &mut StreamPair,
@@ -230,13 +235,15 @@ impl TcpSession {
         }
     }
 
-    /// Whether data lies so far beyond the receiver's window, or behind it, that no receiver takes it and no honest sender sends it.
-    /// Kept, it would use up the depth, the regions and the memory that the stream itself needs.
+    /// Whether data lies so far beyond the receiver's window, or behind it, that no receiver takes it and no
+    /// honest sender sends it. Kept, it would use up the depth, the regions and the memory that the stream
+    /// itself needs.
     fn is_far_away(&self, segment: &Segment<'_>, direction: Direction) -> bool {
         let snd = &self.peers[direction];
         let known = self.state >= TcpState::Established
             && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
-        // The receiver may have opened its window further than it has told yet. (Twice the largest window is half the circle of numbers.)
+        // The receiver may have opened its window further than it has told yet. (Twice the largest window is
+        // half the circle of numbers.)
         let edge = snd.next_win.plus(snd.window.clamp(WINDOW_SLACK, SLACK_MAX));
         known
             && !segment.is_empty()
@@ -263,15 +270,17 @@ impl TcpSession {
         }
     }
 
-    /// A server that answered with a SYN cookie keeps no number of the client's: it takes that of the first segment that
-    /// fits the cookie, and Linux's cookies also fit a number that is a little off. The stream that it reads would
-    /// begin elsewhere than the one that is inspected. So until it has begun, a segment that brings data a little off the
-    /// beginning does not leave as it is: it gets the bytes before it in front ([`Advice::Complete`]), or stays here. Says
-    /// how far off it is. A FIN without data ends a stream that nothing was read of, and may leave; an ACK without data would
-    /// begin a stream, but before the beginning it may leave (a keep-alive): the byte that would fill the place does not.
+    /// A server that answered with a SYN cookie keeps no number of the client's: it takes that of the first
+    /// segment that fits the cookie, and Linux's cookies also fit a number that is a little off. The stream
+    /// that it reads would begin elsewhere than the one that is inspected. So until it has begun, a segment
+    /// that brings data a little off the beginning does not leave as it is: it gets the bytes before it in
+    /// front ([`Advice::Complete`]), or stays here. Says how far off it is. A FIN without data ends a stream
+    /// that nothing was read of, and may leave; an ACK without data would begin a stream, but before the
+    /// beginning it may leave (a keep-alive): the byte that would fill the place does not.
     ///
-    /// This holds as well once a server may have forgotten the connection, as the cookie outlives it; an ACK without
-    /// data may leave then: it is one of the close. `trimmed`: so many bytes of its data do not leave.
+    /// This holds as well once a server may have forgotten the connection, as the cookie outlives it; an ACK
+    /// without data may leave then: it is one of the close. `trimmed`: so many bytes of its data do not
+    /// leave.
     fn may_move_the_beginning(
         &self,
         segment: &Segment<'_>,
@@ -300,8 +309,9 @@ impl TcpSession {
         (unknown && near && !harmless).then_some(away)
     }
 
-    /// Inline, a client that begins anew (another SYN, before any answer) after readers were shown data of its first SYN: it is a
-    /// connection of its own, lest what was read of the one is taken for the beginning of the other.
+    /// Inline, a client that begins anew (another SYN, before any answer) after readers were shown data of
+    /// its first SYN: it is a connection of its own, lest what was read of the one is taken for the beginning
+    /// of the other.
     fn begins_elsewhere(
         &self,
         segment: &Segment<'_>,
@@ -319,10 +329,11 @@ impl TcpSession {
             && streams.is_some_and(|pair| pair.stream(direction).right_edge() > 0)
     }
 
-    /// Whether a segment brings data that stands at another beginning than the one that is in force: of a second SYN with another number,
-    /// of a SYN against the flow's direction, of another SYN/ACK. Which of them its receiver believes shows later, and readers
-    /// can be shown one beginning only: strictly, such a segment does not leave. No honest sender does so: who opens anew with Fast Open does so on another port, or
-    /// sends the SYN again without data.
+    /// Whether a segment brings data that stands at another beginning than the one that is in force: of a
+    /// second SYN with another number, of a SYN against the flow's direction, of another SYN/ACK. Which of
+    /// them its receiver believes shows later, and readers can be shown one beginning only: strictly, such a
+    /// segment does not leave. No honest sender does so: who opens anew with Fast Open does so on another
+    /// port, or sends the SYN again without data.
     fn is_data_of_another_beginning(&self, segment: &Segment<'_>, direction: Direction) -> bool {
         if segment.is_empty() || !segment.has(TcpFlags::SYN) || !self.exists() {
             return false;
@@ -371,7 +382,8 @@ impl TcpSession {
         }
     }
 
-    /// Before a FIN: how far its sender is, by what is expected next (a FIN counts as well, also one that was made up), and by the last byte of data that came, where somebody reads.
+    /// Before a FIN: how far its sender is, by what is expected next (a FIN counts as well, also one that was
+    /// made up), and by the last byte of data that came, where somebody reads.
     fn reached(
         &self,
         segment: &Segment<'_>,
@@ -383,7 +395,8 @@ impl TcpSession {
         (sender.next_seq, data)
     }
 
-    /// Notes how far the data of a segment that goes on has brought its sender. (That of a SYN in the middle of a connection nobody takes.)
+    /// Notes how far the data of a segment that goes on has brought its sender. (That of a SYN in the middle
+    /// of a connection nobody takes.)
     fn note_sent(&mut self, segment: &Segment<'_>, direction: Direction) {
         let sender = &mut self.peers[direction];
         let opens = segment.has(TcpFlags::SYN);
@@ -394,8 +407,9 @@ impl TcpSession {
         }
     }
 
-    /// Notes what a segment that was not refused says about the ends of both streams. Before real receivers the session is closed when both are
-    /// acknowledged, and not before: until then one of them may be made up, and who has sent the true one still waits.
+    /// Notes what a segment that was not refused says about the ends of both streams. Before real receivers
+    /// the session is closed when both are acknowledged, and not before: until then one of them may be made
+    /// up, and who has sent the true one still waits.
     fn note_ends(
         &mut self,
         segment: &Segment<'_>,
@@ -403,7 +417,8 @@ impl TcpSession {
         before: TcpState,
         config: &StreamConfig,
     ) {
-        // Before the SYN is answered it is one that an earlier connection of these ports has left under way, or is made up.
+        // Before the SYN is answered it is one that an earlier connection of these ports has left under way,
+        // or is made up.
         if segment.has(TcpFlags::FIN) && before != TcpState::SynSent {
             let sender = &mut self.peers[direction];
             let known = sender.flags.contains(PeerFlags::FIN_TAKEN).then_some(sender.fin);
@@ -418,7 +433,8 @@ impl TcpSession {
         if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {
             self.peers[direction.flip()].note_end(segment.ack);
         }
-        // One step at a time: what has led to another state by itself is the table's of the stateful firewall.
+        // One step at a time: what has led to another state by itself is the table's of the stateful
+        // firewall.
         let waits = matches!(
             self.state,
             TcpState::FinWait2 | TcpState::CloseWait | TcpState::LastAck | TcpState::TimeWait

@@ -45,7 +45,8 @@ impl Step<'_, '_> {
         }
     }
 
-    /// A server that still has an earlier connection of these ports answers the SYN with an acknowledgement. The client's RST that answers it has its number.
+    /// A server that still has an earlier connection of these ports answers the SYN with an acknowledgement.
+    /// The client's RST that answers it has its number.
     fn note_challenge(&mut self) {
         if self.has(TcpFlags::ACK) && !self.has(TcpFlags::FIN) && !self.to_server() {
             self.session.challenge = Some(self.segment.ack);
@@ -208,14 +209,16 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// Inline, a session is taken for one-sided only by what the side that is seen sends: a client that opened it, or a server
-    /// whose SYN/ACK came first. Otherwise a client could make up what the server has acknowledged.
+    /// Inline, a session is taken for one-sided only by what the side that is seen sends: a client that
+    /// opened it, or a server whose SYN/ACK came first. Otherwise a client could make up what the server has
+    /// acknowledged.
     fn may_be_one_sided(&self) -> bool {
         !self.config.inline() || self.to_server() != self.is(SessionFlags::MIDSTREAM_SYN_ACK)
     }
 
-    /// Whether a segment of the server, before it has answered the SYN, is what an earlier connection of these ports has left under way: a
-    /// FIN or an ACK without data, whose echo is of a timestamp from then. It leaves and changes nothing.
+    /// Whether a segment of the server, before it has answered the SYN, is what an earlier connection of
+    /// these ports has left under way: a FIN or an ACK without data, whose echo is of a timestamp from then.
+    /// It leaves and changes nothing.
     fn is_rest_of_an_earlier_connection(&self) -> bool {
         self.config.inline()
             && !self.to_server()

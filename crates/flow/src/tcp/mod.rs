@@ -40,11 +40,13 @@
 //!
 //! Differences from Suricata, on purpose: a session picked up at a packet of the flow's second direction
 //! keeps the flow's directions; inline, every payload that leaves is compared and shown to the readers
-//! whatever its packet's state, and a RST does not acknowledge what its sender sent; raw inspection can
-//! see an overlap; what honest hosts send while they close (FINs that cross or come again, ACKs beside what is expected after a
-//! loss, a RST behind the client's FIN) is neither refused nor told; before real receivers a session is over when both FINs are
-//! acknowledged or a side has reset it, and only then a SYN replaces it, and data that acknowledges what was not sent is refused. Inline and one-sided together, the sender's own progress stands for the missing
-//! acknowledgements, so a retransmission that differs is noticed only while its bytes are held.
+//! whatever its packet's state, and a RST does not acknowledge what its sender sent; raw inspection can see
+//! an overlap; what honest hosts send while they close (FINs that cross or come again, ACKs beside what is
+//! expected after a loss, a RST behind the client's FIN) is neither refused nor told; before real receivers a
+//! session is over when both FINs are acknowledged or a side has reset it, and only then a SYN replaces it,
+//! and data that acknowledges what was not sent is refused. Inline and one-sided together, the sender's own
+//! progress stands for the missing acknowledgements, so a retransmission that differs is noticed only while
+//! its bytes are held.
 //!
 //! Not done here: choosing a host policy for an address, applying exception policies, timeouts,
 //! the flow's key and its reversal. The caller does these with what [`Outcome`] says.

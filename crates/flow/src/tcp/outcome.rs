@@ -14,7 +14,8 @@ pub enum Advice {
     /// It goes on with the inspected bytes put back ([`crate::stream::Stream::restore`]).
     Rewrite,
     /// It goes on with so many bytes in front, those from the beginning of the stream to where it stands
-    /// ([`crate::stream::Stream::beginning`]): whoever takes it for the first segment reads the stream from its beginning.
+    /// ([`crate::stream::Stream::beginning`]): whoever takes it for the first segment reads the stream from
+    /// its beginning.
     Complete(u8),
     /// It goes on without so many bytes at the front of its data: its receiver has them, and nobody can
     /// compare them any more. Where nothing is left, the number stays, so that the receiver answers as it

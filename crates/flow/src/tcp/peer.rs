@@ -40,8 +40,8 @@ pub struct Peer {
     pub(crate) last_ack: Seq,
     /// Right edge of the window this side may send into.
     pub(crate) next_win: Seq,
-    /// Highest number behind the data of this side that went on to its receiver: nobody acknowledges more, but a FIN. Where others have let its segments go on, as
-    /// far as they may have.
+    /// Highest number behind the data of this side that went on to its receiver: nobody acknowledges more,
+    /// but a FIN. Where others have let its segments go on, as far as they may have.
     pub(crate) sent: Seq,
     /// Number behind its FIN, where [`PeerFlags::FIN_TAKEN`] says that there is one.
     pub(crate) fin: Seq,
@@ -59,8 +59,9 @@ pub struct Peer {
     /// Flags of all packets that this side sent.
     pub(crate) tcp_flags: u8,
     pub(crate) flags: PeerFlags,
-    /// Acknowledgements of what it sent have come another way, by less than 2 to the power of this ([`TcpSession::take_over`](super::TcpSession::take_over)); 0 for none. Not part of
-    /// the exported form: who moves takes nothing along that is under way.
+    /// Acknowledgements of what it sent have come another way, by less than 2 to the power of this
+    /// ([`TcpSession::take_over`](super::TcpSession::take_over)); 0 for none. Not part of the exported form:
+    /// who moves takes nothing along that is under way.
     pub(crate) overtaken: u8,
     /// Ranges acknowledged selectively; empty ones are free.
     pub(crate) sack: [(Seq, Seq); SACK_RANGES],
@@ -110,8 +111,8 @@ impl Peer {
         }
     }
 
-    /// Notes a FIN. One that stands before what its receiver has acknowledged was none. Of several the first counts, unless the receiver
-    /// has gone beyond it: then nothing ended there.
+    /// Notes a FIN. One that stands before what its receiver has acknowledged was none. Of several the first
+    /// counts, unless the receiver has gone beyond it: then nothing ended there.
     pub(crate) fn note_fin(&mut self, fin: Seq) {
         if self.flags.contains(PeerFlags::FIN_ACKNOWLEDGED) || fin.before(self.last_ack) {
             return;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session whose packets others have handled for a while: a level below the host, which says how far both sides have come.
+//! A session whose packets others have handled for a while: a level below the host, which says how far both
+//! sides have come.
 //!
-//! Neither side is believed about itself. Where a receiver is says the receiver, which acknowledges; it cannot have more than what was sent, so it is held to that.
-//! What a sender says it has sent only says which acknowledgements can be true: it may send one segment far ahead, which nobody reads, to have what
-//! follows at the true place taken for sent again.
+//! Neither side is believed about itself. Where a receiver is says the receiver, which acknowledges; it
+//! cannot have more than what was sent, so it is held to that. What a sender says it has sent only says which
+//! acknowledgements can be true: it may send one segment far ahead, which nobody reads, to have what follows
+//! at the true place taken for sent again.
 //!
-//! What numbers do not say (that the client has answered the SYN/ACK, that a side has ended, and that the other one knows) is told by segments as they went by below, without their data
+//! What numbers do not say (that the client has answered the SYN/ACK, that a side has ended, and that the
+//! other one knows) is told by segments as they went by below, without their data
 //! ([`TcpSession::next_untold`]).
 
 use super::session::{FLIGHT_MAX, SEQUENCE_BACK, SessionFlags};
@@ -41,14 +44,15 @@ impl Progress {
     }
 }
 
-/// A number that was learnt later than another one: it counts unless it lies a little behind, as what is sent again or overtaken does. (One that lies far
-/// behind has gone round.)
+/// A number that was learnt later than another one: it counts unless it lies a little behind, as what is sent
+/// again or overtaken does. (One that lies far behind has gone round.)
 pub(super) fn later(had: Seq, now: Seq) -> Seq {
     if had.0.wrapping_sub(now.0) < SEQUENCE_BACK { had } else { now }
 }
 
 impl TcpSession {
-    /// Takes over how far both sides have come below, by sender; `None` for one of which nothing was handled there. Numbers go forward only.
+    /// Takes over how far both sides have come below, by sender; `None` for one of which nothing was handled
+    /// there. Numbers go forward only.
     ///
     /// Who reads the streams next begins where each receiver is.
     pub fn resume(&mut self, below: &PerDirection<Option<Progress>>) {
@@ -61,7 +65,8 @@ impl TcpSession {
                 continue;
             }
             let peer = &mut self.peers[direction];
-            // What the session knows itself stands: a FIN has a number that was acknowledged before it counts as sent.
+            // What the session knows itself stands: a FIN has a number that was acknowledged before it counts
+            // as sent.
             let sent = sender.map_or(peer.next_seq, |sender| later(peer.next_seq, sender.data_sent()));
             // The acknowledgement of a FIN is told by itself as well.
             let bound =
@@ -72,11 +77,13 @@ impl TcpSession {
             });
             // A FIN that came up, and is acknowledged below.
             receiver.iter().for_each(|receiver| peer.note_end(receiver.acknowledged));
-            // The window that the receiver offers now is not known, but how large it can be. What was sent beyond it nobody has.
+            // The window that the receiver offers now is not known, but how large it can be. What was sent
+            // beyond it nobody has.
             let largest = u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX);
             let edge = acknowledged.plus(largest);
-            // Acknowledgements that came below have overtaken what comes up, by as much as was on its way meanwhile: an earlier one is none that
-            // is too old (RFC 5961 section 5.2 goes back by the largest window).
+            // Acknowledgements that came below have overtaken what comes up, by as much as was on its way
+            // meanwhile: an earlier one is none that is too old (RFC 5961 section 5.2 goes back by the
+            // largest window).
             peer.window = largest.max(FLIGHT_MAX);
             peer.next_seq = later(peer.next_seq, if sent.after(edge) { edge } else { sent });
             if acknowledged != peer.last_ack {
@@ -90,8 +97,10 @@ impl TcpSession {
         self.queue.clear();
     }
 
-    /// A segment that went by below and changes the connection's state, which is to be handled now: the acknowledgement of the SYN/ACK (before [`TcpSession::resume`]); the end of a side,
-    /// and the other one's acknowledgement of that (after it). To be asked again when it was handled, until there is none, or the same: then it was refused.
+    /// A segment that went by below and changes the connection's state, which is to be handled now: the
+    /// acknowledgement of the SYN/ACK (before [`TcpSession::resume`]); the end of a side, and the other one's
+    /// acknowledgement of that (after it). To be asked again when it was handled, until there is none, or the
+    /// same: then it was refused.
     #[must_use]
     pub fn next_untold(
         &self,
@@ -238,7 +247,8 @@ mod tests {
         }
     }
 
-    /// The ports are used again at once: the server's FIN for the client's RST, which crossed it, comes behind the new SYN.
+    /// The ports are used again at once: the server's FIN for the client's RST, which crossed it, comes
+    /// behind the new SYN.
     #[test]
     fn what_an_earlier_connection_left_under_way_ends_no_later_one() {
         let strict =
@@ -334,7 +344,8 @@ mod tests {
     #[test]
     fn a_fin_that_later_acknowledgements_have_overtaken_is_taken() {
         let mut rig = open();
-        // The server has closed its side with 501 + 1,000, and has acknowledged a megabyte since; its FIN waited to be looked at.
+        // The server has closed its side with 501 + 1,000, and has acknowledged a megabyte since; its FIN
+        // waited to be looked at.
         rig.session.resume(&below(side(101 + 1_000_000, 501 + 1_000), side(501 + 1_000, 101 + 1_000_000)));
         let out = rig.handle(ToClient, &segment(FA, 501 + 1_000, 101 + 20_000, b""));
         let gap_alone = |event| event == StreamEvent::ReassemblySeqGap;

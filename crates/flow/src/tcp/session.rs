@@ -45,7 +45,8 @@ bitflags! {
         const ZERO_WINDOW_PROBE_TO_CLIENT = 1 << 15;
         /// The server has acknowledged the beginning of the client's stream by more than its SYN/ACK.
         const BEGUN = 1 << 16;
-        /// The server has answered a SYN of the client that came in the middle: it has no such connection any more.
+        /// The server has answered a SYN of the client that came in the middle: it has no such connection any
+        /// more.
         const FORGOTTEN = 1 << 17;
         /// The server has sent a SYN before it answered the client's (simultaneous open).
         const CROSSED = 1 << 18;
@@ -57,7 +58,8 @@ pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
 /// No sender has more bytes under way at once.
 pub(crate) const FLIGHT_MAX: u32 = bartizan_packet::slots::FLIGHT_MAX;
 
-/// How far a number can lie behind the latest one for having been sent again, or overtaken, where not all packets are seen.
+/// How far a number can lie behind the latest one for having been sent again, or overtaken, where not all
+/// packets are seen.
 pub(crate) const SEQUENCE_BACK: u32 = bartizan_packet::slots::SEQUENCE_BACK;
 
 /// A TCP session: plain data, to be held in a flow entry.
@@ -70,10 +72,11 @@ pub struct TcpSession {
     /// Senders: `to_server` is the client, `to_client` the server.
     pub(crate) peers: PerDirection<Peer>,
     pub(crate) queue: Vec<Queued>,
-    /// What a server that already has a connection of these ports acknowledged in its answer to the SYN (RFC 5961 section 4). Not
-    /// part of the exported form: a lost one is sent again.
+    /// What a server that already has a connection of these ports acknowledged in its answer to the SYN (RFC
+    /// 5961 section 4). Not part of the exported form: a lost one is sent again.
     pub(crate) challenge: Option<Seq>,
-    /// What would answer a SYN of the client that came in the middle of the connection. Not part of the exported form.
+    /// What would answer a SYN of the client that came in the middle of the connection. Not part of the
+    /// exported form.
     pub(crate) reopening: Option<Seq>,
 }
 
@@ -109,7 +112,8 @@ impl TcpSession {
         self.flags.contains(SessionFlags::MIDSTREAM)
     }
 
-    /// Whether it was picked up from data: not even the answer to its opening was seen, which says who the server is.
+    /// Whether it was picked up from data: not even the answer to its opening was seen, which says who the
+    /// server is.
     #[must_use]
     pub const fn began_with_data(&self) -> bool {
         self.is_midstream() && !self.flags.contains(SessionFlags::MIDSTREAM_SYN_ACK)
@@ -121,9 +125,9 @@ impl TcpSession {
         self.flags.contains(SessionFlags::ASYNC)
     }
 
-    /// The state by which readers are told that no more comes. Strictly, a RST does not tell them: its receiver may throw it away (hops run
-    /// out, another hardware address, an option), and then goes on where it was. What is held is readable inline in any case, and
-    /// the end of the flow tells the rest.
+    /// The state by which readers are told that no more comes. Strictly, a RST does not tell them: its
+    /// receiver may throw it away (hops run out, another hardware address, an option), and then goes on where
+    /// it was. What is held is readable inline in any case, and the end of the flow tells the rest.
     pub(crate) fn state_for_readers(&self, config: &StreamConfig) -> TcpState {
         let doubted = self.state == TcpState::Closed && self.closed_by_rst();
         if doubted && config.inline() && config.strict { self.previous } else { self.state }
@@ -147,8 +151,8 @@ impl TcpSession {
         self.peers[direction].next_seq
     }
 
-    /// How many sequence numbers a direction has used, its SYN included; its FIN as Suricata's `stream_size` counts it: the server's second
-    /// one once it is acknowledged.
+    /// How many sequence numbers a direction has used, its SYN included; its FIN as Suricata's `stream_size`
+    /// counts it: the server's second one once it is acknowledged.
     #[must_use]
     pub fn sequence_used(&self, direction: Direction) -> u32 {
         let peer = &self.peers[direction];
@@ -170,8 +174,9 @@ impl TcpSession {
         self.peers[direction].next_win
     }
 
-    /// How far behind what is acknowledged a direction may still send. A sender that timed out for nothing sends all of its flight again,
-    /// however small the window has become since; what lies further behind belongs to another connection.
+    /// How far behind what is acknowledged a direction may still send. A sender that timed out for nothing
+    /// sends all of its flight again, however small the window has become since; what lies further behind
+    /// belongs to another connection.
     #[must_use]
     pub fn oldest(&self, direction: Direction) -> Seq {
         let sender = &self.peers[direction];
@@ -254,8 +259,9 @@ impl TcpSession {
         flags.all(|flags| flags.contains(over) && !flags.contains(PeerFlags::FIN_DOUBTED))
     }
 
-    /// Whether nothing of the session has gone by unseen: before real receivers, where both sides were seen from the beginning. Then what no receiver
-    /// would take is refused, and FINs count only once they are acknowledged.
+    /// Whether nothing of the session has gone by unseen: before real receivers, where both sides were seen
+    /// from the beginning. Then what no receiver would take is refused, and FINs count only once they are
+    /// acknowledged.
     pub(crate) fn sees_all(&self, config: &StreamConfig) -> bool {
         config.compares() && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
     }

@@ -500,7 +500,8 @@ fn which_rst_ends_a_session_depends_on_the_receiver() {
 #[test]
 fn the_rest_of_an_earlier_connection_leaves_and_changes_nothing() {
     let config = StreamConfig { mode: StreamMode::Inline, strict: true, ..StreamConfig::default() };
-    // The opening up to each state, then: what is left of a connection of the same ports, and the rest of the new one.
+    // The opening up to each state, then: what is left of a connection of the same ports, and the rest of the
+    // new one.
     for steps in 1..=3 {
         for policy in [HostPolicy::Bsd, HostPolicy::Linux] {
             let mut rig = Rig::new(config);
@@ -517,7 +518,8 @@ fn the_rest_of_an_earlier_connection_leaves_and_changes_nothing() {
             });
             let state = rig.session.state();
             if steps == 1 {
-                // What the server sent last, with the client's old timestamp in it; with data it does not leave.
+                // What the server sent last, with the client's old timestamp in it; with data it does not
+                // leave.
                 for (flags, payload, leaves) in [(FA, &b""[..], true), (A, b"", true), (A, b"old", false)] {
                     let mut old = segment(flags, 90_000, 3_000, payload);
                     old.options.ts = Some((69, 12));
@@ -658,7 +660,8 @@ fn overtaken_acknowledgements_go_on() {
     }
 }
 
-/// Data that leaves by two processors overtakes other data: no receiver takes what was overtaken for old (RFC 7323 section 4.3).
+/// Data that leaves by two processors overtakes other data: no receiver takes what was overtaken for old (RFC
+/// 7323 section 4.3).
 #[test]
 fn overtaken_data_goes_on() {
     let stamped = |flags, seq, ack, payload, ts| {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session whose segments others compare with its numbers for a while: what they need, and what they give back (docs/design/0019-windows-below.md).
+//! A session whose segments others compare with its numbers for a while: what they need, and what they give
+//! back (docs/design/0019-windows-below.md).
 //!
-//! Both sides' numbers have been held against each other by whoever has let segments go on, so they are taken over as they are. (Where nobody has compared anything:
-//! [`TcpSession::resume`].)
+//! Both sides' numbers have been held against each other by whoever has let segments go on, so they are taken
+//! over as they are. (Where nobody has compared anything: [`TcpSession::resume`].)
 
 use super::peer::PeerFlags;
 use super::resume::later;
@@ -23,7 +24,8 @@ pub struct SharedWindows {
 impl Peer {
     /// `scale`: shift of the windows that this side offers.
     fn shared(&self, scale: u8) -> Side {
-        // What lies behind the window may have been refused, though it is noted; what was acknowledged was sent, though nobody may have seen it.
+        // What lies behind the window may have been refused, though it is noted; what was acknowledged was
+        // sent, though nobody may have seen it.
         let within = if self.next_seq.after(self.next_win) { self.next_win } else { self.next_seq };
         let sent = if self.last_ack.after(within) { self.last_ack } else { within };
         Side {
@@ -57,7 +59,8 @@ impl Peer {
                 self.sack = Default::default();
             }
             (self.last_ack, self.next_win) = (acknowledged, edge);
-            // An honest receiver does not take back the edge that it has shown: so this is the window that it offers.
+            // An honest receiver does not take back the edge that it has shown: so this is the window that it
+            // offers.
             self.window = u32::try_from(edge.since(acknowledged)).unwrap_or(0);
             self.note_window();
         }
@@ -78,8 +81,9 @@ impl Peer {
 }
 
 impl TcpSession {
-    /// What segments of the connection can be compared with elsewhere, so that nothing goes on there that [`TcpSession::handle`] would refuse. `None`: they cannot, as
-    /// the connection is not established, or what its segments mean depends on more.
+    /// What segments of the connection can be compared with elsewhere, so that nothing goes on there that
+    /// [`TcpSession::handle`] would refuse. `None`: they cannot, as the connection is not established, or
+    /// what its segments mean depends on more.
     #[must_use]
     pub fn windows(&self) -> Option<SharedWindows> {
         let odd = SessionFlags::MIDSTREAM | SessionFlags::ASYNC;
@@ -103,8 +107,8 @@ impl TcpSession {
         })
     }
 
-    /// Takes over how far segments that were compared elsewhere have moved the connection on. Numbers go forward only, so it may be told the same again, and what was
-    /// true before the latest segment here.
+    /// Takes over how far segments that were compared elsewhere have moved the connection on. Numbers go
+    /// forward only, so it may be told the same again, and what was true before the latest segment here.
     pub fn take_over(&mut self, windows: &SharedWindows, now: Timestamp) {
         if !self.is_under_way() {
             return;
@@ -128,8 +132,9 @@ impl TcpSession {
         self.queue.clear();
     }
 
-    /// A FIN comes that waited while what its sender acknowledges since went by elsewhere: those segments have the number behind it, which counts once it came. To be asked of
-    /// FINs of a connection that was elsewhere.
+    /// A FIN comes that waited while what its sender acknowledges since went by elsewhere: those segments
+    /// have the number behind it, which counts once it came. To be asked of FINs of a connection that was
+    /// elsewhere.
     pub fn put_fin_first(&mut self, segment: &Segment<'_>, direction: Direction) {
         let waited = segment.has(TcpFlags::FIN)
             && self.is_under_way()

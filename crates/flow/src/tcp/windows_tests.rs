@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is compared elsewhere goes on at the host as well, whatever the session and its segments are; and what comes back of it.
+//! What is compared elsewhere goes on at the host as well, whatever the session and its segments are; and
+//! what comes back of it.
 
 use super::super::tests::{Rig, segment};
 use super::*;
@@ -91,7 +92,8 @@ fn line_of(session: &TcpSession) -> Option<[AtomicU64; WINDOW_WORDS]> {
     Some(words)
 }
 
-/// Whether the stateful firewall lets a plain segment of an established connection go on, by what tracking says of it.
+/// Whether the stateful firewall lets a plain segment of an established connection go on, by what tracking
+/// says of it.
 fn is_taken(session: &TcpSession, direction: Direction, segment: &Segment<'_>, out: &Outcome) -> bool {
     let old = out.events.iter().any(|event| event == StreamEvent::EstPktBeforeLastAck);
     let telling = |event| {
@@ -230,7 +232,8 @@ fn what_was_overtaken_may_acknowledge_as_much_less_but_for_a_rst() {
     }
 }
 
-/// The server's FIN waits in one ring, while the server's later acknowledgements go by below; the client's FIN is handled before it.
+/// The server's FIN waits in one ring, while the server's later acknowledgements go by below; the client's
+/// FIN is handled before it.
 #[test]
 fn a_fin_that_was_overtaken_by_its_own_number_still_closes() {
     for (asked, load) in [(false, &b""[..]), (true, b""), (true, b"the last bytes")] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One level of a flow manager: a device, the places of its entries, what it is asked and what it says. Which flows it is to take, the manager says.
+//! One level of a flow manager: a device, the places of its entries, what it is asked and what it says. Which
+//! flows it is to take, the manager says.
 
 use super::counters::LevelFacts;
 use super::credit::{Ledger, Refused, credit, news};
@@ -23,7 +24,8 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// All places are to be looked at from now on. One that is under way goes on from where it is: begun anew each time it would never come to the last ones.
+    /// All places are to be looked at from now on. One that is under way goes on from where it is: begun anew
+    /// each time it would never come to the last ones.
     pub(super) const fn begin(&mut self, known: u32) {
         self.owed = known;
     }
@@ -60,7 +62,8 @@ pub(super) struct Backend {
     /// Looks for entries of other generations, and for those of functions that leave.
     outdated: Sweep,
     pub(super) leaving: Sweep,
-    /// The sweep for other generations waits, and until when: packets come first, by which entries go on in place.
+    /// The sweep for other generations waits, and until when: packets come first, by which entries go on in
+    /// place.
     held: bool,
     held_until: Option<Timestamp>,
     offered: u64,
@@ -179,7 +182,8 @@ impl Backend {
         Ok(())
     }
 
-    /// A flow of which so much is expected has found no place: one that handles little begins to come up. Whether one does.
+    /// A flow of which so much is expected has found no place: one that handles little begins to come up.
+    /// Whether one does.
     pub(super) fn make_room<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -302,7 +306,8 @@ impl Backend {
         }
     }
 
-    /// How many entries' counts are to be read in this turn: as many as the time has room for that no readings were asked for yet. Sets what is owed then. And how many are left out.
+    /// How many entries' counts are to be read in this turn: as many as the time has room for that no
+    /// readings were asked for yet. Sets what is owed then. And how many are left out.
     fn reads_due(&mut self, known: u32, now: Timestamp) -> (u32, u64) {
         let until = *self.read_until.get_or_insert(now);
         let (since, every) = (u128::from(now.since(until).as_nanos()), u128::from(READ_EVERY.as_nanos()));
@@ -322,8 +327,9 @@ impl Backend {
         (reads, u64::try_from(unread).unwrap_or(u64::MAX))
     }
 
-    /// Asks for the counts of the entries that are due. How many are left out. An entry whose flow the table has given up, because the device did
-    /// not answer in time, is told to go until it does: else it would handle packets for good that nobody decides on.
+    /// Asks for the counts of the entries that are due. How many are left out. An entry whose flow the table
+    /// has given up, because the device did not answer in time, is told to go until it does: else it would
+    /// handle packets for good that nobody decides on.
     pub(super) fn read_some<E: Default>(&mut self, table: &FlowTable<E>, now: Timestamp) -> u64 {
         let known = self.places.known();
         let (reads, unread) = self.reads_due(known, now);

@@ -52,7 +52,8 @@ pub struct ManagerCounters {
     pub dropped: [Handled; Reason::COUNT],
     /// Those of them that had no flow.
     pub early: Handled,
-    /// Packets that the device dropped for what they carry, which is among `dropped`: they are of the same frames.
+    /// Packets that the device dropped for what they carry, which is among `dropped`: they are of the same
+    /// frames.
     pub around: Handled,
 }
 

@@ -134,7 +134,8 @@ fn what_a_device_refuses_when_it_was_asked_goes_to_the_next_at_once() {
     }
 }
 
-/// The first device still has an entry of these addresses and ports, which handles its packets: at another level none would find the new one.
+/// The first device still has an entry of these addresses and ports, which handles its packets: at another
+/// level none would find the new one.
 #[test]
 fn a_flow_whose_key_a_level_still_has_goes_to_none() {
     let (mut rig, next) = two(RTL, XDP);
@@ -241,7 +242,8 @@ fn entries_that_cannot_go_on_in_place_come_up() {
     assert_eq!((rig.manager.counters().outdated, rig.wire.entries()), (1, 0));
 }
 
-/// Silent flows come up when the busy ones had their time, and generations that follow each other fast do not put that off.
+/// Silent flows come up when the busy ones had their time, and generations that follow each other fast do not
+/// put that off.
 #[test]
 fn entries_without_packets_come_up_a_while_after_another_generation_began() {
     for fast in [false, true] {
@@ -261,7 +263,8 @@ fn entries_without_packets_come_up_a_while_after_another_generation_began() {
     }
 }
 
-/// A device that is late is at another generation again when it comes to it: then the entry does not act, and comes up.
+/// A device that is late is at another generation again when it comes to it: then the entry does not act, and
+/// comes up.
 #[test]
 fn an_update_that_comes_late_lets_nothing_go_on() {
     let mut rig = Rig::new(Habits { late: 10, seed: 3, ..RTL });

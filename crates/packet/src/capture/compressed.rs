@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file that may be compressed: gzip and Zstandard by their magic numbers, with all their members and frames.
+//! A file that may be compressed: gzip and Zstandard by their magic numbers, with all their members and
+//! frames.
 
 use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -144,7 +145,8 @@ enum Source {
     Zstd(Box<ZstdFrames>),
 }
 
-/// The content of a file, decompressed if need be. Of compressed data that is cut it gives what can be decompressed, then an error.
+/// The content of a file, decompressed if need be. Of compressed data that is cut it gives what can be
+/// decompressed, then an error.
 pub struct Decompressed(Source);
 
 impl Decompressed {

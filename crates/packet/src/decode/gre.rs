@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GRE: version 0 (RFC 1701, 2784, 2890), version 1 for PPTP (RFC 2637), NVGRE (RFC 7637) and, inside, ERSPAN.
+//! GRE: version 0 (RFC 1701, 2784, 2890), version 1 for PPTP (RFC 2637), NVGRE (RFC 7637) and, inside,
+//! ERSPAN.
 
 use super::{Context, Span, Step, Stop, Tunnel, arp, erspan, ether_type, ethernet, ipv4, ipv6, ppp, vlan};
 use crate::{DecodeEvent, Decoded, Gre, PacketSource, Transport, TunnelKind, TunnelTag};

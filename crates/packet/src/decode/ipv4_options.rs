@@ -12,8 +12,8 @@ const STREAM_ID_LEN: usize = 4;
 const ROUTER_ALERT_LEN: usize = 4;
 const CIPSO_MIN: usize = 10;
 
-/// Walks the options. `None` when the list itself is broken; a broken option inside a good list is an event that
-/// makes the packet invalid, and the walk goes on behind it.
+/// Walks the options. `None` when the list itself is broken; a broken option inside a good list is an event
+/// that makes the packet invalid, and the walk goes on behind it.
 pub(super) fn decode(p: &mut Decoded, options: &[u8]) -> Option<(IpOptions, u8)> {
     if !options.len().is_multiple_of(8) {
         p.event(DecodeEvent::Ipv4OptPadRequired);
@@ -114,7 +114,8 @@ fn timestamp(option: &[u8]) -> Result<(), DecodeEvent> {
     }
 }
 
-/// CIPSO: a domain, then tags that fill the option; their alignment byte is zero, except in tag 7, which has none.
+/// CIPSO: a domain, then tags that fill the option; their alignment byte is zero, except in tag 7, which has
+/// none.
 fn cipso(option: &[u8]) -> Result<(), DecodeEvent> {
     at_least(option, CIPSO_MIN)?;
     let malformed = DecodeEvent::Ipv4OptMalformed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IPv6 extension headers (RFC 8200 4, RFC 4302, 5533, 6275, 7401): walked to the transport header.
 //!
-//! Tunnels behind extension headers (a Linux end of one puts a destination header there, RFC 2473 section 5.1) are opened.
-//! Suricata does not know them there, and its event is raised here as well.
+//! Tunnels behind extension headers (a Linux end of one puts a destination header there, RFC 2473 section
+//! 5.1) are opened. Suricata does not know them there, and its event is raised here as well.
 //!
 //! Not done: what ESP encrypts.
 

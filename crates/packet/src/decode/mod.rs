@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The decoder: from captured bytes to descriptors, one module for each protocol.
 //!
-//! What is an error, which event it raises and where decoding stops follows Suricata 8, so that its rules for decode
-//! events work unchanged; facts of the protocols are from the RFCs that the modules name.
+//! What is an error, which event it raises and where decoding stops follows Suricata 8, so that its rules for
+//! decode events work unchanged; facts of the protocols are from the RFCs that the modules name.
 
 mod arp;
 mod chdlc;
@@ -84,14 +84,16 @@ pub(crate) mod ether_type {
     pub const QINQ: u16 = 0x9100;
 }
 
-/// Decoding of this packet ended early; the reason is among its events (or it was no such protocol after all).
+/// Decoding of this packet ended early; the reason is among its events (or it was no such protocol after
+/// all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
 /// Result of one layer.
 pub(crate) type Step = Result<(), Stop>;
 
-/// A range of the frame's bytes. Of a cut frame ([`DecoderConfig::cut_frames`]) its end may lie behind what was captured.
+/// A range of the frame's bytes. Of a cut frame ([`DecoderConfig::cut_frames`]) its end may lie behind what
+/// was captured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     at: usize,
@@ -169,8 +171,8 @@ impl<'a> Context<'a> {
 
     /// Decodes a tunnelled packet with `decode` into a descriptor of its own. `Ok` when it was kept.
     ///
-    /// A packet that `decode` stops is not kept, its events are lost with it (as in Suricata); so is one that is
-    /// merely invalid when `strict` is set, for protocols that can only be guessed.
+    /// A packet that `decode` stops is not kept, its events are lost with it (as in Suricata); so is one that
+    /// is merely invalid when `strict` is set, for protocols that can only be guessed.
     fn tunnel(
         &mut self,
         p: &mut Decoded,
@@ -195,8 +197,8 @@ impl<'a> Context<'a> {
         // Packets deeper inside come after this one.
         let place = self.packets.len();
         if decode(self, &mut inner, span).is_err() {
-            // That nesting went too deep must not be lost with the packet that met the bound: what is inside goes
-            // uninspected.
+            // That nesting went too deep must not be lost with the packet that met the bound: what is inside
+            // goes uninspected.
             if inner.events.contains(DecodeEvent::TooManyLayers) {
                 p.unreadable(DecodeEvent::TooManyLayers);
             }
@@ -255,8 +257,8 @@ impl DecodeOutput {
         &mut self.packets
     }
 
-    /// Takes over what is known of the frame's checksums. The one that is pending may be an inner packet's; only the outer one's is
-    /// verified.
+    /// Takes over what is known of the frame's checksums. The one that is pending may be an inner packet's;
+    /// only the outer one's is verified.
     pub fn vouch(&mut self, checksums: Checksums) {
         let (flag, packets) = match checksums {
             Checksums::Unknown => return,
@@ -310,10 +312,11 @@ impl Decoder {
         &mut self.counters
     }
 
-    /// Decodes a captured frame. `wire_len` is its length on the wire, of which `bytes` may be the beginning: what is missing makes its packet
-    /// malformed, or is no fault ([`DecoderConfig::cut_frames`]).
+    /// Decodes a captured frame. `wire_len` is its length on the wire, of which `bytes` may be the beginning:
+    /// what is missing makes its packet malformed, or is no fault ([`DecoderConfig::cut_frames`]).
     ///
-    /// `out` holds at least the outer packet afterwards; a link type that is not supported leaves it empty of layers.
+    /// `out` holds at least the outer packet afterwards; a link type that is not supported leaves it empty of
+    /// layers.
     pub fn decode(&mut self, link_type: LinkType, bytes: &[u8], wire_len: u32, out: &mut DecodeOutput) {
         let link_type = LinkType::from_capture(link_type.0);
         self.counters.frame(bytes.len());
@@ -326,8 +329,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes a whole IP packet that was put together from `fragment` and others. Before its IP header stands the link
-    /// header of the fragment. VLAN ids, tunnel, link type and depth are the fragment's.
+    /// Decodes a whole IP packet that was put together from `fragment` and others. Before its IP header
+    /// stands the link header of the fragment. VLAN ids, tunnel, link type and depth are the fragment's.
     pub fn decode_reassembled(&mut self, fragment: &Decoded, bytes: &[u8], out: &mut DecodeOutput) {
         let link = fragment.l3.saturating_sub(fragment.start) as usize;
         let begin = |packet: &mut Decoded| {
@@ -346,7 +349,8 @@ impl Decoder {
         }
     }
 
-    /// `begin` says what is known of the outer packet before it is read. `length` is that of the frame, of which the bytes may be the beginning.
+    /// `begin` says what is known of the outer packet before it is read. `length` is that of the frame, of
+    /// which the bytes may be the beginning.
     fn run(
         &mut self,
         begin: impl FnOnce(&mut Decoded),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BSD and OpenBSD loopback: a four-byte address family, then IP.
 //!
-//! BSD's is in the byte order of the machine that captured: families are below 2^16, so the order shows itself.
+//! BSD's is in the byte order of the machine that captured: families are below 2^16, so the order shows
+//! itself.
 
 use super::{Context, Span, Step, Stop, ipv4, ipv6};
 use crate::{DecodeEvent, Decoded};

@@ -6,7 +6,8 @@ use crate::decoded::is_message;
 use crate::{QuotedIcmp, QuotedPacket};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Extension headers of a quoted IPv6 packet that are walked at most; who quotes a longer chain quotes no flow.
+/// Extension headers of a quoted IPv6 packet that are walked at most; who quotes a longer chain quotes no
+/// flow.
 pub(crate) const EXTENSIONS_MAX: usize = 8;
 
 /// Why a quoted packet cannot be read.

@@ -134,7 +134,8 @@ fn one(p: &mut Decoded, options: &mut TcpOptions, option: &[u8], value_at: u8) {
         }
         // Another experiment of a length that Fast Open could have.
         [253 | 254, _, _, _, rest @ ..] if matches!(rest.len(), 0 | 8) => {}
-        // Authentication cannot be checked without the key, but its form can: a wrong one makes the packet invalid.
+        // Authentication cannot be checked without the key, but its form can: a wrong one makes the packet
+        // invalid.
         [19 | 29, ..] => p.invalid(DecodeEvent::TcpOptInvalidLen),
         [2 | 3 | 4 | 5 | 8 | 34 | 253 | 254, ..] => p.event(DecodeEvent::TcpOptInvalidLen),
         _ => {}

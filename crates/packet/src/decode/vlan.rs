@@ -40,7 +40,8 @@ pub(super) fn decode_backbone(cx: &mut Context<'_>, p: &mut Decoded, span: Span)
         p.invalid(DecodeEvent::Ieee8021ahHeaderTooSmall);
         return Err(Stop);
     };
-    // Counted as a layer here, which Suricata does not: without it, nesting would only be bounded by the frame.
+    // Counted as a layer here, which Suricata does not: without it, nesting would only be bounded by the
+    // frame.
     cx.layer(p)?;
     link::network(cx, p, u16::from_be_bytes([*a, *b]), span.skip(BACKBONE_LEN));
     Ok(())

@@ -119,9 +119,11 @@ drops! {
     Length => "defrag.dropped.length", Defrag;
     /// Strict: the datagram that its id stands for is decided on already.
     Refused => "defrag.dropped.refused", Defrag;
-    /// Strict: a header that some receiver throws away (checksum, reserved bits), or a first fragment without all headers.
+    /// Strict: a header that some receiver throws away (checksum, reserved bits), or a first fragment without
+    /// all headers.
     Unsound => "defrag.dropped.unsound", Defrag;
-    /// Strict: it differs from its datagram's first in something by which a receiver decides whether to take it.
+    /// Strict: it differs from its datagram's first in something by which a receiver decides whether to take
+    /// it.
     Unlike => "defrag.dropped.unlike", Defrag;
     /// Strict: its id stood for a datagram that has left, not long ago.
     Reused => "defrag.dropped.reused", Defrag;
@@ -151,7 +153,8 @@ pub struct DefragCounters {
     pub ipv6: VersionCounters,
     /// Times that the limit of datagrams was met (each gives up a datagram or drops the fragment).
     pub max_trackers_reached: u64,
-    /// Times that the limit of fragments or of memory was met (each gives up a datagram or drops the fragment).
+    /// Times that the limit of fragments or of memory was met (each gives up a datagram or drops the
+    /// fragment).
     pub max_frags_reached: u64,
     /// Of the datagrams given up for room: those that had timed out anyway.
     pub tracker_soft_reuse: u64,

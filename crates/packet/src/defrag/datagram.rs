@@ -39,7 +39,8 @@ pub(super) struct Datagram {
     pub(super) state: State,
     /// Tells datagrams that had the same place one after the other apart.
     pub(super) serial: u32,
-    /// Fragments that were taken and whose frames are not settled: neither kept in `frames`, nor sent, nor refused.
+    /// Fragments that were taken and whose frames are not settled: neither kept in `frames`, nor sent, nor
+    /// refused.
     pub(super) unsettled: u32,
     /// Frames that wait with it.
     pub(super) frames: Queue,
@@ -109,7 +110,8 @@ impl Datagram {
         }
     }
 
-    /// Whether receivers agree on what the fragment, that ends at `end`, is: the strict rules but that on overlaps.
+    /// Whether receivers agree on what the fragment, that ends at `end`, is: the strict rules but that on
+    /// overlaps.
     pub(super) fn admit(
         &mut self,
         fragment: &Fragment<'_>,
@@ -119,7 +121,8 @@ impl Datagram {
         if self.state != State::Open {
             return Err(DropReason::Refused);
         }
-        // One that runs out of hops on its way, or that the receiver throws away, would leave room for another in its place.
+        // One that runs out of hops on its way, or that the receiver throws away, would leave room for
+        // another in its place.
         let (hop_limit, first) = *self.first.get_or_insert((fragment.hop_limit, likeness));
         if hop_limit != fragment.hop_limit {
             return Err(DropReason::HopLimit);

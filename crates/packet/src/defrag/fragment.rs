@@ -59,7 +59,8 @@ pub struct Fragment<'a> {
     pub header: &'a [u8],
     /// Time to live, or hop limit, that it came with.
     pub hop_limit: u8,
-    /// What else it came by and a receiver may ask for (port, hardware address, tags): the same for all fragments of a datagram.
+    /// What else it came by and a receiver may ask for (port, hardware address, tags): the same for all
+    /// fragments of a datagram.
     pub path: [u64; 2],
     /// A bit that has to be zero is set: in the flags of IPv4, in the fragment header of IPv6.
     pub reserved: bool,

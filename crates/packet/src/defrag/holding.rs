@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Strict mode: what becomes of a datagram once it is whole, and of the frames that brought it.
 //!
-//! Every fragment that was taken is *settled* once: its frame is attached to its datagram, or leaves with it, or is refused. Where
-//! several workers share a frame's packets, a frame may be settled after its datagram was decided on; until all are, the
-//! datagram is kept, so that the late ones go the same way. One that never comes back (it was lost between workers) ends with the datagram's time.
+//! Every fragment that was taken is *settled* once: its frame is attached to its datagram, or leaves with it,
+//! or is refused. Where several workers share a frame's packets, a frame may be settled after its datagram
+//! was decided on; until all are, the datagram is kept, so that the late ones go the same way. One that never
+//! comes back (it was lost between workers) ends with the datagram's time.
 
 use super::datagram::{DatagramId, State};
 use super::{Defragmenter, DropReason};
@@ -20,7 +21,8 @@ pub enum Attached {
 }
 
 impl Defragmenter {
-    /// Keeps the frame of a fragment that [`Defragmenter::insert`] has taken, with a note for whoever gets it back.
+    /// Keeps the frame of a fragment that [`Defragmenter::insert`] has taken, with a note for whoever gets it
+    /// back.
     ///
     /// # Errors
     /// Its datagram was refused meanwhile, or is refused now for want of room.
@@ -66,8 +68,9 @@ impl Defragmenter {
         self.settle(id);
     }
 
-    /// A datagram that is whole may go, and the frame that made it whole: the frames that wait with it can be taken from
-    /// [`Defragmenter::pop_outgoing`], and its id is not taken again for a while. False when it was refused meanwhile.
+    /// A datagram that is whole may go, and the frame that made it whole: the frames that wait with it can be
+    /// taken from [`Defragmenter::pop_outgoing`], and its id is not taken again for a while. False when it
+    /// was refused meanwhile.
     pub fn pass(&mut self, id: DatagramId, now: Timestamp) -> bool {
         match self.state(id) {
             Some(State::Judged) => {}
@@ -93,8 +96,9 @@ impl Defragmenter {
         true
     }
 
-    /// A datagram may not go, nor the frame in hand of it: neither what waits of it ([`Defragmenter::pop_discarded`]), nor what
-    /// else comes of it. Where frames are not held it stays refused until its time is over, since a part of it is gone already.
+    /// A datagram may not go, nor the frame in hand of it: neither what waits of it
+    /// ([`Defragmenter::pop_discarded`]), nor what else comes of it. Where frames are not held it stays
+    /// refused until its time is over, since a part of it is gone already.
     pub fn refuse(&mut self, id: DatagramId) {
         if matches!(self.state(id), Some(State::Open | State::Judged)) {
             self.stop(id.index);
@@ -126,8 +130,8 @@ impl Defragmenter {
         }
     }
 
-    /// The next frame of datagrams that have passed: note and bytes, one behind the other, replace what `out` holds. Gives
-    /// the length of the note.
+    /// The next frame of datagrams that have passed: note and bytes, one behind the other, replace what `out`
+    /// holds. Gives the length of the note.
     pub fn pop_outgoing(&mut self, out: &mut Vec<u8>) -> Option<usize> {
         self.outgoing.pop(&mut self.store, out)
     }

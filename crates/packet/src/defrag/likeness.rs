@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a receiver looks at before it takes a fragment: strict mode wants it sound by itself, and alike in all fragments of a
-//! datagram, so that a receiver takes all of them or none.
+//! What a receiver looks at before it takes a fragment: strict mode wants it sound by itself, and alike in
+//! all fragments of a datagram, so that a receiver takes all of them or none.
 //!
-//! Sources: RFC 791, 815, 1858 and 3128 (first fragments without the whole header), 3168 section 5.3 (ECN), 7112 and 8200 section 4.5
-//! (the header chain lies in the first fragment). Reasons and the fields left out: docs/design/0011-what-the-receiver-reads.md.
+//! Sources: RFC 791, 815, 1858 and 3128 (first fragments without the whole header), 3168 section 5.3 (ECN),
+//! 7112 and 8200 section 4.5 (the header chain lies in the first fragment). Reasons and the fields left out:
+//! docs/design/0011-what-the-receiver-reads.md.
 
 use super::fragment::{Fragment, FragmentKey};
 use crate::InternetChecksum;
@@ -12,12 +13,13 @@ use core::hash::BuildHasher;
 /// Hash, under the instance's secret, of the fields that have to be the same in all fragments of a datagram.
 pub(super) type Likeness = u64;
 
-/// The fields by which receivers, and devices before them, decide whether to take a fragment, as far as a sender gives all
-/// fragments the same.
+/// The fields by which receivers, and devices before them, decide whether to take a fragment, as far as a
+/// sender gives all fragments the same.
 ///
-/// Left out, since they differ between good fragments: lengths, offset, "more fragments", header checksum; the differentiated services code
-/// point (policers mark single packets anew) and which of the ECN-capable marks it is (routers note congestion in single packets); the flow label;
-/// the source's hardware address (two routers may share the work).
+/// Left out, since they differ between good fragments: lengths, offset, "more fragments", header checksum;
+/// the differentiated services code point (policers mark single packets anew) and which of the ECN-capable
+/// marks it is (routers note congestion in single packets); the flow label; the source's hardware address
+/// (two routers may share the work).
 pub(super) fn likeness(hasher: &impl BuildHasher, key: &FragmentKey, fragment: &Fragment<'_>) -> Likeness {
     let header = fragment.header;
     let byte = |at: usize| header.get(at).copied().unwrap_or(0);
@@ -72,7 +74,8 @@ fn holds_headers(v4: bool, next: u8, payload: &[u8]) -> bool {
         (next, rest) = (*named, after);
     }
     let least = match next {
-        // IPv4: with the least MTU a sender cannot get all options into one fragment, but the fixed header it can.
+        // IPv4: with the least MTU a sender cannot get all options into one fragment, but the fixed header it
+        // can.
         6 if v4 => TCP_HEADER,
         6 => rest.get(12).map_or(TCP_HEADER, |byte| usize::from(byte >> 4).saturating_mul(4).max(TCP_HEADER)),
         1 | 17 | 50 | 58 | 136 => 8,

@@ -3,25 +3,25 @@
 //! time is over, or so many others have left since, none of them may
 //! begin another datagram.
 //!
-//! A receiver that lost a part of such a datagram still waits for it, and would take it from the next one with the same id. How many are
-//! remembered is a compromise: a sender of 65,536 IPv4 datagrams comes round to the same ids, and must not be refused (RFC 6864 section
-//! 4.3 tells of such senders). Hosts that draw ids of 16 bits take care not to
-//! repeat one of their last 8,192; of those drawn from 32 bits (Linux, IPv6) one in 524,288 is among the last 8,192 and its datagram is
-//! refused.
+//! A receiver that lost a part of such a datagram still waits for it, and would take it from the next one
+//! with the same id. How many are remembered is a compromise: a sender of 65,536 IPv4 datagrams comes round
+//! to the same ids, and must not be refused (RFC 6864 section 4.3 tells of such senders). Hosts that draw ids
+//! of 16 bits take care not to repeat one of their last 8,192; of those drawn from 32 bits (Linux, IPv6) one
+//! in 524,288 is among the last 8,192 and its datagram is refused.
 
 use bartizan_base::Timestamp;
 use core::mem::size_of;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 
-/// Bytes that one entry takes, at most: its place in the table, which is kept half empty so that it never grows, and in the
-/// order of arrival.
+/// Bytes that one entry takes, at most: its place in the table, which is kept half empty so that it never
+/// grows, and in the order of arrival.
 const ENTRY: usize = 128;
 /// A table for fewer is not worth its fixed size.
 const FEWEST: usize = 8;
 
-/// A keyed hash of the datagram's identity, and when it may be used again. Keeping hashes is enough: two identities with
-/// one hash of 64 bits, which nobody outside can compute, cost one datagram.
+/// A keyed hash of the datagram's identity, and when it may be used again. Keeping hashes is enough: two
+/// identities with one hash of 64 bits, which nobody outside can compute, cost one datagram.
 type Entry = (u64, Timestamp);
 
 pub(super) struct Remembered {

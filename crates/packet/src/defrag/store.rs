@@ -84,8 +84,8 @@ impl Queue {
         self.len = self.len.saturating_add(other.len);
     }
 
-    /// Takes the first frame: what was noted about it and its bytes, one behind the other, go into `out`. The length of the
-    /// note.
+    /// Takes the first frame: what was noted about it and its bytes, one behind the other, go into `out`. The
+    /// length of the note.
     pub(super) fn pop(&mut self, store: &mut Store, out: &mut Vec<u8>) -> Option<usize> {
         let node = store.node(self.first).copied()?;
         out.clear();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transmit ring of TPACKET_V2: frames are copied into slots, one `send` call hands all of them to the kernel.
+//! Transmit ring of TPACKET_V2: frames are copied into slots, one `send` call hands all of them to the
+//! kernel.
 //!
-//! Source: Linux `packet_mmap.rst` and `net/packet/af_packet.c` (facts: the kernel walks the ring from its own head
-//! while slots say `SEND_REQUEST`, stops at the first that fails, and stays there). See [`super`] for soundness: the
-//! transmit part of a mapping is never leased, and there is one `TxRing` for it.
+//! Source: Linux `packet_mmap.rst` and `net/packet/af_packet.c` (facts: the kernel walks the ring from its
+//! own head while slots say `SEND_REQUEST`, stops at the first that fails, and stays there). See [`super`]
+//! for soundness: the transmit part of a mapping is never leased, and there is one `TxRing` for it.
 
 use super::{Geometry, Mapping, Place};
 use crate::port::Sent;
@@ -59,8 +60,9 @@ impl TxRing {
         {
             return Err(SendRefusal::TooLarge);
         }
-        // SAFETY: the slot lies in the mapping and is ours (status), the frame fits behind the header; `frame` may lie in a
-        // receive ring of this or another mapping, never in a transmit ring, so the ranges do not overlap.
+        // SAFETY: the slot lies in the mapping and is ours (status), the frame fits behind the header;
+        // `frame` may lie in a receive ring of this or another mapping, never in a transmit ring, so the
+        // ranges do not overlap.
         unsafe {
             let to = self.mapping.base.as_ptr().add(slot + DATA);
             std::ptr::copy_nonoverlapping(frame.as_ptr(), to, frame.len());
@@ -120,8 +122,8 @@ impl TxRing {
             let (to, from) = (self.slot(place), self.slot(following));
             let length = self.mapping.load(from + LENGTH);
             let bytes = (length as usize).min(self.geometry.frame_size - DATA);
-            // SAFETY: two different slots of the transmit part, both waiting, so the kernel does not touch them
-            // outside of a `send` call; `push` has checked that slots lie in the mapping.
+            // SAFETY: two different slots of the transmit part, both waiting, so the kernel does not touch
+            // them outside of a `send` call; `push` has checked that slots lie in the mapping.
             unsafe {
                 let base = self.mapping.base.as_ptr();
                 std::ptr::copy_nonoverlapping(base.add(from + DATA), base.add(to + DATA), bytes);

@@ -135,7 +135,8 @@ impl RxV2 {
 
     fn take(&self, fd: BorrowedFd<'_>, batch: &mut Batch, start: usize, status: u32, filled: &mut Filled) {
         let header = self.header(start, status);
-        // SAFETY: the status word gave the slot to user space, it was not leased since (`next` has just passed it).
+        // SAFETY: the status word gave the slot to user space, it was not leased since (`next` has just
+        // passed it).
         let found = unsafe { header.locate(&self.mapping, start, self.geometry.frame_size) };
         let outgoing = self.skip_outgoing && self.packet_type(start) == libc::PACKET_OUTGOING;
         let Some(mut found) = found.filter(|_| !outgoing) else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Receive ring of TPACKET_V3: whole blocks of frames, handed over when full or after the retire time.
 //!
-//! Source: Linux `packet_mmap.rst`, `struct tpacket_block_desc`, `struct tpacket3_hdr`. See [`super`] for why handing out
-//! frames is sound. A block may be larger than a batch: it is then handed out in several batches and given
-//! back with the last.
+//! Source: Linux `packet_mmap.rst`, `struct tpacket_block_desc`, `struct tpacket3_hdr`. See [`super`] for why
+//! handing out frames is sound. A block may be larger than a batch: it is then handed out in several batches
+//! and given back with the last.
 
 use super::v2::Filled;
 use super::{Header, Mapping};
@@ -149,7 +149,8 @@ impl RxV3 {
             let [first, _] = pair.to_ne_bytes();
             first == libc::PACKET_OUTGOING
         };
-        // SAFETY: the block's status word gave it to user space; this packet was not leased since (`at` only grows).
+        // SAFETY: the block's status word gave it to user space; this packet was not leased since (`at` only
+        // grows).
         let found = unsafe { header.locate(m, start, size) };
         let Some(found) = found.filter(|_| !outgoing) else {
             filled.skipped += 1;
@@ -181,7 +182,8 @@ mod tests {
     const MAC: usize = BEFORE.next_multiple_of(16);
     const FRAME: [u8; 60] = [0x5a; 60];
 
-    /// Status and time of a packet, as the kernel writes them: whoever has stamped it, the time stands in the same words.
+    /// Status and time of a packet, as the kernel writes them: whoever has stamped it, the time stands in the
+    /// same words.
     type Stamped = (u32, u32, u32);
 
     /// What the kernel leaves in the first block of a ring that has received such packets.
@@ -229,8 +231,8 @@ mod tests {
         ((0..batch.len()).filter_map(|at| Some(batch.info(at)?.timestamp)).collect(), filled)
     }
 
-    /// Linux `packet_mmap.rst`, "Packet fill-in": with `PACKET_TIMESTAMP` the status says whose time stands in the header, and the kernel's own stands there where the device
-    /// has given none.
+    /// Linux `packet_mmap.rst`, "Packet fill-in": with `PACKET_TIMESTAMP` the status says whose time stands
+    /// in the header, and the kernel's own stands there where the device has given none.
     #[test]
     fn times_of_the_device_are_taken_and_others_are_counted() {
         let packets = [
@@ -238,7 +240,8 @@ mod tests {
             (libc::TP_STATUS_TS_SOFTWARE, 1_700_000_001, 5),
             // Beside what the status says of the packet itself.
             (libc::TP_STATUS_TS_RAW_HARDWARE | libc::TP_STATUS_CSUM_VALID, 1_700_000_000, 999_999_999),
-            // Kernels that do not say, and the clock of a device that the kernel has turned into its own, which is gone from Linux.
+            // Kernels that do not say, and the clock of a device that the kernel has turned into its own,
+            // which is gone from Linux.
             (0, 1_700_000_002, 0),
             (libc::TP_STATUS_TS_SYS_HARDWARE, 1_700_000_003, 0),
         ];

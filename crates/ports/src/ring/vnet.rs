@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel says of a frame's segmentation, where the socket asks for it (`PACKET_VNET_HDR`).
 //!
-//! Source: Linux `include/uapi/linux/virtio_net.h` (`struct virtio_net_hdr`), `include/linux/virtio_net.h` (`virtio_net_hdr_from_skb`),
-//! packet(7). Ten bytes in the byte order of the host stand directly before the frame, in the ring and in what `recv` gives. Where the checksum is
-//! left to a device, they say where the header begins that it belongs to: that is the one that segments repeat, also in
-//! tunnels.
+//! Source: Linux `include/uapi/linux/virtio_net.h` (`struct virtio_net_hdr`), `include/linux/virtio_net.h`
+//! (`virtio_net_hdr_from_skb`), packet(7). Ten bytes in the byte order of the host stand directly before the
+//! frame, in the ring and in what `recv` gives. Where the checksum is left to a device, they say where the
+//! header begins that it belongs to: that is the one that segments repeat, also in tunnels.
 
 use super::Mapping;
 use crate::frame::{PendingChecksum, Segmentation};
 
 /// Bytes of it.
 pub(crate) const BYTES: usize = 10;
-/// What slots reserve besides (`PACKET_RESERVE`), so that the network layer's header stays where it is aligned.
+/// What slots reserve besides (`PACKET_RESERVE`), so that the network layer's header stays where it is
+/// aligned.
 pub(crate) const RESERVE: u32 = 6;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -30,7 +31,8 @@ pub(super) struct VnetHeader {
     pub(super) joined: bool,
 }
 
-/// Reads it at `offset`. Of a frame that is not segmented and has its checksum, which most are, only its first word.
+/// Reads it at `offset`. Of a frame that is not segmented and has its checksum, which most are, only its
+/// first word.
 #[inline]
 pub(super) fn read(mapping: &Mapping, offset: usize) -> VnetHeader {
     let [flags, kind] = mapping.half(offset).to_ne_bytes();

@@ -34,7 +34,8 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Gives this thread a bpf file system of its own, with all that is pinned there gone when it and its children have ended.
+/// Gives this thread a bpf file system of its own, with all that is pinned there gone when it and its
+/// children have ended.
 #[allow(unsafe_code)]
 pub fn own_bpf_file_system() {
     let mount = |what: &CStr, at: &CStr, kind: &CStr, flags| {
@@ -69,7 +70,8 @@ pub fn detach_pinned(path: &Path) {
     bpf(LINK_DETACH, words);
 }
 
-/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not possible.
+/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not
+/// possible.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     in_namespace_for(LIMIT, test);
 }
@@ -107,7 +109,8 @@ pub fn in_namespace_for(limit: Duration, test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Has what is sent in one call taken apart into datagrams of `size` bytes: by the device, if it says that it can (udp(7)).
+/// Has what is sent in one call taken apart into datagrams of `size` bytes: by the device, if it says that it
+/// can (udp(7)).
 #[allow(unsafe_code)]
 pub fn leave_to_device(socket: &UdpSocket, size: i32) {
     const UDP_SEGMENT: i32 = 103;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One rule set for all libraries that choose of the same files: it has what any of them takes, and each sees its part of it.
+//! One rule set for all libraries that choose of the same files: it has what any of them takes, and each sees
+//! its part of it.
 //!
-//! Choices are compared as they are written, and what they leave out by id is looked at on its own: a tenant that leaves out other rules than the tenants
-//! before has a rule set at once.
+//! Choices are compared as they are written, and what they leave out by id is looked at on its own: a tenant
+//! that leaves out other rules than the tenants before has a rule set at once.
 
 use super::Compiled;
 use bartizan_agent::joined::Library;
@@ -35,7 +36,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For a library, and for all of its siblings that can share a set with it. `files`: theirs, with all rules.
+    /// For a library, and for all of its siblings that can share a set with it. `files`: theirs, with all
+    /// rules.
     pub(super) fn new(files: &[RuleFile], library: &Library, siblings: &[&Library]) -> Self {
         let mut plan = Plan { chosen: Vec::new(), apart: Vec::new(), has: Places::new() };
         let mut left_out: Vec<(&[Choice], BTreeSet<u32>)> = Vec::new();
@@ -104,7 +106,8 @@ impl Union {
         self.chosen(library).is_some()
     }
 
-    /// Whether it is the best set for these libraries: all that can have it do, and it is not much larger than they need.
+    /// Whether it is the best set for these libraries: all that can have it do, and it is not much larger
+    /// than they need.
     pub(super) fn is_for(&self, libraries: &[&Library]) -> bool {
         let (mut used, mut needed) = (BTreeSet::new(), 0usize);
         for library in libraries {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which live flows are asked about, as people write it: a 5-tuple in one of several forms, a part of one, or the `flow_id` of an event.
+//! Which live flows are asked about, as people write it: a 5-tuple in one of several forms, a part of one, or
+//! the `flow_id` of an event.
 
 use crate::tuple;
 use bartizan_dataplane::live::inquiry::FlowsWanted;

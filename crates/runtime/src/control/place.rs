@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the command socket lies: its path, who may use it, and what is there already.
 //!
-//! The socket is made under another name, gets its rights and its group, and only then its name: nobody can connect before. One that nobody listens on (its program was
-//! killed) is replaced; one that somebody listens on is not. It goes with the program that made it.
+//! The socket is made under another name, gets its rights and its group, and only then its name: nobody can
+//! connect before. One that nobody listens on (its program was killed) is replaced; one that somebody listens
+//! on is not. It goes with the program that made it.
 //!
 //! Source: unix(7).
 

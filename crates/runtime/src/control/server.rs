@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients of the command socket. One thread takes them, and each has a thread of its own: who is slow keeps nobody waiting, and nothing here touches packets.
+//! Clients of the command socket. One thread takes them, and each has a thread of its own: who is slow keeps
+//! nobody waiting, and nothing here touches packets.
 //!
-//! Bounds: so many clients; a message has to come whole in some time from its first byte on, and an answer has to be taken in some time; a client that says nothing is
-//! let go after a while. When all places are taken, who has been silent longest makes room for a newcomer; so nobody can shut others out by doing nothing.
+//! Bounds: so many clients; a message has to come whole in some time from its first byte on, and an answer
+//! has to be taken in some time; a client that says nothing is let go after a while. When all places are
+//! taken, who has been silent longest makes room for a newcomer; so nobody can shut others out by doing
+//! nothing.
 
 use super::place::Place;
 use super::translate::Desk;
@@ -24,7 +27,8 @@ use tracing::info;
 
 /// Clients at once.
 pub const CLIENTS_MAX: usize = 16;
-/// Time for a message from its first byte on, for the first message from the connection on, and for an answer to be taken.
+/// Time for a message from its first byte on, for the first message from the connection on, and for an answer
+/// to be taken.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client may say nothing.
 pub const SILENCE: Duration = Duration::from_secs(3_600);

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// How long workers are waited for that are asked about their flows, or are to run another generation. One that is idle looks up ten times a second, and is woken.
+/// How long workers are waited for that are asked about their flows, or are to run another generation. One
+/// that is idle looks up ten times a second, and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
 
 /// Where commands of clients are taken.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From counters to the metrics page.
 //!
-//! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds a worker up.
+//! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds
+//! a worker up.
 
 use crate::offload::{LevelCounters, LevelPort};
 use crate::southbound::shown::Shown;

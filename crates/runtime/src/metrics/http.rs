@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Just enough of HTTP/1 to answer `GET /metrics`.
 //!
-//! Source: RFC 9110, RFC 9112. A request is read up to the end of its head, within bounds of bytes and time; every answer
-//! closes the connection. Nothing here touches packets: one thread accepts, one more runs per open connection, up to a
-//! limit.
+//! Source: RFC 9110, RFC 9112. A request is read up to the end of its head, within bounds of bytes and time;
+//! every answer closes the connection. Nothing here touches packets: one thread accepts, one more runs per
+//! open connection, up to a limit.
 //!
-//! Not done: TLS, authentication (bind it to loopback, or put a proxy before it), keep-alive, compression, bodies of requests.
+//! Not done: TLS, authentication (bind it to loopback, or put a proxy before it), keep-alive, compression,
+//! bodies of requests.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +21,8 @@ pub const REQUEST_MAX: usize = 8 * 1024;
 pub const CONNECTIONS_MAX: usize = 8;
 /// Time for a request to come in, and for its answer to go out.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// What is read, and for how long, of what a client still says after its answer, so that the answer reaches it.
+/// What is read, and for how long, of what a client still says after its answer, so that the answer reaches
+/// it.
 const LINGER: (u64, Duration) = (64 * 1024, Duration::from_millis(300));
 /// The kind of page, as Prometheus wants it.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";

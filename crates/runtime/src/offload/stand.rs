@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the levels of links stand, for who tells a controller: what acts there, why not, and which rules a level evaluates itself.
+//! How the levels of links stand, for who tells a controller: what acts there, why not, and which rules a
+//! level evaluates itself.
 //!
-//! Who looks after links and levels ([`super::Below`]) notes what happens to them; what changes by itself (which generation acts, who is silent) is read
-//! from the level's tables when it is asked.
+//! Who looks after links and levels ([`super::Below`]) notes what happens to them; what changes by itself
+//! (which generation acts, who is silent) is read from the level's tables when it is asked.
 
 use bartizan_api::southbound::{LevelState, RuleLeftOut, RulesAtLevel};
 use bartizan_base::{FunctionId, Generation, LinkId};
@@ -203,7 +204,8 @@ impl List<'_> {
     }
 }
 
-/// Why a level does not evaluate a rule itself, if it does not. What a rule lets go on goes up to become a flow: that is evaluated.
+/// Why a level does not evaluate a rule itself, if it does not. What a rule lets go on goes up to become a
+/// flow: that is evaluated.
 fn why_not(origin: &Origin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
     Some(match (origin.up, unknown) {
         _ if !is_held => "the level has no room for it and those behind it",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the southbound client does with this program: its commands go the way of all others, to who steers the run.
+//! What the southbound client does with this program: its commands go the way of all others, to who steers
+//! the run.
 
 use super::in_force::InForce;
 use crate::channel::{Answer, Asking, Channel, Command};
@@ -24,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
 
-/// How long workers have until they run a generation that was handed to them. One that is idle looks up ten times a second, and is woken.
+/// How long workers have until they run a generation that was handed to them. One that is idle looks up ten
+/// times a second, and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
 
 /// What workers run, and what levels of their links do.

@@ -12,8 +12,8 @@ use bartizan_controller::start::{Plane, Southbound};
 use std::path::Path;
 use tracing::info;
 
-/// Starts the controller that a host file has in this process, if it does, and lets this device belong to it. Its address for agents goes
-/// into the configuration. To be dropped when the device's client has ended.
+/// Starts the controller that a host file has in this process, if it does, and lets this device belong to it.
+/// Its address for agents goes into the configuration. To be dropped when the device's client has ended.
 ///
 /// # Errors
 /// It cannot be started, or the device cannot be enrolled with it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a controller's runs under which numbers of this program: workers know generations and tenants by numbers of their own, which
-//! begin anew with each start.
+//! What of a controller's runs under which numbers of this program: workers know generations and tenants by
+//! numbers of their own, which begin anew with each start.
 
 use crate::channel::RunningGeneration;
 use bartizan_agent::joined::Joined;
@@ -32,8 +32,8 @@ impl InForce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A generation is about to run; of a controller's, or one of this host's own. `tenants`: this program's numbers; `left_out`: rules of
-    /// its libraries that nobody evaluates.
+    /// A generation is about to run; of a controller's, or one of this host's own. `tenants`: this program's
+    /// numbers; `left_out`: rules of its libraries that nobody evaluates.
     pub fn note(
         &self,
         newest: RunningGeneration,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's side of a run that belongs to a controller: what the controller says comes by the southbound protocol, is built and stored
-//! beside what runs, and runs; alerts and counters go up.
+//! The agent's side of a run that belongs to a controller: what the controller says comes by the southbound
+//! protocol, is built and stored beside what runs, and runs; alerts and counters go up.
 //!
 //! * [`device`]: the client's way to who steers the run;
 //! * [`here`]: the controller itself, where it runs in this process;
@@ -8,7 +8,8 @@
 //! * `reports`: what goes up;
 //! * [`shown`]: what is shown of it.
 //!
-//! A run protects before it has a controller, and whatever becomes of it: it begins with the generation that was stored last.
+//! A run protects before it has a controller, and whatever becomes of it: it begins with the generation that
+//! was stored last.
 
 pub mod device;
 pub mod here;
@@ -73,7 +74,8 @@ pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<B
 /// What the client needs of a run: the way to who steers, the workers, and the functions.
 type Way = (Channel, Workers, Functions);
 
-/// Begins to speak with a controller, if there is one. `None` as well if the device has no identity; what was stored runs.
+/// Begins to speak with a controller, if there is one. `None` as well if the device has no identity; what was
+/// stored runs.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -147,8 +149,8 @@ impl Opened {
         }
     }
 
-    /// What was stored last cannot be used. If it was stored while it was built, and the program ended before it was known that it cannot run, the
-    /// generation before it is there; else nothing is.
+    /// What was stored last cannot be used. If it was stored while it was built, and the program ended before
+    /// it was known that it cannot run, the generation before it is there; else nothing is.
     fn step_back(&mut self, trouble: String) {
         self.trouble = Some(trouble);
         let before = self.store.before();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes up to a controller: alerts, what counters rose by, and what workers run where that changes without a generation of the
-//! controller's. A thread of its own, which workers never wait for.
+//! What goes up to a controller: alerts, what counters rose by, and what workers run where that changes
+//! without a generation of the controller's. A thread of its own, which workers never wait for.
 //!
-//! Counters that nobody can take are not thrown away: the next message says what they rose by since the last one.
+//! Counters that nobody can take are not thrown away: the next message says what they rose by since the last
+//! one.
 
 use super::device::Workers;
 use super::in_force::InForce;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fragments: putting them to their datagrams, and what prevention does about them.
 //!
-//! In live prevention the frames of a datagram are held until it is whole and has been inspected; then they leave together, as they
-//! came. So a receiver gets nothing of a datagram that was not inspected as a whole, whatever it would have made of it: why,
-//! and which fragments are refused besides, is in docs/design/0011-what-the-receiver-reads.md.
+//! In live prevention the frames of a datagram are held until it is whole and has been inspected; then they
+//! leave together, as they came. So a receiver gets nothing of a datagram that was not inspected as a whole,
+//! whatever it would have made of it: why, and which fragments are refused besides, is in
+//! docs/design/0011-what-the-receiver-reads.md.
 //!
-//! Of one frame several datagrams can hang: a fragment that makes one whole which carries a fragment of another. [`Joined`]
-//! remembers them while the frame's packets are handled; [`Intake::settle`] then does with all of them what was decided.
+//! Of one frame several datagrams can hang: a fragment that makes one whole which carries a fragment of
+//! another. [`Joined`] remembers them while the frame's packets are handled; [`Intake::settle`] then does
+//! with all of them what was decided.
 
 use super::Intake;
 use super::joined::Joined;
@@ -42,8 +44,9 @@ pub enum Settled {
     Held,
 }
 
-/// Whether prevention refuses a packet because of what receivers make of its fragment header: behind the header of a "datagram in one fragment"
-/// comes another one. Linux throws it away, others put it to a datagram.
+/// Whether prevention refuses a packet because of what receivers make of its fragment header: behind the
+/// header of a "datagram in one fragment" comes another one. Linux throws it away, others put it to a
+/// datagram.
 pub fn is_fragmented_twice(packet: &Decoded) -> bool {
     packet.ipv6().is_some_and(|ip| ip.ext_headers.contains(Ipv6ExtHeaders::FRAGMENT_AGAIN))
 }
@@ -105,8 +108,8 @@ impl Intake {
         }
     }
 
-    /// All packets of a frame are handled, and `decision` is what they say. Datagrams that have become whole go or are refused with it;
-    /// one that is not whole keeps it.
+    /// All packets of a frame are handled, and `decision` is what they say. Datagrams that have become whole
+    /// go or are refused with it; one that is not whole keeps it.
     pub fn settle(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,8 +154,8 @@ impl Intake {
         }
     }
 
-    /// Lets a frame wait with its datagram, with the change that it needs before it leaves: a checksum that its sender left to hardware,
-    /// of a tunnel around it.
+    /// Lets a frame wait with its datagram, with the change that it needs before it leaves: a checksum that
+    /// its sender left to hardware, of a tunnel around it.
     fn attach(
         &mut self,
         cx: &mut Context<'_>,
@@ -182,8 +185,8 @@ impl Intake {
         attached
     }
 
-    /// Datagrams that have become whole with a frame of this time go or are refused as it is decided of that: over captures, where no frame
-    /// waits for another.
+    /// Datagrams that have become whole with a frame of this time go or are refused as it is decided of that:
+    /// over captures, where no frame waits for another.
     pub fn decide_datagrams(&mut self, joined: &Joined, decision: &Decision, now: Timestamp) {
         for id in joined.whole.into_iter().flatten() {
             if decision.verdict.forwards() {
@@ -282,8 +285,8 @@ impl Intake {
     }
 }
 
-/// Why prevention refuses a packet whoever it is for: nobody can tell what its receiver makes of it. Fragments that can be put to
-/// their datagram do not come here.
+/// Why prevention refuses a packet whoever it is for: nobody can tell what its receiver makes of it.
+/// Fragments that can be put to their datagram do not come here.
 pub fn refused_as_it_is(settings: &EngineSettings, packet: &Decoded) -> Option<Reason> {
     if !settings.prevention {
         None
@@ -416,7 +419,8 @@ fn fragment_of<'b>(
     let key = FragmentKey {
         tenant: whence.tenant,
         link: Some(whence.link),
-        // Fragments go one way, so in prevention what comes by another tag or tunnel is another datagram in any case.
+        // Fragments go one way, so in prevention what comes by another tag or tunnel is another datagram in
+        // any case.
         vlans: if separate(settings.vlan_in_key) { packet.vlan.padded() } else { [0; 3] },
         tunnel: if separate(settings.tunnel_in_key) { packet.tunnel.key() } else { 0 },
         src: packet.src()?,

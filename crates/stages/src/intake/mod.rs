@@ -95,7 +95,8 @@ impl Intake {
         self.arrived_by
     }
 
-    /// The datagrams that fragments of the frame in hand were put to, which others know from here on; and those that others knew.
+    /// The datagrams that fragments of the frame in hand were put to, which others know from here on; and
+    /// those that others knew.
     pub const fn exchange_joined(&mut self, joined: &mut Joined) {
         core::mem::swap(&mut self.joined, joined);
     }

@@ -39,8 +39,8 @@ impl Runner {
 
     /// Shows a packet without a flow to the functions that its class has.
     ///
-    /// What is not IP, and fragments before they are put together, are no matter of header functions: a datagram's
-    /// decision is that of its last fragment.
+    /// What is not IP, and fragments before they are put together, are no matter of header functions: a
+    /// datagram's decision is that of its last fragment.
     pub fn without_flow(
         &mut self,
         cx: &mut Context<'_>,

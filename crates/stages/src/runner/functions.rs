@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions of a flow's path look at a packet: header halves, then streams and application layer are advanced and payload
-//! halves run; what they found is recorded.
+//! The functions of a flow's path look at a packet: header halves, then streams and application layer are
+//! advanced and payload halves run; what they found is recorded.
 
 use super::Runner;
 use super::in_hand::{Detection, InHand, PacketHandling, PayloadScope};
@@ -26,8 +26,8 @@ use bartizan_packet::{Decoded, PacketFlags, PacketView, TcpFlags, Transport};
 use smallvec::SmallVec;
 
 impl Runner {
-    /// Runs the functions of a flow's path on a packet: on one into which the inspected bytes are put back, as it leaves. What it asks of
-    /// the flow's place in the table is told by [`Runner::take_effects`].
+    /// Runs the functions of a flow's path on a packet: on one into which the inspected bytes are put back,
+    /// as it leaves. What it asks of the flow's place in the table is told by [`Runner::take_effects`].
     pub fn functions(
         &mut self,
         cx: &mut Context<'_>,
@@ -135,7 +135,8 @@ impl Runner {
         }
     }
 
-    /// Lets a segment wait for the one behind it, if both may be inspected together. Who wants to see each packet is shown it now.
+    /// Lets a segment wait for the one behind it, if both may be inspected together. Who wants to see each
+    /// packet is shown it now.
     fn lets_wait(&mut self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) -> bool {
         if hand.notes.decision != Decision::CONTINUE
             || !self.findings.is_empty()
@@ -159,7 +160,8 @@ impl Runner {
         true
     }
 
-    /// Shows payload functions what there is to see, with what waits for it. Whether what the flow holds may have changed.
+    /// Shows payload functions what there is to see, with what waits for it. Whether what the flow holds may
+    /// have changed.
     fn inspect(
         &mut self,
         cx: &mut Context<'_>,
@@ -192,7 +194,8 @@ impl Runner {
         !silent
     }
 
-    /// Reads what a packet brought, and shows it to payload functions. `waiting`: the direction of segments that wait for it.
+    /// Reads what a packet brought, and shows it to payload functions. `waiting`: the direction of segments
+    /// that wait for it.
     fn read_and_show(
         &mut self,
         cx: &mut Context<'_>,
@@ -311,7 +314,8 @@ impl Runner {
         }
     }
 
-    /// Puts a packet of a flow down: what it brought is recorded, what its stream does not need any more is let go.
+    /// Puts a packet of a flow down: what it brought is recorded, what its stream does not need any more is
+    /// let go.
     fn put_down(
         &mut self,
         cx: &mut Context<'_>,
@@ -346,8 +350,8 @@ impl Runner {
         decision
     }
 
-    /// Whether a segment waits for its flow's protocol: inline, when a function of the path wants to know it before the bytes
-    /// reach their receiver. The segment is not kept: its sender sends it again.
+    /// Whether a segment waits for its flow's protocol: inline, when a function of the path wants to know it
+    /// before the bytes reach their receiver. The segment is not kept: its sender sends it again.
     fn hold(
         &self,
         settings: &EngineSettings,
@@ -368,7 +372,8 @@ impl Runner {
         parts.app.as_deref_mut().map_or(Hold::No, |app| app.hold(occasion.direction, occasion.now, bounds))
     }
 
-    /// What a level below has to hold of a flow, so that nothing goes on there which a function of its path would refuse. Who looks at payloads sees each packet.
+    /// What a level below has to hold of a flow, so that nothing goes on there which a function of its path
+    /// would refuse. Who looks at payloads sees each packet.
     pub fn below(&self, entry: &Entry) -> Below {
         // Of one that is away it is not known what it will say when it is there again.
         if self.chains.wants_payload(entry.path) || !entry.path.and(self.lifecycle.away()).is_empty() {
@@ -529,13 +534,15 @@ pub(super) fn is_would_be(before: &Decision, decision: &Decision) -> bool {
     goes_on && decision.reason.is_some() && before.reason.is_none()
 }
 
-/// Whether a packet has to leave as it came: its options are signed, or it is a datagram that was put together, whose bytes lie in several frames, of which all but the last have gone.
+/// Whether a packet has to leave as it came: its options are signed, or it is a datagram that was put
+/// together, whose bytes lie in several frames, of which all but the last have gone.
 fn cannot_change(packet: &Decoded, options: bool) -> bool {
     let is_signed = packet.transport.tcp().is_some_and(|tcp| tcp.options.md5 || tcp.options.ao);
     packet.flags.contains(PacketFlags::REBUILT) || options && is_signed
 }
 
-/// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not held, or cannot stand there.
+/// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not held, or
+/// cannot stand there.
 fn beginning(
     packet: &PacketView<'_>,
     streams: Option<&StreamPair>,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker between generations: it enters one between two frames, and can handle a frame that another worker began in
-//! another generation to its end in that one.
+//! A worker between generations: it enters one between two frames, and can handle a frame that another worker
+//! began in another generation to its end in that one.
 //!
-//! Functions keep counters in their state of the generation; what a state counted stays when its generation goes.
+//! Functions keep counters in their state of the generation; what a state counted stays when its generation
+//! goes.
 //!
-//! Freed: what a worker keeps of a generation that it left is its own states, never the chains; these live as long as a worker
-//! runs them or a frame on its way holds them.
+//! Freed: what a worker keeps of a generation that it left is its own states, never the chains; these live as
+//! long as a worker runs them or a frame on its way holds them.
 
 use super::Runner;
 use crate::chain::Chains;
@@ -205,7 +206,8 @@ impl Runner {
         self.past.visited = Some((Arc::downgrade(&chains), states));
     }
 
-    /// Lets go of what is kept for frames of another generation once there can be none. To be called between batches.
+    /// Lets go of what is kept for frames of another generation once there can be none. To be called between
+    /// batches.
     pub fn forget_generation(&mut self) {
         if self.past.visited.as_ref().is_some_and(|(of, _)| of.strong_count() == 0) {
             self.past.visited = None;

@@ -33,7 +33,8 @@ pub(super) struct InHand<'h> {
 /// How a packet is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketHandling {
-    /// The flow in hand, by its place in the table; `None`: nothing of it waits, as there is no packet in hand.
+    /// The flow in hand, by its place in the table; `None`: nothing of it waits, as there is no packet in
+    /// hand.
     pub flow: Option<FlowId>,
     /// An ICMP error: whether it is about a known flow.
     pub related: Option<bool>,
@@ -64,8 +65,9 @@ impl PacketHandling {
     }
 }
 
-/// Whether, before real receivers, a packet of the handshake brings data that readers are shown and that its receiver may take at once (Fast Open,
-/// RFC 7413; a server can be told to take data of any SYN). Rules for established flows hold for such data.
+/// Whether, before real receivers, a packet of the handshake brings data that readers are shown and that its
+/// receiver may take at once (Fast Open, RFC 7413; a server can be told to take data of any SYN). Rules for
+/// established flows hold for such data.
 pub fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
     settings.has_real_receivers()
         && outcome.stored

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Functions that panic, and those that are stopped and started again: what becomes of packets, of what the functions kept, and of the others (which
-//! notice nothing). docs/design/0023-life-of-functions.md.
+//! Functions that panic, and those that are stopped and started again: what becomes of packets, of what the
+//! functions kept, and of the others (which notice nothing). docs/design/0023-life-of-functions.md.
 //!
-//! The flow in whose packet a function panics goes on without that function for as long as its generation, or is refused, as its policy says: what has led to a panic once would
-//! lead to it again. Other flows have the function back when it is started.
+//! The flow in whose packet a function panics goes on without that function for as long as its generation, or
+//! is refused, as its policy says: what has led to a panic once would lead to it again. Other flows have the
+//! function back when it is started.
 
 use super::Runner;
 use super::in_hand::InHand;
@@ -46,7 +47,8 @@ impl Wanting {
     }
 }
 
-/// What functions have said of a packet before one of them is called: where that one panics, what it said is taken back.
+/// What functions have said of a packet before one of them is called: where that one panics, what it said is
+/// taken back.
 pub(super) struct Said {
     findings: usize,
     edits: usize,
@@ -182,7 +184,8 @@ impl Runner {
         }
     }
 
-    /// What a function kept for the worker goes; what it has counted stays. For a frame of another generation it is not asked for before that one is left.
+    /// What a function kept for the worker goes; what it has counted stays. For a frame of another generation
+    /// it is not asked for before that one is left.
     fn lay_down(&mut self, id: FunctionId, tally: &mut Tally) {
         if self.past.is_visiting() {
             return;
@@ -235,7 +238,8 @@ impl Runner {
         }
     }
 
-    /// Another generation brings functions with other rules: those that have failed begin anew with it; those that are stopped stay so.
+    /// Another generation brings functions with other rules: those that have failed begin anew with it; those
+    /// that are stopped stay so.
     pub(super) fn begin_generation(&mut self, now: Timestamp, tally: &mut Tally) {
         if self.lifecycle.away().is_empty() {
             return;
@@ -252,8 +256,8 @@ impl Runner {
         }
     }
 
-    /// Carries out an order, between two frames. The flows that a lower level has for the function's sake are to come up where `effects.left` says so. `None`: no chain of the running
-    /// generation has it.
+    /// Carries out an order, between two frames. The flows that a lower level has for the function's sake are
+    /// to come up where `effects.left` says so. `None`: no chain of the running generation has it.
     pub fn order(&mut self, name: &str, act: Act, now: Timestamp, tally: &mut Tally) -> Option<FunctionNow> {
         let (id, name) =
             self.chains.functions.iter().map(|f| (f.id(), f.spec().name)).find(|(_, n)| *n == name)?;
@@ -279,7 +283,8 @@ impl Runner {
         self.chains.functions.iter().map(|f| self.lifecycle.now(f.id(), f.spec().name))
     }
 
-    /// Frees what functions that have begun anew kept of a flow before, and what those kept that are away. Asked of each packet of a flow.
+    /// Frees what functions that have begun anew kept of a flow before, and what those kept that are away.
+    /// Asked of each packet of a flow.
     #[inline]
     pub(super) fn renew_slots(&mut self, ext: &mut FlowExt) {
         if ext.begun != self.lifecycle.begun() {
@@ -298,7 +303,8 @@ impl Runner {
         ext.begun = self.lifecycle.begun();
     }
 
-    /// A flow goes to another worker, whose functions have beginnings of their own: what has to be freed is freed here.
+    /// A flow goes to another worker, whose functions have beginnings of their own: what has to be freed is
+    /// freed here.
     pub fn let_flow_go(&mut self, ext: &mut FlowExt) {
         self.renew_slots(ext);
         for (bit, slot) in (0u8..).map(FunctionId).zip(&mut ext.slots) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The third stage: the chain runner. It tracks a flow's session, reads its streams, runs the functions of its path, and records what
-//! they find. It works on one flow's entry and its own state; what the flow's place in the table and its memory need afterwards it
-//! tells by [`Effects`].
+//! The third stage: the chain runner. It tracks a flow's session, reads its streams, runs the functions of
+//! its path, and records what they find. It works on one flow's entry and its own state; what the flow's
+//! place in the table and its memory need afterwards it tells by [`Effects`].
 
 mod flowless;
 mod functions;
@@ -46,7 +46,8 @@ pub struct Effects {
     pub touched: bool,
     /// No function is left on the flow's path.
     pub bypassed: bool,
-    /// Functions that have been called for the last time, or begin anew: flows at a lower level that they let go there come up.
+    /// Functions that have been called for the last time, or begin anew: flows at a lower level that they let
+    /// go there come up.
     pub left: Path,
 }
 

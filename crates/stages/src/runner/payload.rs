@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Payload halves of the functions of a path: once for each new piece of the stream, at least once for a packet.
+//! Payload halves of the functions of a path: once for each new piece of the stream, at least once for a
+//! packet.
 
 use super::Runner;
 use super::functions::is_would_be;
@@ -94,15 +95,17 @@ impl Runner {
     /// How the stream stands about a packet.
     fn reading(&self, cx: &Context<'_>, hand: &InHand<'_>) -> Reading {
         let InHand { occasion, tcp, scope, .. } = hand;
-        // Before the handshake is complete rules look at packets, not at the stream.
-        // Data with a SYN that leaves is read by a server that takes it at once: there is no later packet to refuse.
+        // Before the handshake is complete rules look at packets, not at the stream. Data with a SYN that
+        // leaves is read by a server that takes it at once: there is no later packet to refuse.
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
-        // The session has nothing to do with a packet that its receiver throws away: the stream waits for the next one.
+        // The session has nothing to do with a packet that its receiver throws away: the stream waits for the
+        // next one.
         let counts = tcp.is_none_or(|o| !o.checksum_invalid);
         let streams =
             scope.shows_stream() && counts && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = segment_of(occasion).is_some_and(|tcp| tcp.options.fast_open.is_some());
-        // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the stream.
+        // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the
+        // stream.
         let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
         let stored = (streams || early || *scope == PayloadScope::Packet)
             && *scope != PayloadScope::Headers
@@ -111,7 +114,8 @@ impl Runner {
         Reading { streams, stored, first: *scope != PayloadScope::Stream }
     }
 
-    /// Shows one piece to the functions of the path, with the transactions or, if these were shown before, beside them. Which they were.
+    /// Shows one piece to the functions of the path, with the transactions or, if these were shown before,
+    /// beside them. Which they were.
     fn show(
         &mut self,
         cx: &Context<'_>,

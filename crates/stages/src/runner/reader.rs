@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading one direction's bytes into the application layer, wherever they come from in order ([`InOrder`]): TCP reassembly while packets
-//! come and at the end of a flow, and the two ends of a pipe.
+//! Reading one direction's bytes into the application layer, wherever they come from in order ([`InOrder`]):
+//! TCP reassembly while packets come and at the end of a flow, and the two ends of a pipe.
 
 use bartizan_applayer::flow::{Advance, AppLayer, Disruption, Engine, FlowInfo};
 use bartizan_applayer::protocol::Input;
@@ -44,8 +44,8 @@ pub(super) fn read<D: Duplex>(
                 let eof = ended && end >= right;
                 let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
                 let all = advance.consumed >= bytes.len();
-                // What the parser waits for lies in the hole behind: what is there of it is lost as well. While detection waits for it, it may
-                // come late: then it is read from its beginning.
+                // What the parser waits for lies in the hole behind: what is there of it is lost as well.
+                // While detection waits for it, it may come late: then it is read from its beginning.
                 let lost = advance.consumed == 0
                     && !advance.finished
                     && !advance.reverse
@@ -201,7 +201,8 @@ mod tests {
     /// Each transaction's states, and bytes of its answer's body.
     type Transactions = Vec<(PerDirection<u8>, u64)>;
 
-    /// Reads a conversation out of pipes, so many bytes at a time: the states of all transactions, and how far both sides were read.
+    /// Reads a conversation out of pipes, so many bytes at a time: the states of all transactions, and how
+    /// far both sides were read.
     fn read_from_pipes(piece: usize) -> (Transactions, [u64; 2], bool) {
         let files = FileSettings { md5: true, ..FileSettings::default() };
         let engine = Engine::new(&Settings::new(), files).unwrap();

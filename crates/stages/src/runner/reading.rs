@@ -14,14 +14,14 @@ use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Path, PerDirection, Timestamp};
 use bartizan_packet::{PacketFlags, PacketView, Transport};
 
-/// A flow's directions are read at most so often for one packet: enough for a protocol that switches twice and for a
-/// flow that is turned round.
+/// A flow's directions are read at most so often for one packet: enough for a protocol that switches twice
+/// and for a flow that is turned round.
 const ROUNDS_MAX: u32 = 12;
 
 impl Runner {
-    /// Runs the parsers on new data; `readable`: the directions of a TCP session that have some. When detection finds that the flow is the
-    /// wrong way round it is turned, and the occasion's direction with it. `true`: a parser says that the rest of the flow may be
-    /// bypassed.
+    /// Runs the parsers on new data; `readable`: the directions of a TCP session that have some. When
+    /// detection finds that the flow is the wrong way round it is turned, and the occasion's direction with
+    /// it. `true`: a parser says that the rest of the flow may be bypassed.
     pub fn advance(
         &mut self,
         cx: &mut Context<'_>,
@@ -66,8 +66,9 @@ impl Runner {
         }
         let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
         let turns = app.datagram(&self.engine, occasion.direction, payload, &info).reverse;
-        // Before real receivers what a sender writes into a datagram does not make it the server: rules on the other side of the flow would
-        // not look at what it sends next. A flow whose first datagram was not seen stays as it was found.
+        // Before real receivers what a sender writes into a datagram does not make it the server: rules on
+        // the other side of the flow would not look at what it sends next. A flow whose first datagram was
+        // not seen stays as it was found.
         if turns && !settings.has_real_receivers() {
             app.turn();
             class::reverse(&self.chains, entry);
@@ -141,8 +142,9 @@ impl Runner {
         bypass
     }
 
-    /// A protocol gives way to another: its transactions are over, inspected and recorded before the new parser takes its place. The packet
-    /// in hand brought the switch, so what is decided of them is decided of it, too.
+    /// A protocol gives way to another: its transactions are over, inspected and recorded before the new
+    /// parser takes its place. The packet in hand brought the switch, so what is decided of them is decided
+    /// of it, too.
     fn before_switch(
         &mut self,
         cx: &mut Context<'_>,

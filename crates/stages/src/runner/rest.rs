@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is left of a flow is inspected without a packet: once in each direction, by what is known of the flow. Rules that ask for a
-//! header do not hold then, as in Suricata, where they require a real packet.
+//! What is left of a flow is inspected without a packet: once in each direction, by what is known of the
+//! flow. Rules that ask for a header do not hold then, as in Suricata, where they require a real packet.
 
 use super::Runner;
 use super::in_hand::PacketHandling;
@@ -57,14 +57,16 @@ impl Runner {
         let before = entry.ext.standing;
         let _ = settled::renew(entry, &self.chains);
         entry.ext.standing.keep_allowed(&before);
-        // A direction of which nothing is left comes last: with it transactions are freed that the other one has yet to look at.
+        // A direction of which nothing is left comes last: with it transactions are freed that the other one
+        // has yet to look at.
         let mut order = Direction::BOTH;
         if !due.to_server && due.to_client {
             order.reverse();
         }
         for direction in order {
             let mut occasion = self.without_packet(Cause::FlowEnd, now).going(direction);
-            // What is left of a direction is read and inspected by itself, the last one that looks sees the rest.
+            // What is left of a direction is read and inspected by itself, the last one that looks sees the
+            // rest.
             let all = direction == last;
             let mut outcome = outcome;
             if let Some(outcome) = &mut outcome {
@@ -98,8 +100,9 @@ impl Runner {
         parts.put_back(&mut entry.ext);
     }
 
-    /// A connection is over, if it is for good: each side has acknowledged the other's end. If nothing of it is left to be inspected, what was kept for rules that look back is not needed until it
-    /// leaves the table. (After a reset it is: its receiver may not have taken it, and the connection goes on.)
+    /// A connection is over, if it is for good: each side has acknowledged the other's end. If nothing of it
+    /// is left to be inspected, what was kept for rules that look back is not needed until it leaves the
+    /// table. (After a reset it is: its receiver may not have taken it, and the connection goes on.)
     pub fn look_ahead_if_over(&mut self, entry: &mut Entry) {
         let readers = self.chains.payload_part(entry.path);
         let FlowExt { session, streams, app, .. } = &mut entry.ext;
@@ -114,7 +117,8 @@ impl Runner {
         }
     }
 
-    /// A flow of datagrams ends: what is open of its application layer becomes complete. Whether there is something to be recorded.
+    /// A flow of datagrams ends: what is open of its application layer becomes complete. Whether there is
+    /// something to be recorded.
     fn end_datagrams(
         &self,
         settings: &EngineSettings,
@@ -139,8 +143,8 @@ impl Runner {
         decision
     }
 
-    /// Shows the payload functions the bytes of segments that wait, without a packet: the segment that would have been the last took another
-    /// way. What is decided of them.
+    /// Shows the payload functions the bytes of segments that wait, without a packet: the segment that would
+    /// have been the last took another way. What is decided of them.
     pub fn show_waiting(
         &mut self,
         cx: &mut Context<'_>,
@@ -171,7 +175,8 @@ impl Runner {
     }
 }
 
-/// Whether something of a direction is left to be inspected by the payload functions of the path when the flow ends.
+/// Whether something of a direction is left to be inspected by the payload functions of the path when the
+/// flow ends.
 fn is_due(
     state: TcpState,
     (streams, app): (Option<&StreamPair>, Option<&AppLayer>),

@@ -52,7 +52,8 @@ impl Runner {
         outcome
     }
 
-    /// A level below has let segments of a connection go on: its session is as far as they are. Gives what the flow is by that, if it is something else than before.
+    /// A level below has let segments of a connection go on: its session is as far as they are. Gives what
+    /// the flow is by that, if it is something else than before.
     pub fn catch_up(
         &mut self,
         settings: &EngineSettings,
@@ -115,14 +116,15 @@ impl Runner {
         ext.session.handle(segment, arrival, streams, &mut context, outcome);
     }
 
-    /// Nobody needs the rest of the flow's payload: payload functions are done with it, header functions go on. Who keeps
-    /// parts of the flow in hand puts them back first.
+    /// Nobody needs the rest of the flow's payload: payload functions are done with it, header functions go
+    /// on. Who keeps parts of the flow in hand puts them back first.
     pub fn end_payload(&mut self, entry: &mut Entry) {
         entry.ext.standing.end_payload();
         self.leave_payload(entry);
     }
 
-    /// Payload functions are done with a flow for as long as its generation: its policy wants no more of it inspected.
+    /// Payload functions are done with a flow for as long as its generation: its policy wants no more of it
+    /// inspected.
     pub fn leave_payload(&mut self, entry: &mut Entry) {
         entry.path = self.chains.header_part(entry.path);
         self.effects.bypassed |= entry.path.is_empty();
@@ -140,10 +142,12 @@ impl Runner {
         }
     }
 
-    /// Makes the streams of a session fit the path of its flow, before a segment is tracked. `true`: they are to be fed.
+    /// Makes the streams of a session fit the path of its flow, before a segment is tracked. `true`: they are
+    /// to be fed.
     ///
-    /// There are none until a segment comes that is not part of the opening, or brings data: a flood of SYNs, answered or not, costs no memory
-    /// beyond the table's. What they need to know of the opening the session knows.
+    /// There are none until a segment comes that is not part of the opening, or brings data: a flood of SYNs,
+    /// answered or not, costs no memory beyond the table's. What they need to know of the opening the session
+    /// knows.
     fn fit_streams(
         &mut self,
         settings: &EngineSettings,

@@ -33,7 +33,8 @@ fn event_name(spec: Option<&'static ProtocolSpec>, code: event::EventCode) -> &'
     }
 }
 
-/// Writes what is due and frees what is done. `readers`: the payload functions that a transaction has to wait for.
+/// Writes what is due and frees what is done. `readers`: the payload functions that a transaction has to wait
+/// for.
 pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: &mut dyn Recorder) {
     let Some(app) = entry.ext.app.as_deref_mut() else { return };
     // Most packets change nothing that is told of.
@@ -73,8 +74,8 @@ pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: 
         }
         store_certificates(tx, protocol, spec, entry, occasion, id, recorder);
         for side in Direction::BOTH {
-            // Files are recorded with packets of their own direction, as their content came; when neither side
-            // sends more, with any.
+            // Files are recorded with packets of their own direction, as their content came; when neither
+            // side sends more, with any.
             let ended = tx.common().ended;
             if (side == direction || ended.to_server && ended.to_client) && !tx.files_of(side).is_empty() {
                 store_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);

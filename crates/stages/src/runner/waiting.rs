@@ -30,8 +30,9 @@ impl Runner {
             && self.chains.together(entry.path) != Together::Apart
     }
 
-    /// Whether a segment is an acknowledgement and no more: without data, event, or news for a reader, and nothing of the
-    /// application layer waits for a packet of its direction. Functions that want to see of a train only the last need not see it.
+    /// Whether a segment is an acknowledgement and no more: without data, event, or news for a reader, and
+    /// nothing of the application layer waits for a packet of its direction. Functions that want to see of a
+    /// train only the last need not see it.
     pub fn brings_nothing(
         &self,
         settings: &EngineSettings,
@@ -51,8 +52,9 @@ impl Runner {
             && !open()
     }
 
-    /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move what waits, because
-    /// readers see it in one piece, the train ends: after it was shown there is little to move.
+    /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move
+    /// what waits, because readers see it in one piece, the train ends: after it was shown there is little to
+    /// move.
     fn has_room(&self, occasion: &Occasion<'_>, parts: &FlowParts) -> bool {
         let len = payload_len(occasion);
         let waiting = self.train.bytes();
@@ -87,7 +89,8 @@ impl Runner {
     }
 }
 
-/// The outcome of a segment that payload functions are to look at and that is as it came, if it leaves its session as it was.
+/// The outcome of a segment that payload functions are to look at and that is as it came, if it leaves its
+/// session as it was.
 fn steady<'o>(
     occasion: &Occasion<'_>,
     tcp: Option<&'o Outcome>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A network namespace of its own for a test, a link with two ends in it, and sockets at the ends.
 //!
-//! The namespace belongs to the test's thread alone: it has no name, and it ends with the thread and its sockets, however the test ends. So nothing
-//! can be left behind.
+//! The namespace belongs to the test's thread alone: it has no name, and it ends with the thread and its
+//! sockets, however the test ends. So nothing can be left behind.
 #![allow(dead_code)]
 
 use bartizan_base::LinkId;
@@ -48,8 +48,9 @@ pub fn without_rights(test: impl FnOnce() + Send + 'static) {
     const VERSION: u32 = 0x2008_0522;
     let thread = std::thread::spawn(move || {
         let (header, none) = ([VERSION, 0], [0_u32; 6]);
-        // SAFETY: the header is two and the rights are six numbers of 32 bits, which live through the call; the kernel only reads the latter, and
-        // the former's version is one that it knows. The rights are those of this thread alone.
+        // SAFETY: the header is two and the rights are six numbers of 32 bits, which live through the call;
+        // the kernel only reads the latter, and the former's version is one that it knows. The rights are
+        // those of this thread alone.
         let done = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
         test();
@@ -59,7 +60,8 @@ pub fn without_rights(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not possible.
+/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not
+/// possible.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     if !is_root() {
         eprintln!("needs root: not run (network namespaces and BPF programs)");
@@ -111,7 +113,8 @@ fn mount(what: &CStr, at: &CStr, kind: &CStr, flags: libc::c_ulong) {
     assert_eq!(done, 0, "{at:?}: {}", std::io::Error::last_os_error());
 }
 
-/// [`in_namespace`], with a bpf file system of its own: what is pinned there ends with the thread, however the test ends.
+/// [`in_namespace`], with a bpf file system of its own: what is pinned there ends with the thread, however
+/// the test ends.
 pub fn with_bpf_file_system(test: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
         enter_own_mounts();
@@ -141,7 +144,8 @@ pub fn ethtool(arguments: &str) {
     run("ethtool", arguments);
 }
 
-/// A TAP device with one queue, which is there as long as the file is open. Its driver sends no frames that lie in several buffers.
+/// A TAP device with one queue, which is there as long as the file is open. Its driver sends no frames that
+/// lie in several buffers.
 #[allow(unsafe_code)]
 pub fn tap(name: &str) -> std::fs::File {
     /// `TUNSETIFF`.
@@ -157,7 +161,8 @@ pub fn tap(name: &str) -> std::fs::File {
     file
 }
 
-/// Runs `test` while a process is being started that has a copy of all open descriptors, as another thread of a program may do at any time.
+/// Runs `test` while a process is being started that has a copy of all open descriptors, as another thread of
+/// a program may do at any time.
 #[allow(unsafe_code)]
 pub fn while_a_process_starts(test: impl FnOnce()) {
     use std::io::{Read as _, Write as _};
@@ -186,7 +191,8 @@ pub fn number(name: &str) -> u32 {
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
-/// Two pairs: `lan` and `wan` are the ports of a link, `a` and `b` what is connected to them, as a host should be.
+/// Two pairs: `lan` and `wan` are the ports of a link, `a` and `b` what is connected to them, as a host
+/// should be.
 pub fn wires(mtu: u32) {
     for (port, end) in [("lan", "a"), ("wan", "b")] {
         plain_wire(port, end, mtu);
@@ -406,7 +412,8 @@ impl Wire {
 /// Keeps the calling thread on one processor.
 #[allow(unsafe_code)]
 pub fn stay_on(processor: usize) {
-    // SAFETY: a set of processors is numbers, of which zeros are a value; the calls read and write it, and it lives through them.
+    // SAFETY: a set of processors is numbers, of which zeros are a value; the calls read and write it, and it
+    // lives through them.
     let done = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut set);
@@ -421,7 +428,8 @@ struct Words([u64; 16]);
 
 #[allow(unsafe_code)]
 fn bpf(command: libc::c_long, words: &Words) -> i32 {
-    // SAFETY: the kernel reads as much as there is; what the words point to lives through the call, as callers see to.
+    // SAFETY: the kernel reads as much as there is; what the words point to lives through the call, as
+    // callers see to.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, words.0.as_ptr(), size_of::<Words>()) };
     assert!(result >= 0, "{command}: {}", std::io::Error::last_os_error());
     result as i32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages in forms that their receivers understand otherwise than one might think: answers of HTTP with encodings and framings for curl,
-//! requests with odd framing for two servers, DNS queries.
+//! Messages in forms that their receivers understand otherwise than one might think: answers of HTTP with
+//! encodings and framings for curl, requests with odd framing for two servers, DNS queries.
 
 use super::case::Play;
 use super::made::Made;
@@ -26,7 +26,8 @@ fn adler(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// Deflate (RFC 1951) with the fixed code, literals only, in blocks of `size`; stored blocks where chance says so.
+/// Deflate (RFC 1951) with the fixed code, literals only, in blocks of `size`; stored blocks where chance
+/// says so.
 fn deflate(bytes: &[u8], size: usize, random: &mut Random) -> Vec<u8> {
     let (mut out, mut word, mut used) = (Vec::new(), 0u32, 0u32);
     let mut put = |out: &mut Vec<u8>, value: u32, count: u32| {
@@ -323,7 +324,8 @@ pub(super) fn framings(made: &mut Made<'_>) -> Play {
                 4 => format!("Content-Length: +{size}"),
                 5 => format!("Content-Length: {size}, {size}"),
                 6 => format!("content-length:\t{size} "),
-                // Python's server reads two lines here, and what is a body for it is a request line for others.
+                // Python's server reads two lines here, and what is a body for it is a request line for
+                // others.
                 7 => format!("X: y\rContent-Length: {size}"),
                 _ => format!("Content-Length: {size}"),
             });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A datagram in fragments, with decoys between them: fragments that say something else, most of which a receiver throws away
-//! for one of many reasons.
+//! A datagram in fragments, with decoys between them: fragments that say something else, most of which a
+//! receiver throws away for one of many reasons.
 //!
-//! Where a decoy stands for a true fragment its bytes have the same sum, so that the checksum of the whole holds with either.
+//! Where a decoy stands for a true fragment its bytes have the same sum, so that the checksum of the whole
+//! holds with either.
 
 use bartizan_testkit::packet::{Ip, Piece, sum};
 use bartizan_testkit::random::Random;

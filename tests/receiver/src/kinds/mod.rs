@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of dirty traffic. A case of a kind follows from the seed and its number; a family of attacks is a kind, and
-//! its members are cases.
+//! The kinds of dirty traffic. A case of a kind follows from the seed and its number; a family of attacks is
+//! a kind, and its members are cases.
 
 mod case;
 mod forms;
@@ -110,8 +110,8 @@ const fn kind(
     Kind { name, weight, holds, what, make }
 }
 
-/// The address of the host with this number. The first half of them stands beside the receivers, the others behind
-/// a hop that drops what runs out of hops.
+/// The address of the host with this number. The first half of them stands beside the receivers, the others
+/// behind a hop that drops what runs out of hops.
 #[must_use]
 pub fn address(number: u64, hop: bool, v6: bool) -> IpAddr {
     let net = if hop { 68 } else { 67 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole packets that receivers read otherwise than they look, or not at all: lengths that lie, lists of options and chains
-//! of headers that are broken or only look so, and datagrams with a fault by which a receiver throws them away.
+//! Whole packets that receivers read otherwise than they look, or not at all: lengths that lie, lists of
+//! options and chains of headers that are broken or only look so, and datagrams with a fault by which a
+//! receiver throws them away.
 
 use super::fragments;
 use crate::receivers::Service;

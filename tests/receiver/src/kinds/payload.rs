@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What connections say: for each receiver a forbidden and a clean version of the same length, and requests and hellos in odd
-//! forms that real receivers understand.
+//! What connections say: for each receiver a forbidden and a clean version of the same length, and requests
+//! and hellos in odd forms that real receivers understand.
 
 use crate::receivers::Service;
 use bartizan_testkit::random::Random;
@@ -172,8 +172,8 @@ fn hello_of(names: &[(u8, Vec<u8>)], key: Option<bool>, odd: bool, random: &mut 
     [&[1, 0][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
-/// A hello that leaves the server no key of its group, so that it asks for another, and that other one. The name that is forbidden stands in
-/// the second, or in both. Says how long the first one is.
+/// A hello that leaves the server no key of its group, so that it asks for another, and that other one. The
+/// name that is forbidden stands in the second, or in both. Says how long the first one is.
 pub fn tls_again(random: &mut Random) -> (Vec<u8>, usize, String) {
     let own = random.clone();
     let names: [&[u8]; 2] = *random.pick(&[

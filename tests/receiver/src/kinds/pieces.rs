@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! More than one datagram in fragments: numbers used again, datagrams between each other, parts that come late, parts without a byte, parts
-//! of one byte more or less, and datagrams that are one fragment.
+//! More than one datagram in fragments: numbers used again, datagrams between each other, parts that come
+//! late, parts without a byte, parts of one byte more or less, and datagrams that are one fragment.
 //!
 //! Checksums hold with either content, see [`super::fragments`].
 

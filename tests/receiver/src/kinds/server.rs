@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A server that bends its own packets, towards a client that is Linux: what is forbidden stands in the request, which the server reads, or in
-//! the answer, which the client reads.
+//! A server that bends its own packets, towards a client that is Linux: what is forbidden stands in the
+//! request, which the server reads, or in the answer, which the client reads.
 
 use super::case::Play;
 use super::made::Made;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections that use what TCP has beside its data: urgent bytes, times, data with the SYN, ports used again, windows, bad news by ICMP.
+//! Connections that use what TCP has beside its data: urgent bytes, times, data with the SYN, ports used
+//! again, windows, bad news by ICMP.
 
 use super::case::Play;
 use super::made::Made;
@@ -175,7 +176,8 @@ pub(super) fn again(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(first))
 }
 
-/// Packets that belong to no connection, before the one that opens on their ports. Receivers answer them with a RST and forget them.
+/// Packets that belong to no connection, before the one that opens on their ports. Receivers answer them with
+/// a RST and forget them.
 pub(super) fn strays(made: &mut Made<'_>) -> Play {
     made.tcp_service();
     let mut client = made.client();
@@ -221,7 +223,8 @@ pub(super) fn icmp_errors(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// A receiver with a small window that reads late: what does not fit is thrown away, and comes again with other content.
+/// A receiver with a small window that reads late: what does not fit is thrown away, and comes again with
+/// other content.
 pub(super) fn windows(made: &mut Made<'_>) -> Play {
     made.service = Service::Slow;
     let length = made.random.within(3000, 9000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients on the receivers' side: sockets of the kernel that send a request and write down what comes, and curl, which undoes the encodings
-//! of what it gets. They call servers that exist in the generator only.
+//! Clients on the receivers' side: sockets of the kernel that send a request and write down what comes, and
+//! curl, which undoes the encodings of what it gets. They call servers that exist in the generator only.
 
 use super::{Key, Records, Service};
 use crate::server::Call;
@@ -65,8 +65,8 @@ fn ask(call: &Call, key: Key, records: &Records) {
     }
 }
 
-/// Whether a client finds a body in what it heard: it begins as an answer of HTTP, and a line without anything ends its headers, by whichever
-/// line ends. What stands in headers is none.
+/// Whether a client finds a body in what it heard: it begins as an answer of HTTP, and a line without
+/// anything ends its headers, by whichever line ends. What stands in headers is none.
 fn has_body(heard: &[u8]) -> bool {
     let ends: [&[u8]; 4] = [b"\n\n", b"\n\r", b"\r\r", b"\r\n\r\n"];
     heard.starts_with(b"HTTP/1.") && ends.iter().any(|end| heard.windows(end.len()).any(|some| some == *end))

@@ -92,8 +92,8 @@ pub struct Read {
 }
 
 impl Read {
-    /// Does a server take this for a query? Not if it says that it is an answer or holds answers (dnsmasq refuses it, others find its format
-    /// wrong), or that it asks more than fits.
+    /// Does a server take this for a query? Not if it says that it is an answer or holds answers (dnsmasq
+    /// refuses it, others find its format wrong), or that it asks more than fits.
     fn is_query(message: &[u8]) -> bool {
         let asked = message.get(4..6).map_or(0, |count| u16::from_be_bytes([count[0], count[1]]));
         message.len() > 12

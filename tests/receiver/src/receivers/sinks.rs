@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a socket holds that its thread has not read yet: many rounds' worth, so that a busy machine loses nothing here.
+/// What a socket holds that its thread has not read yet: many rounds' worth, so that a busy machine loses
+/// nothing here.
 const ROOM: i32 = 16 << 20;
 /// Of the receiver with a small window; and how long it does not read.
 const SMALL: i32 = 2304;
@@ -57,8 +58,9 @@ impl Sinks {
         Ok(Sinks { stop, threads, thread: told.recv().unwrap_or(0) })
     }
 
-    /// Datagrams that were lost here since the beginning because the machine was busy, by the kernel's counters: sockets that had no room
-    /// (`drops` in /proc/net/udp6), packets that no processor took up in time (of the whole machine, /proc/net/softnet_stat).
+    /// Datagrams that were lost here since the beginning because the machine was busy, by the kernel's
+    /// counters: sockets that had no room (`drops` in /proc/net/udp6), packets that no processor took up in
+    /// time (of the whole machine, /proc/net/softnet_stat).
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let read = |file: &str| {

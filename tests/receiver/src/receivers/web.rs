@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nginx, whose access log is its record; a TLS server on OpenSSL, which prints the names it was asked for; the web server of Python's
-//! library, which prints paths.
+//! nginx, whose access log is its record; a TLS server on OpenSSL, which prints the names it was asked for;
+//! the web server of Python's library, which prints paths.
 
 use super::{Records, Service};
 use crate::net::{Problem, problem};

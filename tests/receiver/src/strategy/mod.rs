@@ -2,9 +2,10 @@
 //! Evasion strategies in the grammar of the project Geneva: `OUTBOUND \/ INBOUND`, each of action trees
 //! `[PROTO:FIELD:VALUE]-ACTION-|`.
 //!
-//! [`parse`](Strategy::parse) reads them, [`out`](Strategy::out) plays a packet through them, [`random::strategy`] makes new
-//! ones. The meaning is that of Bock et al., "Geneva: Evolving Censorship Evasion Strategies" (CCS 2019), and of the
-//! project's documentation. Not done: changes inside DNS messages (`DNS:...`), and `load` of HTTP by parts.
+//! [`parse`](Strategy::parse) reads them, [`out`](Strategy::out) plays a packet through them,
+//! [`random::strategy`] makes new ones. The meaning is that of Bock et al., "Geneva: Evolving Censorship
+//! Evasion Strategies" (CCS 2019), and of the project's documentation. Not done: changes inside DNS messages
+//! (`DNS:...`), and `load` of HTTP by parts.
 
 mod act;
 mod fields;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Random strategies.
 //!
-//! As the project makes them, trees for received packets do not branch. Most triggers are flags, as in what was
-//! published: a trigger that fires for no packet tests nothing.
+//! As the project makes them, trees for received packets do not branch. Most triggers are flags, as in what
+//! was published: a trigger that fires for no packet tests nothing.
 
 use super::{Action, Change, Gas, Strategy, Tree, Trigger, fields};
 use bartizan_testkit::random::Random;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device refuses of one tenant keeps nobody else's change from it, and that tenant's policies stay as they were.
+//! What a device refuses of one tenant keeps nobody else's change from it, and that tenant's policies stay as
+//! they were.
 
 use super::site::{Agent, Judge, Site, until};
 use bartizan_agent::session::Held;
@@ -237,7 +238,8 @@ fn what_is_wrong_with_what_administrators_say_is_no_tenants_fault() {
     site.put("/v1/libraries/web", &library(&[]));
     let policy = json!({ "policy": { "chain": ["ids"], "ids": { "level": "web" } } });
     let named = site.put("/v1/tenants/acme/policies/detect", &policy)["generation"].as_u64().unwrap();
-    // What comes to a device together is judged together: without the tenant's policy nothing would name the library.
+    // What comes to a device together is judged together: without the tenant's policy nothing would name the
+    // library.
     site.runs("edge", named);
     let allow = json!({ "action": "allow", "chain": ["ids"], "ids": { "level": "web" } });
     for (path, bad, good) in [

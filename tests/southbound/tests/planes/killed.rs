@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller that is killed, again and again, while operators write and devices report: nothing that was answered is lost, nothing
-//! counts twice, and devices come to what is wanted.
+//! A controller that is killed, again and again, while operators write and devices report: nothing that was
+//! answered is lost, nothing counts twice, and devices come to what is wanted.
 
 use super::site::{Site, config, until};
 use bartizan_api::southbound::{Alert, Delta};
@@ -61,7 +61,8 @@ impl Drop for Process {
     }
 }
 
-/// What an operator and a device do between two deaths of the controller; it dies without waiting for an end of it.
+/// What an operator and a device do between two deaths of the controller; it dies without waiting for an end
+/// of it.
 #[test]
 fn what_was_answered_survives_a_controller_that_is_killed() {
     let mut site = Site::new("killed");

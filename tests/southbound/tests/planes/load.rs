@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long it takes from a REST call until the device's acknowledgement is shown, with many policies and sessions.
+//! How long it takes from a REST call until the device's acknowledgement is shown, with many policies and
+//! sessions.
 
 use super::site::{Agent, Site};
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Controller and agents joined: what is changed by REST comes to devices over TLS, and what they say comes out at REST.
+//! Controller and agents joined: what is changed by REST comes to devices over TLS, and what they say comes
+//! out at REST.
 
 mod held;
 mod killed;

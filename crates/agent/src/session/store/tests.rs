@@ -6,7 +6,8 @@ use bartizan_api::southbound::{Policy, RuleGroup, RuleType, Rules};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A disk that does so many more steps, and then nothing any more, as if the program had been killed; a write stops half way.
+/// A disk that does so many more steps, and then nothing any more, as if the program had been killed; a write
+/// stops half way.
 #[derive(Clone, Default)]
 struct Killed {
     left: Rc<Cell<usize>>,
@@ -138,7 +139,8 @@ fn a_save_that_is_killed_at_any_step_leaves_the_one_before_or_the_next() {
     assert_eq!(seen, [1, 2].into());
 }
 
-/// Changes one after the other, killed at any step: what was said to be stored is there behind the next start, and nothing that was not asked for.
+/// Changes one after the other, killed at any step: what was said to be stored is there behind the next
+/// start, and nothing that was not asked for.
 #[test]
 fn changes_that_are_killed_at_any_step_leave_the_last_that_was_stored_or_the_next() {
     let text = |number: u64| policy("changed", &number.to_string());
@@ -173,8 +175,8 @@ fn changes_that_are_killed_at_any_step_leave_the_last_that_was_stored_or_the_nex
     }
 }
 
-/// Every fourth change cannot run, which is known once it is stored ahead. Killed at any step, a start finds the last that could, or the next one;
-/// and with one that cannot run the last that could.
+/// Every fourth change cannot run, which is known once it is stored ahead. Killed at any step, a start finds
+/// the last that could, or the next one; and with one that cannot run the last that could.
 #[test]
 fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
     let kept = policy("kept", "k");
@@ -239,8 +241,9 @@ fn a_change_that_is_withdrawn_is_two_lines_and_what_large_changes_are_is_not_sav
     assert_eq!(FileStore::new(&folder.0).load().unwrap(), large);
 }
 
-/// Every change kills the program while it is built, or the start behind it, or is proven. What was built once is found for good, whatever stops the program; what was
-/// not is tried once by a start, and a start behind one that did not outlive that begins with the one before.
+/// Every change kills the program while it is built, or the start behind it, or is proven. What was built
+/// once is found for good, whatever stops the program; what was not is tried once by a start, and a start
+/// behind one that did not outlive that begins with the one before.
 #[test]
 fn what_no_build_has_proven_is_tried_once_by_a_start() {
     let folder = Folder::new("unproven");
@@ -260,7 +263,8 @@ fn what_no_build_has_proven_is_tried_once_by_a_start() {
         let (_, found, may) = start();
         assert_eq!((found, may), (of(2), true));
     }
-    // Killed while it is built, and the start behind it as well: the third begins with the one before, as often as it takes.
+    // Killed while it is built, and the start behind it as well: the third begins with the one before, as
+    // often as it takes.
     let (mut store, ..) = start();
     store.save(&of(3)).unwrap();
     assert!(store.save_ahead(&of(4)).unwrap());

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What receivers read of a form in prevention: its boundary, the lines that are one, and each name that one of them takes for a file's.
+//! What receivers read of a form in prevention: its boundary, the lines that are one, and each name that one
+//! of them takes for a file's.
 //!
-//! Receivers differ over folded lines, quotes, escapes, repeated parameters and those of RFC 2231 (`filename*=`). Where one of them sees a
-//! name, so do rules.
+//! Receivers differ over folded lines, quotes, escapes, repeated parameters and those of RFC 2231
+//! (`filename*=`). Where one of them sees a name, so do rules.
 
 use crate::content::bytes::{after, before, find_nocase, is_blank, is_token, span, starts_nocase};
 
@@ -150,8 +151,8 @@ fn is_encoded(name: &[u8], value: &[u8]) -> bool {
         || name.eq_ignore_ascii_case(b"content-encoding") && !is_one_of(&["identity"])
 }
 
-/// Every place where a word and, behind it, a sign of equality stand: where the value begins, what stands between both, the value and what
-/// follows it.
+/// Every place where a word and, behind it, a sign of equality stand: where the value begins, what stands
+/// between both, the value and what follows it.
 fn occurrences<'a>(text: &'a [u8], word: &'static [u8]) -> impl Iterator<Item = (usize, &'a [u8], &'a [u8])> {
     let mut at = 0;
     core::iter::from_fn(move || {
@@ -268,8 +269,8 @@ fn quoted_or_bare(text: &[u8]) -> (Vec<u8>, &[u8]) {
     (before(bare, end).to_vec(), rest)
 }
 
-/// The names of a file that the header of a part gives, as one receiver or another reads them. `None`: nobody means so many.
-/// Its folded lines are one.
+/// The names of a file that the header of a part gives, as one receiver or another reads them. `None`: nobody
+/// means so many. Its folded lines are one.
 pub(crate) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut add = |name: Vec<u8>| {

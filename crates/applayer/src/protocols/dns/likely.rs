@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which first bytes a DNS server takes for a query, beyond those that Suricata's probe knows. Asked at the ports of DNS only.
+//! Which first bytes a DNS server takes for a query, beyond those that Suricata's probe knows. Asked at the
+//! ports of DNS only.
 //!
-//! Servers read one question and do not ask how many additionals the head promises (dnsmasq). Over TCP they pass over messages
-//! that are shorter than a head (dnsmasq), or answer those that make no sense with an error (BIND), and read the next one.
+//! Servers read one question and do not ask how many additionals the head promises (dnsmasq). Over TCP they
+//! pass over messages that are shorter than a head (dnsmasq), or answer those that make no sense with an
+//! error (BIND), and read the next one.
 
 use super::message::{Header, Message};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::{Cursor, Direction};
 
-/// Messages that are looked through. Who sends as many in the form of this protocol, and to its port, speaks it.
+/// Messages that are looked through. Who sends as many in the form of this protocol, and to its port, speaks
+/// it.
 const MESSAGES_MAX: usize = 64;
 /// With so many bytes it is no DNS: the longest message, and some more.
 const WAIT_MAX: usize = 80_000;
@@ -54,7 +57,8 @@ fn in_messages(data: &[u8]) -> Option<bool> {
     Some(true)
 }
 
-/// Whether a message of `length` bytes, of which `bytes` are there, asks one question. `None`: more bytes are needed.
+/// Whether a message of `length` bytes, of which `bytes` are there, asks one question. `None`: more bytes are
+/// needed.
 fn asks(bytes: &[u8], length: usize) -> Option<bool> {
     let whole = bytes.len() >= length;
     let bytes = bytes.get(..length).unwrap_or(bytes);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A DNS message (RFC 1035 section 4; EDNS options RFC 6891, SRV RFC 2782, SSHFP RFC 4255).
 //!
-//! The bytes are copied once; records remember where their parts stand. Sections are checked when the message is
-//! taken in, so that what is asked of it later can only succeed. Questions and answers must be right as a whole;
-//! a broken section of authorities or additionals is left out and noted, because the useful part came before it.
+//! The bytes are copied once; records remember where their parts stand. Sections are checked when the message
+//! is taken in, so that what is asked of it later can only succeed. Questions and answers must be right as a
+//! whole; a broken section of authorities or additionals is left out and noted, because the useful part came
+//! before it.
 //!
-//! That is Suricata's reading. Receivers are more lenient: dnsmasq answers one question whatever the number of additionals says
-//! behind it, stub resolvers read the answers that are there. In prevention a message is read like that: what comes before the first
-//! thing that is broken counts.
+//! That is Suricata's reading. Receivers are more lenient: dnsmasq answers one question whatever the number
+//! of additionals says behind it, stub resolvers read the answers that are there. In prevention a message is
+//! read like that: what comes before the first thing that is broken counts.
 
 use super::name::{Bad, Name, NameFlags};
 use super::record;
@@ -58,8 +59,8 @@ impl Header {
         (self.flags & 0xf) as u8
     }
 
-    /// Whether a message of `length` bytes can have this head: each record takes at least two bytes, a message
-    /// without any consists of the head alone, and a query asks something.
+    /// Whether a message of `length` bytes can have this head: each record takes at least two bytes, a
+    /// message without any consists of the head alone, and a query asks something.
     #[must_use]
     pub fn plausible(&self, length: usize) -> bool {
         let records: usize = self.counts.iter().map(|c| usize::from(*c)).sum();
@@ -69,7 +70,8 @@ impl Header {
             && (self.is_response() || questions > 0)
     }
 
-    /// Whether a lenient receiver reads on behind this head: a query asks something. The numbers may be wrong.
+    /// Whether a lenient receiver reads on behind this head: a query asks something. The numbers may be
+    /// wrong.
     #[must_use]
     pub const fn is_read(&self) -> bool {
         let [questions, ..] = self.counts;
@@ -169,8 +171,8 @@ pub struct Message {
     additionals: Vec<Record>,
     /// All that was odd about names.
     pub odd: NameFlags,
-    /// A later question or the answers cannot be read to their end; what comes behind was left out. Only of messages that were read as a
-    /// lenient receiver does.
+    /// A later question or the answers cannot be read to their end; what comes behind was left out. Only of
+    /// messages that were read as a lenient receiver does.
     pub malformed: bool,
     /// The authorities cannot be read; they and the additionals were left out.
     pub invalid_authorities: bool,
@@ -179,11 +181,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads a message. What stands behind its last record is ignored. `lenient`: as a lenient receiver does, to which all counts if it comes
-    /// before the first thing that is broken.
+    /// Reads a message. What stands behind its last record is ignored. `lenient`: as a lenient receiver does,
+    /// to which all counts if it comes before the first thing that is broken.
     ///
     /// # Errors
-    /// The head, a question or an answer (`lenient`: the first question) cannot be read, or the message is longer than 65,535 bytes.
+    /// The head, a question or an answer (`lenient`: the first question) cannot be read, or the message is
+    /// longer than 65,535 bytes.
     pub fn read(bytes: &[u8], lenient: bool) -> Result<Message, Bad> {
         let header = Header::read(bytes).ok_or(Bad::Short)?;
         if u16::try_from(bytes.len()).is_err() {

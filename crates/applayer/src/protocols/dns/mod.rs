@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! DNS over UDP and TCP (RFC 1035, RFC 7766) and multicast DNS (RFC 6762).
 //!
-//! Every message is a transaction of its own: the parser keeps no state between messages, so a flood of queries
-//! without answers costs nothing once they were inspected, and a response without its query is seen. Over TCP two
-//! bytes of length stand before each message; after a gap the parser goes on where the message ends that the gap has
-//! cut, or else with the first message that it finds.
+//! Every message is a transaction of its own: the parser keeps no state between messages, so a flood of
+//! queries without answers costs nothing once they were inspected, and a response without its query is seen.
+//! Over TCP two bytes of length stand before each message; after a gap the parser goes on where the message
+//! ends that the gap has cut, or else with the first message that it finds.
 //!
-//! Detection looks at whole datagrams and at the head, or the whole of the first message, of streams. A flow whose
-//! first packet is a response is turned. In prevention it takes at its ports what servers take, too (`likely`), and messages are read as
-//! lenient receivers do (`message`).
+//! Detection looks at whole datagrams and at the head, or the whole of the first message, of streams. A flow
+//! whose first packet is a response is turned. In prevention it takes at its ports what servers take, too
+//! (`likely`), and messages are read as lenient receivers do (`message`).
 //!
-//! Not done: matching of responses to queries (function `names` does it for itself), DNS over TLS, EDNS response codes above 15,
-//! classes (detection and records do not tell IN and CH apart).
+//! Not done: matching of responses to queries (function `names` does it for itself), DNS over TLS, EDNS
+//! response codes above 15, classes (detection and records do not tell IN and CH apart).
 
 mod buffers;
 mod likely;
@@ -47,14 +47,15 @@ use std::collections::VecDeque;
 /// Bytes of length before each message over TCP.
 const PREFIX: usize = 2;
 
-/// Most transactions held for a flow. They are freed as soon as they were inspected and logged, so this is reached
-/// only by thousands of messages in one piece of a stream.
+/// Most transactions held for a flow. They are freed as soon as they were inspected and logged, so this is
+/// reached only by thousands of messages in one piece of a stream.
 const MAX_HELD: usize = 8192;
 
 /// Most memory that a flow's messages hold, in bytes.
 const MAX_MEMORY: usize = 4 << 20;
 
-/// Bytes behind something like a head in which a whole message is looked for after a gap, before that head is taken for one.
+/// Bytes behind something like a head in which a whole message is looked for after a gap, before that head is
+/// taken for one.
 const MAX_SEARCHED: usize = 4096;
 
 /// Names of the events.
@@ -195,7 +196,8 @@ fn looks_tcp(bytes: &[u8]) -> ProbeResult {
     }
 }
 
-/// Looks for a message in bytes of a stream of which nobody knows where one begins. Where none is to be had yet: what to wait for.
+/// Looks for a message in bytes of a stream of which nobody knows where one begins. Where none is to be had
+/// yet: what to wait for.
 fn search(direction: Direction, data: &[u8]) -> Result<usize, Progress> {
     let mut begun = None;
     for (at, _) in data.windows(PREFIX + HEADER).enumerate() {
@@ -254,8 +256,8 @@ pub enum Refused {
     Malformed,
 }
 
-/// Makes a transaction of one message; also for messages that other protocols carry (DNS over HTTPS). `lenient`: it is read as a lenient
-/// receiver does ([`Message::read`]).
+/// Makes a transaction of one message; also for messages that other protocols carry (DNS over HTTPS).
+/// `lenient`: it is read as a lenient receiver does ([`Message::read`]).
 ///
 /// # Errors
 /// See [`Refused`].
@@ -391,9 +393,9 @@ impl DnsParser {
         self.frames.add(direction, Note::Whole { kind: PDU, at, len: len as u64, tx });
     }
 
-    /// Behind a gap: how many bytes to pass over until a message begins, or what to wait for. A message that was cut has said how
-    /// long it is, so the next one is where it ends. Where the gap goes on beyond that, the first message that is there as a whole is
-    /// looked for, at any place.
+    /// Behind a gap: how many bytes to pass over until a message begins, or what to wait for. A message that
+    /// was cut has said how long it is, so the next one is where it ends. Where the gap goes on beyond that,
+    /// the first message that is there as a whole is looked for, at any place.
     fn find_again(&mut self, direction: Direction, data: &[u8], offset: u64) -> Result<usize, Progress> {
         if !self.lost[direction] {
             return Ok(0);

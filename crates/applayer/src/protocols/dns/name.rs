@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Domain names on the wire: labels and compression pointers (RFC 1035 section 4.1.4).
 //!
-//! A name is not copied when a message is taken in: [`Name`] remembers where it stands, and [`Name::decode`] writes
-//! it out when somebody asks. A message of 64 KiB can expand to megabytes of names; kept like this it does not.
+//! A name is not copied when a message is taken in: [`Name`] remembers where it stands, and [`Name::decode`]
+//! writes it out when somebody asks. A message of 64 KiB can expand to megabytes of names; kept like this it
+//! does not.
 //!
-//! Limits are those of Suricata 8: 1,025 bytes of text, 255 labels and pointers. A name that breaks a limit is
-//! refused when its end is not known yet, and cut short when it is (because a pointer was followed).
+//! Limits are those of Suricata 8: 1,025 bytes of text, 255 labels and pointers. A name that breaks a limit
+//! is refused when its end is not known yet, and cut short when it is (because a pointer was followed).
 //!
-//! Not done: escapes for dots within labels (a label `a.b` and two labels `a`, `b` read the same, as in Suricata).
+//! Not done: escapes for dots within labels (a label `a.b` and two labels `a`, `b` read the same, as in
+//! Suricata).
 
 /// Longest text of a name; what is longer is cut.
 pub const MAX_TEXT: usize = 1025;

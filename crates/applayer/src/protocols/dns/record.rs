@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of record types and response codes (IANA "Domain Name System Parameters").
 //!
-//! The list is the one that Suricata 8 names in EVE and in the setting `types`; other types appear as numbers.
+//! The list is the one that Suricata 8 names in EVE and in the setting `types`; other types appear as
+//! numbers.
 
 /// A record type.
 pub const A: u16 = 1;

@@ -352,7 +352,8 @@ fn after_a_gap_the_next_message_is_found() {
     assert!(outcome.transactions[0].records[0].contains("\"id\":3"));
 }
 
-/// The ids of what is read of two messages behind one that a gap has cut, or has swallowed the end of, in pieces of a size.
+/// The ids of what is read of two messages behind one that a gap has cut, or has swallowed the end of, in
+/// pieces of a size.
 fn ids_behind_a_gap(sent: usize, lost: usize, piece: usize) -> Vec<bool> {
     let mut driver = suite::Driver::new(&SPEC, Transport::Tcp);
     let stream = framed(&[query(1), query(2), query(3)]);

@@ -67,8 +67,8 @@ impl DnsTransaction {
         self.response.then_some(&self.message)
     }
 
-    /// All names of a response: questions, then owner and data of the records. A section ends at an empty name,
-    /// as in Suricata.
+    /// All names of a response: questions, then owner and data of the records. A section ends at an empty
+    /// name, as in Suricata.
     fn response_names(&self) -> &[Name] {
         self.response_names.get_or_init(|| {
             let Some(message) = self.response() else { return Box::default() };

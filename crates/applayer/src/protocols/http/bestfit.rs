@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Best-fit mapping of code points to Windows code page 1252, as Microsoft's servers apply it (Microsoft's public table
-//! `bestfit1252.txt`): it turns look-alikes of path characters into the characters.
+//! Best-fit mapping of code points to Windows code page 1252, as Microsoft's servers apply it (Microsoft's
+//! public table `bestfit1252.txt`): it turns look-alikes of path characters into the characters.
 
 /// Code point and byte, sorted; the full-width forms U+FF01 to U+FF5E are computed.
 #[rustfmt::skip]

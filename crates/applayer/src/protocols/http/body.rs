@@ -119,7 +119,8 @@ impl Body {
         self.data.held().saturating_add(files).saturating_add(form).saturating_add(decoder)
     }
 
-    /// Whether prevention cannot let it pass: there is more in it than is looked at, or receivers differ over it.
+    /// Whether prevention cannot let it pass: there is more in it than is looked at, or receivers differ over
+    /// it.
     pub(super) fn differs(&self) -> bool {
         let form = matches!(&self.source, FileSource::Form(form) if form.differs());
         form || self.files.has_too_many()
@@ -133,7 +134,8 @@ impl Body {
         }
     }
 
-    /// Takes in a piece as it came; returns false if no more of it can be used (the body was encoded and the decoder is gone).
+    /// Takes in a piece as it came; returns false if no more of it can be used (the body was encoded and the
+    /// decoder is gone).
     pub(super) fn receive(
         &mut self,
         data: &[u8],

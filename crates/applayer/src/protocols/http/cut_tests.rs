@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is seen of messages, malformed ones above all, does not depend on how segments cut them: transactions, events, buffers,
-//! files and records are the same.
+//! What is seen of messages, malformed ones above all, does not depend on how segments cut them:
+//! transactions, events, buffers, files and records are the same.
 
 use super::SPEC;
 use crate::protocol::Transport;

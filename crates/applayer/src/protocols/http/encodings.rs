@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `Content-Encoding`: which decoders a body needs, from the exact words to what senders write instead of them.
+//! `Content-Encoding`: which decoders a body needs, from the exact words to what senders write instead of
+//! them.
 
 use super::bytes::{equals_nocase_nonul, find_nocase};
 use super::events;
@@ -30,7 +31,8 @@ fn exact(value: &[u8]) -> Option<Option<Encoding>> {
     }
 }
 
-/// The compressions among the codings of a transfer, in the order in which they were applied; `chunked` is none.
+/// The compressions among the codings of a transfer, in the order in which they were applied; `chunked` is
+/// none.
 fn transfer_codings(value: &[u8]) -> Vec<Encoding> {
     // Nearly always it is the one word.
     if value.eq_ignore_ascii_case(b"chunked") {
@@ -46,8 +48,8 @@ fn leaves_as_is(word: &[u8], direction: Direction) -> bool {
 }
 
 impl HttpTx {
-    /// Sets up decoding of a body from its headers: its own encodings, and those that it was given for the transfer (RFC 9112 section 7),
-    /// which its sender applied last.
+    /// Sets up decoding of a body from its headers: its own encodings, and those that it was given for the
+    /// transfer (RFC 9112 section 7), which its sender applied last.
     pub(super) fn set_encodings(&mut self, direction: Direction) {
         let pace = if self.settings.strict { Pace::Prompt } else { Pace::Even };
         let fields = &self.message(direction).fields;
@@ -78,8 +80,8 @@ impl HttpTx {
             words = words.saturating_add(1);
             let beyond = |count: u32| self.settings.layer_limit.is_some_and(|limit| count > limit);
             let full = beyond(u32::try_from(encodings.len()).unwrap_or(u32::MAX).saturating_add(1));
-            // Every word counts for the event, as in Suricata. Those that stand for no encoding need no decoder, so they do not keep the others
-            // from being undone: receivers pass over them.
+            // Every word counts for the event, as in Suricata. Those that stand for no encoding need no
+            // decoder, so they do not keep the others from being undone: receivers pass over them.
             if beyond(words) {
                 self.raise(events::TOO_MANY_ENCODING_LAYERS);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values within messages: protocol versions, status codes, lengths, host and port, credentials' schemes, parameters
-//! of header values, content ranges. As lenient as libhtp (Rust port, 8.0) is.
+//! Values within messages: protocol versions, status codes, lengths, host and port, credentials' schemes,
+//! parameters of header values, content ranges. As lenient as libhtp (Rust port, 8.0) is.
 
 use super::bytes::{after, find, is_blank, span, starts_nocase};
 use core::str::FromStr as _;
@@ -73,8 +73,9 @@ pub(super) fn content_length(value: &[u8]) -> ContentLength {
     ContentLength { length, junk_before: !junk.is_empty(), junk_after }
 }
 
-/// Whether all receivers read the same length here (RFC 9110 section 8.6): digits, perhaps repeated as a list of the same digits. A sign, a
-/// word or two numbers some pass over, some take for a part of the number, and for some the message ends when the connection does.
+/// Whether all receivers read the same length here (RFC 9110 section 8.6): digits, perhaps repeated as a list
+/// of the same digits. A sign, a word or two numbers some pass over, some take for a part of the number, and
+/// for some the message ends when the connection does.
 pub(super) fn is_plain_content_length(value: &[u8]) -> bool {
     let mut numbers = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let is_number = |number: &[u8]| !number.is_empty() && number.iter().all(u8::is_ascii_digit);
@@ -126,8 +127,9 @@ pub(super) fn chunk_line(line: &[u8]) -> ChunkLine {
     }
 }
 
-/// Whether all receivers read the same chunk's length here (RFC 9112 section 7.1): digits, blanks, perhaps an extension behind a semicolon.
-/// What else stands there some pass over, some take for a part of the number (`0x10`, `1_0`), and for some it is the next request.
+/// Whether all receivers read the same chunk's length here (RFC 9112 section 7.1): digits, blanks, perhaps an
+/// extension behind a semicolon. What else stands there some pass over, some take for a part of the number
+/// (`0x10`, `1_0`), and for some it is the next request.
 pub(super) fn is_plain_chunk_line(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Header fields: scanning a block of them as tolerantly as servers and browsers do, and the table they end in.
+//! Header fields: scanning a block of them as tolerantly as servers and browsers do, and the table they end
+//! in.
 //!
-//! Semantics follow libhtp (Rust port, 8.0): requests end lines with LF or CRLF, responses also with CR or LF CR; folded
-//! lines are joined with the white space byte that folded them; a line without a colon becomes a field without name.
-//! The scanner never decides on bytes it has not seen: when what follows could change the meaning it asks for more.
+//! Semantics follow libhtp (Rust port, 8.0): requests end lines with LF or CRLF, responses also with CR or LF
+//! CR; folded lines are joined with the white space byte that folded them; a line without a colon becomes a
+//! field without name. The scanner never decides on bytes it has not seen: when what follows could change the
+//! meaning it asks for more.
 
 use crate::memory::Held as _;
 
 use super::bytes::{after, before, equals_nocase_nonul, is_blank, is_token, span, trim};
 
-/// Lines folded into one field at most; the rest is taken as fields of its own. Keeps a sender from making each packet rescan all.
+/// Lines folded into one field at most; the rest is taken as fields of its own. Keeps a sender from making
+/// each packet rescan all.
 const MAX_FOLDS: usize = 128;
 
 bitflags::bitflags! {
@@ -45,15 +48,17 @@ impl RawField {
         ABOUT_BODIES.iter().any(|name| equals_nocase_nonul(&self.name, name))
     }
 
-    /// Whether some receivers take its line for no field at all. Python's end the headers there; others pass over it, or refuse the message.
+    /// Whether some receivers take its line for no field at all. Python's end the headers there; others pass
+    /// over it, or refuse the message.
     pub(super) fn ends_headers(&self) -> bool {
         self.odd.intersects(Odd::NO_COLON | Odd::NAME_UNPRINTABLE)
     }
 
-    /// Whether receivers differ over what it says, and with it over where the body ends or how it is coded. Gateways need not pass these on:
-    /// a bare CR, which for some ends the line (RFC 9112 section 2.2); a field about the body that is folded (section 5.2), of which some
-    /// read the first line only, that has white space at its name (section 5.1), or that stands behind a line that is no field
-    /// (`ended`: one was seen, [`RawField::ends_headers`]), which some do not read at all.
+    /// Whether receivers differ over what it says, and with it over where the body ends or how it is coded.
+    /// Gateways need not pass these on: a bare CR, which for some ends the line (RFC 9112 section 2.2); a
+    /// field about the body that is folded (section 5.2), of which some read the first line only, that has
+    /// white space at its name (section 5.1), or that stands behind a line that is no field (`ended`: one was
+    /// seen, [`RawField::ends_headers`]), which some do not read at all.
     pub(super) fn is_ambiguous(&self, ended: bool) -> bool {
         let odd = Odd::FOLDED | Odd::SPACE_BEFORE_NAME | Odd::SPACE_AFTER_NAME;
         self.odd.intersects(Odd::BARE_CR | Odd::DEFORMED_EOL)
@@ -166,8 +171,9 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// Scans as many fields as are complete. A block that begins with an empty line has none, whatever follows. (libhtp takes LF
-    /// there for a field without name if it sees more behind it; servers and browsers do not.)
+    /// Scans as many fields as are complete. A block that begins with an empty line has none, whatever
+    /// follows. (libhtp takes LF there for a field without name if it sees more behind it; servers and
+    /// browsers do not.)
     pub(super) fn block(self, input: &[u8]) -> Scan<Block> {
         let (mut fields, mut used) = (Vec::new(), 0);
         match input {
@@ -194,7 +200,8 @@ impl Scanner {
                     fields.push(field);
                     return Scan::Got(Block { fields, used: used + length, waits_for: Some(until) });
                 }
-                // Of an answer CR may be all of the empty line: the field is scanned again when that is known.
+                // Of an answer CR may be all of the empty line: the field is scanned again when that is
+                // known.
                 Scan::Need(until) if fields.is_empty() => return Scan::Need(until),
                 Scan::Need(until) => return Scan::Got(Block { fields, used, waits_for: Some(until) }),
                 Scan::Bad => {
@@ -205,7 +212,8 @@ impl Scanner {
         }
     }
 
-    /// Length of the empty line behind a field. LF is all of one, whatever follows: the end of headers waits for nothing then.
+    /// Length of the empty line behind a field. LF is all of one, whatever follows: the end of headers waits
+    /// for nothing then.
     fn empty_line(self, rest: &[u8]) -> Scan<usize> {
         match rest {
             [b'\r', b'\n', ..] => Scan::Got(2),
@@ -389,7 +397,8 @@ impl Scanner {
         }
         match self.any_eol(rest) {
             Scan::Got((length, odd)) if self.complete => Scan::Got(LineEnd { length, odd, fold: None }),
-            // Nothing continues a line behind a deformed end. libhtp stops there, and takes it so when the stream ends.
+            // Nothing continues a line behind a deformed end. libhtp stops there, and takes it so when the
+            // stream ends.
             Scan::Got((length, odd)) => match rest.get(length) {
                 None => Scan::Need(Until::Byte),
                 Some(_) => Scan::Got(LineEnd { length, odd, fold: None }),
@@ -420,8 +429,9 @@ impl Scanner {
         }
     }
 
-    /// LF CR before an empty line. That line ends the headers, whatever follows: libhtp would rather end them with another
-    /// empty line behind it, but then a request would be over or not depending on data that need not be there yet.
+    /// LF CR before an empty line. That line ends the headers, whatever follows: libhtp would rather end them
+    /// with another empty line behind it, but then a request would be over or not depending on data that need
+    /// not be there yet.
     fn deformed_in_request(self, rest: &[u8]) -> Scan<(usize, Odd)> {
         match rest {
             [b'\n', b'\r', b'\r', b'\n', ..] => Scan::Got((2, Odd::DEFORMED_EOL)),
@@ -430,7 +440,8 @@ impl Scanner {
         }
     }
 
-    /// LF CR CR LF before an empty line, or an empty line of CR and more white space that is not before another one.
+    /// LF CR CR LF before an empty line, or an empty line of CR and more white space that is not before
+    /// another one.
     fn deformed_in_response(self, rest: &[u8]) -> Scan<(usize, Odd)> {
         if let Some(tail) = rest.strip_prefix(b"\n\r\r\n") {
             return match self.empty_line_follows(tail) {

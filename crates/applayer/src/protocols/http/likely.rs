@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which first bytes a lenient server takes for a request, beyond those of known methods at the very beginning.
+//! Which first bytes a lenient server takes for a request, beyond those of known methods at the very
+//! beginning.
 //!
-//! Servers skip empty lines before a request line (RFC 9112 section 2.2), some of them any white space, and as many as come;
-//! what a method is only some of them know from a list, others take any bytes for one. A request without a
-//! version (HTTP/0.9) counts for
-//! some servers as well, whatever its method, once its line is followed by a field or by the end of the
-//! headers.
+//! Servers skip empty lines before a request line (RFC 9112 section 2.2), some of them any white space, and
+//! as many as come; what a method is only some of them know from a list, others take any bytes for one. A
+//! request without a version (HTTP/0.9) counts for some servers as well, whatever its method, once its line
+//! is followed by a field or by the end of the headers.
 
 use super::bytes::{after, before, chomp, is_blank, is_token, is_wide_space, span, trim};
 use super::patterns::PATTERNS;
@@ -14,14 +14,16 @@ use crate::protocol::{Probe, Transport};
 use crate::protocols::http2::PREFACE;
 use bartizan_base::Direction;
 
-/// Who sends so much white space with line ends in it and nothing else can only mean a server that skips empty lines.
+/// Who sends so much white space with line ends in it and nothing else can only mean a server that skips
+/// empty lines.
 pub(super) const BLANK_MAX: usize = 256;
 /// A line of white space that goes on beyond this is no empty line to any server, but somebody's data.
 const BLANK_LINE_MAX: usize = 16 << 10;
-/// Longest first word that may hold any printable byte: the longest of the registered methods (RFC 9110 section 18.2) has 17 letters.
-/// A longer one, which servers take that know no list of methods, is a token.
+/// Longest first word that may hold any printable byte: the longest of the registered methods (RFC 9110
+/// section 18.2) has 17 letters. A longer one, which servers take that know no list of methods, is a token.
 pub(super) const WORD_MAX: usize = 32;
-/// Longest request line in which a version is looked for; most servers take 8 to 64 KB. A longer one is a request by its target alone.
+/// Longest request line in which a version is looked for; most servers take 8 to 64 KB. A longer one is a
+/// request by its target alone.
 pub(super) const LINE_MAX: usize = 32 << 10;
 
 /// Looks at a client's first bytes.
@@ -68,8 +70,8 @@ fn is_known_method(text: &[u8]) -> bool {
     })
 }
 
-/// Whether a line is a method, a target and a version, or by what stands behind it a request of which the server does not read the version.
-/// `None`: more bytes are needed.
+/// Whether a line is a method, a target and a version, or by what stands behind it a request of which the
+/// server does not read the version. `None`: more bytes are needed.
 fn is_request(text: &[u8]) -> Option<bool> {
     let (method, rest) = span(text, |b| !is_wide_space(b));
     if method.is_empty() || method.len() > LINE_MAX {
@@ -126,13 +128,15 @@ fn is_versionless(method: &[u8], line: &[u8]) -> bool {
         && (capital && method.iter().any(u8::is_ascii_uppercase) || graphic && is_path(target))
 }
 
-/// Whether a line that begins with the target holds a version behind it. `line`: without its end, or as far as it is there.
+/// Whether a line that begins with the target holds a version behind it. `line`: without its end, or as far
+/// as it is there.
 fn has_version(line: &[u8]) -> bool {
     memchr::memchr_iter(b'/', line).any(|slash| is_version(line, slash))
 }
 
-/// Whether `HTTP`, behind white space and a target, stands before a slash, and a digit behind it. Node's server takes the versions of two
-/// other protocols as well; those have targets of another form when they are meant.
+/// Whether `HTTP`, behind white space and a target, stands before a slash, and a digit behind it. Node's
+/// server takes the versions of two other protocols as well; those have targets of another form when they are
+/// meant.
 fn is_version(line: &[u8], slash: usize) -> bool {
     let Some((head, tail)) = line.split_at_checked(slash) else { return false };
     let digit = tail.get(1).is_some_and(u8::is_ascii_digit);
@@ -150,8 +154,8 @@ fn span_back(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     text.split_at_checked(at).unwrap_or((text, &[]))
 }
 
-/// Whether a line that begins with the target goes on behind it, so that a server which does not look at the version takes it: the target is
-/// a path, alone or behind a scheme.
+/// Whether a line that begins with the target goes on behind it, so that a server which does not look at the
+/// version takes it: the target is a path, alone or behind a scheme.
 fn has_any_version(line: &[u8]) -> bool {
     let (target, rest) = span(line, |b| b != b' ');
     is_path(target)

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! HTTP/1 (RFC 9110, RFC 9112), and whatever servers and browsers take for it.
 //!
-//! An attacker hides from an inspector in the difference between what the inspector reads and what the victim reads. So this
-//! parser follows the victims' leniency, in the semantics of libhtp (the Rust port in Suricata 8), since alerts and records are
-//! to agree with Suricata's: request line variants, personalities for URIs, header scanning with three kinds of line ends,
-//! bodies that are chunked or encoded in other ways than announced.
+//! An attacker hides from an inspector in the difference between what the inspector reads and what the victim
+//! reads. So this parser follows the victims' leniency, in the semantics of libhtp (the Rust port in Suricata
+//! 8), since alerts and records are to agree with Suricata's: request line variants, personalities for URIs,
+//! header scanning with three kinds of line ends, bodies that are chunked or encoded in other ways than
+//! announced.
 //!
-//! - `state`: what a flow's parser holds: a table of transactions (`tx`) and its two sides (`request_side`, `response_side`);
-//!   `request`, `connect`, `response` and their bodies and lines: the two state machines over it; `parser`:
-//!   both together;
+//! - `state`: what a flow's parser holds: a table of transactions (`tx`) and its two sides (`request_side`,
+//!   `response_side`); `request`, `connect`, `response` and their bodies and lines: the two state machines
+//!   over it; `parser`: both together;
 //! - `headers`, `fields`: header blocks and the values in them; `uri`, `urldecode`, `bestfit`: URIs;
 //! - `body`, `encodings`, `ranges`: bodies and the files in them, over [`crate::content`];
 //! - `buffers`, `log`: what rules and records see.
 //!
-//! Not done: files put together from ranges over several flows, settings by server address, flash decompression,
-//! frames.
+//! Not done: files put together from ranges over several flows, settings by server address, flash
+//! decompression, frames.
 
 mod bestfit;
 mod body;

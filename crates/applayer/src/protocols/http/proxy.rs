@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The header that a proxy puts before the first request to say who asks (PROXY protocol, versions 1 and 2, as HAProxy describes them).
-//! Servers that are told to expect it read the request behind it, so prevention does too.
+//! The header that a proxy puts before the first request to say who asks (PROXY protocol, versions 1 and 2,
+//! as HAProxy describes them). Servers that are told to expect it read the request behind it, so prevention
+//! does too.
 
 use super::bytes::{after, before};
 

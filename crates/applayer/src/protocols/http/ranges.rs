@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that come in pieces: answers to range requests of one flow, put together to the whole file (RFC 9110 section 14).
+//! Files that come in pieces: answers to range requests of one flow, put together to the whole file (RFC 9110
+//! section 14).
 //!
 //! Not done: pieces that come over several flows (they belong into a table by host).
 

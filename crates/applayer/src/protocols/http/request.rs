@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The request side: request line, headers, body, what stands between requests (RFC 9112, as leniently as libhtp).
+//! The request side: request line, headers, body, what stands between requests (RFC 9112, as leniently as
+//! libhtp).
 
 use super::bytes::{chomp, is_space, is_wide_space, line_to_lf, span};
 use super::events;
@@ -84,7 +85,8 @@ impl HttpParser {
         if let Some(tx) = self.request_tx() {
             tx.raise(events::REQUEST_FIELD_TOO_LONG);
         }
-        // Tickets and cookies of this size are real, and receivers take them. A line that is only added to costs nothing more per packet.
+        // Tickets and cookies of this size are real, and receivers take them. A line that is only added to
+        // costs nothing more per packet.
         let line = match self.request.state {
             State::Line | State::ConnectProbe => true,
             State::Headers => !self.request.header_folded,
@@ -93,7 +95,8 @@ impl HttpParser {
         self.settings.strict && line && held.saturating_add(more) <= MAX_HEADER_BLOCK
     }
 
-    /// Empty lines before a request are nobody's. Returns whether something else is there; a CR waits in `line`.
+    /// Empty lines before a request are nobody's. Returns whether something else is there; a CR waits in
+    /// `line`.
     fn request_begins(&mut self, feed: &mut Feed<'_>) -> bool {
         loop {
             match (self.request.line.as_slice(), feed.rest()) {
@@ -203,7 +206,8 @@ impl HttpParser {
         Step::Again
     }
 
-    /// HTTP/0.9 knows no headers: what follows its request line, white space apart, shows that only the protocol was left out.
+    /// HTTP/0.9 knows no headers: what follows its request line, white space apart, shows that only the
+    /// protocol was left out.
     fn request_protocol(&mut self, feed: &mut Feed<'_>) -> Step {
         let Some(tx) = self.request_tx() else { return Step::Fail };
         tx.request.message.progress = HEADERS;
@@ -234,7 +238,8 @@ impl HttpParser {
             return self.request_headers_at_close();
         }
         let rest = feed.rest();
-        // A line that is over but for what comes behind it is decided by any byte, as it is where that byte came with it.
+        // A line that is over but for what comes behind it is decided by any byte, as it is where that byte
+        // came with it.
         let decides = !rest.is_empty() && self.request.header_until == Until::Byte;
         match line_to_lf(rest) {
             Some((line, _)) => {
@@ -317,7 +322,8 @@ impl HttpParser {
         self.request_headers_done()
     }
 
-    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many, or one that prevention does not let pass.
+    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end.
+    /// `None`: too many, or one that prevention does not let pass.
     fn scan_request_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.request_tx()?;
@@ -388,8 +394,8 @@ impl HttpParser {
         }
         feed.take(part.len());
         self.request.line.clear();
-        // An empty line behind a request is no part of it, nor what has no end of a line at the end of all, whether it comes
-        // with it or by itself.
+        // An empty line behind a request is no part of it, nor what has no end of a line at the end of all,
+        // whether it comes with it or by itself.
         if method.is_empty() {
             return Step::Again;
         }
@@ -423,8 +429,8 @@ impl HttpParser {
     }
 }
 
-/// Whether a line is a request's, whatever its method: servers act on methods that nobody has heard of, so such a line behind a
-/// body is no part of that body.
+/// Whether a line is a request's, whatever its method: servers act on methods that nobody has heard of, so
+/// such a line behind a body is no part of that body.
 fn is_request_line(line: &[u8]) -> bool {
     let mut words = line.split(|b| is_space(*b)).filter(|word| !word.is_empty());
     words.next().is_some()
@@ -432,8 +438,9 @@ fn is_request_line(line: &[u8]) -> bool {
         && words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
-/// Whether Python's servers take a request line apart into other words than the rest of the world, because of white space that only they
-/// know. No honest client puts that behind a method; in a target it may be a part of UTF-8.
+/// Whether Python's servers take a request line apart into other words than the rest of the world, because of
+/// white space that only they know. No honest client puts that behind a method; in a target it may be a part
+/// of UTF-8.
 fn words_differ(line: &[u8]) -> bool {
     let only_python = |b: &u8| is_wide_space(*b) && !is_space(*b);
     let mut words = line.split(|b| is_space(*b)).filter(|word| !word.is_empty());

@@ -113,7 +113,8 @@ impl HttpParser {
                 self.count_request_bytes(line.len());
                 continue;
             }
-            // libhtp raises no event for a line that is no length at all, unless it sees so before the line ends.
+            // libhtp raises no event for a line that is no length at all, unless it sees so before the line
+            // ends.
             let ChunkLine::Length(length, extension) = fields::chunk_line(&line) else {
                 return self.bad_request_chunk();
             };
@@ -175,7 +176,8 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the same to both.
+    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the
+    /// same to both.
     fn request_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
         let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
         let seen = [self.request.line.as_slice(), part].concat();

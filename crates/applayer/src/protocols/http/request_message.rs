@@ -168,8 +168,9 @@ impl HttpTx {
         self.flags.set(Flags::HOST_AMBIGUOUS, ambiguous);
     }
 
-    /// Adds a field, joined with a former one of its name. False if there are too many, or if prevention does not let it pass: of
-    /// lengths that differ some receivers take the first one, some the last (RFC 9112 section 6.3).
+    /// Adds a field, joined with a former one of its name. False if there are too many, or if prevention does
+    /// not let it pass: of lengths that differ some receivers take the first one, some the last (RFC 9112
+    /// section 6.3).
     pub(super) fn add_field(&mut self, direction: Direction, field: RawField, limit: usize) -> bool {
         let to_server = direction == Direction::ToServer;
         let (duplicate, repetition, too_many) = if to_server {

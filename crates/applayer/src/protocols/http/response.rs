@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The response side: status line, headers, body, and what browsers make of data that is none of these (RFC 9112, as
-//! leniently as libhtp).
+//! The response side: status line, headers, body, and what browsers make of data that is none of these (RFC
+//! 9112, as leniently as libhtp).
 
 use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase};
 use super::events;
@@ -219,8 +219,9 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Prevention: what is no status line is shown as a body before it leaves, as receivers of HTTP/0.9 read it. Others look for a
-    /// status line behind it, so that one is an error. `None`: it is one, or may yet be one.
+    /// Prevention: what is no status line is shown as a body before it leaves, as receivers of HTTP/0.9 read
+    /// it. Others look for a status line behind it, so that one is an error. `None`: it is one, or may yet be
+    /// one.
     fn response_without_status(&mut self, feed: &mut Feed<'_>) -> Option<Step> {
         let rest = feed.rest();
         let closed = self.response.status == Status::Closed;
@@ -348,7 +349,8 @@ impl HttpParser {
         fits
     }
 
-    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end. `None`: too many, or one that prevention does not let pass.
+    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end.
+    /// `None`: too many, or one that prevention does not let pass.
     fn scan_response_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.response_tx()?;
@@ -387,8 +389,8 @@ impl HttpParser {
             // The next response: what is held of it is read again there.
             return self.response_complete(feed);
         }
-        // Prevention: what cannot become a status line is a body for receivers, of HTTP/0.9 where another request waits for its answer. It
-        // is shown before it leaves.
+        // Prevention: what cannot become a status line is a body for receivers, of HTTP/0.9 where another
+        // request waits for its answer. It is shown before it leaves.
         let shown = self.settings.strict && matches!(beginning(&data), Beginning::Other);
         if shown && self.txs.get(self.response_id + 1).is_some() {
             return self.response_complete(feed);

@@ -38,7 +38,8 @@ impl HttpParser {
         let has_transfer = fields.get("transfer-encoding").is_some();
         let plain = !has_length && !has_transfer;
         if code == Some(101) {
-            // Nobody has asked for another protocol: some clients take it for an answer like any other, with a body, some for an interim one.
+            // Nobody has asked for another protocol: some clients take it for an answer like any other, with
+            // a body, some for an interim one.
             let asked = tx.request.method.is_none() || tx.request.message.fields.get("upgrade").is_some();
             if strict && !asked {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
@@ -59,7 +60,8 @@ impl HttpParser {
                 return Step::Again;
             }
         } else if strict && code.is_some_and(is_interim) {
-            // Whatever it says of a body, there is none, and the answer to this request comes behind it (RFC 9110 section 15.2).
+            // Whatever it says of a body, there is none, and the answer to this request comes behind it (RFC
+            // 9110 section 15.2).
             return self.interim_response();
         } else if code == Some(100) {
             let found = fields.value("content-length").map(fields::content_length);
@@ -356,7 +358,8 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the same to both.
+    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the
+    /// same to both.
     fn response_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
         let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
         let seen = [self.response.line.as_slice(), part].concat();

@@ -40,7 +40,8 @@ pub(super) struct Side {
     pub chunk_left: u64,
     /// Offset in the stream of what is not read yet.
     pub at: u64,
-    /// The next request must be read before the next response, of which no more than a line's limit waits for it.
+    /// The next request must be read before the next response, of which no more than a line's limit waits for
+    /// it.
     pub yield_at_end: bool,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the HTTP parser: `app-layer.protocols.http.libhtp.default-config.*`, names and defaults as Suricata
-//! has them.
+//! Settings of the HTTP parser: `app-layer.protocols.http.libhtp.default-config.*`, names and defaults as
+//! Suricata has them.
 //!
 //! Not done: `server-config` (settings by server address; the parse context has no addresses), flash
 //! decompression, randomised inspection sizes (results must not depend on chance).
@@ -98,7 +98,8 @@ pub(super) struct HttpSettings {
     pub keep_leading_space: bool,
     /// Bodies are shown to rules as they grow, without waiting for `inspect_from`.
     pub body_inline: bool,
-    /// Receivers are real: a message over which they differ is an error ([`super::headers::RawField::is_ambiguous`]).
+    /// Receivers are real: a message over which they differ is an error
+    /// ([`super::headers::RawField::is_ambiguous`]).
     pub strict: bool,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole conversations through the parser: oddities by table, and properties (any segmentation gives the same, garbage never
-//! panics, memory stays bounded).
+//! Whole conversations through the parser: oddities by table, and properties (any segmentation gives the
+//! same, garbage never panics, memory stays bounded).
 
 use super::SPEC;
 use crate::event::Events;
@@ -154,7 +154,8 @@ pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
     encoder.finish().expect("vec")
 }
 
-/// A method that nobody has heard of, directly behind a body: servers act on it, so it is a request of its own.
+/// A method that nobody has heard of, directly behind a body: servers act on it, so it is a request of its
+/// own.
 #[test]
 fn a_request_with_an_unknown_method_behind_a_body_is_a_request() {
     let flow = Flow::exchange(
@@ -611,7 +612,8 @@ fn tunnels_and_upgrades() {
     }
 }
 
-/// As Suricata has it: the file is all that there is of a whole body, and cut where the flow ended within the body.
+/// As Suricata has it: the file is all that there is of a whole body, and cut where the flow ended within the
+/// body.
 #[test]
 fn a_file_that_no_boundary_ends_ends_with_its_body() {
     use crate::file::FileState;

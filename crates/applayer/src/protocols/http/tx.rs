@@ -39,12 +39,14 @@ pub(super) const TRAILER: u8 = 4;
 /// All seen.
 pub(super) const COMPLETE: u8 = 5;
 
-/// Repetitions of fields that are joined; libhtp ignores further ones, and so does detection. Receivers do not: prevention joins all.
+/// Repetitions of fields that are joined; libhtp ignores further ones, and so does detection. Receivers do
+/// not: prevention joins all.
 pub(super) const MAX_REPETITIONS: u16 = 64;
 /// Bytes of raw headers kept per message where nothing depends on what stands behind them.
 pub(super) const MAX_RAW_HEADERS: usize = 1 << 18;
-/// Bytes of a message's headers and trailers in prevention, and of its first line: what is longer is refused. It is the most that receivers
-/// take as they are shipped (Go 1 MiB; others 8 to 384 KiB), and browsers take no more than 384 KiB of an answer's.
+/// Bytes of a message's headers and trailers in prevention, and of its first line: what is longer is refused.
+/// It is the most that receivers take as they are shipped (Go 1 MiB; others 8 to 384 KiB), and browsers take
+/// no more than 384 KiB of an answer's.
 pub(super) const MAX_HEADER_BLOCK: usize = 1 << 20;
 
 bitflags::bitflags! {
@@ -98,8 +100,9 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Keeps raw headers: of `data` what was not there before, up to `to`. The first `held` bytes were kept when they were held; those of
-    /// them beyond `to` are taken back. False: in prevention (`strict`) there are too many; else the rest is not kept.
+    /// Keeps raw headers: of `data` what was not there before, up to `to`. The first `held` bytes were kept
+    /// when they were held; those of them beyond `to` are taken back. False: in prevention (`strict`) there
+    /// are too many; else the rest is not kept.
     pub(super) fn keep_raw(&mut self, data: &[u8], to: usize, held: usize, strict: bool) -> bool {
         let limit = if strict { MAX_HEADER_BLOCK } else { MAX_RAW_HEADERS };
         let raw = &mut self.raw_headers;
@@ -112,7 +115,8 @@ impl Message {
         !strict || new.len() <= room
     }
 
-    /// Whether receivers differ over where the body ends, or how it is coded, because of this field and those before it.
+    /// Whether receivers differ over where the body ends, or how it is coded, because of this field and those
+    /// before it.
     pub(super) fn differs_over(&mut self, field: &RawField) -> bool {
         let ended = self.no_field;
         self.no_field |= field.ends_headers();
@@ -129,8 +133,9 @@ impl Message {
         old || !plain || self.fields.get("content-length").is_some()
     }
 
-    /// The headers are over and no body comes. `strict`: that is what a rule waits for, whatever stands behind the empty line, since the
-    /// receiver acts now; libhtp's message stays among its headers until the line behind it is known, and so do passive alerts.
+    /// The headers are over and no body comes. `strict`: that is what a rule waits for, whatever stands
+    /// behind the empty line, since the receiver acts now; libhtp's message stays among its headers until the
+    /// line behind it is known, and so do passive alerts.
     pub(super) fn headers_end(&mut self, strict: bool) {
         if strict {
             self.progress = self.progress.max(BODY);
@@ -374,8 +379,8 @@ impl HttpTx {
         body.receive_gap(missing, (limits, settings), context, &mut common.events);
     }
 
-    /// Opens the response's file with its first byte, be it one of a body without status line; of one that is encoded with the first byte that
-    /// is not.
+    /// Opens the response's file with its first byte, be it one of a body without status line; of one that is
+    /// encoded with the first byte that is not.
     fn open_response_file(&mut self, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = &mut response.message.body;
@@ -401,7 +406,8 @@ impl HttpTx {
         }
     }
 
-    /// A response is complete: if it was the last missing piece of a file, the whole file is one of its files too.
+    /// A response is complete: if it was the last missing piece of a file, the whole file is one of its files
+    /// too.
     pub(super) fn join_ranges(&mut self, ranges: &mut Ranges, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let message = &mut response.message;

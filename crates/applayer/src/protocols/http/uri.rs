@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A request's URI: taken apart and put together again in normal form (RFC 3986, with the liberties of libhtp).
+//! A request's URI: taken apart and put together again in normal form (RFC 3986, with the liberties of
+//! libhtp).
 
 use crate::memory::Held as _;
 
@@ -59,7 +60,8 @@ impl<'a> Parts<'a> {
         {
             parts.scheme = Some(scheme);
             rest = parts.authority(tail);
-            // Without slashes behind the scheme many servers take all of it for the path, where libhtp sees a host.
+            // Without slashes behind the scheme many servers take all of it for the path, where libhtp sees a
+            // host.
             let is_web = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
             if is_web && !tail.starts_with(b"/") {
                 rest = tail;
@@ -157,7 +159,8 @@ impl Uri {
         }
     }
 
-    /// The URI of a CONNECT request: host and port. A path is what it is for servers that answer CONNECT as any other method.
+    /// The URI of a CONNECT request: host and port. A path is what it is for servers that answer CONNECT as
+    /// any other method.
     pub(super) fn parse_authority(input: &[u8], settings: &UriSettings) -> Self {
         if input.starts_with(b"/") {
             return Uri::parse(input, settings);
@@ -172,7 +175,8 @@ impl Uri {
         Uri { hostname: Some(hostname), port, host_invalid, ..Uri::default() }
     }
 
-    /// Path, query and fragment in normal form, after the other parts if the settings say so; and whether something was encoded twice.
+    /// Path, query and fragment in normal form, after the other parts if the settings say so; and whether
+    /// something was encoded twice.
     pub(super) fn normalized(&self, settings: &UriSettings) -> (Option<Vec<u8>>, bool) {
         let mut out = Vec::new();
         let mut twice = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Percent decoding of paths and queries, UTF-8 to one byte per character, dot segments.
 //!
-//! Sources: RFC 3986 section 5.2.4 (dot segments), the behaviour of servers as libhtp (Rust port, 8.0) models it: `%uXXXX`,
-//! overlong UTF-8, best-fit look-alikes, invalid encodings.
+//! Sources: RFC 3986 section 5.2.4 (dot segments), the behaviour of servers as libhtp (Rust port, 8.0) models
+//! it: `%uXXXX`, overlong UTF-8, best-fit look-alikes, invalid encodings.
 
 use super::bestfit::bestfit;
 use super::bytes::after;
@@ -141,7 +141,8 @@ const fn announced(first: u8) -> Option<(u32, u32)> {
     }
 }
 
-/// Turns UTF-8, overlong forms included, into one byte per character; what is no UTF-8 becomes the replacement byte.
+/// Turns UTF-8, overlong forms included, into one byte per character; what is no UTF-8 becomes the
+/// replacement byte.
 pub(super) fn utf8_to_bytes(input: &[u8], settings: &UriSettings) -> Vec<u8> {
     if input.is_ascii() {
         return input.to_vec();
@@ -194,7 +195,8 @@ const fn out_of_range(first: u8, second: u8) -> bool {
     (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f)
 }
 
-/// Removes dot segments. Differs from the RFC as servers do: what is left has no slash in place of a final `/.` or `/..`.
+/// Removes dot segments. Differs from the RFC as servers do: what is left has no slash in place of a final
+/// `/.` or `/..`.
 pub(super) fn remove_dot_segments(path: &[u8]) -> Vec<u8> {
     #[derive(PartialEq)]
     enum At {

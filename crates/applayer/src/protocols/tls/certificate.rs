@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The certificate message (RFC 5246 section 7.4.2) and what is read from the first certificate in it.
 //!
-//! Names are written as Suricata does: `C=US, O=Example, CN=host`, in the order of the certificate, values unescaped.
+//! Names are written as Suricata does: `C=US, O=Example, CN=host`, in the order of the certificate, values
+//! unescaped.
 //!
 //! Not done: verification of anything; the certificate message of TLS 1.3 (it is encrypted).
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the TLS parser can find odd. Names are those of Suricata 8 (EVE prints them as they stand here, rules name
-//! them without regard to case).
+//! What the TLS parser can find odd. Names are those of Suricata 8 (EVE prints them as they stand here, rules
+//! name them without regard to case).
 //!
-//! Not done: `HEARTBEAT_MESSAGE` and `INVALID_TLS_HEADER` are never raised (Suricata 8 does not raise them either).
+//! Not done: `HEARTBEAT_MESSAGE` and `INVALID_TLS_HEADER` are never raised (Suricata 8 does not raise them
+//! either).
 
 use crate::event::EventCode;
 

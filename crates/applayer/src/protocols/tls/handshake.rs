@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Handshake messages (RFC 5246 section 7.4): put together over records, then handed to their readers.
 //!
-//! Records may have any length and cut a message anywhere, also in its head (RFC 8446 section 5.1). Not done: messages after the
-//! change of the cipher (they are encrypted).
+//! Records may have any length and cut a message anywhere, also in its head (RFC 8446 section 5.1). Not done:
+//! messages after the change of the cipher (they are encrypted).
 
 use super::certificate;
 use super::events;
@@ -151,7 +151,8 @@ fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Resul
         kind == CLIENT_HELLO && direction == Direction::ToServer && tx.flags.contains(Flags::CLIENT_HELLO);
     if repeated {
         tx.flags.remove(Flags::RETRY);
-        // It may not name another server (RFC 8446 section 4.1.2), but OpenSSL takes the name that comes last.
+        // It may not name another server (RFC 8446 section 4.1.2), but OpenSSL takes the name that comes
+        // last.
         if hello::offered_name(body) != tx.sides.to_server.server_name.as_deref() {
             return Err(events::MULTIPLE_SNI_EXTENSIONS);
         }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Client and server hello (RFC 5246 section 7.4.1, RFC 8446 section 4.1) with the extensions that rules and records see.
+//! Client and server hello (RFC 5246 section 7.4.1, RFC 8446 section 4.1) with the extensions that rules and
+//! records see.
 //!
-//! Reading is lenient as in Suricata 8: an extension that cannot be read ends the list but not the hello; a list whose
-//! frame is broken ends the hello without its state being reached. Fields of repeated hellos (HelloRetryRequest) add up.
+//! Reading is lenient as in Suricata 8: an extension that cannot be read ends the list but not the hello; a
+//! list whose frame is broken ends the hello without its state being reached. Fields of repeated hellos
+//! (HelloRetryRequest) add up.
 //!
 //! Not done: key shares, pre-shared keys, encrypted client hello (the outer hello is read).
 
@@ -249,7 +251,8 @@ fn next_extension<'a>(block: &mut Cursor<'a>) -> Option<(u16, &'a [u8])> {
     Some((extension, block.take(length)?))
 }
 
-/// The list has ended for records, but a server that does not know the broken extension reads on, and finds the name.
+/// The list has ended for records, but a server that does not know the broken extension reads on, and finds
+/// the name.
 fn name_behind(tx: &mut TlsTx, direction: Direction, block: &mut Cursor<'_>) {
     while let Some((extension, body)) = next_extension(block) {
         let side = &mut tx.sides[direction];
@@ -332,8 +335,9 @@ fn one<'a>(
     Ok(())
 }
 
-/// Server name (RFC 6066 section 3): the first name of the first such extension counts, with all of its bytes. Some servers (those
-/// written in Go) look for a host name behind names of other kinds, so that is taken, too, where Suricata only tells of the kind.
+/// Server name (RFC 6066 section 3): the first name of the first such extension counts, with all of its
+/// bytes. Some servers (those written in Go) look for a host name behind names of other kinds, so that is
+/// taken, too, where Suricata only tells of the kind.
 fn server_name(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
     let name = host_name(body).inspect_err(|_| {
         let side = &mut tx.sides[direction];

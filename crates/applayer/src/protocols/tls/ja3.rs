@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! JA3 and JA3S: MD5 over a text made of the numbers in a hello.
 //!
-//! Source: the description at <https://github.com/salesforce/ja3> (BSD-3-Clause). Client: version, cipher suites,
-//! extensions, groups, point formats; server: version, cipher suite, extensions. GREASE is left out; decimal numbers,
-//! `-` between values, `,` between fields.
+//! Source: the description at <https://github.com/salesforce/ja3> (BSD-3-Clause). Client: version, cipher
+//! suites, extensions, groups, point formats; server: version, cipher suite, extensions. GREASE is left out;
+//! decimal numbers, `-` between values, `,` between fields.
 
 use super::version::is_grease;
 use crate::memory::Held as _;
@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn published_example() {
-        // The example of the description: 769,47-53-5-10-49161-49162-49171-49172-50-56-19-4,0-10-11,23-24-25,0
+        // The example of the description:
+        // 769,47-53-5-10-49161-49162-49171-49172-50-56-19-4,0-10-11,23-24-25,0
         let mut ja3 = Ja3::default();
         ja3.begin(769);
         ja3.field([0x1a1a, 47, 53, 5, 10, 49161, 49162, 49171, 49172, 50, 56, 19, 4].into_iter());

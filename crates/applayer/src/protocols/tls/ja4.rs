@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! JA4, the fingerprint of a client hello that does not depend on the order of its parts.
 //!
-//! Source: the technical details at <https://github.com/FoxIO-LLC/ja4> (JA4 alone is BSD-3-Clause). Where Suricata 8
-//! differs its form is taken: the second part of the hash text always begins with `_`, even without algorithms.
+//! Source: the technical details at <https://github.com/FoxIO-LLC/ja4> (JA4 alone is BSD-3-Clause). Where
+//! Suricata 8 differs its form is taken: the second part of the hash text always begins with `_`, even
+//! without algorithms.
 //!
 //! Not done: JA4S, JA4H and the rest of JA4+ (another licence).
 
@@ -49,7 +50,8 @@ pub(crate) fn write(fields: &HelloFields, quic: bool, out: &mut Vec<u8>) {
     push_hash(&text, out);
 }
 
-/// First and last character of the first protocol name; of its hexadecimal form if one of them is not alphanumeric.
+/// First and last character of the first protocol name; of its hexadecimal form if one of them is not
+/// alphanumeric.
 fn alpn_characters(name: Option<&[u8]>) -> [u8; 2] {
     let (Some(first), Some(last)) = (name.and_then(<[u8]>::first), name.and_then(<[u8]>::last)) else {
         return *b"00";

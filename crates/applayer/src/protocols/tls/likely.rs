@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which first bytes a TLS server takes for a client's hello, beyond those that Suricata's patterns know.
 //!
-//! What servers ask of the version of the first records differs: OpenSSL wants the major version 3, GnuTLS none above it, Go anything below
-//! 0x1000, Java nothing at all. They put the hello together from records of any length. OpenSSL skips empty records (up to 32 of them), Go,
-//! Java and BoringSSL alerts that are warnings (Go up to 16 of them, Java without end), and a change of the cipher is skipped by who
-//! does so for the sake of middle boxes without asking when it comes (RFC 8446 appendix D.4). OpenSSL also takes a hello in the form of
-//! SSL 2.0 (RFC 5246 appendix E.2).
+//! What servers ask of the version of the first records differs: OpenSSL wants the major version 3, GnuTLS
+//! none above it, Go anything below 0x1000, Java nothing at all. They put the hello together from records of
+//! any length. OpenSSL skips empty records (up to 32 of them), Go, Java and BoringSSL alerts that are
+//! warnings (Go up to 16 of them, Java without end), and a change of the cipher is skipped by who does so for
+//! the sake of middle boxes without asking when it comes (RFC 8446 appendix D.4). OpenSSL also takes a hello
+//! in the form of SSL 2.0 (RFC 5246 appendix E.2).
 //!
-//! So neither types nor versions of the first records say much. What makes them TLS is the head of a hello inside.
+//! So neither types nor versions of the first records say much. What makes them TLS is the head of a hello
+//! inside.
 
 use super::handshake::{CLIENT_HELLO, HEAD};
 use super::parser::{ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE};
@@ -22,7 +24,8 @@ const ALERT_LENGTH: u16 = 2;
 const CHANGE_LENGTH: u16 = 1;
 /// Longest record (RFC 5246 section 6.2.3).
 const RECORD_MAX: u16 = (1 << 14) + 2048;
-/// Shortest hello: version, random number, and the lengths of a session id, of ciphers and of compressions, with one of each of the latter.
+/// Shortest hello: version, random number, and the lengths of a session id, of ciphers and of compressions,
+/// with one of each of the latter.
 const HELLO_MIN: u32 = 41;
 /// No server takes longer ones.
 const HELLO_MAX: u32 = super::handshake::MESSAGE_MAX as u32;
@@ -39,7 +42,8 @@ pub(crate) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
     }
 }
 
-/// Whether the head of a hello comes in records, behind nothing but what servers skip. `None`: more bytes are needed.
+/// Whether the head of a hello comes in records, behind nothing but what servers skip. `None`: more bytes are
+/// needed.
 fn in_records(data: &[u8]) -> Option<bool> {
     let mut cursor = Cursor::new(data);
     let mut head: u32 = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fields of EVE's `tls` record.
 //!
-//! Not done: `from_proto` (the flow knows what it spoke before, the transaction does not: who writes the record adds it).
+//! Not done: `from_proto` (the flow knows what it spoke before, the transaction does not: who writes the
+//! record adds it).
 
 use super::certificate::{Certificate, Chain};
 use super::hello::HelloFields;
@@ -100,7 +101,8 @@ fn chosen(options: &LogOptions, in_alert: bool) -> Fields {
     fields
 }
 
-/// Whether resumed sessions are logged: unless told otherwise yes, but not by a bare `- tls` in the list of types.
+/// Whether resumed sessions are logged: unless told otherwise yes, but not by a bare `- tls` in the list of
+/// types.
 fn resumption(options: &LogOptions) -> bool {
     let bare = options.settings.iter().next().is_none() && options.custom.is_empty();
     options.settings.bool("session-resumption", !bare).unwrap_or(!bare)
@@ -291,7 +293,8 @@ fn times(json: &mut JsonWriter, fields: Fields, certificate: &Certificate) {
 fn iso_time(seconds: i64) -> String {
     let days = seconds.div_euclid(86_400);
     let second = seconds.rem_euclid(86_400);
-    // Days since 0000-03-01, in eras of 400 years (Howard Hinnant, "chrono-compatible low-level date algorithms").
+    // Days since 0000-03-01, in eras of 400 years (Howard Hinnant, "chrono-compatible low-level date
+    // algorithms").
     let shifted = days.saturating_add(719_468);
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SSL 2.0 to TLS 1.3 (RFC 5246, RFC 8446), as far as it can be seen without keys.
 //!
-//! The semantics are those of Suricata 8, since alerts and records are to agree with its: one transaction per flow, states per
-//! direction, what makes a record be written and when.
+//! The semantics are those of Suricata 8, since alerts and records are to agree with its: one transaction per
+//! flow, states per direction, what makes a record be written and when.
 //!
 //! - `parser`: records; `handshake`: messages; `hello`, `certificate`, `heartbeat`, `sslv2`: what is in them;
 //! - `tx`: the transaction; `buffers`, `log`: what rules and records see; `ja3`, `ja4`: fingerprints.
 //!
-//! Settings (below `app-layer.protocols.tls`): `ja3-fingerprints` (`auto`: rules may ask, records do not show it; who loads
-//! rules that ask sets `yes`), `ja4-fingerprints`, `encryption-handling` (`track-only`, its old name `default`, `bypass`, `full`),
-//! `no-reassemble` (the older way to say `bypass`).
+//! Settings (below `app-layer.protocols.tls`): `ja3-fingerprints` (`auto`: rules may ask, records do not show
+//! it; who loads rules that ask sets `yes`), `ja4-fingerprints`, `encryption-handling` (`track-only`, its old
+//! name `default`, `bypass`, `full`), `no-reassemble` (the older way to say `bypass`).
 //!
 //! Not done: DTLS, frames, STARTTLS (a matter of the protocols that have it).
 
@@ -80,7 +80,8 @@ const fn first(direction: Direction, bytes: &'static [u8]) -> DetectionPattern {
     DetectionPattern { transport: Transport::Tcp, direction, bytes, nocase: false, offset: 0, depth: 3 }
 }
 
-/// Beginnings of a direction: hello in a record, a bare hello, and what a server may send first that one sees.
+/// Beginnings of a direction: hello in a record, a bare hello, and what a server may send first that one
+/// sees.
 const PATTERNS: &[DetectionPattern] = &[
     DetectionPattern {
         transport: Transport::Tcp,

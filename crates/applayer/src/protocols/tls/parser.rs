@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The record layer (RFC 8446 section 5.1) and the parser of a flow.
 //!
-//! A record is looked at when all of it is there, payload as it comes. Everything that is kept of a flow lies in its one
-//! transaction; a message that spreads over records is the only further buffer.
+//! A record is looked at when all of it is there, payload as it comes. Everything that is kept of a flow lies
+//! in its one transaction; a message that spreads over records is the only further buffer.
 //!
 //! Not done: going on behind a gap (Suricata stops there too).
 
@@ -251,8 +251,8 @@ fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data:
     Ok(Step::Taken(whole))
 }
 
-/// A record of SSL 3.0 or TLS. `before_hello`: it comes before the client's hello, and what a lenient server skips or does not ask about is to
-/// be neither an error nor a step of the handshake (see [`super::likely`]).
+/// A record of SSL 3.0 or TLS. `before_hello`: it comes before the client's hello, and what a lenient server
+/// skips or does not ask about is to be neither an error nor a step of the handshake (see [`super::likely`]).
 fn record(
     tx: &mut TlsTx,
     records: &mut Records,
@@ -351,8 +351,9 @@ fn part_of_a_head(tx: &mut TlsTx, direction: Direction, hello: Flags, data: &[u8
     HEAD
 }
 
-/// Handshake records behind a change of the cipher are encrypted; but a client of TLS 1.3 may send the change for the
-/// sake of middle boxes (RFC 8446 appendix D.4) and then another hello, and nobody encrypts before the first one.
+/// Handshake records behind a change of the cipher are encrypted; but a client of TLS 1.3 may send the change
+/// for the sake of middle boxes (RFC 8446 appendix D.4) and then another hello, and nobody encrypts before
+/// the first one.
 fn encrypted_handshake(tx: &TlsTx, assembly: &Assembly, direction: Direction, body: &[u8]) -> bool {
     let is_hello = assembly.is_open() || body.first() == Some(&handshake::CLIENT_HELLO);
     let comes_first = direction == Direction::ToServer && !tx.flags.contains(Flags::CLIENT_HELLO);

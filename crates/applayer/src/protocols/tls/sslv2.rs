@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SSL 2.0 records ("The SSL Protocol", Hickman 1995; RFC 5246 appendix E.2): enough to follow a hello in the old form.
+//! SSL 2.0 records ("The SSL Protocol", Hickman 1995; RFC 5246 appendix E.2): enough to follow a hello in the
+//! old form.
 //!
 //! Not done: certificates and cipher lists of SSL 2.0 hellos.
 

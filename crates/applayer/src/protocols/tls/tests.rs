@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hand-made sessions through the parser, and properties: any segmentation gives the same, garbage never panics, memory
-//! stays bounded.
+//! Hand-made sessions through the parser, and properties: any segmentation gives the same, garbage never
+//! panics, memory stays bounded.
 
 use super::hello::HelloFields;
 use super::{SPEC, events, handshake, probe};

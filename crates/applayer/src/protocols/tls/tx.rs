@@ -124,7 +124,8 @@ pub struct TlsTx {
     pub(super) current: Flags,
     pub(super) client: ClientState,
     pub(super) server: ServerState,
-    /// The server's certificate was there before the client's side came further: that is still to be looked at.
+    /// The server's certificate was there before the client's side came further: that is still to be looked
+    /// at.
     pub(super) unheard: bool,
     /// Length of an encrypted heartbeat that waits for its answer.
     pub(super) heartbeat_length: usize,
@@ -174,9 +175,11 @@ impl TlsTx {
         self.server_at(ServerState::Finished);
     }
 
-    /// At the end of a piece of data: a certificate of the side that was asked for one completes the handshake.
+    /// At the end of a piece of data: a certificate of the side that was asked for one completes the
+    /// handshake.
     pub(super) fn piece_done(&mut self, direction: Direction, prevents: bool) {
-        // A hello that is broken was heard. In prevention its side is looked at when it says more, as in Suricata.
+        // A hello that is broken was heard. In prevention its side is looked at when it says more, as in
+        // Suricata.
         let heard = self.flags.contains(Flags::CLIENT_HELLO);
         self.unheard &= !(heard && direction == Direction::ToServer);
         let side = if self.flags.contains(Flags::CLIENT_CERTIFICATE_WANTED) {

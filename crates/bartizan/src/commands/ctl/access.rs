@@ -10,13 +10,15 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Which controller")]
 pub struct Whom {
-    /// The controller [else $BARTIZAN_CONTROLLER, `controller` of the user's ctl.yaml, https://localhost:9443].
+    /// The controller [else $BARTIZAN_CONTROLLER, `controller` of the user's ctl.yaml,
+    /// https://localhost:9443].
     #[arg(long, value_name = "URL", global = true)]
     controller: Option<String>,
     /// File with the token [else $BARTIZAN_TOKEN_FILE, `token` or `token-file` of ctl.yaml].
     #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
-    /// Certificate that the controller's is signed by, or is [else $BARTIZAN_CA, `ca` of ctl.yaml, that of a controller on this machine].
+    /// Certificate that the controller's is signed by, or is [else $BARTIZAN_CA, `ca` of ctl.yaml, that of a
+    /// controller on this machine].
     #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl`: the operator's side of the program. What is asked of a controller goes over its REST API, the commands of which are made
-//! of the controller's own table of routes ([`actions`]); what is asked of a running program goes over its socket ([`running`]).
+//! `bartizan ctl`: the operator's side of the program. What is asked of a controller goes over its REST API,
+//! the commands of which are made of the controller's own table of routes ([`actions`]); what is asked of a
+//! running program goes over its socket ([`running`]).
 
 mod access;
 mod act;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl replay`: a policy over traffic that was, before it goes out. Captures go through the engine; flow records are asked by their
-//! headers, and what needs payload or state is said to be undecided.
+//! `bartizan ctl replay`: a policy over traffic that was, before it goes out. Captures go through the engine;
+//! flow records are asked by their headers, and what needs payload or state is said to be undecided.
 
 use super::access::Whom;
 use super::show;
@@ -18,7 +18,8 @@ use std::path::PathBuf;
 /// The name of the command.
 pub const NAME: &str = "replay";
 
-/// Say what a policy would make of traffic that was: captures, or flow records of eve.json, beside what became of it.
+/// Say what a policy would make of traffic that was: captures, or flow records of eve.json, beside what
+/// became of it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -34,8 +35,8 @@ pub struct Args {
     /// With these documents in it that are not put yet, as for `apply`; may be repeated.
     #[arg(long, value_name = "PATH", requires = "device", conflicts_with = "generation")]
     with: Vec<PathBuf>,
-    /// Compare with another policy: a policy file, or with --device a generation's number or `running`. Else flow records are compared
-    /// with what became of the flows, captures with what the device runs.
+    /// Compare with another policy: a policy file, or with --device a generation's number or `running`. Else
+    /// flow records are compared with what became of the flows, captures with what the device runs.
     #[arg(long, value_name = "FILE|NUMBER|running")]
     against: Option<String>,
     /// Tenant of all traffic; else the policy's selectors decide.

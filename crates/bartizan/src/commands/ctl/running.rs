@@ -28,7 +28,8 @@ pub fn commands_help() -> String {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Which running program")]
 pub struct To {
-    /// The program's socket [default: control.socket in /run/bartizan, of other users in their own]; a run says where it lies when it starts.
+    /// The program's socket [default: control.socket in /run/bartizan, of other users in their own]; a run
+    /// says where it lies when it starts.
     #[arg(long, value_name = "PATH", global = true)]
     pub socket: Option<PathBuf>,
     /// How long to wait for the answer; a reload takes as long as loading rules.

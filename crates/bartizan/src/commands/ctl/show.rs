@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers of a controller for people: lists as tables, documents as YAML that can be put again, changes by what differs.
+//! Answers of a controller for people: lists as tables, documents as YAML that can be put again, changes by
+//! what differs.
 
 use bartizan_base::Timestamp;
 use bartizan_events::harmless_line;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan explain flow`: for a 5-tuple what the policy makes of it, for a capture what happened to its flows.
+//! `bartizan explain flow`: for a 5-tuple what the policy makes of it, for a capture what happened to its
+//! flows.
 
 use super::flow_text;
 use crate::arguments::BuildArgs;
@@ -25,7 +26,8 @@ Examples:
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A flow (`tcp 10.0.0.1:40000 192.0.2.7:80`; IPv6 as `[2001:db8::1]:80`; without a port any), or a capture file.
+    /// A flow (`tcp 10.0.0.1:40000 192.0.2.7:80`; IPv6 as `[2001:db8::1]:80`; without a port any), or a
+    /// capture file.
     #[arg(value_name = "TUPLE|CAPTURE", required_unless_present = "capture")]
     subject: Vec<String>,
     /// Capture file: pcap or pcapng, plain, gzip or zstd.
@@ -34,7 +36,8 @@ pub struct Args {
     /// Which flow of the capture: a 5-tuple, or the number of one of its packets. All unless given.
     #[arg(long, value_name = "TUPLE|NUMBER")]
     flow: Option<String>,
-    /// Ask a running program about its live flow: what is decided of it, which level handles it, and why not a lower one (`bartizan ctl explain-flow`).
+    /// Ask a running program about its live flow: what is decided of it, which level handles it, and why not
+    /// a lower one (`bartizan ctl explain-flow`).
     #[arg(long, conflicts_with_all = ["capture", "flow", "policy", "ips"])]
     live: bool,
     #[command(flatten)]

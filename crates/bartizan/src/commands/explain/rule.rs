@@ -41,7 +41,8 @@ pub struct Args {
     /// With captures: so many of the attempts that got furthest are shown.
     #[arg(long, value_name = "N", default_value_t = ATTEMPTS, value_parser = attempts)]
     attempts: usize,
-    /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did not hold.
+    /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did
+    /// not hold.
     #[arg(value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
 }

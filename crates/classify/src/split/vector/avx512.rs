@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! AVX-512: sixteen headers a register, four registers a block, one stage at a time.
 //!
-//! Every function here asks of its caller what `super::Checked` proves: indices formed from these tables are in bounds.
+//! Every function here asks of its caller what `super::Checked` proves: indices formed from these tables are
+//! in bounds.
 #![cfg(target_arch = "x86_64")]
 #![allow(
     clippy::indexing_slicing,
@@ -152,7 +153,8 @@ pub(super) unsafe fn block_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[
 
 /// IPv6 addresses to their leaves: binary search between two roots, all headers a step at a time.
 /// # Safety
-/// Roots are 64 Ki + 1 and grow up to the number of keys, of which there is at least one; there are as many values.
+/// Roots are 64 Ki + 1 and grow up to the number of keys, of which there is at least one; there are as many
+/// values.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn search6(search: &Search6, addresses: &[[u64; 2]; BLOCK], out: &mut [u32; BLOCK]) {
@@ -202,7 +204,8 @@ unsafe fn search6(search: &Search6, addresses: &[[u64; 2]; BLOCK], out: &mut [u3
         out.as_chunks_mut::<8>().0.iter_mut().enumerate().zip(addresses.as_chunks::<8>().0)
     {
         let rank = _mm512_sub_epi64(_mm512_max_epu64(base[i], one), one);
-        // SAFETY: a rank less one is below the number of keys, and there are as many values; `out` has eight places.
+        // SAFETY: a rank less one is below the number of keys, and there are as many values; `out` has eight
+        // places.
         let value = unsafe {
             let value = _mm512_i64gather_epi32::<4>(rank, search.values.as_ptr().cast());
             _mm256_storeu_si256(out.as_mut_ptr().cast(), value);

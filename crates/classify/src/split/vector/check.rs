@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether every index that a lookup can form is in bounds. The vector forms rest on this; see [`super::Checked`].
+//! Whether every index that a lookup can form is in bounds. The vector forms rest on this; see
+//! [`super::Checked`].
 
 use super::super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, EMPTY, Form, NONE8, PATTERN_SHIFT};
 use super::super::field::Field;
@@ -98,7 +99,8 @@ fn in_half(field: Field) -> bool {
 /// `port` tells the largest port class that a header can have, for each part.
 fn pool(pool: &Pool, port: impl Fn(usize) -> usize) -> bool {
     let half = i16::MAX as u32;
-    // Whatever classes the words name: the fields' masks are the proof. Factors are multiplied as signed halves.
+    // Whatever classes the words name: the fields' masks are the proof. Factors are multiplied as signed
+    // halves.
     let top = u64::from(pool.destination.mask) * u64::from(pool.width) + u64::from(pool.source.mask);
     if !in_half(pool.source) || !in_half(pool.destination) || pool.parts.len() > 2 {
         return false;

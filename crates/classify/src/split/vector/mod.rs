@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lookups with vector units, chosen at run time: AVX-512, AVX2. They answer as the portable form does.
 //!
-//! Why `unsafe`: a gather reads wherever its indices point, and no bounds check fits between index and read without
-//! undoing the gain. So bounds are proved once: [`Checked`] holds tables of which every index that a lookup can form
-//! was compared with the length of what it reads, when they were built; the tables do not change after that.
+//! Why `unsafe`: a gather reads wherever its indices point, and no bounds check fits between index and read
+//! without undoing the gain. So bounds are proved once: [`Checked`] holds tables of which every index that a
+//! lookup can form was compared with the length of what it reads, when they were built; the tables do not
+//! change after that.
 
 mod avx512;
 mod check;

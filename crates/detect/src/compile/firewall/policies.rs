@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The settings `firewall.*`: whether the mode is on, and what is done where no rule decides.
 //!
-//! The most specific of these holds: `policies.packet.HOOK`, `policies.packet.default-policy`, `policies.default-policy`; for states
-//! `policies.app.PROTOCOL.STATE`, `policies.app.PROTOCOL.default-policy`, `policies.app.default-policy`, `policies.default-policy`.
+//! The most specific of these holds: `policies.packet.HOOK`, `policies.packet.default-policy`,
+//! `policies.default-policy`; for states `policies.app.PROTOCOL.STATE`,
+//! `policies.app.PROTOCOL.default-policy`, `policies.app.default-policy`, `policies.default-policy`.
 
 use super::rules::{act_of, shown};
 use crate::model::firewall::{Act, PacketHook};

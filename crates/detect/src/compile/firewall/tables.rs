@@ -34,7 +34,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Whether it is asked about packets of this IP protocol. The filter always is; the others only where they have rules.
+    /// Whether it is asked about packets of this IP protocol. The filter always is; the others only where
+    /// they have rules.
     #[must_use]
     pub fn is_asked(&self, protocol: Option<u8>) -> bool {
         self.hook == PacketHook::Filter
@@ -64,7 +65,8 @@ pub struct Firewall {
 }
 
 impl Firewall {
-    /// Sorts rules into tables. `signatures`: all rules of the set; those of the firewall have their part ([`crate::model::signature::Signature::firewall`]).
+    /// Sorts rules into tables. `signatures`: all rules of the set; those of the firewall have their part
+    /// ([`crate::model::signature::Signature::firewall`]).
     pub(crate) fn new(signatures: &[Member], policies: &Policies) -> Self {
         let report = |policy: &Written, sid: u32| {
             let named = |s: &Member| {

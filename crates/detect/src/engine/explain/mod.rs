@@ -45,8 +45,8 @@ fn apps(signature: &Signature) -> Vec<&'static str> {
     names.map(|spec| spec.name).collect()
 }
 
-/// The rules whose head packets of a flow can meet, whatever they carry: how many, by direction and by what they are
-/// about, and their sids when they are few.
+/// The rules whose head packets of a flow can meet, whatever they carry: how many, by direction and by what
+/// they are about, and their sids when they are few.
 #[must_use]
 pub fn groups_of(seen: &Seen, flow: &FlowView<'_>) -> Value {
     let rules = &seen.rules;

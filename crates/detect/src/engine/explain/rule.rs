@@ -334,7 +334,8 @@ fn evaluated_group(signature: &Signature) -> String {
     }
 }
 
-/// What keywords came to beside buffers: the head, conditions on packets, effects, conditions on transactions.
+/// What keywords came to beside buffers: the head, conditions on packets, effects, conditions on
+/// transactions.
 fn options(explanation: &mut RuleExplanation, rule: &Rule, origins: &[Origin]) {
     let required = |o: &OptionRef<'_>| o.keyword().eq_ignore_ascii_case("requires");
     // The order in which they are read: what is required comes first.

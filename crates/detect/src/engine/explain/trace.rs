@@ -2,11 +2,11 @@
 //! Why a rule matched, or did not: every condition on every packet, stream and transaction, of a capture or
 //! of live traffic.
 //!
-//! A [`Traced`] stands around detection and, after each packet, asks the rule's conditions one by one, in the order of
-//! evaluation, on what detection saw. The prefilter is not asked: a rule whose fast pattern is missing fails at that
-//! very `content`. Conditions are looked at after the packet's own matches, so flow variables are as later rules see
-//! them. A [`Session`] says which packets are traced and takes what comes of it; `bartizan explain rule` and
-//! `bartizan ctl trace` differ in their sessions only.
+//! A [`Traced`] stands around detection and, after each packet, asks the rule's conditions one by one, in the
+//! order of evaluation, on what detection saw. The prefilter is not asked: a rule whose fast pattern is
+//! missing fails at that very `content`. Conditions are looked at after the packet's own matches, so flow
+//! variables are as later rules see them. A [`Session`] says which packets are traced and takes what comes of
+//! it; `bartizan explain rule` and `bartizan ctl trace` differ in their sessions only.
 //!
 //! Bounded: the attempts that got furthest are kept, so many; all are counted. Attempts that fail at the
 //! rule's head are described only as long as they could be among those that are kept.
@@ -636,7 +636,8 @@ impl Run<'_, '_> {
         evaluate(&program, data, &mut run)
     }
 
-    /// Where a literal or expression was found: the cursor behind it is looked for by asking how much data is left.
+    /// Where a literal or expression was found: the cursor behind it is looked for by asking how much data is
+    /// left.
     fn offset(&mut self, items: &[Item], item: &Item, data: &[u8]) -> Option<usize> {
         let length = match item {
             Item::Literal(literal) if !literal.negated => literal.bytes.len(),

@@ -47,7 +47,8 @@ impl Pass<'_, '_> {
         app.mark(Mark::FramesSeen { at_once: self.prevention });
     }
 
-    /// Whether what a rule asks of frames holds: of this one, and of any other one where it names another kind.
+    /// Whether what a rule asks of frames holds: of this one, and of any other one where it names another
+    /// kind.
     fn frame_holds(&mut self, signature: &Signature, frames: &Frames, id: u64) -> bool {
         let direction = self.scene.direction;
         let Some(kind) = frames.get(direction, id).map(|frame| frame.kind) else { return false };

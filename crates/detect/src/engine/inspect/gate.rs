@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The firewall ([`crate::compile::firewall`]): judges the packet, then each transaction that the packet changed, state by state.
+//! The firewall ([`crate::compile::firewall`]): judges the packet, then each transaction that the packet
+//! changed, state by state.
 //!
-//! A state in which a transaction stays is judged at each look; one that it has left, once. So what a rule accepted in the middle of a state is
-//! not accepted for all of it, and what came later in it is seen.
+//! A state in which a transaction stays is judged at each look; one that it has left, once. So what a rule
+//! accepted in the middle of a state is not accepted for all of it, and what came later in it is seen.
 
 use super::{Hit, Pass};
 use crate::compile::firewall::{Act, Cause, Firewall, Gate, PacketHook, Policy, Reach, Refusal};
@@ -142,8 +143,9 @@ impl Pass<'_, '_> {
         Gate::Open
     }
 
-    /// What the rules say of the state that a transaction is judged at. Rules with `<` of later states speak for this one as long as no rule has
-    /// accepted an earlier one; a rule of a later state that matches before theirs leaves this one to its policy (as in Suricata).
+    /// What the rules say of the state that a transaction is judged at. Rules with `<` of later states speak
+    /// for this one as long as no rule has accepted an earlier one; a rule of a later state that matches
+    /// before theirs leaves this one to its policy (as in Suricata).
     fn at_state(
         &mut self,
         rules: &[(u8, u32)],

@@ -38,8 +38,8 @@ pub(crate) fn is_read(
 }
 
 impl Pass<'_, '_> {
-    /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a packet before it that brought
-    /// some as well was refused. That one's are judged when it comes again.
+    /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a
+    /// packet before it that brought some as well was refused. That one's are judged when it comes again.
     pub(super) fn let_transactions_go(&mut self, app: &mut AppView<'_>) {
         if self.flow.withheld(self.scene.direction) {
             app.later();
@@ -110,8 +110,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// The packet shows a further piece of the stream, behind a hole: rules that want something of the stream beside a transaction are asked with it,
-    /// as they were with the pieces before.
+    /// The packet shows a further piece of the stream, behind a hole: rules that want something of the stream
+    /// beside a transaction are asked with it, as they were with the pieces before.
     pub(super) fn beside_transactions(&mut self, app: &mut AppView<'_>) {
         let Some(protocol) = app.layer().protocol().protocol().or(app.layer().original()) else { return };
         let rules = self.rules;
@@ -154,9 +154,10 @@ impl Pass<'_, '_> {
         // Most sets have been scanned, or their value has not come: asked before anything is looked up.
         let scanned = self.flow.sets_scanned(id, direction);
         for (number, set) in tx_rules.sets.iter().enumerate() {
-            // While the state lasts in which the value is whole, and once behind it, rules are asked again when more of the direction was
-            // parsed, as in Suricata: what one of them waits for beside it (a flowbit that the other side sets) may have come.
-            // Passively something was parsed before each look, also where it was the other side's.
+            // While the state lasts in which the value is whole, and once behind it, rules are asked again
+            // when more of the direction was parsed, as in Suricata: what one of them waits for beside it (a
+            // flowbit that the other side sets) may have come. Passively something was parsed before each
+            // look, also where it was the other side's.
             let again = (self.fresh || !self.prevention) && common.looked[direction] <= set.spec.state;
             let passed_over = !set.spec.kind.grows()
                 && (progress < set.spec.early && !ended || scanned.has(number) && !again);
@@ -195,9 +196,11 @@ impl Pass<'_, '_> {
     ) {
         let direction = self.scene.direction;
         let kind = set.spec.kind;
-        // What is looked at before it is complete is scanned as it comes, and once more when it is: a value may have grown.
+        // What is looked at before it is complete is scanned as it comes, and once more when it is: a value
+        // may have grown.
         let early = !kind.grows() && tx.progress(direction) < set.spec.ready && !tx.common().ended[direction];
-        // Further values of some buffers come while a direction goes on: those that were scanned are not scanned again.
+        // Further values of some buffers come while a direction goes on: those that were scanned are not
+        // scanned again.
         let noted =
             if kind == BufferKind::Multi { self.flow.values_scanned(id, direction, number) } else { 0 };
         let first = if early || noted & WHOLE != 0 && !again { noted & !WHOLE } else { 0 };
@@ -211,8 +214,9 @@ impl Pass<'_, '_> {
             if let Some(view) = view {
                 next_value = index.saturating_add(1);
                 if early && kind == BufferKind::Single {
-                    // Of one value it is remembered how long it was: it is scanned again when it has grown, or when more was parsed while
-                    // its state lasts (what rules ask of the packet may hold now).
+                    // Of one value it is remembered how long it was: it is scanned again when it has grown,
+                    // or when more was parsed while its state lasts (what rules ask of the packet may hold
+                    // now).
                     let length = u32::try_from(view.data.len()).unwrap_or(u32::MAX);
                     if self.flow.values_scanned(id, direction, number) == length && !again {
                         self.worker.buffer = scratch;
@@ -308,7 +312,8 @@ impl Pass<'_, '_> {
                 let shown = pattern == 0 || entry.held & pattern != 0;
                 entry.late |= late && shown;
                 if !shown || pattern != 0 && !entry.late {
-                    // Conditions on the state of the transaction are to hold when the stream shows the pattern.
+                    // Conditions on the state of the transaction are to hold when the stream shows the
+                    // pattern.
                     let values = 1u64.checked_shl(signature.values.len() as u32).unwrap_or(0);
                     entry.held &= values.wrapping_sub(1);
                 }
@@ -332,8 +337,9 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Whether a rule whose packet conditions do not hold need not be asked about a transaction again: all that it looks at is there, and the
-    /// direction has gone on. In Suricata, too, its pattern is looked for no more. What waits for a bit is asked again.
+    /// Whether a rule whose packet conditions do not hold need not be asked about a transaction again: all
+    /// that it looks at is there, and the direction has gone on. In Suricata, too, its pattern is looked for
+    /// no more. What waits for a bit is asked again.
     fn is_over(&self, signature: &Member, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
         let direction = self.scene.direction;
         let settled = |check: &ValueCheck| match check.buffer {
@@ -368,7 +374,8 @@ impl Pass<'_, '_> {
         entry: &mut RuleProgress,
     ) -> Answer {
         let mut all = Answer::Yes;
-        // A rule without a literal asks the stream last, as in Suricata: it is to show what is wanted when all else holds.
+        // A rule without a literal asks the stream last, as in Suricata: it is to show what is wanted when
+        // all else holds.
         let last =
             |check: &ValueCheck| signature.fast_pattern.is_none() && check.buffer == BufferRef::Payload;
         for (number, check) in signature.values.iter().enumerate().filter(|(_, check)| !last(check)) {
@@ -430,21 +437,23 @@ impl Pass<'_, '_> {
     ) -> Answer {
         let direction = self.scene.direction;
         let BufferRef::Tx(buffer) = check.buffer else {
-            // Header conditions beside transaction conditions look at the packet in hand, payload conditions at the stream
-            // as it is shown with it, or at the packet's own payload.
+            // Header conditions beside transaction conditions look at the packet in hand, payload conditions
+            // at the stream as it is shown with it, or at the packet's own payload.
             let holds = match check.buffer {
                 BufferRef::Packet(buffer) => {
                     let data = packet_buffer(buffer, &self.scene);
                     data.is_some_and(|data| self.run(check, &data, true) == Outcome::Match)
                 }
-                // What goes into the stream is looked at when that is shown, and places are counted in what is shown. Where nothing is
-                // there, it is not asked for what must not occur either, as in Suricata.
+                // What goes into the stream is looked at when that is shown, and places are counted in what
+                // is shown. Where nothing is there, it is not asked for what must not occur either, as in
+                // Suricata.
                 _ => {
                     let own = !self.stored && !self.scene.payload.is_empty();
                     let data = self.stream.or(own.then_some(self.scene.payload));
                     let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
-                    // Where the session is encrypted Suricata holds nothing of what lies before: what must not be there is asked of the
-                    // packet alone. What has to be there may still begin before it.
+                    // Where the session is encrypted Suricata holds nothing of what lies before: what must
+                    // not be there is asked of the packet alone. What has to be there may still begin before
+                    // it.
                     let alone =
                         self.prevention && self.flow.is_veiled(direction) && !self.scene.payload.is_empty();
                     holds || alone && self.run(check, self.scene.payload, true) == Outcome::Match
@@ -470,8 +479,8 @@ impl Pass<'_, '_> {
         let complete = bartizan_applayer::protocols::spec(protocol)
             .is_some_and(|of_protocol| progress >= of_protocol.complete[direction])
             || ended;
-        // Where one progress stands for both directions, a buffer of both fails only when the other direction cannot
-        // match any more either.
+        // Where one progress stands for both directions, a buffer of both fails only when the other direction
+        // cannot match any more either.
         let other = direction.flip();
         let elsewhere = spans && directions[other] && !tx.common().is_done(other, self.scene.function);
         let mut answer = Answer::No;

@@ -31,7 +31,8 @@ pub enum NumberBase {
 /// A number to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberField {
-    /// How many bytes it has; a variable where the keyword allows one. 0 for `string` means up to the maximum.
+    /// How many bytes it has; a variable where the keyword allows one. 0 for `string` means up to the
+    /// maximum.
     pub bytes: Number,
     /// Where it stands.
     pub offset: Number,
@@ -195,7 +196,8 @@ impl NumberField {
     }
 }
 
-/// Reads digits as `strtoull` does: blanks, a sign, a prefix, then digits. Gives the number and the bytes used.
+/// Reads digits as `strtoull` does: blanks, a sign, a prefix, then digits. Gives the number and the bytes
+/// used.
 fn digits(text: &[u8], base: NumberBase) -> Option<(u64, usize)> {
     let mut at = text.iter().take_while(|b| b.is_ascii_whitespace() || **b == 0x0b).count();
     let mut negative = false;

@@ -145,8 +145,8 @@ impl Literal {
         Some((usize::try_from(start).ok()?, usize::try_from(end).ok()?))
     }
 
-    /// Finds the next occurrence that starts at `from` or later and ends in the window; with `endswith` the one at
-    /// the buffer's end. Gives its start.
+    /// Finds the next occurrence that starts at `from` or later and ends in the window; with `endswith` the
+    /// one at the buffer's end. Gives its start.
     #[must_use]
     pub fn find(&self, buffer: &[u8], from: usize, end: usize) -> Option<usize> {
         if !self.endswith {
@@ -168,8 +168,8 @@ impl Literal {
 
     /// Whether a negated literal fails in the window.
     ///
-    /// With `endswith` Suricata looks at the first occurrence only and compares its end with the length of the
-    /// window: an earlier occurrence hides the one at the end. Rules are written against that.
+    /// With `endswith` Suricata looks at the first occurrence only and compares its end with the length of
+    /// the window: an earlier occurrence hides the one at the end. Rules are written against that.
     #[must_use]
     pub fn forbidden_in(&self, buffer: &[u8], start: usize, end: usize) -> bool {
         if self.endswith && end < buffer.len() {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The content program of one buffer: literals, regular expressions and arithmetic on bytes, in the order of the rule.
+//! The content program of one buffer: literals, regular expressions and arithmetic on bytes, in the order of
+//! the rule.
 //!
-//! Every item either fails or leaves a cursor behind, from which the next relative item starts. When an item fails
-//! that stands relative to a literal or expression, the next occurrence of that one is tried: a search with
-//! backtracking, bounded by `STEPS_MAX`.
+//! Every item either fails or leaves a cursor behind, from which the next relative item starts. When an item
+//! fails that stands relative to a literal or expression, the next occurrence of that one is tried: a search
+//! with backtracking, bounded by `STEPS_MAX`.
 
 mod bytes;
 mod literal;

@@ -12,8 +12,8 @@ pub enum Format {
     /// A value, or a value, a comma and a reputation, on each line. Strings are in base64.
     #[default]
     Lines,
-    /// One JSON value that holds an array of objects; in it, `path` leads to the array and, in each object, `value`
-    /// to the value. Strings are plain.
+    /// One JSON value that holds an array of objects; in it, `path` leads to the array and, in each object,
+    /// `value` to the value. Strings are plain.
     Json {
         /// Keys to the array, with dots between them; empty for the whole.
         path: String,

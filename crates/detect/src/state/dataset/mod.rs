@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets of values that rules look up and change (`dataset`, `datarep`), and reputations of addresses (`iprep`).
+//! Sets of values that rules look up and change (`dataset`, `datarep`), and reputations of addresses
+//! (`iprep`).
 //!
-//! Sets belong to no generation: what rules add stays when rules are loaded anew, except for sets that only load a
-//! file, which are read again ([`Datasets::forget_loaded`]). Each set has a bound on its memory; what does not fit is
-//! not added, and counted. Semantics: Suricata 8's user guide, "Datasets".
+//! Sets belong to no generation: what rules add stays when rules are loaded anew, except for sets that only
+//! load a file, which are read again ([`Datasets::forget_loaded`]). Each set has a bound on its memory; what
+//! does not fit is not added, and counted. Semantics: Suricata 8's user guide, "Datasets".
 //!
 //! Values come and go by rules and by commands of an operator.
 
@@ -222,7 +223,8 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// A rule adds or removes values: from here on workers over captures look into it in the order of the packets.
+    /// A rule adds or removes values: from here on workers over captures look into it in the order of the
+    /// packets.
     pub fn note_changes(&self) {
         self.changes.store(true, Ordering::Relaxed);
     }
@@ -399,8 +401,8 @@ impl ListFile {
 }
 
 impl Datasets {
-    /// The set that a request is about, made if it does not exist. Sets of the settings (`datasets.NAME.type`) are
-    /// known without further words.
+    /// The set that a request is about, made if it does not exist. Sets of the settings
+    /// (`datasets.NAME.type`) are known without further words.
     ///
     /// # Errors
     /// It has no type or contradicts the one that exists; its file cannot be read, understood or held.
@@ -448,8 +450,8 @@ impl Datasets {
         self.read.lock().map(|mut read| std::mem::take(&mut *read)).unwrap_or_default()
     }
 
-    /// Before rules are loaded anew: sets that only load a file are read again when a rule asks for them. Rules that
-    /// still run keep theirs.
+    /// Before rules are loaded anew: sets that only load a file are read again when a rule asks for them.
+    /// Rules that still run keep theirs.
     pub fn forget_loaded(&self) {
         if let Ok(mut sets) = self.sets.lock() {
             sets.retain(|_, set| set.loaded_from.is_none() || set.saved_to.is_some());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reputations of addresses: category file (`id,name,description`) and lists (`address[/length],category,score`), as
-//! `reputation-categories-file`, `default-reputation-path` and `reputation-files` of the settings name them.
+//! Reputations of addresses: category file (`id,name,description`) and lists
+//! (`address[/length],category,score`), as `reputation-categories-file`, `default-reputation-path` and
+//! `reputation-files` of the settings name them.
 //!
 //! Read once per load of rules; traffic adds nothing. Lines that cannot be understood are left out and
 //! reported.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Somebody who is not on the path, knows addresses and ports, and guesses numbers (RFC 5961): what no receiver of today takes neither ends nor moves a
-//! connection, whatever window it lies in, and none of its bytes are read.
+//! Somebody who is not on the path, knows addresses and ports, and guesses numbers (RFC 5961): what no
+//! receiver of today takes neither ends nor moves a connection, whatever window it lies in, and none of its
+//! bytes are read.
 
 use super::closing::Host;
 use super::*;
@@ -36,7 +37,8 @@ pub(super) fn made_up(own: &Host, other: &Host, dice: &mut Random) -> Vec<Segmen
             load,
         )],
         8 => {
-            // Long acknowledged: nothing of it is taken, neither its acknowledgement. (The one number behind a FIN is not guessed.)
+            // Long acknowledged: nothing of it is taken, neither its acknowledgement. (The one number behind
+            // a FIN is not guessed.)
             let gone = own.una.wrapping_sub(101 + dice.draw() as u32 % (1 << 30));
             vec![segment(A, gone, other.nxt - 1, load)]
         }
@@ -70,7 +72,8 @@ fn goes_on(rig: &mut Rig, direction: Direction, (seq, ack): (u32, u32), case: &s
     assert_eq!(&rig.read[direction][before..], "x".repeat(500), "{case}");
 }
 
-/// Numbers begin anywhere on their circle: what answers a SYN is taken all the same, and so is what both sides say of each other's first numbers.
+/// Numbers begin anywhere on their circle: what answers a SYN is taken all the same, and so is what both
+/// sides say of each other's first numbers.
 #[test]
 fn a_handshake_is_answered_wherever_its_numbers_begin() {
     const PARTS: [u32; 9] =
@@ -225,8 +228,9 @@ fn a_server_that_goes_on_has_not_forgotten_its_connection() {
     goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a made-up answer");
 }
 
-/// A server that has lost a connection answers the SYN of the next one. That answer does not leave, since nobody tracks the SYN; the SYN that is sent again begins a session, and has a newer
-/// timestamp. The server echoes the first one's for as long as it waits.
+/// A server that has lost a connection answers the SYN of the next one. That answer does not leave, since
+/// nobody tracks the SYN; the SYN that is sent again begins a session, and has a newer timestamp. The server
+/// echoes the first one's for as long as it waits.
 #[test]
 fn who_opens_again_after_the_server_forgot_gets_the_answer_to_the_first_syn() {
     // Of the SYN that is sent again, of the echo. The client goes on with it, whatever it is.
@@ -265,7 +269,8 @@ fn who_opens_again_after_the_server_forgot_gets_the_answer_to_the_first_syn() {
     }
 }
 
-/// Of data that is overtaken while a connection closes the last byte is known: behind it a RST is the true one.
+/// Of data that is overtaken while a connection closes the last byte is known: behind it a RST is the true
+/// one.
 #[test]
 fn a_reset_behind_what_overtook_counts_while_one_side_has_closed() {
     let mut rig = under_way();
@@ -277,7 +282,8 @@ fn a_reset_behind_what_overtook_counts_while_one_side_has_closed() {
     assert_eq!(out.state, TcpState::Closed);
 }
 
-/// A connection with timestamps, of which the client's are at 1,000 and the server's at 2,000; `closing`: who has closed.
+/// A connection with timestamps, of which the client's are at 1,000 and the server's at 2,000; `closing`: who
+/// has closed.
 fn stamped(closing: Option<Direction>) -> Rig {
     let mut rig = Rig::new(strict());
     let mut put = |direction, flags, seq, ack, load, ts| {
@@ -305,8 +311,8 @@ fn stamped(closing: Option<Direction>) -> Rig {
     rig
 }
 
-/// A receiver remembers the timestamp of what lies where it is, and of nothing else (RFC 7323 section 4.3): one from far ahead, anywhere else, does not make
-/// what its sender sends look old.
+/// A receiver remembers the timestamp of what lies where it is, and of nothing else (RFC 7323 section 4.3):
+/// one from far ahead, anywhere else, does not make what its sender sends look old.
 #[test]
 fn a_timestamp_from_the_future_counts_only_where_the_receiver_is() {
     for closing in [None, Some(ToServer), Some(ToClient)] {
@@ -340,8 +346,9 @@ fn a_timestamp_from_the_future_counts_only_where_the_receiver_is() {
     }
 }
 
-/// A server that has closed its own side only still reads. The client makes up a FIN that dies on the way, and sends data where it is, before or after: the server acknowledges the data, which
-/// looks like the FIN. The connection goes on.
+/// A server that has closed its own side only still reads. The client makes up a FIN that dies on the way,
+/// and sends data where it is, before or after: the server acknowledges the data, which looks like the FIN.
+/// The connection goes on.
 #[test]
 fn data_in_the_place_of_a_made_up_fin_keeps_a_connection_open() {
     let (fin, data) = ((FA, b"".as_slice()), (A, b"x".as_slice()));
@@ -387,7 +394,8 @@ fn data_where_one_of_several_fins_was_keeps_a_connection_open() {
     }
 }
 
-/// A server that answered with a cookie may take the number before the client's first for its beginning. What is sent from farther before reaches over that place.
+/// A server that answered with a cookie may take the number before the client's first for its beginning. What
+/// is sent from farther before reaches over that place.
 #[test]
 fn data_that_begins_before_a_stream_does_not_move_its_beginning() {
     for (before, load) in
@@ -407,7 +415,8 @@ fn data_that_begins_before_a_stream_does_not_move_its_beginning() {
     }
 }
 
-/// A receiver without room takes a byte all the same that asks for it, and says so: the next one is behind it.
+/// A receiver without room takes a byte all the same that asks for it, and says so: the next one is behind
+/// it.
 #[test]
 fn who_takes_the_bytes_of_probes_is_asked_again() {
     let mut rig = under_way();

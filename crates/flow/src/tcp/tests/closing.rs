@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What two honest hosts send while they close passes, in whatever order it comes by (RFC 9293 sections 3.6 and 3.10.7):
-//! two hosts close over a network that delays and loses, and the session between them watches.
+//! What two honest hosts send while they close passes, in whatever order it comes by (RFC 9293 sections 3.6
+//! and 3.10.7): two hosts close over a network that delays and loses, and the session between them watches.
 
 use super::overtaken::goes_on;
 use super::*;
@@ -136,7 +136,8 @@ fn is_about_data(event: StreamEvent) -> bool {
     )
 }
 
-/// What may happen next: to what a side does, or to what it has sent, before the session has seen it and after.
+/// What may happen next: to what a side does, or to what it has sent, before the session has seen it and
+/// after.
 fn choices(
     hosts: &PerDirection<Host>,
     before: &PerDirection<VecDeque<Sent>>,
@@ -516,7 +517,8 @@ fn a_fin_offers_a_window_that_may_be_used_to_its_end() {
     }
 }
 
-/// Who closes a socket while data is under way sends a FIN, then answers each segment with a RST of the number that it acknowledges.
+/// Who closes a socket while data is under way sends a FIN, then answers each segment with a RST of the
+/// number that it acknowledges.
 #[test]
 fn resets_that_answer_data_under_way_leave_and_inspection_goes_on() {
     for strict in [false, true] {
@@ -539,7 +541,8 @@ fn resets_that_answer_data_under_way_leave_and_inspection_goes_on() {
                     leaves(&mut rig, closes, R, own, 0, b"");
                     leaves(&mut rig, closes, R, own + 9, 0, b"");
                     leaves(&mut rig, closes, R, own + 9, 0, b"");
-                    // The client's FIN is not counted until it is acknowledged: its number is taken for RCV.NXT.
+                    // The client's FIN is not counted until it is acknowledged: its number is taken for
+                    // RCV.NXT.
                     assert_eq!(rig.session.state() == TcpState::Closed, closes == ToServer);
                     leaves(&mut rig, closes.flip(), A, other + 8, own + 10, b"three");
                     assert_eq!(rig.read[closes.flip()], "one two three");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model of a TCP host that takes and refuses segments as Linux does, from LISTEN and SYN-SENT to ESTABLISHED: what its
-//! application reads is what tests compare with what was inspected.
+//! A model of a TCP host that takes and refuses segments as Linux does, from LISTEN and SYN-SENT to
+//! ESTABLISHED: what its application reads is what tests compare with what was inspected.
 //!
-//! Sources: RFC 9293 section 3.10.7, RFC 5961, RFC 7323 section 5, RFC 7413; how Linux differs (requests instead of
-//! sockets in SYN-RECEIVED, SYN cookies whose check forgives a number that is a little off) by its behaviour.
+//! Sources: RFC 9293 section 3.10.7, RFC 5961, RFC 7323 section 5, RFC 7413; how Linux differs (requests
+//! instead of sockets in SYN-RECEIVED, SYN cookies whose check forgives a number that is a little off) by its
+//! behaviour.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,8 @@ pub(super) struct Host {
     pub(super) cookies: bool,
     /// The secret of its cookies.
     secret: u32,
-    /// Takes data of a SYN at once, without asking for a cookie of Fast Open; a client: takes data of a SYN/ACK.
+    /// Takes data of a SYN at once, without asking for a cookie of Fast Open; a client: takes data of a
+    /// SYN/ACK.
     pub(super) fast: bool,
     /// How many bytes of a SYN/ACK's data a client takes that does.
     pub(super) takes: usize,
@@ -358,8 +360,8 @@ impl Host {
             && self.snd_una == self.iss.wrapping_add(2).wrapping_add(self.out.len() as u32)
     }
 
-    /// What it sends of itself at a tick: its SYN, its data and its FIN, and all again until it is acknowledged. `piece`: bytes of a
-    /// segment.
+    /// What it sends of itself at a tick: its SYN, its data and its FIN, and all again until it is
+    /// acknowledged. `piece`: bytes of a segment.
     pub(super) fn speak(&mut self, piece: usize) -> Vec<Seg> {
         self.clock = self.clock.wrapping_add(10);
         if self.due > 0 {

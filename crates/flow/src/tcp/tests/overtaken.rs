@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes late: a host sends from several processors, so its later packets, its FIN among them, may come by first. Whatever the
-//! session has seen meanwhile, an acknowledgement that says nothing new goes on, and data that was sent again before it came by.
+//! What comes late: a host sends from several processors, so its later packets, its FIN among them, may come
+//! by first. Whatever the session has seen meanwhile, an acknowledgement that says nothing new goes on, and
+//! data that was sent again before it came by.
 
 use super::*;
 
@@ -25,8 +26,8 @@ enum End {
     ReceiverResets,
 }
 
-/// A side sends 10 segments of 3,000 bytes; the other acknowledges each while its window gets smaller and larger, as it is read
-/// from. Everything counts from the sender's place; `sender` says who that is.
+/// A side sends 10 segments of 3,000 bytes; the other acknowledges each while its window gets smaller and
+/// larger, as it is read from. Everything counts from the sender's place; `sender` says who that is.
 fn conversation(sender: Direction, end: End) -> Vec<Packet> {
     const LEN: u32 = 3000;
     let receiver = sender.flip();
@@ -103,7 +104,8 @@ fn play(config: StreamConfig, stamps: bool, packets: &[Packet], what: &str) {
     }
 }
 
-/// Whether the sender knows of the window that it sends into: acknowledgements reach it no earlier than they come by.
+/// Whether the sender knows of the window that it sends into: acknowledgements reach it no earlier than they
+/// come by.
 fn is_possible(packets: &[Packet], sender: Direction) -> bool {
     let mut edge = 0;
     packets.iter().all(|p| {
@@ -149,8 +151,8 @@ fn late_acknowledgements_go_on_in_every_state() {
     assert!(plays > 1000, "only {plays}");
 }
 
-/// Each data segment was sent again, and the copy comes first: the original comes behind each later packet, with the timestamp that it was
-/// sent with.
+/// Each data segment was sent again, and the copy comes first: the original comes behind each later packet,
+/// with the timestamp that it was sent with.
 #[test]
 fn data_that_its_own_retransmission_overtook_goes_on() {
     let config = StreamConfig { strict: true, ..inline() };
@@ -174,8 +176,8 @@ fn data_that_its_own_retransmission_overtook_goes_on() {
     assert!(plays > 200, "only {plays}");
 }
 
-/// An original with other bytes than its retransmission, or with some that did not come yet, is what an attacker sends: the
-/// first leaves with the bytes that were inspected, the second not at all.
+/// An original with other bytes than its retransmission, or with some that did not come yet, is what an
+/// attacker sends: the first leaves with the bytes that were inspected, the second not at all.
 #[test]
 fn late_data_says_nothing_new() {
     for sender in Direction::BOTH {

@@ -14,8 +14,8 @@ use std::collections::{BTreeSet, HashMap};
 /// A sample: name, labels in order, value.
 type Sample = (String, Vec<(String, String)>, u64);
 
-/// Reads the text format 0.0.4 strictly: HELP and TYPE before the samples of their family, families in one piece, names
-/// and escapes as the specification has them, no series twice.
+/// Reads the text format 0.0.4 strictly: HELP and TYPE before the samples of their family, families in one
+/// piece, names and escapes as the specification has them, no series twice.
 fn read(page: &str) -> Result<Vec<Sample>, String> {
     assert!(page.ends_with('\n'));
     let (mut helped, mut typed) = (BTreeSet::new(), HashMap::new());
