@@ -55,12 +55,12 @@ pub enum Action {
 }
 
 macro_rules! reasons {
-    ($(#[doc = $doc:literal] $variant:ident => $name:literal,)+) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
         /// Why a packet was not simply forwarded, or why a thing was not done. There is no catch-all:
         /// whoever needs a new reason adds it here with its name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
-        pub enum Reason { $(#[doc = $doc] $variant,)+ }
+        pub enum Reason { $($(#[doc = $doc])+ $variant,)+ }
 
         impl Reason {
             /// Every reason, in the order of the counters.
@@ -77,7 +77,7 @@ macro_rules! reasons {
             /// What it means, one sentence for people.
             #[must_use]
             pub fn meaning(self) -> &'static str {
-                match self { $(Reason::$variant => $doc.trim_ascii(),)+ }
+                match self { $(Reason::$variant => concat!($($doc),+).trim_ascii(),)+ }
             }
         }
     };

@@ -53,16 +53,16 @@ fields! {
 }
 
 macro_rules! flags {
-    ($(#[doc = $doc:literal] $name:ident = $bit:literal,)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident = $bit:literal,)+) => {
         bitflags::bitflags! {
             /// What has been done with the packet.
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-            pub struct MetadataFlags: u16 { $(#[doc = $doc] const $name = 1 << $bit;)+ }
+            pub struct MetadataFlags: u16 { $($(#[doc = $doc])+ const $name = 1 << $bit;)+ }
         }
 
         /// Every flag with what it means.
         pub const FLAGS: &[(MetadataFlags, &str, &str)] =
-            &[$((MetadataFlags::$name, stringify!($name), $doc.trim_ascii()),)+];
+            &[$((MetadataFlags::$name, stringify!($name), concat!($($doc),+).trim_ascii()),)+];
     };
 }
 

@@ -103,17 +103,17 @@ layout! {
 
 macro_rules! flags {
     ($(#[doc = $doc:literal])+ $type:ident, $list:ident {
-        $(#[doc = $what:literal] $name:ident = $bit:literal,)+
+        $($(#[doc = $what:literal])+ $name:ident = $bit:literal,)+
     }) => {
         bitflags::bitflags! {
             $(#[doc = $doc])+
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-            pub struct $type: u8 { $(#[doc = $what] const $name = 1 << $bit;)+ }
+            pub struct $type: u8 { $($(#[doc = $what])+ const $name = 1 << $bit;)+ }
         }
 
         /// Every flag of these entries: bit, name, what it means.
         pub const $list: &[(u8, &str, &str)] =
-            &[$(($type::$name.bits(), stringify!($name), $what.trim_ascii()),)+];
+            &[$(($type::$name.bits(), stringify!($name), concat!($($what),+).trim_ascii()),)+];
     };
 }
 
