@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Lines of code of the functions, beside what each would need without the platform.
 #
-# A line of code is one that is neither empty nor a comment; tests at the end of a file do not count. "Alone" is the
-# function plus the platform's parts that it would have to bring along: those named in the table below.
+# A line of code is one that is neither empty nor a comment; tests at the end of a file do not count. "Alone"
+# is the function plus the platform's parts that it would have to bring along: those named in the table below.
 # The UniSec paper (table 2) reports 65 % less on average.
 #
-# Behind them the agent and the controller beside those of the PASS paper (section 5): 800 lines of C, 2,000 lines of Java.
+# Behind them the agent and the controller beside those of the PASS paper (section 5): 800 lines of C, 2,000
+# lines of Java.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -75,12 +76,14 @@ a=crates/agent/src
 c=crates/controller/src
 device="crates/runtime/src/southbound"
 plane agent "$(files $a $device)" 800
-# What the paper's agent does: it speaks with the controller, keeps what it said, and starts and stops functions.
+# What the paper's agent does: it speaks with the controller, keeps what it said, and starts and stops
+# functions.
 plane agent-southbound "$(files $a/session $a/joined.rs $device)" 800
 plane controller "$(files $c)" 2000
 # What the paper's controller does: REST, southbound.
 plane controller-rest-southbound "$(files $c/rest $c/resources $c/southbound $c/bridge $c/server)" 2000
-# What functions are written against: the callbacks with their context, host tables, pattern sets, counters, sections of policies. The paper has no figure.
+# What functions are written against: the callbacks with their context, host tables, pattern sets, counters,
+# sections of policies. The paper has no figure.
 plane function-library "$(files crates/function/src $f/classes.rs $f/registry.rs)" 0
 # Messages and TLS, which both sides share.
 plane shared-messages-tls "$(files crates/api/src/southbound crates/channel/src)" 0

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ja4plus 1.4.0 writes other characters for ALPN that begins or ends with no letter or digit than the text of JA4 says.
+# ja4plus 1.4.0 writes other characters for ALPN that begins or ends with no letter or digit than the text of
+# JA4 says.
 #
-# Guess before the run: FoxIO's text has examples for this case (`ab cd` is "ad", `30 ab` is "3b"), so a library that is
-# held against FoxIO's vectors gives these values.
-# Seen: for `ab cd` it writes 99 and for `30 ab` 09; for `2d 78` ("-x"), of which the text makes 28, it writes -x. All else is by the text: 000000000000 for a
-# hello without extensions, no underscore where there are no signature algorithms. Its source says that it follows FoxIO's programs here, which the text contradicts.
-# For an operator: fingerprints of clients with odd ALPN (scanners, malware) do not join between tools; ask for the last two parts alone.
+# Guess before the run: FoxIO's text has examples for this case (`ab cd` is "ad", `30 ab` is "3b"), so a
+# library that is held against FoxIO's vectors gives these values. Seen: for `ab cd` it writes 99 and for `30
+# ab` 09; for `2d 78` ("-x"), of which the text makes 28, it writes -x. All else is by the text: 000000000000
+# for a hello without extensions, no underscore where there are no signature algorithms. Its source says that
+# it follows FoxIO's programs here, which the text contradicts. For an operator: fingerprints of clients with
+# odd ALPN (scanners, malware) do not join between tools; ask for the last two parts alone.
 #
 # Exit 0 while ja4plus does so, 1 when it does otherwise, 2 when it cannot be installed.
 set -euo pipefail

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# suricataparser 1.0.0, idstools 0.6.5 and suricata-update 1.3.3 give a rule's message with the backslashes that stand before ; " : and \.
+# suricataparser 1.0.0, idstools 0.6.5 and suricata-update 1.3.3 give a rule's message with the backslashes
+# that stand before ; " : and \.
 #
-# Guess before the run: the `msg` that a library reads is the text that an alert carries.
-# Seen: of four messages with an escaped character none is. Suricata 8.0.8 writes `semi ; colon`, `quote " in it`, `back \ slash` and
-# `colon : in it` in `alert.signature`; the libraries keep the backslash. None of them says so, or has a function that takes it off.
-# For an operator: join alerts with rules by gid and sid, not by the message; who shows messages of a rule file takes the backslashes off.
+# Guess before the run: the `msg` that a library reads is the text that an alert carries. Seen: of four
+# messages with an escaped character none is. Suricata 8.0.8 writes `semi ; colon`, `quote " in it`, `back \
+# slash` and `colon : in it` in `alert.signature`; the libraries keep the backslash. None of them says so, or
+# has a function that takes it off. For an operator: join alerts with rules by gid and sid, not by the
+# message; who shows messages of a rule file takes the backslashes off.
 #
 # Exit 0 while the libraries do so, 1 when one does otherwise, 2 when they cannot be installed.
 set -euo pipefail

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# suricata-update 1.3.3 leaves out, without a word, rules whose action is rejectsrc, rejectdst, rejectboth or config.
+# suricata-update 1.3.3 leaves out, without a word, rules whose action is rejectsrc, rejectdst, rejectboth or
+# config.
 #
-# Guess before the run: what Suricata 8 loads comes through suricata-update, and what does not is named.
-# Seen: of eight rules with actions that Suricata 8.0.8 documents and loads, four are written. The log says "Loaded 4 rules", names
-# none of the others, and the exit status is 0. Each action itself decides: the rules are otherwise alike.
-# For an operator: rules with these actions go into a file of their own, which suricata-update does not touch.
+# Guess before the run: what Suricata 8 loads comes through suricata-update, and what does not is named. Seen:
+# of eight rules with actions that Suricata 8.0.8 documents and loads, four are written. The log says "Loaded
+# 4 rules", names none of the others, and the exit status is 0. Each action itself decides: the rules are
+# otherwise alike. For an operator: rules with these actions go into a file of their own, which
+# suricata-update does not touch.
 #
 # Exit 0 while suricata-update does so, 1 when it does otherwise, 2 when it cannot be installed.
 set -euo pipefail

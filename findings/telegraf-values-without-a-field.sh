@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Telegraf 1.37.2's inputs.suricata makes no fields of booleans and of null, and of a list's items only the last stays.
+# Telegraf 1.37.2's inputs.suricata makes no fields of booleans and of null, and of a list's items only the
+# last stays.
 #
-# Guess before the run: version 2 of the plugin takes all events, so that each member of an event's object is a field of its point; a list's items are told apart.
-# Seen: `alerted` of a flow, `stored` and `gaps` of a file, `rd` and `ra` of DNS are no fields: each is noted in the plugin's log at the level `debug` and nowhere else. Inside
-# of an object that has one, members that come behind it are left out as well, and which these are changes from event to event, since Go walks maps by chance. Of
-# `"rrtypes": ["A", "NS"]` the field is NS. Version 1 takes no event but `stats` and `alert`, and counts each other one as an error.
-# For an operator: count alerts by `event_type: alert`, not by `flow.alerted`; do not build on fields of nested objects with booleans in them; give version 1 an output of its
-# own with the types `stats` and `alert`.
+# Guess before the run: version 2 of the plugin takes all events, so that each member of an event's object is
+# a field of its point; a list's items are told apart. Seen: `alerted` of a flow, `stored` and `gaps` of a
+# file, `rd` and `ra` of DNS are no fields: each is noted in the plugin's log at the level `debug` and nowhere
+# else. Inside of an object that has one, members that come behind it are left out as well, and which these
+# are changes from event to event, since Go walks maps by chance. Of `"rrtypes": ["A", "NS"]` the field is NS.
+# Version 1 takes no event but `stats` and `alert`, and counts each other one as an error. For an operator:
+# count alerts by `event_type: alert`, not by `flow.alerted`; do not build on fields of nested objects with
+# booleans in them; give version 1 an output of its own with the types `stats` and `alert`.
 #
 # Exit 0 while Telegraf does so, 1 when it does otherwise, 2 when it cannot be installed.
 set -euo pipefail

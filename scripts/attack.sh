@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Dirty traffic through the live inline program to Linux receivers (UDP, TCP, nginx, OpenSSL): what they read, by their own
-# records, holds nothing that a drop rule forbids, and good traffic arrives. As root, in network namespaces of its own.
+# Dirty traffic through the live inline program to Linux receivers (UDP, TCP, nginx, OpenSSL): what they read,
+# by their own records, holds nothing that a drop rule forbids, and good traffic arrives. As root, in network
+# namespaces of its own.
 #
-#   scripts/attack.sh [OPTION...]     options go to the harness: --short, --kinds list, ... (--help lists them)
+#   scripts/attack.sh [OPTION...]     options go to the harness: --short, --kinds list, ... (--help lists
+#   them)
 #
-# From the environment: SEED (1), PROGRAM (built here unless given), CASES of each setup, ONLY=FAMILY:NUMBER for one case,
-# STRATEGIES files with published strategies (../shared/attacks/*.json where that is there), JSON file for the result.
-# Captures of what was found are in target/attack. Exit status: 0 nothing found, 1 something found, 2 it could not run.
+# From the environment: SEED (1), PROGRAM (built here unless given), CASES of each setup, ONLY=FAMILY:NUMBER
+# for one case, STRATEGIES files with published strategies (../shared/attacks/*.json where that is there),
+# JSON file for the result. Captures of what was found are in target/attack. Exit status: 0 nothing found, 1
+# something found, 2 it could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +21,8 @@ if [ -z "$program" ]; then
     program=$target/release/bartizan
 fi
 [ -x "$program" ] || { echo "attack: $program is not there or no program" >&2; exit 2; }
-# With the features that the whole workspace gives its dependencies: those of one package are others, and all would be compiled once more.
+# With the features that the whole workspace gives its dependencies: those of one package are others, and all
+# would be compiled once more.
 cargo build --workspace --locked --quiet --bin attack
 
 if [ -z "${STRATEGIES+set}" ]; then

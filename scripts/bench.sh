@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs benches: every benches/*/run, or the ones named. Each prints a table and writes the file that it gets as its argument.
+# Runs benches: every benches/*/run, or the ones named. Each prints a table and writes the file that it gets
+# as its argument.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a contributor runs between two edits: format, the rules of the house, lints, the unit tests of libraries and of the program. All steps
-# are run, also after one that fails. What it leaves out is said at the end: `make test` is what has to hold.
+# What a contributor runs between two edits: format, the rules of the house, lints, the unit tests of
+# libraries and of the program. All steps are run, also after one that fails. What it leaves out is said at
+# the end: `make test` is what has to hold.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +20,8 @@ step() { # NAME COMMAND...
 step format cargo fmt --all --check
 step tidy cargo xtask tidy
 step lints cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-# The whole workspace: a part of it has other features of what it depends on, and all of that would be compiled once more.
+# The whole workspace: a part of it has other features of what it depends on, and all of that would be
+# compiled once more.
 step units cargo test --workspace --lib --bin bartizan --locked --quiet --no-fail-fast
 
 printf -v times '%s, ' "${took[@]}"

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Generates clients of the REST API from its OpenAPI document in Go, Java, TypeScript and Python, compiles them, and has each list, put, read and delete against a
-# controller (tests/clients). Needs the network the first time, go, a JDK with mvn, node with npm, and Python 3.10 or later with venv.
+# Generates clients of the REST API from its OpenAPI document in Go, Java, TypeScript and Python, compiles
+# them, and has each list, put, read and delete against a controller (tests/clients). Needs the network the
+# first time, go, a JDK with mvn, node with npm, and Python 3.10 or later with venv.
 #
 #   scripts/clients.sh
 #
-# From the environment: ONLY (names of the clients below), PROGRAM (built here unless given). Exit status: 0 all work, 1 one does not, 2 it could not run.
+# From the environment: ONLY (names of the clients below), PROGRAM (built here unless given). Exit status: 0
+# all work, 1 one does not, 2 it could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -93,7 +95,8 @@ python_() {
 opc_() {
     rm -rf "$work/opc"
     openapi-python-client generate --path "$folder/openapi.json" --output-path "$work/opc" >"$work/opc.log" 2>&1 || { cat "$work/opc.log" >&2; return 1; }
-    # What it leaves out is a fault of the document, but for bodies in YAML, which it does not know and no client needs.
+    # What it leaves out is a fault of the document, but for bodies in YAML, which it does not know and no
+    # client needs.
     if grep -E 'Unable to|ERROR|Unsupported content type' "$work/opc.log" | grep -vE 'application/yaml|text/plain'; then return 1; fi
     PYTHONPATH=$work/opc python "$root/tests/clients/opc.py"
 }

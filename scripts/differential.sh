@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Generated rules and conversations: the same alerts, drops, records and refusals as Suricata's (docs/differential.md).
+# Generated rules and conversations: the same alerts, drops, records and refusals as Suricata's
+# (docs/differential.md).
 #
-#   scripts/differential.sh           with the answers of seed 1 that are kept, and the planted faults
-#   SEED=7 scripts/differential.sh    asks Suricata (SURICATA_ROOT: the root of a system that has it) about another seed
+#   scripts/differential.sh           with the answers of seed 1 that are kept, and the planted faults SEED=7
+#   scripts/differential.sh    asks Suricata (SURICATA_ROOT: the root of a system that has it) about another
+#   seed
 #
-# From the environment: PROGRAM (built here unless given), PAIRS (5000, with SEED). Exit status: 0 no new difference, 1 some,
-# 2 it could not run.
+# From the environment: PROGRAM (built here unless given), PAIRS (5000, with SEED). Exit status: 0 no new
+# difference, 1 some, 2 it could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +19,8 @@ if [ -z "$program" ]; then
     program=$target/debug/bartizan
 fi
 [ -x "$program" ] || { echo "differential: $program is not there or no program" >&2; exit 2; }
-# With the features that the whole workspace gives its dependencies: those of one package are others, and all would be compiled once more.
+# With the features that the whole workspace gives its dependencies: those of one package are others, and all
+# would be compiled once more.
 cargo build --workspace --locked --quiet --bin differential
 differential=$target/debug/differential
 

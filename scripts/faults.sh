@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Faults over all planes under inline traffic and changes by REST, flows below that a change of policy revokes, and many changes: docs/faults.md. As root, in namespaces of their own.
+# Faults over all planes under inline traffic and changes by REST, flows below that a change of policy
+# revokes, and many changes: docs/faults.md. As root, in namespaces of their own.
 #
 #   scripts/faults.sh [--short]       --short: each kind once, under a minute
 #
-# From the environment: SEED (1), ROUNDS (150), PROGRAM (built here unless given). Besides, `kill -9` of the controller and of an agent, KILLS times each (100).
-# Exit status: 0 all holds, 1 something does not, 2 it could not run.
+# From the environment: SEED (1), ROUNDS (150), PROGRAM (built here unless given). Besides, `kill -9` of the
+# controller and of an agent, KILLS times each (100). Exit status: 0 all holds, 1 something does not, 2 it
+# could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the fuzz targets, on stable Rust. From the environment: TIME seconds for each target (600), or TOTAL seconds
-# for all together; TARGET=x for one; JOBS at a time (as many as processors); FEATURES of the fuzz crate;
-# COMPAT the folder of the compatibility suite, whose captures and rules are first inputs, too.
+# Runs the fuzz targets, on stable Rust. From the environment: TIME seconds for each target (600), or TOTAL
+# seconds for all together; TARGET=x for one; JOBS at a time (as many as processors); FEATURES of the fuzz
+# crate; COMPAT the folder of the compatibility suite, whose captures and rules are first inputs, too.
 #
 # Findings are in fuzz/artifacts/TARGET; run one again with target/x86_64-unknown-linux-gnu/fuzz/TARGET FILE.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The good-traffic suite, whole: all chains, workers and sizes, then every rule as drop. Needs root. Arguments go to
-# tests/good-traffic/run instead (`--list`, `--cases REGEX`, `--drop-all`, ...).
+# The good-traffic suite, whole: all chains, workers and sizes, then every rule as drop. Needs root. Arguments
+# go to tests/good-traffic/run instead (`--list`, `--cases REGEX`, `--drop-all`, ...).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

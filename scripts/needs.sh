@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a bare Debian 12 with Rust lacks. Installs it as root, saying what and why; without root it says what is needed.
+# What a bare Debian 12 with Rust lacks. Installs it as root, saying what and why; without root it says what
+# is needed.
 #
 #   scripts/needs.sh PURPOSE...     purposes: build, test, run, bench, good, attack, faults
 #

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes profiles/release.profdata anew, by which release builds are guided: how often each branch of the program is taken in traffic of
-# many protocols, read from captures (passive and in prevention, without rules, with one and with ET Open) and forwarded live (three
-# chains between two hosts). Needs root, some ten minutes, and ../shared/data.
+# Makes profiles/release.profdata anew, by which release builds are guided: how often each branch of the
+# program is taken in traffic of many protocols, read from captures (passive and in prevention, without rules,
+# with one and with ET Open) and forwarded live (three chains between two hosts). Needs root, some ten
+# minutes, and ../shared/data.
 #
-# When: after changes of hot paths; what has changed since is built without its counts, and what is new counts for nothing.
+# When: after changes of hot paths; what has changed since is built without its counts, and what is new counts
+# for nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

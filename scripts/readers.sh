@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Has readers of events take all that a run over a capture sends to a socket, and counts it (tests/readers): Telegraf's inputs.suricata, which is built from its
-# Go module, and a plain reader in Python. Needs the network the first time, go, and Python 3.10 or later.
+# Has readers of events take all that a run over a capture sends to a socket, and counts it (tests/readers):
+# Telegraf's inputs.suricata, which is built from its Go module, and a plain reader in Python. Needs the
+# network the first time, go, and Python 3.10 or later.
 #
 #   scripts/readers.sh
 #
-# From the environment: PROGRAM (built here unless given). Exit status: 0 everything came, 1 something did not, 2 it could not run.
+# From the environment: PROGRAM (built here unless given). Exit status: 0 everything came, 1 something did
+# not, 2 it could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

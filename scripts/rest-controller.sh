@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For scripts that ask a controller's REST API, to be sourced with their name: they have the program, a controller with a state of its own that ends
-# with them, and an administrator's token.
+# For scripts that ask a controller's REST API, to be sourced with their name: they have the program, a
+# controller with a state of its own that ends with them, and an administrator's token.
 #
 #   . scripts/rest-controller.sh NAME
 #   rest_program                          program: PROGRAM of the environment, or built here

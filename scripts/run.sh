@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the program and lets one watch it work: as root inline between two hosts made of network namespaces, with
-# real programs driven through it; without root (or without what that takes) over a capture that is written here.
+# Builds the program and lets one watch it work: as root inline between two hosts made of network namespaces,
+# with real programs driven through it; without root (or without what that takes) over a capture that is
+# written here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

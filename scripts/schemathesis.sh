@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Asks a controller's REST API all that its OpenAPI document allows and much that it does not, with all of schemathesis' checks: as a device, as reader and as
-# operator of a tenant, as administrator. Needs the network the first time: schemathesis is installed into a folder of its own below the target folder.
+# Asks a controller's REST API all that its OpenAPI document allows and much that it does not, with all of
+# schemathesis' checks: as a device, as reader and as operator of a tenant, as administrator. Needs the
+# network the first time: schemathesis is installed into a folder of its own below the target folder.
 #
 #   scripts/schemathesis.sh
 #
-# From the environment: SEED (1), EXAMPLES of each operation (40), PROGRAM (built here unless given). Exit status: 0 nothing found, 1 something, 2 it could not run.
+# From the environment: SEED (1), EXAMPLES of each operation (40), PROGRAM (built here unless given). Exit
+# status: 0 nothing found, 1 something, 2 it could not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that must hold: format, lints, tests, links of the documentation, and the suites (compatibility, differential, good traffic, receivers).
-# All steps are run, also after one that fails; the last line sums up. A step counts as one test, and `cargo test` as the tests in it.
-# The suites run the program of the tests: nothing more is built, and its debug assertions have to hold under their traffic. With
-# BARTIZAN_PROFILE=use the program is built as it is shipped, and they run that one; .ci/run does so.
+# Everything that must hold: format, lints, tests, links of the documentation, and the suites (compatibility,
+# differential, good traffic, receivers). All steps are run, also after one that fails; the last line sums up.
+# A step counts as one test, and `cargo test` as the tests in it. The suites run the program of the tests:
+# nothing more is built, and its debug assertions have to hold under their traffic. With BARTIZAN_PROFILE=use
+# the program is built as it is shipped, and they run that one; .ci/run does so.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,7 +58,8 @@ ended() { # NAME
 # For what computes beside tests that wait: what wakes up has its processor at once.
 idle() { chrt --idle 0 "$@"; }
 
-# Not before the first test runs, since cargo locks the folder while it builds, nor where the tests are not built.
+# Not before the first test runs, since cargo locks the folder while it builds, nor where the tests are not
+# built.
 behind_the_build() { # COMMAND...
     until grep -q '^     Running' "$logs/tests.log" 2>/dev/null || [ -e "$logs/tests.over" ]; do sleep 0.2; done
     exec chrt --idle 0 "$@"
@@ -110,7 +112,8 @@ good_traffic() {
     fi
 }
 
-# The short run of the receiver harness, without and with a level below; where no namespaces can be made it says so and is not counted.
+# The short run of the receiver harness, without and with a level below; where no namespaces can be made it
+# says so and is not counted.
 receivers() {
     local level status
     for level in none xdp; do
@@ -134,7 +137,8 @@ strangers() {
     fi
 }
 
-# Faults over all planes, each once, the revocation of flows below, and changes under traffic; the whole suite is `make faults`.
+# Faults over all planes, each once, the revocation of flows below, and changes under traffic; the whole suite
+# is `make faults`.
 faults() {
     if ! command -v python3 >/dev/null 2>&1; then
         echo "== faults: not run, python3 is not installed"
@@ -145,8 +149,8 @@ faults() {
     fi
 }
 
-# Live suites wait for most of their time: they go on beside each other, and beside what computes. That of faults, whose bounds are the narrowest, begins
-# when the others have got going.
+# Live suites wait for most of their time: they go on beside each other, and beside what computes. That of
+# faults, whose bounds are the narrowest, begins when the others have got going.
 suites() {
     export PROGRAM=$program
     good_traffic

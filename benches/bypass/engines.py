@@ -22,11 +22,13 @@ from inline import Problem, run  # noqa: E402
 # The servers' ports of the generator's classes (benches/bypass/generate/src/flows.rs).
 CLASSES = {80: "tcp-kept", 8443: "tcp-bypassable", 9000: "udp-kept", 9001: "udp-bypassable"}
 KEPT = [name for name in CLASSES.values() if name.endswith("kept")]
-# The rule of the text has `<>`, with which it bypasses all TCP whose client's port is not in the list: nearly all of it. What the text says
-# of it, "any TCP traffic except to/from the specified set of port numbers", is this.
+# The rule of the text has `<>`, with which it bypasses all TCP whose client's port is not in the list: nearly
+# all of it. What the text says of it, "any TCP traffic except to/from the specified set of port numbers", is
+# this.
 PORTS = "[!80,!20,!21,!23,!25,!53,!67,!68]"
 RULE = '{action} tcp any {ports} -> any {ports} (msg:"SURICATA Test rule"; priority:1; classtype:protocol-command-decode; bypass; sid:1000001; rev:2;)'
-# "The same type of rule could easily provide a similar type of bypass for UDP traffic": beyond TCP's share of the bytes.
+# "The same type of rule could easily provide a similar type of bypass for UDP traffic": beyond TCP's share of
+# the bytes.
 UDP_RULE = '{action} udp any [!9000] -> any [!9000] (msg:"SURICATA Test rule, UDP"; priority:1; classtype:protocol-command-decode; bypass; sid:1000002; rev:1;)'
 TCP_SHARE = 88
 # How the program is told to use the XDP level, if its help says that it has one.
@@ -37,7 +39,8 @@ class Net(inline.Net):
     """Two hosts, the middle between them; the generator's ends of both links lie in one namespace."""
 
     def __init__(self):
-        # Under SCHED_RR, both: other work on the machine waits. `nice` counts within a session only (sched(7), autogroup).
+        # Under SCHED_RR, both: other work on the machine waits. `nice` counts within a session only
+        # (sched(7), autogroup).
         super().__init__("default", True)
 
     def set_up(self):

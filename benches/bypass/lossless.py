@@ -25,8 +25,8 @@ class Load:
     bypassable: float  # percent of the bytes
     sizes: str  # as the generator's option
     ipv6: float = 25.0
-    # Of a flow's packets, in seconds: short enough for several generations of flows in a run, longer than what a ring holds. As many flows
-    # are open at once as the rate needs.
+    # Of a flow's packets, in seconds: short enough for several generations of flows in a run, longer than
+    # what a ring holds. As many flows are open at once as the rate needs.
     spacing: float = 0.05
     fewest: int = 256
 

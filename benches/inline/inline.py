@@ -49,8 +49,8 @@ CASES = {
     "cps": ("connections, a 200 B request each", "conn/s", True),
     "setup": ("TCP connection set-up, p50", "us", False),
 }
-# Frames that may come while a forwarder has no rings yet, or none any more. After TCP these are repetitions: connections of the
-# case before that nobody carries any more.
+# Frames that may come while a forwarder has no rings yet, or none any more. After TCP these are repetitions:
+# connections of the case before that nobody carries any more.
 STRAYS = {"udp": 20, "tcp": 2000}
 # Of a UDP frame: Ethernet, IPv4 and UDP headers.
 HEADERS = 42
@@ -95,7 +95,8 @@ class Net:
         self.pid = os.getpid()
         self.children = []
         self.congestion = congestion
-        # One class for all, or the hosts starve the forwarder; round robin, so that a busy one cannot hold a core.
+        # One class for all, or the hosts starve the forwarder; round robin, so that a busy one cannot hold a
+        # core.
         self.priority = "chrt --rr 10" if realtime else ""
         self.a, self.b = "btzm0", "btzm1"
 
@@ -488,7 +489,8 @@ def bench(options, folder):
         with last_words(log_path), open(log_path, "w+") as log:
             for number in range(options.rounds):
                 print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-                # Case by case: what is compared is measured within seconds, as a machine of several owners changes its speed.
+                # Case by case: what is compared is measured within seconds, as a machine of several owners
+                # changes its speed.
                 for case in options.cases:
                     rows["bridge"][number] |= bridge_round(net, [case], options.seconds)
                     for name, command in options.forwarders.items():

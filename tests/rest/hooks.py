@@ -6,7 +6,8 @@ import zlib
 import schemathesis
 from schemathesis.specs.openapi import checks
 
-# Beyond ten failures of an address at once unknown tokens are answered 429 (docs/controller.md): they are refused, which is what `ignored_auth` asks for.
+# Beyond ten failures of an address at once unknown tokens are answered 429 (docs/controller.md): they are
+# refused, which is what `ignored_auth` asks for.
 assert 401 in checks.AUTH_REJECTION_STATUSES
 checks.AUTH_REJECTION_STATUSES = frozenset({*checks.AUTH_REJECTION_STATUSES, 429})
 

@@ -13,8 +13,9 @@ from .packet import ACK, FIN, ICMP, PSH, RST, SYN, TCP, UDP, ethernet, flow, icm
 POLICY = "headers"
 PORT, REFUSED, REJECTED = 443, 666, 667
 CLIENT = 40000
-# Packets of a plain conversation that are neither its beginning nor its end: so many that two thirds of the file are of plain conversations (in mix.pcap it
-# is 96 %, and here each rare kind is as frequent as a common one).
+# Packets of a plain conversation that are neither its beginning nor its end: so many that two thirds of the
+# file are of plain conversations (in mix.pcap it is 96 %, and here each rare kind is as frequent as a common
+# one).
 ROUNDS = 84
 
 ETHERTYPE = {name: number for number, name in reversed(ETHERTYPES.items())} | {"ipv4-options": 0x0800, "ipv4-odd": 0x0800, "ipv6-odd": 0x86DD, "other": 0x9999}

@@ -5,12 +5,15 @@ import time
 from . import Wrong, until
 from .rest import Gone
 
-# A session's threads may take this share of a processor while nobody is at the other end: a debug program on a busy machine.
+# A session's threads may take this share of a processor while nobody is at the other end: a debug program on
+# a busy machine.
 IDLE_SHARE = 0.10
 DAY = 86_400
-# Who was told that its certificate has expired, by a controller with a wrong clock, comes again after so many seconds (docs/southbound.md).
+# Who was told that its certificate has expired, by a controller with a wrong clock, comes again after so many
+# seconds (docs/southbound.md).
 EXPIRED = 60
-# A device is told of changes, and the controller of its disk, after so many seconds, also when the controller's clock jumps at the same time.
+# A device is told of changes, and the controller of its disk, after so many seconds, also when the
+# controller's clock jumps at the same time.
 TOLD = 20 + EXPIRED
 
 

@@ -160,7 +160,8 @@ class Agent(Process):
         super().__init__(site, name, [site.program, "run", "-c", f"{name}.yaml"], "running on")
         # When the link was down, for no fault of the program.
         self.down = []
-        # When datagrams came that a link which failed open let go on: the machine kept its worker from a processor for longer than `stale`. By run of the agent.
+        # When datagrams came that a link which failed open let go on: the machine kept its worker from a
+        # processor for longer than `stale`. By run of the agent.
         self.opened = {}
         self.traffic = None
 

@@ -33,7 +33,8 @@ def datagram(back, source, destination, kind, number, text=b""):
 
 
 def port(name):
-    # Until it is bound it must hear nothing: with a protocol it would hear all interfaces, another link's traffic too.
+    # Until it is bound it must hear nothing: with a protocol it would hear all interfaces, another link's
+    # traffic too.
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
     opened.bind((name, 0x0800))
@@ -83,7 +84,8 @@ class Traffic:
         if number % 4 == 0:
             self.transmit(self.client, datagram(False, 41_000 + number // 4 % FLOWS, FORBIDDEN, NEVER, number))
             self.transmit(self.server, datagram(True, 42_000 + number // 4 % FLOWS, FORBIDDEN, NEVER, number))
-            # Flows that stay and flows that are new: each generation refuses them, one by the packet filter and the next by detection; two that are mixed would not.
+            # Flows that stay and flows that are new: each generation refuses them, one by the packet filter
+            # and the next by detection; two that are mixed would not.
             for source in (44_000 + number // 4 % FLOWS, 45_000 + number // 4 % 15_000):
                 self.transmit(self.client, datagram(False, source, MIXED, NEVER, number, b"seven"))
 

@@ -9,15 +9,16 @@ import time
 from good import Wrong
 from good.case import Case, equal, need, pump
 
-# Where servers and inspectors expect certain protocols, by TCP: file transfer, shell, telnet, mail, names, web, Windows, databases, ...
+# Where servers and inspectors expect certain protocols, by TCP: file transfer, shell, telnet, mail, names,
+# web, Windows, databases, ...
 WELL_KNOWN = (21, 22, 23, 25, 53, 80, 110, 139, 143, 389, 443, 445, 502, 853, 993, 1433, 1883, 3306, 3389, 5060, 5432, 5900, 6379, 8080, 20000, 44818)
 UDP_KNOWN = (53, 67, 69, 123, 137, 161, 443, 500, 514, 1900, 3478, 4500, 4789, 5060, 5353, 6081)
 EACH = 1_000_000
 
 
-# Seconds for which the server, which has one test at a time, may not be ready: it still ends the last one (and resets who comes, or listens anew
-# and refuses them), or waits for a client that was ended, as after a case that failed; it gives up after 3 s without data. A fault on the way
-# repeats for longer.
+# Seconds for which the server, which has one test at a time, may not be ready: it still ends the last one
+# (and resets who comes, or listens anew and refuses them), or waits for a client that was ended, as after a
+# case that failed; it gives up after 3 s without data. A fault on the way repeats for longer.
 BUSY = 15
 NOT_READY = ("busy", "control message", "Connection refused", "Connection reset by peer")
 

@@ -205,7 +205,8 @@ def ports_again(way):
                 equal(receive(server, len(b"turn %d" % number)), b"turn %d" % number, "data")
                 times.append(1e3 * (time.perf_counter() - begin))
                 if number % 2:
-                    # The server ends first and keeps the address in TIME_WAIT, from which a new SYN may take it.
+                    # The server ends first and keeps the address in TIME_WAIT, from which a new SYN may take
+                    # it.
                     server.close()
                     equal(receive(client, 10), b"", "end")
                 else:

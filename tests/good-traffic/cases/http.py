@@ -126,7 +126,8 @@ def pipelining(way):
     request = f"GET /{SMALL} HTTP/1.1\r\nHost: good.example\r\n\r\n".encode()
     with way.socket("c") as sock:
         sock.connect((way.server, 80))
-        # The answers to so many requests (900 KB) do not fit the buffers: a hundred at a time are on their way.
+        # The answers to so many requests (900 KB) do not fit the buffers: a hundred at a time are on their
+        # way.
         reader = sock.makefile("rb")
         for _ in range(0, PIPELINED, 100):
             sock.sendall(request * 100)

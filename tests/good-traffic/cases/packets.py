@@ -16,11 +16,13 @@ LARGE_PING = 10_000
 
 
 def ping(way, size, count, *more, where=None):
-    # Small ones: the next when the last is answered. The receive buffer of `ping` holds four answers of 20,000 bytes, for each packet of
-    # `-l`; sent as they are answered, more than that wait at once on a busy machine: its kernel had them all, and `ping` did not.
+    # Small ones: the next when the last is answered. The receive buffer of `ping` holds four answers of
+    # 20,000 bytes, for each packet of `-l`; sent as they are answered, more than that wait at once on a busy
+    # machine: its kernel had them all, and `ping` did not.
     rhythm = ["-i", "0.02", "-A"] if size < LARGE_PING else ["-i", "0.1", "-l", "3"]
-    # `-W` holds until the first answer only: for the last one it waits two round trips, which a busy machine takes longer than. With `-w`
-    # it goes on until so many are answered; one that is lost leaves a hole among the numbers.
+    # `-W` holds until the first answer only: for the last one it waits two round trips, which a busy machine
+    # takes longer than. With `-w` it goes on until so many are answered; one that is lost leaves a hole among
+    # the numbers.
     said = way.command(["ping", "-n", "-c", str(count), "-w", "5", *rhythm, "-s", str(size), *more, where or way.server]).decode()
     answered = [int(number) for number in re.findall(r" bytes from .* icmp_seq=(\d+)", said)]
     equal(sorted(answered)[:count], list(range(1, count + 1)), f"pings of {size} bytes answered")
@@ -204,7 +206,8 @@ def udp_segment(way):
         server.connect(server.recvfrom(100)[1])
         for sock in (client, server):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_000_000)
-        # (bytes of a datagram, bytes of the call); 128 datagrams are the most that Linux takes, 64 before 6.9.
+        # (bytes of a datagram, bytes of the call); 128 datagrams are the most that Linux takes, 64 before
+        # 6.9.
         for size, whole in ((1200, 12_000), (1200, 1_201), (1199, 11_000), (300, 900), (1, 7), (1200, 64_800), (500, 32_000)) * 3:
             data = source.randbytes(whole)
             expected = [data[at : at + size] for at in range(0, whole, size)]

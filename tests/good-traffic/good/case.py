@@ -26,7 +26,8 @@ class Case:
     """One kind of traffic."""
 
     name: str
-    # Does it over a `Way`; raises `Wrong`. May return figures: {name: milliseconds}, compared with the bridge's.
+    # Does it over a `Way`; raises `Wrong`. May return figures: {name: milliseconds}, compared with the
+    # bridge's.
     run: Callable
     servers: tuple = ()
     # (program, Debian package) beyond the servers.

@@ -15,7 +15,8 @@ from .net import PATHS, Net
 from .program import Program, refusals
 
 SECONDS = 90
-# Of the packet clock; Suricata's own settings. Shorter than the silence for all states that a connection at rest can be in.
+# Of the packet clock; Suricata's own settings. Shorter than the silence for all states that a connection at
+# rest can be in.
 SETTINGS = [
     "flow-timeouts.default.established=10",
     "flow-timeouts.tcp.established=30",
@@ -34,7 +35,8 @@ class Silent:
         self.way = way
         self.listener = stack.enter_context(way.listener(PORT + way.path * 10 + (way.version == 6)))
         self.port = self.listener.getsockname()[1]
-        # One whose client speaks first after the silence, one whose server does, one that has never carried data.
+        # One whose client speaks first after the silence, one whose server does, one that has never carried
+        # data.
         self.pairs = {name: way.connected(stack, self.listener, way.server, self.port) for name in ("client first", "server first", "never used")}
         for name in ("client first", "server first"):
             self.talk(name, "before", 0)

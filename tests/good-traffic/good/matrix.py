@@ -13,10 +13,11 @@ from .program import Program, refusals, remarks
 
 # A transfer may take so many times the time that it takes over the empty chain.
 TIMES_EMPTY = 1.7
-# A machine of several owners changes its speed from second to second: what is too slow is measured again, alternating, and the
-# fastest of each side are compared. What is really slow stays so.
+# A machine of several owners changes its speed from second to second: what is too slow is measured again,
+# alternating, and the fastest of each side are compared. What is really slow stays so.
 TRIES = 6
-# The same for figures of the case's own: seconds before each further measurement, as other people's bursts last a while.
+# The same for figures of the case's own: seconds before each further measurement, as other people's bursts
+# last a while.
 PAUSES = (0, 1, 5, 15)
 
 

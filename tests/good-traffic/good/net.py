@@ -26,8 +26,8 @@ PREFIX = "gdt"
 BRIDGE, EMPTY, TESTED = 1, 2, 3
 PATHS = {BRIDGE: "bridge", EMPTY: "empty chain", TESTED: "tested"}
 OFFLOADS = "rx off tx off sg off tso off gso off gro off"
-# HOME_NET of Suricata's shipped settings holds 10/8, and not 198.18/15 (the addresses for benchmarks) nor any IPv6.
-# plan: (client, server)
+# HOME_NET of Suricata's shipped settings holds 10/8, and not 198.18/15 (the addresses for benchmarks) nor any
+# IPv6. plan: (client, server)
 PLANS = {
     "in": ("198.18.{}.1", "10.80.{}.2"),
     "out": ("10.80.{}.1", "198.18.{}.2"),
@@ -109,7 +109,8 @@ class Net:
                 settings += " net.ipv4.ip_local_port_range='10000 60999' net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0"
                 settings += " net.ipv4.ipfrag_high_thresh=16777216"
             run(shlex.join(self.inside(which, "sysctl -qw " + settings)))
-            # A host answers a thousand closed ports a second and no more; older kernels have that for all namespaces together.
+            # A host answers a thousand closed ports a second and no more; older kernels have that for all
+            # namespaces together.
             run(shlex.join(self.inside(which, "sysctl -qw net.ipv4.icmp_msgs_per_sec=1000000 net.ipv4.icmp_msgs_burst=1000000")), check=False)
         for path in PATHS:
             self.make_path(path)
@@ -181,7 +182,8 @@ class Net:
         texts += [text for number in (81, 82, 83) for text in (f"10.{number}.{{}}.2", f"fd{number}:{{}}::2")]
         hosts = [f"src [{text}]" if ":" in text else f"src {text}" for text in (text.format(path) for text in texts)]
         for which in "csgf":
-            # Where the kernel cannot do that, connections end by themselves, and may leave refusals in the next run.
+            # Where the kernel cannot do that, connections end by themselves, and may leave refusals in the
+            # next run.
             subprocess.run(self.inside(which, ["ss", "-K", "-t", "-a", " or ".join(hosts)]), capture_output=True, timeout=20)
 
     def bridge(self, path):

@@ -41,7 +41,8 @@ class Connection:
         except (ssl.SSLError, OSError):
             alive = False
         out = self.outgoing.read()
-        # A handshake record in the answer: the hello was taken. There may be a second one, when the server asks for it.
+        # A handshake record in the answer: the hello was taken. There may be a second one, when the server
+        # asks for it.
         if out and out[0] == 22 and len(self.names) > self.told:
             new, self.told = self.names[self.told:], len(self.names)
             print(json.dumps({"address": self.peer[0], "port": self.peer[1], "names": new}), flush=True)
