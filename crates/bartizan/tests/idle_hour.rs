@@ -4,7 +4,7 @@
 //! does the same with real hosts for 90 s.
 
 use bartizan_base::{PacketDuration, Timestamp};
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::driver::{Control, LiveOptions};
 use bartizan_ports::{InlinePair, Port, TestClock, TestPort};
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
 use bartizan_testkit_worker::{Made, Stack};

@@ -7,15 +7,14 @@
 use crate::worker_bench as common;
 
 use bartizan_base::{Reason, Timestamp};
+use bartizan_dataplane::driver::{Control, LiveOptions};
 use bartizan_dataplane::eve::{EveRecorder, RunInfo};
 use bartizan_dataplane::handover::{Handled, connect};
-use bartizan_dataplane::live::together::Ports;
-use bartizan_dataplane::live::{Control, LiveOptions};
 use bartizan_dataplane::worker::Worker;
 use bartizan_flow::WhenFull;
 use bartizan_flow::tcp::{ExceptionPolicy, OverlapAction};
 use bartizan_function::{FunctionKind, FunctionSpec, Model};
-use bartizan_ports::{InlinePair, TestClock, TestPort};
+use bartizan_ports::{InlinePair, PortStats, TestClock, TestPort};
 use bartizan_stages::lifecycle::Act;
 use bartizan_stages::settings::EngineSettings;
 use bartizan_testkit::hosts::{Shape, ethernet, fragments, ip, marked, tcp, udp};
@@ -403,14 +402,14 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
             settings.set("outputs.1.eve-log.types.34", "drop");
             let run = RunInfo { own_fields: true, functions: vec!["pfw"; 32], interface: None, link: None };
             let mut told = EveRecorder::new(&settings, &folder, true, run, &mut Vec::new()).unwrap();
-            let (_, mut post) = live::inline(worker, pair, &mut told, &options, &control, |_| {
+            let (_, mut driver) = live::inline(worker, pair, &mut told, &options, &control, |_| {
                 while server.take().is_none() {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });
-            let Ports::Inline(pair) = &mut post.ports else { unreachable!("no berth takes them away") };
-            let stats = pair.port(bartizan_ports::Side::B).stats();
-            let worker = post.station.into_worker();
+            let mut stats = PortStats::default();
+            driver.each_port(|name, port, _| stats = if name == "b" { *port } else { stats });
+            let worker = driver.station.into_worker();
             let refused: u64 =
                 stats.send_failures.iter().filter(|(why, _)| why.reason() == *reason).map(|(_, n)| n).sum();
             assert!(refused > 0, "{}: {stats:?}", reason.name());

@@ -1,68 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop of a live worker, and the threads of several: on one link or on many, each worker with ports of
-//! its own. Frames of flows that another worker of the link owns are handed over between them
+//! The loop of a live worker, and the threads of several: on one link or on many, each worker with a source
+//! of its own. Frames of flows that another worker of the link owns are handed over between them
 //! ([`crate::handover`]) and leave by the owner's ports.
 //!
-//! A turn of a worker: take the frames that each port has, handle them, send them; then the same with the
-//! frames that others handed over. When one worker ends (a port is gone, a defect), all end: each takes what
-//! was handed over to it, until nothing is on its way. Workers with a [`Berth`] do not end with their ports:
-//! they wait for others.
+//! A turn of a worker: swap the generation if another one is there, answer questions, take the frames that
+//! its source has ([`Source::take`]), then the frames that other workers handed over. A turn takes what is
+//! there and never waits for more; an idle worker sleeps, and is woken for a swap. When one worker ends (a
+//! port is gone, a defect), all end: each takes what was handed over to it, until nothing is on its way.
+//! Workers with a [`Slot`] do not end with their source: they wait for another one.
 //!
-//! What becomes of every frame is counted, and [`Balance`] holds the sums against each other.
+//! Each frame is counted in one place, and [`Balance`] holds the sums against each other.
 //!
 //! Flows move to other workers of their link when somebody asks for it ([`Control::move_flow`]).
 //!
-//! Not done: whoever asks, because one worker has much to do and another one little.
+//! Not done: moves of flows from a worker that has much to do to one that has little.
 
-use super::berth::{Retired, retire};
-use super::control::Control;
-use super::exits::{self, Exits};
-use super::unsent::UnsentFrames;
-use super::{
-    LastTurns, LiveCounters, LiveOptions, Rejecter, checksums_of, fill_in_checksums, frame_of, is_followed,
-    is_to_be_cut, look_ahead, newest_of, release, send_as_segments, send_large, send_released, settle,
-    take_apart,
-};
-use crate::handover::{Handled, Station, connect};
-use crate::worker::{Worker, WorkerCounters};
+mod answering;
+mod balance;
+mod control;
+mod last_turns;
+
+use crate::handover::{Station, connect};
+use crate::source::{Arrivals, HandedOver, Slot, Source, Taken};
+use crate::worker::Worker;
 use crate::workers::share_of;
 use bartizan_applayer::flow::Engine;
-use bartizan_base::{Decision, LinkId, Timestamp, Verdict, WorkerId};
+use bartizan_base::{Decision, LinkId, PacketDuration, Timestamp, WorkerId};
 use bartizan_flow::TableError;
-use bartizan_ports::{
-    Awake, Batch, FrameFlags, FrameInfo, MergedTap, PortError, PortStats, Segmentation, Side, Woke,
-    stay_on_processor,
-};
+use bartizan_ports::{Awake, PortError, PortStats, Woke, packet_clock, stay_on_processor, wait_any};
 use bartizan_stages::chain::Chains;
 use bartizan_stages::moving::Chance;
-use bartizan_stages::normaliser;
 use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
+use last_turns::LastTurns;
 use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use super::berth::{Berth, Ports};
+pub use crate::counters::LiveCounters;
+pub use crate::inquiry;
+pub use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
+pub use balance::Balance;
+pub use control::{Control, MOVES_ASKED};
 
 /// Frames that a worker can have under way to others at one time.
 pub const PARCELS: usize = 2048;
-/// The side that a frame came in by, in its parcel's tag.
-const SIDE_B: u32 = 1;
-/// The frame may not leave as it is: only its first bytes are here, or it is several datagrams.
-const INCOMPLETE: u32 = 2;
-/// From here on where the header begins that segments repeat, so many at most.
-const HEADER: u32 = 2;
-const HEADER_MOST: u16 = 0x3fff;
-/// From here on the size that its sender told.
-const TOLD: u32 = 16;
 
-/// One of several workers, with all that it needs.
-pub struct Post<R> {
+/// Sleep of a worker that owes its level something. A turn takes a millisecond or some, so not all of the
+/// processor's time goes there.
+const OWED: Duration = Duration::from_millis(1);
+
+/// Parameters of a worker's loop.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveOptions {
+    /// Frames of one turn at most.
+    pub batch: usize,
+    /// How long to look before sleeping, where a core is free.
+    pub spin: Duration,
+    /// Inline: idle processors are asked to wait awake while packets come ([`bartizan_ports::Awake`]).
+    pub awake: bool,
+    /// Longest sleep: timeouts of flows are looked at that often on an idle link.
+    pub tick: Duration,
+}
+
+impl Default for LiveOptions {
+    fn default() -> Self {
+        LiveOptions {
+            batch: 256,
+            spin: Duration::from_micros(50),
+            awake: false,
+            tick: Duration::from_millis(100),
+        }
+    }
+}
+
+impl LiveOptions {
+    /// The longest sleep of a worker: shorter while its level has more to do than fits into a turn.
+    #[must_use]
+    pub fn sleep_of(&self, worker: &Worker) -> Duration {
+        if worker.level_owes() { self.tick.min(OWED) } else { self.tick }
+    }
+
+    /// The request that keeps processors awake; an empty one where the kernel does not offer it.
+    fn awake(&self) -> Awake {
+        if self.awake { Awake::open().unwrap_or_default() } else { Awake::default() }
+    }
+}
+
+/// One worker with its source, recorder and counters.
+pub struct Driver<R> {
     /// The worker and its rings to the others of its link.
     pub station: Station,
-    /// Where its packets come from.
-    pub ports: Ports,
+    /// The source of its packets; none: it is gone, and may come back.
+    pub source: Option<Box<dyn Source>>,
     /// The recorder of its events: a box with it, or a reference to it.
     pub recorder: R,
     /// What it counted besides.
@@ -73,9 +104,8 @@ pub struct Post<R> {
     pub link: LinkId,
     /// Number of its link's first worker among those of all links.
     pub first: u16,
-    /// Where it gets other ports when these are gone; of a tap of several interfaces one for each. None: the
-    /// end of its ports is the end of all.
-    pub berths: Vec<Arc<Berth>>,
+    /// Where it gets another source when its own is gone. None: the end of its source is the end of all.
+    pub slot: Option<Arc<Slot<Box<dyn Source>>>>,
     /// For tests: moves one of its flows at random at each turn.
     pub chance: Option<Chance>,
     /// Frames leave by its ports; else they are only watched.
@@ -85,19 +115,19 @@ pub struct Post<R> {
     has_ended: bool,
 }
 
-impl<R> Post<R> {
+impl<R> Driver<R> {
     /// A worker of the only link.
-    pub fn new(station: Station, ports: Ports, recorder: R) -> Self {
-        Post {
+    pub fn new(station: Station, source: Box<dyn Source>, recorder: R) -> Self {
+        Driver {
             station,
-            forwards: matches!(ports, Ports::Inline(_)),
-            ports,
+            forwards: source.forwards(),
+            source: Some(source),
             recorder,
             counters: LiveCounters::default(),
             processor: None,
             link: LinkId(0),
             first: 0,
-            berths: Vec::new(),
+            slot: None,
             chance: None,
             retired: Vec::new(),
             has_ended: false,
@@ -114,23 +144,49 @@ impl<R> Post<R> {
         WorkerId(self.first.saturating_add(self.station.id().0))
     }
 
-    /// Each of its ports: name, what it and those before it have counted, frames that wait there.
+    /// Each of its ports: name, the counters of the port and of those before it, frames that wait in its
+    /// transmit ring.
     pub fn each_port(&mut self, mut each: impl FnMut(&str, &PortStats, u64)) {
-        let Post { ports, retired, .. } = self;
-        if matches!(ports, Ports::Away) {
+        let Driver { source, retired, .. } = self;
+        let Some(source) = source else {
             retired.iter().for_each(|port| each(&port.name, &port.stats, port.waiting));
-        }
+            return;
+        };
         let mut before = retired.iter();
-        ports.each(|name, stats, waiting| match before.next() {
+        source.each_port(&mut |name, stats, waiting| match before.next() {
             Some(known) => each(name, &known.stats.plus(stats), known.waiting + waiting),
             None => each(name, stats, waiting),
         });
     }
 }
 
-/// Where the workers of a link stand among those of all links.
+/// Counters of ports that are gone.
+#[derive(Clone, Debug, Default)]
+struct Retired {
+    name: String,
+    stats: PortStats,
+    /// Frames that waited in its transmit ring, and did not leave.
+    waiting: u64,
+}
+
+/// Adds the counters of a source's ports to those of the ports before them.
+fn retire(source: &mut dyn Source, retired: &mut Vec<Retired>) {
+    let mut at = 0;
+    source.each_port(&mut |name, stats, waiting| {
+        if retired.len() <= at {
+            retired.push(Retired { name: name.to_owned(), ..Retired::default() });
+        }
+        if let Some(known) = retired.get_mut(at) {
+            known.stats = known.stats.plus(stats);
+            known.waiting += waiting;
+        }
+        at += 1;
+    });
+}
+
+/// The numbers of a link's workers among those of all links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct WorkerNumbers {
     /// Number of the link's first worker.
     pub first: u16,
     /// Workers of the link.
@@ -179,7 +235,7 @@ pub fn stations(
     parcels: usize,
 ) -> Result<Vec<Station>, TableError> {
     let count = count.max(1);
-    stations_of(settings, engine, chains, Places { first: 0, count, all: count }, parcels)
+    stations_of(settings, engine, chains, WorkerNumbers { first: 0, count, all: count }, parcels)
 }
 
 /// [`stations`] of one of several links: connected with each other, not with those of other links. Limits of
@@ -191,18 +247,18 @@ pub fn stations_of(
     settings: &EngineSettings,
     engine: &Arc<Engine>,
     chains: &Arc<Chains>,
-    places: Places,
+    numbers: WorkerNumbers,
     parcels: usize,
 ) -> Result<Vec<Station>, TableError> {
-    let all = places.all.max(1);
+    let all = numbers.all.max(1);
     let mut share = share_of(settings, all);
     share.defrag.memory = settings.defrag.memory.div_ceil(all.into());
     share.defrag.max_trackers = settings.defrag.max_trackers.div_ceil(all.into());
     share.defrag.max_fragments = settings.defrag.max_fragments.div_ceil(all.into());
-    let workers = (0..places.count.max(1))
+    let workers = (0..numbers.count.max(1))
         .map(|index| {
             let mut worker = Worker::new(share.clone(), Arc::clone(engine), Arc::clone(chains))?;
-            worker.number_flows(WorkerId(places.first.saturating_add(index)));
+            worker.number_flows(WorkerId(numbers.first.saturating_add(index)));
             Ok(worker)
         })
         .collect::<Result<Vec<_>, TableError>>()?;
@@ -215,21 +271,21 @@ pub fn stations_of(
 ///
 /// # Errors
 /// The first failure of a worker, by its number.
-pub fn run_together<R: DerefMut<Target: Recorder + Sized> + Send>(
-    posts: &mut [Post<R>],
+pub fn run_drivers<R: DerefMut<Target: Recorder + Sized> + Send>(
+    drivers: &mut [Driver<R>],
     options: &LiveOptions,
     control: &Control,
     steer: impl FnOnce(&dyn Fn() -> bool),
 ) -> Result<(), LiveError> {
     let mut failure = None;
     std::thread::scope(|scope| {
-        let mut threads = Vec::with_capacity(posts.len());
-        for post in posts.iter_mut() {
-            let worker = post.number().0;
+        let mut threads = Vec::with_capacity(drivers.len());
+        for driver in drivers.iter_mut() {
+            let worker = driver.number().0;
             let builder = std::thread::Builder::new().name(format!("worker-{worker}"));
             let body = move || {
                 let _all = Ender(control);
-                post.run(options, control)
+                driver.run(options, control)
             };
             match builder.spawn_scoped(scope, body) {
                 Ok(thread) => threads.push((worker, thread)),
@@ -242,7 +298,7 @@ pub fn run_together<R: DerefMut<Target: Recorder + Sized> + Send>(
                 }
             }
         }
-        let fallen = Fallen(control);
+        let fallen = StopOnPanic(control);
         steer(&|| threads.iter().all(|(_, thread)| thread.is_finished()));
         drop(fallen);
         for (worker, thread) in threads {
@@ -258,13 +314,13 @@ pub fn run_together<R: DerefMut<Target: Recorder + Sized> + Send>(
         }
     });
     if matches!(failure, Some(LiveError::Defect { .. })) {
-        posts.iter_mut().for_each(Post::end_after_defect);
+        drivers.iter_mut().for_each(Driver::end_after_defect);
     }
     let mut under_way = 0;
     // The first worker of each link speaks for all of that link.
-    for post in posts.iter_mut().filter(|post| post.station.id() == WorkerId(0)) {
-        post.counters.under_way = post.station.under_way();
-        under_way += post.counters.under_way;
+    for driver in drivers.iter_mut().filter(|driver| driver.station.id() == WorkerId(0)) {
+        driver.counters.under_way = driver.station.under_way();
+        under_way += driver.counters.under_way;
     }
     match failure {
         None => Ok(()),
@@ -274,9 +330,9 @@ pub fn run_together<R: DerefMut<Target: Recorder + Sized> + Send>(
 }
 
 /// Who steers ended by a defect: nobody else would end the workers.
-struct Fallen<'c>(&'c Control);
+struct StopOnPanic<'c>(&'c Control);
 
-impl Drop for Fallen<'_> {
+impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.stop();
@@ -296,23 +352,25 @@ impl Drop for Ender<'_> {
     }
 }
 
-impl<R: DerefMut<Target: Recorder + Sized>> Post<R> {
+impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
     /// Runs the worker in this thread until the control says stop, and ends its flows.
     ///
     /// # Errors
-    /// A port fails for good, and there is no [`Berth`] to get another one from.
+    /// A port fails for good, and there is no [`Slot`] to get another source from.
     pub fn run(&mut self, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
         if let Some(processor) = self.processor {
             // Where the kernel refuses, it goes without.
             let _ = stay_on_processor(processor);
         }
         let me = self.number();
-        let mut hands = Hands::new(options, self.station.worker());
+        if let Some(source) = &mut self.source {
+            source.begin(self.station.worker(), options.batch);
+        }
         // Who only watches delays nobody.
         let mut awake = if self.forwards { options.awake() } else { Awake::default() };
         let mut result = Ok(());
         let mut last = LastTurns::default();
-        while last.goes_on(control, || self.ports.shows()) && result.is_ok() {
+        while last.goes_on(control, || self.visible_until()) && result.is_ok() {
             control.take(me, self.station.worker_mut());
             self.recorder.turn();
             // What is refused is counted.
@@ -326,16 +384,16 @@ impl<R: DerefMut<Target: Recorder + Sized>> Post<R> {
             if self.station.worker().is_asked() {
                 self.show();
             }
-            self.change_ports(&mut hands);
+            self.change_source(options);
             if self.station.worker().has_level() {
-                let now = self.ports.now();
+                let now = self.now();
                 self.station.worker_mut().drive_level(now, &mut *self.recorder);
             }
-            let turn = self.turn(control, &mut hands);
-            last.saw(turn.as_ref().copied().unwrap_or(0), hands.newest);
+            let turn = self.turn(options, control);
+            last.saw(turn.as_ref().copied().unwrap_or_default());
             result = match turn {
-                Ok(0) if control.stopping() => Ok(()),
-                Ok(0) => self.rest(options, control).map(|woke| {
+                Ok(Taken { frames: 0, .. }) if control.stopping() => Ok(()),
+                Ok(Taken { frames: 0, .. }) => self.rest(options, control).map(|woke| {
                     if woke == Some(Woke::Timeout) {
                         awake.silence();
                     }
@@ -347,23 +405,20 @@ impl<R: DerefMut<Target: Recorder + Sized>> Post<R> {
                 Err(error) => Err(error),
             };
             if let Err(error) = std::mem::replace(&mut result, Ok(())) {
-                result = self.let_go(&mut hands, error);
+                result = self.let_go(error);
             }
-            if hands.unsent.waits() {
-                let now = self.ports.now();
-                self.tell_unsent(&mut hands, Some(now));
-            }
+            self.report_unsent(true);
         }
         control.stop();
         self.station.close();
         while !self.station.is_over() && !control.is_broken() {
-            match self.parcels(control, &mut hands) {
+            match self.parcels(options, control) {
                 Ok(0) => std::thread::sleep(Duration::from_micros(50)),
                 Ok(_) => {}
-                Err(error) => result = result.and(self.let_go(&mut hands, error)),
+                Err(error) => result = result.and(self.let_go(error)),
             }
         }
-        self.tell_unsent(&mut hands, None);
+        self.report_unsent(false);
         self.recorder.ending();
         self.station.worker_mut().shutdown(&mut *self.recorder);
         self.has_ended = true;
@@ -382,53 +437,65 @@ impl<R: DerefMut<Target: Recorder + Sized>> Post<R> {
     }
 
     /// Ports failed: their worker goes on without them where it may get others.
-    fn let_go(&mut self, hands: &mut Hands, error: PortError) -> Result<(), PortError> {
-        let whole = !matches!(self.ports, Ports::Merged(_));
-        let Some(berth) = self.berths.first().filter(|_| whole).cloned() else { return Err(error) };
-        self.leave_ports(hands);
-        berth.left(Some(error));
+    fn let_go(&mut self, error: PortError) -> Result<(), PortError> {
+        let Some(slot) = self.slot.clone() else { return Err(error) };
+        self.leave_source();
+        slot.left(Some(error));
         Ok(())
     }
 
-    /// Lets go of the ports if that is asked for, and takes others if there are some.
-    fn change_ports(&mut self, hands: &mut Hands) {
-        if let Ports::Merged(tap) = &mut self.ports {
-            self.berths.iter().enumerate().for_each(|(at, berth)| change_source(tap, at, berth));
-            return;
+    /// Lets go of the source if that is asked for, and takes another one if it is offered.
+    fn change_source(&mut self, options: &LiveOptions) {
+        if let Some(source) = &mut self.source {
+            source.change_ports();
         }
-        let Some(berth) = self.berths.first() else { return };
-        if !matches!(self.ports, Ports::Away) {
-            if berth.is_to_be_left() {
-                let berth = Arc::clone(berth);
-                self.leave_ports(hands);
-                berth.left(None);
+        let Some(slot) = &self.slot else { return };
+        if self.source.is_some() {
+            if slot.is_to_be_left() {
+                let slot = Arc::clone(slot);
+                self.leave_source();
+                slot.left(None);
             }
-        } else if let Some(ports) = berth.take() {
-            self.ports = ports;
+        } else if let Some(mut source) = slot.take() {
+            source.begin(self.station.worker(), options.batch);
+            self.source = Some(source);
         }
     }
 
-    fn leave_ports(&mut self, hands: &mut Hands) {
-        self.tell_unsent(hands, None);
-        // Frames of a ring that goes with its port.
-        hands.batch.clear();
-        retire(&mut self.ports, &mut self.retired);
-    }
-
-    /// Records what ports did not take, as far as it is due.
-    fn tell_unsent(&mut self, hands: &mut Hands, now: Option<Timestamp>) {
-        let Post { station, ports, recorder, .. } = self;
-        if let Ports::Inline(pair) = ports {
-            let recorder = &mut **recorder;
-            hands.unsent.tell(now, pair, station.worker().generation(), recorder);
+    fn leave_source(&mut self) {
+        self.report_unsent(false);
+        if let Some(mut source) = self.source.take() {
+            retire(&mut *source, &mut self.retired);
         }
     }
 
-    /// Shows what was counted to who asked for it.
+    /// Records frames that ports did not take: those that are due, or all.
+    fn report_unsent(&mut self, only_due: bool) {
+        let Driver { station, source: Some(source), recorder, .. } = self else { return };
+        if source.has_unsent() {
+            let now = only_due.then(|| source.now());
+            source.report_unsent(now, station.worker().generation(), &mut **recorder);
+        }
+    }
+
+    /// The clock that stamps frames.
+    fn now(&mut self) -> Timestamp {
+        self.source.as_mut().map_or_else(packet_clock, |source| source.now())
+    }
+
+    /// The clock that stamps frames, and how late the source shows them.
+    fn visible_until(&mut self) -> (Timestamp, PacketDuration) {
+        match &mut self.source {
+            Some(source) => source.visible_until(),
+            None => (packet_clock(), PacketDuration::ZERO),
+        }
+    }
+
+    /// Shows the counters to whoever asked for them.
     fn show(&mut self) {
         let mut ports = Vec::new();
         self.each_port(|name, stats, _| ports.push((name.to_owned(), *stats)));
-        let Post { station, counters, .. } = self;
+        let Driver { station, counters, .. } = self;
         station.worker().show(|snapshot| {
             snapshot.live = *counters;
             snapshot.hand_over = station.counters();
@@ -436,314 +503,77 @@ impl<R: DerefMut<Target: Recorder + Sized>> Post<R> {
         });
     }
 
-    /// Takes what is there. Gives the number of frames.
-    fn turn(&mut self, control: &Control, hands: &mut Hands) -> Result<usize, PortError> {
-        let Post { station, ports, recorder, counters, link, first, .. } = self;
-        let (link, first, recorder) = (*link, *first, &mut **recorder);
-        station.shed_by(|| ports.backlog());
-        let mut seen = 0;
-        match ports {
-            Ports::Inline(pair) => {
-                let Hands { batch, rejecters, changed, unsent, .. } = &mut *hands;
-                for (side, rejecter) in Side::BOTH.into_iter().zip(rejecters) {
-                    let (ingress, egress, exits) = pair.ways(side);
-                    if ingress.receive(batch)? == 0 {
-                        continue;
-                    }
-                    let frames = take_apart(batch, rejecter, counters);
-                    fill_in_checksums(batch, counters);
-                    seen += frames;
-                    for index in 0..frames {
-                        look_ahead(station.worker(), batch, index, (link, side as u32));
-                        let Some((frame, info)) = frame_of(batch, index, link) else { continue };
-                        let tag = tag_of(side, info);
-                        station.worker_mut().arrives_with(checksums_of(info.flags));
-                        let follows = is_followed(station.worker(), batch, index);
-                        let handled = station.frame_in_batch(&frame, tag, follows, recorder);
-                        let worker = station.worker_mut();
-                        let mut exits = Exits { ports: &mut *exits, unsent: &mut *unsent };
-                        let here = match handled {
-                            Some(Handled::Here(decision)) => Some(decision),
-                            _ => None,
-                        };
-                        let way = (side, here.and_then(|decision| decision.egress));
-                        let held = (&mut *changed, &mut exits);
-                        send_released(worker, egress, Some(&mut *batch), way, held, rejecter, counters);
-                        if let Some(decision) = here {
-                            settle(worker, batch, index, &decision, &mut exits, rejecter, counters);
-                        }
-                        let first = index.saturating_sub(worker.waiting());
-                        release(worker, batch, index, link, recorder);
-                        send_large(egress, batch, first..=index, rejecter, counters);
-                    }
-                    egress.transmit(batch);
-                    unsent.note_batch(side, batch);
-                    egress.flush()?;
-                    exits::flush(exits);
-                    batch.clear();
-                    rejecter.send(ingress);
-                }
-            }
-            Ports::Passive(port) => {
-                let [rejecter, _] = &mut hands.rejecters;
-                port.receive(&mut hands.batch)?;
-                hands.newest = newest_of(&hands.batch);
-                seen = take_apart(&mut hands.batch, rejecter, counters);
-                for index in 0..seen {
-                    let Some((frame, info)) = frame_of(&hands.batch, index, link) else { continue };
-                    if info.flags.contains(FrameFlags::DUPLICATE) {
-                        counters.duplicates += 1;
-                        continue;
-                    }
-                    station.worker_mut().arrives_with(checksums_of(info.flags));
-                    station.frame(&frame, 0, recorder);
-                }
-                hands.batch.clear();
-            }
-            Ports::Merged(tap) => {
-                let [rejecter, _] = &mut hands.rejecters;
-                tap.look_again();
-                while seen < hands.batch.capacity() {
-                    let taken = tap.next(control.stopping(), &mut |batch| {
-                        take_apart(batch, rejecter, counters);
-                    });
-                    let Some(taken) = taken else { break };
-                    seen += 1;
-                    let frame = tap.batch(taken.source).and_then(|batch| frame_of(batch, taken.index, link));
-                    let Some((frame, info)) = frame else { continue };
-                    hands.newest = info.timestamp;
-                    if taken.duplicate {
-                        counters.duplicates += 1;
-                        continue;
-                    }
-                    station.worker_mut().arrives_with(checksums_of(info.flags));
-                    station.frame(&frame, 0, recorder);
-                }
-            }
-            Ports::Away => {}
+    /// Takes what is there: from the source, then from other workers.
+    fn turn(&mut self, options: &LiveOptions, control: &Control) -> Result<Taken, PortError> {
+        let Driver { station, source, recorder, counters, link, first, .. } = self;
+        station.shed_by(|| source.as_ref().map_or(0, |source| source.backlog()));
+        let mut taken = Taken::default();
+        if let Some(source) = source {
+            let recorder = &mut **recorder;
+            let (link, stopping) = (*link, control.stopping());
+            taken = source.take(&mut Arrivals { station, recorder, counters, link, stopping })?;
         }
-        counters.turns += u64::from(seen > 0);
-        control.wake(first, station.take_touched());
-        Ok(seen + self.parcels(control, hands)?)
-    }
-
-    /// Handles what others handed over, and sends what may leave. Gives the number of frames.
-    fn parcels(&mut self, control: &Control, hands: &mut Hands) -> Result<usize, PortError> {
-        if !self.station.has_parcels() {
-            return Ok(0);
-        }
-        let Post { station, ports, recorder, counters, first, forwards, .. } = self;
-        let (first, forwards, recorder) = (*first, *forwards, &mut **recorder);
-        let Hands { batch, rejecters: [one, other], changed, unsent, .. } = hands;
-        let mut used = [false; 2];
-        let taken = station.handed_over(batch.capacity(), recorder, |worker, frame, decision, tag| {
-            let pair = match ports {
-                Ports::Inline(pair) => pair,
-                Ports::Away if forwards => return gone(worker, decision, changed, counters),
-                _ => return,
-            };
-            let (side, rejecter) =
-                if tag & SIDE_B == 0 { (Side::A, &mut *one) } else { (Side::B, &mut *other) };
-            let [a, b] = &mut used;
-            *(if side == Side::A { a } else { b }) = true;
-            let (_, egress, exits) = pair.ways(side);
-            let mut exits = Exits { ports: exits, unsent: &mut *unsent };
-            let held = (&mut *changed, &mut exits);
-            send_released(worker, egress, None, (side, decision.egress), held, rejecter, counters);
-            if decision.verdict == Verdict::Reject {
-                rejecter.make(frame.bytes, &mut counters.normaliser);
-            }
-            if !decision.verdict.forwards() {
-                return;
-            }
-            let mut bytes = frame.bytes;
-            if let Some(change) = worker.take_rewrite() {
-                changed.clear();
-                changed.extend_from_slice(frame.bytes);
-                let longer = &mut rejecter.longer;
-                let done = normaliser::rewrite(changed, &change, longer, &mut counters.normaliser);
-                if !longer.is_empty() {
-                    core::mem::swap(changed, longer);
-                }
-                worker.reuse_rewrite(change);
-                if !done {
-                    counters.unwritable += 1;
-                    return;
-                }
-                bytes = changed;
-            }
-            if tag & INCOMPLETE != 0 {
-                counters.incomplete += 1;
-                return;
-            }
-            let told =
-                Segmentation { size: (tag >> TOLD) as u16, header: (tag >> HEADER) as u16 & HEADER_MOST };
-            if let Some(to) = decision.egress {
-                exits.send(to, (bytes, told, frame.now), rejecter, counters);
-                return;
-            }
-            if is_to_be_cut(bytes, told.size, egress)
-                && send_as_segments(egress, bytes, told, rejecter, counters)
-            {
-                return;
-            }
-            // The port counts it as well.
-            if let Err(refusal) = egress.transmit_frame(bytes) {
-                exits.unsent.note(side, refusal, bytes, frame.now);
-            }
-        });
-        if let Ports::Inline(pair) = ports {
-            exits::flush(pair.exits());
-            for ((side, used), rejecter) in Side::BOTH.into_iter().zip(used).zip([one, other]) {
-                let (ingress, egress) = pair.direction(side);
-                if used {
-                    egress.flush()?;
-                }
-                rejecter.send(ingress);
-            }
-        }
-        control.wake(first, station.take_touched());
+        counters.turns += u64::from(taken.frames > 0);
+        control.wake(*first, station.take_touched());
+        taken.frames += self.parcels(options, control)?;
         Ok(taken)
     }
 
-    /// Nothing was there: time passes, then sleeps until something is. Says why a sleep ended.
+    /// Handles what others handed over, and sends what may leave. Returns the number of frames.
+    fn parcels(&mut self, options: &LiveOptions, control: &Control) -> Result<usize, PortError> {
+        if !self.station.has_parcels() {
+            return Ok(0);
+        }
+        let Driver { station, source, recorder, counters, first, forwards, .. } = self;
+        let (recorder, forwards) = (&mut **recorder, *forwards);
+        let taken =
+            station.handed_over(options.batch, recorder, |worker, frame, decision, tag| match source {
+                Some(source) => source.deliver(worker, &HandedOver { frame, decision, tag }, counters),
+                None if forwards => lose(worker, decision, counters),
+                None => {}
+            });
+        if let Some(source) = source {
+            source.flush()?;
+        }
+        control.wake(*first, station.take_touched());
+        Ok(taken)
+    }
+
+    /// Nothing was there: time passes, then sleeps until something is. Returns why a sleep ended.
     fn rest(&mut self, options: &LiveOptions, control: &Control) -> Result<Option<Woke>, PortError> {
-        let Post { station, ports, recorder, first, .. } = self;
-        let me = WorkerId(first.saturating_add(station.id().0));
-        let now = ports.now();
+        let (me, now) = (self.number(), self.now());
+        let Driver { station, source, recorder, .. } = self;
         let more = station.worker_mut().idle(now, &mut **recorder);
         let has_parcels = || station.has_parcels();
-        if more || ports.look(&has_parcels, options.spin) {
+        let is_ready = match source {
+            Some(source) => source.look(&has_parcels, options.spin),
+            None => has_parcels(),
+        };
+        if more || is_ready {
             return Ok(None);
         }
         let waker = control.waker(me);
         let tick = options.sleep_of(station.worker());
-        let sleep = || ports.wait(waker, tick);
+        let sleep = || match source {
+            Some(source) => source.wait(waker, tick),
+            None => wait_any(&mut [], waker, Duration::ZERO, tick),
+        };
         let woke = control.sleeping(me, has_parcels, sleep).transpose()?;
         // After a short sleep nobody knows yet whether it is silent.
         Ok(woke.filter(|_| tick == options.tick))
     }
 }
 
-/// Lets go of the port of one of a tap's interfaces if that is asked for or it failed, and takes another one
-/// if there is one.
-fn change_source(tap: &mut MergedTap, at: usize, berth: &Berth) {
-    if let Some(why) = tap.take_left(at) {
-        berth.left(why);
-    }
-    if tap.has_port(at) {
-        if berth.is_to_be_left() {
-            tap.leave(at);
-        }
-    } else if let Some(Ports::Passive(port)) = berth.take() {
-        tap.take_up(at, port);
-    }
-}
-
-/// What is decided of a frame whose link is gone: those that were to leave, it and what was held for it, are
-/// lost.
-fn gone(worker: &mut Worker, decision: Decision, room: &mut Vec<u8>, counters: &mut LiveCounters) {
+/// Counts a frame that another worker handed over and whose link is gone: if it was to leave, it and the
+/// fragments that were held for it are lost.
+fn lose(worker: &mut Worker, decision: Decision, counters: &mut LiveCounters) {
     counters.normaliser = counters.normaliser.plus(worker.take_normalised());
-    while worker.take_released(room).is_some() {
+    let mut room = Vec::new();
+    while worker.take_released(&mut room).is_some() {
         counters.gone += 1;
     }
     if let Some(change) = worker.take_rewrite() {
         worker.reuse_rewrite(change);
     }
     counters.gone += u64::from(decision.verdict.forwards());
-}
-
-fn tag_of(side: Side, info: &FrameInfo) -> u32 {
-    let incomplete = if info.refusal().is_err() { INCOMPLETE } else { 0 };
-    let side = if side == Side::B { SIDE_B } else { 0 };
-    let Segmentation { size, header } = info.segmentation;
-    // Farther behind it is not known.
-    let header = if header <= HEADER_MOST { header } else { 0 };
-    u32::from(size) << TOLD | u32::from(header) << HEADER | incomplete | side
-}
-
-/// What a worker works with.
-struct Hands {
-    batch: Batch,
-    /// By side.
-    rejecters: [Rejecter; 2],
-    /// A frame that is changed before it leaves.
-    changed: Vec<u8>,
-    unsent: UnsentFrames,
-    /// Time of the newest frame that was watched.
-    newest: Timestamp,
-}
-
-impl Hands {
-    fn new(options: &LiveOptions, worker: &Worker) -> Self {
-        Hands {
-            batch: Batch::with_capacity(options.batch),
-            rejecters: [Rejecter::new(worker), Rejecter::new(worker)],
-            changed: Vec::new(),
-            unsent: UnsentFrames::default(),
-            newest: Timestamp::ZERO,
-        }
-    }
-}
-
-/// Where the frames of an inline run went, summed over workers and ports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
-    /// Handed out by the ports, and what was made by taking datagrams apart.
-    pub received: u64,
-    /// Decided to leave.
-    pub forwarded: u64,
-    /// Refused, by whatever reason.
-    pub refused: u64,
-    /// Under way between workers when one of them ended by a defect.
-    pub under_way: u64,
-    /// Watched ones that were not looked at: the second of a pair.
-    pub duplicates: u64,
-    /// Made by the normaliser: answers to rejected packets, segments beyond the first of a large frame.
-    pub made: u64,
-    /// Given to devices.
-    pub sent: u64,
-    /// Refused by the port that they were to leave by.
-    pub not_sent: u64,
-    /// Waiting in a transmit ring at the end.
-    pub waiting: u64,
-    /// Were to leave, and could not be: a change did not fit, only a part of the frame was here, or their
-    /// link was gone.
-    pub not_given: u64,
-}
-
-impl Balance {
-    /// Adds a worker with its ports.
-    pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters) {
-        self.received += live.normaliser.datagrams;
-        self.forwarded += counters.forwarded + counters.let_go;
-        self.refused += counters.refused.iter().sum::<u64>().saturating_sub(counters.let_go);
-        self.under_way += live.under_way;
-        self.duplicates += live.duplicates;
-        self.made += live.normaliser.resets + live.normaliser.unreachables + live.normaliser.pieces;
-        self.not_given += live.unwritable + live.incomplete + live.gone;
-    }
-
-    /// Adds a port.
-    pub fn add_port(&mut self, stats: &PortStats, waiting: u64) {
-        self.received += stats.received;
-        self.sent += stats.sent;
-        self.not_sent += stats.send_failures.total();
-        self.waiting += waiting;
-    }
-
-    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way
-    /// + duplicates.
-    #[must_use]
-    pub const fn is_taken(&self) -> bool {
-        self.received == self.forwarded + self.refused + self.under_way + self.duplicates
-    }
-
-    /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made
-    /// = sent + not sent + waiting + not given.
-    #[must_use]
-    pub const fn is_exact(&self) -> bool {
-        self.is_taken()
-            && self.forwarded + self.made == self.sent + self.not_sent + self.waiting + self.not_given
-    }
 }

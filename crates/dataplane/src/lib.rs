@@ -22,22 +22,24 @@
 //! 12. `workers`: several workers behind one reader of captures.
 //! 13. `explain`: what happens to a flow, written down by functions that are observed.
 //! 14. `eve`: the recorder that writes EVE.
-//! 15. `live`: workers on live ports, and how they answer questions.
-//! 16. `limits`: the bounds of all of them, for docs/limits.md.
+//! 15. `source`: where a worker's packets come from, and how they leave.
+//! 16. `driver`: the loop of a live worker, the threads of several, and how they answer questions.
+//! 17. `limits`: the bounds of all of them, for docs/limits.md.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod ahead;
 pub mod board;
 pub mod counters;
+pub mod driver;
 pub mod eve;
 pub mod event_ring;
 pub mod explain;
 pub mod handover;
 pub mod inquiry;
 pub mod limits;
-pub mod live;
 mod passage;
 mod segmentation;
+pub mod source;
 pub mod views;
 mod walk;
 pub mod worker;

@@ -2,11 +2,10 @@
 //! Bounds of workers and those that are settings of the engine, for docs/limits.md. What a setting is unless
 //! it is given is taken of the shipped settings, as the program takes it.
 
+use crate::driver::{MOVES_ASKED, PARCELS};
 use crate::event_ring::RING_BYTES;
 use crate::handover::AWAY_MAX;
 use crate::inquiry::{FLOWS_TOLD, PART, QUESTIONS};
-use crate::live::MOVES_ASKED;
-use crate::live::together::PARCELS;
 use crate::passage::{CLOSINGS, ENDS_WHEN_IDLE, LOOKED_AT, SESSIONS_ENDED, TIMERS_PER_PACKET};
 
 use crate::eve;
@@ -121,12 +120,12 @@ pub const LIMITS: &[Limit] = limits! {
         [count(host_tables::TIMERS), time(host_tables::EVERY)] in ["stages/host_tables.rs"],
         "the rest expires later; what has expired is not seen either way", [NotNeeded];
     Flow "frames that a live worker has under way to others, and room of each ring between two workers" = "{}"
-        [count(PARCELS)] in ["dataplane/live/together.rs"], "refused", [Stats("flow.hand_over_refused"), Refused(HandOverRing)];
+        [count(PARCELS)] in ["dataplane/driver.rs"], "refused", [Stats("flow.hand_over_refused"), Refused(HandOverRing)];
     Flow "flows of a worker that are with other workers, each of which keeps its room at home" = "{}"
         [count(AWAY_MAX)] in ["dataplane/handover/away.rs", "dataplane/workers/moves.rs"],
         "the move is refused, the flow stays where it is", [Stats("flow.moves_refused")];
     Flow "moves of flows that a live worker can be asked for between two of its batches" = "{}"
-        [count(MOVES_ASKED)] in ["dataplane/live/control.rs"], "who asks is told so", [Told("`false` to who asks")];
+        [count(MOVES_ASKED)] in ["dataplane/driver/control.rs"], "who asks is told so", [Told("`false` to who asks")];
     Flow "live workers of all links; each has its part of the bounds of flow table, streams and defragmentation" = "{}"
         [count(spread::WORKERS_MAX)] in ["base/spread.rs", "config/host.rs"], "more are refused at start", [NotNeeded];
     Flow "bytes of events waiting for the writer, per worker of several" = "{}" [bytes(RING_BYTES)] in ["dataplane/event_ring.rs"],

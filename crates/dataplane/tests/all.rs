@@ -10,6 +10,7 @@ mod xdp_program;
 
 mod counters;
 mod cut;
+mod drivers;
 mod flood;
 mod fragments;
 mod fragments_linux;
@@ -28,8 +29,8 @@ mod shedding;
 mod shedding_live;
 mod shedding_loop;
 mod sides;
+mod sources;
 mod tended;
-mod together;
 mod trains;
 mod unreadable;
 mod windows;

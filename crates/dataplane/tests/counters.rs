@@ -5,9 +5,9 @@
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::Settings;
+use bartizan_dataplane::driver::LiveCounters;
 use bartizan_dataplane::event_ring::RingCounters;
 use bartizan_dataplane::handover::HandOverCounters;
-use bartizan_dataplane::live::LiveCounters;
 use bartizan_dataplane::worker::Worker;
 use bartizan_events::record::is_own;
 use bartizan_events::{FileStoreCounters, TlsStoreCounters};

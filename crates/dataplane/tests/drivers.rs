@@ -8,11 +8,11 @@ use crate::common;
 mod refusing_ports;
 
 use bartizan_base::{LinkId, PacketDuration, Reason, Timestamp, WorkerId};
-use bartizan_dataplane::live::inquiry::{FLOWS_TOLD, FlowsWanted, PART, Question};
-use bartizan_dataplane::live::together::{
-    Balance, Berth, LiveError, Places, Ports, Post, run_together, stations, stations_of,
+use bartizan_dataplane::driver::inquiry::{FLOWS_TOLD, FlowsWanted, PART, Question};
+use bartizan_dataplane::driver::{
+    Balance, Control, Driver, LiveError, LiveOptions, WorkerNumbers, run_drivers, stations, stations_of,
 };
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::source::{InlineSource, Slot, Source};
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_ports::{Batch, InlinePair, Port, PortError, PortStats, SendRefusal, Side, TestClock, TestPort};
 use bartizan_stages::chain::Chains;
@@ -73,7 +73,7 @@ impl Recorder for Log {
 
 /// Workers, and what is at the other ends of their ports.
 struct Rig {
-    posts: Vec<Post<Box<Log>>>,
+    drivers: Vec<Driver<Box<Log>>>,
     /// By worker, then side.
     outside: Vec<[TestPort; 2]>,
     control: Control,
@@ -90,17 +90,17 @@ fn rig_at(start: Timestamp, bench: &Bench, count: u16, parcels: usize) -> Rig {
     let clock = TestClock::starting_at(start);
     let log = Log::default();
     let stations = stations(&bench.engine_settings, &bench.engine, &bench.chains, count, parcels).unwrap();
-    let (mut posts, mut outside) = (Vec::new(), Vec::new());
+    let (mut drivers, mut outside) = (Vec::new(), Vec::new());
     for station in stations {
         let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, &clock).unwrap();
         let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, &clock).unwrap();
         outside.push([client, server]);
-        let ports = Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap());
-        posts.push(Post::new(station, ports, Box::new(log.clone())));
+        let source = Box::new(InlineSource::new(InlinePair::new(Box::new(a), Box::new(b), false).unwrap()));
+        drivers.push(Driver::new(station, source, Box::new(log.clone())));
     }
     let options =
         LiveOptions { batch: 16, spin: Duration::ZERO, awake: false, tick: Duration::from_millis(20) };
-    Rig { posts, outside, control: Control::for_workers(count).unwrap(), clock, log, options }
+    Rig { drivers, outside, control: Control::for_workers(count).unwrap(), clock, log, options }
 }
 
 impl Rig {
@@ -109,8 +109,8 @@ impl Rig {
         &mut self,
         drive: impl FnOnce(&mut [[TestPort; 2]], &Control, &TestClock),
     ) -> Result<(), LiveError> {
-        let Rig { posts, outside, control, clock, options, .. } = self;
-        run_together(posts, options, control, |_| {
+        let Rig { drivers, outside, control, clock, options, .. } = self;
+        run_drivers(drivers, options, control, |_| {
             drive(outside, control, clock);
             control.stop();
         })
@@ -118,23 +118,23 @@ impl Rig {
 
     fn balance(&mut self) -> Balance {
         let mut balance = Balance::default();
-        for post in &mut self.posts {
-            balance.add(post.station.worker().counters(), &post.counters);
-            post.each_port(|_, stats, waiting| balance.add_port(stats, waiting));
+        for driver in &mut self.drivers {
+            balance.add(driver.station.worker().counters(), &driver.counters);
+            driver.each_port(|_, stats, waiting| balance.add_port(stats, waiting));
         }
         balance
     }
 
     fn refused(&self, reason: Reason) -> u64 {
-        self.posts.iter().map(|p| p.station.worker().counters().refused[reason as usize]).sum()
+        self.drivers.iter().map(|p| p.station.worker().counters().refused[reason as usize]).sum()
     }
 }
 
-/// Ports of a worker, and their other ends.
-fn ports(clock: &TestClock) -> (Ports, [TestPort; 2]) {
+/// A worker's source, and the other ends of its ports.
+fn source(clock: &TestClock) -> (Box<dyn Source>, [TestPort; 2]) {
     let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 20, clock).unwrap();
     let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, clock).unwrap();
-    (Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap()), [client, server])
+    (Box::new(InlineSource::new(InlinePair::new(Box::new(a), Box::new(b), false).unwrap())), [client, server])
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
@@ -241,8 +241,8 @@ fn each_frame_leaves_once_in_order_and_sums_are_exact_whoever_gets_it() {
             assert!(order.windows(2).all(|w| w[0].1 < w[1].1), "{flow:?} {order:?}");
         }
         assert_eq!(orders.len(), flows as usize, "both directions of those that stay whole");
-        let handed: u64 = rig.posts.iter().map(|p| p.station.counters().handed_over).sum();
-        let taken: u64 = rig.posts.iter().map(|p| p.station.counters().taken).sum();
+        let handed: u64 = rig.drivers.iter().map(|p| p.station.counters().handed_over).sum();
+        let taken: u64 = rig.drivers.iter().map(|p| p.station.counters().taken).sum();
         assert_eq!(handed, taken);
         assert_eq!(handed > 0, count > 1);
         // Each flow once, at its owner: each packet in one.
@@ -273,8 +273,8 @@ fn flows_move_between_workers_under_traffic() {
     for (count, seed) in [(2u16, 1u64), (3, 2), (4, 3)] {
         let bench = bench(true, "no");
         let mut rig = rig(&bench, count, 4_000);
-        for (number, post) in (0u64..).zip(&mut rig.posts) {
-            post.chance = Some(Chance(seed << 8 | number));
+        for (number, driver) in (0u64..).zip(&mut rig.drivers) {
+            driver.chance = Some(Chance(seed << 8 | number));
         }
         let seen = Arc::clone(&bench.seen);
         let (flows, per_flow) = (16u32, 120u32);
@@ -299,7 +299,7 @@ fn flows_move_between_workers_under_traffic() {
         assert_eq!((balance.received, balance.sent, balance.refused), (sent, sent, 0), "{balance:?}");
         let plain = |flow| matches!(shape_of(flow), Shape::Plain | Shape::Tunnel);
         check_order(&seen.lock().unwrap(), plain, per_flow, flows as usize);
-        let counters = rig.posts.iter().map(|p| p.station.counters()).reduce(|a, b| a.plus(b)).unwrap();
+        let counters = rig.drivers.iter().map(|p| p.station.counters()).reduce(|a, b| a.plus(b)).unwrap();
         assert_eq!(counters.handed_over, counters.taken);
         assert!(counters.moved > 20, "{counters:?}");
         // Each flow once, with all of its packets.
@@ -316,7 +316,7 @@ fn whoever_steers_moves_a_flow_back_and_forth() {
     let seen = Arc::clone(&bench.seen);
     let end = |host: u8, port: u16| (bartizan_testkit::packet::address(false, host), port);
     let key = FlowKey::ported(&FlowScope::default(), 17, end(1, 1000), end(100, 2000));
-    let home = rig.posts[0].station.owners().home(&key).unwrap();
+    let home = rig.drivers[0].station.owners().home(&key).unwrap();
     let worker_of = |at: u32| seen.lock().unwrap().get(at as usize).map(|packet| packet.worker);
     let moves = 40u64;
     let mut sent = 0u32;
@@ -338,7 +338,7 @@ fn whoever_steers_moves_a_flow_back_and_forth() {
         }
     })
     .unwrap();
-    assert_eq!(rig.posts[usize::from(home.0)].station.counters().moved, moves);
+    assert_eq!(rig.drivers[usize::from(home.0)].station.counters().moved, moves);
     assert!(rig.balance().is_exact());
     check_order(&seen.lock().unwrap(), |_| true, sent, 1);
     assert_eq!(*rig.log.flows.lock().unwrap(), [u64::from(sent)]);
@@ -373,7 +373,7 @@ fn what_a_full_ring_refuses_is_counted_and_the_rest_leaves() {
     assert_eq!(balance.received, u64::from(flows * per_flow));
     assert_eq!(balance.refused, rig.refused(Reason::HandOverRing));
     assert!(balance.refused > 0, "{balance:?}");
-    let by_stations: u64 = rig.posts.iter().map(|p| p.station.counters().refused).sum();
+    let by_stations: u64 = rig.drivers.iter().map(|p| p.station.counters().refused).sum();
     assert_eq!(by_stations, balance.refused);
     assert_eq!(seen.lock().unwrap().len() as u64, balance.sent);
 }
@@ -517,9 +517,9 @@ fn a_port_that_goes_away_ends_all_workers_with_one_error() {
     let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 20, &rig.clock).unwrap();
     rig.outside[1] = [client, server];
     let pair = InlinePair::new(Box::new(Going { port: a, left: 40 }), Box::new(b), false).unwrap();
-    rig.posts[1].ports = Ports::Inline(pair);
-    let Rig { posts, outside, control, clock, options, .. } = &mut rig;
-    let result = run_together(posts, options, control, |finished| {
+    rig.drivers[1].source = Some(Box::new(InlineSource::new(pair)));
+    let Rig { drivers, outside, control, clock, options, .. } = &mut rig;
+    let result = run_drivers(drivers, options, control, |finished| {
         for number in 0..100u32 {
             for flow in 0..9u32 {
                 let frame = marked_saying(false, flow, number, Shape::Plain, b"").remove(0);
@@ -531,22 +531,22 @@ fn a_port_that_goes_away_ends_all_workers_with_one_error() {
     let error = result.unwrap_err();
     assert!(matches!(error, LiveError::Port(PortError::Gone { .. })), "{error}");
     // What was handed out and not given to the worker is lost with the port.
-    let counters: Vec<_> = rig.posts.iter().map(|p| *p.station.worker().counters()).collect();
+    let counters: Vec<_> = rig.drivers.iter().map(|p| *p.station.worker().counters()).collect();
     let (packets, forwarded): (u64, u64) =
         counters.iter().fold((0, 0), |(p, f), c| (p + c.packets, f + c.forwarded));
     assert_eq!(packets, forwarded, "drained: nothing is left under way");
-    assert_eq!(rig.posts[0].station.under_way(), 0);
+    assert_eq!(rig.drivers[0].station.under_way(), 0);
 }
 
 #[test]
 fn a_defect_in_one_worker_ends_all_and_says_so() {
     let bench = bench(true, "no");
     let mut rig = rig(&bench, 2, 4_000);
-    for post in &mut rig.posts {
-        post.recorder.breaks = true;
+    for driver in &mut rig.drivers {
+        driver.recorder.breaks = true;
     }
-    let Rig { posts, outside, control, clock, options, .. } = &mut rig;
-    let result = run_together(posts, options, control, |finished| {
+    let Rig { drivers, outside, control, clock, options, .. } = &mut rig;
+    let result = run_drivers(drivers, options, control, |finished| {
         for flow in 0..4u32 {
             let frame = marked_saying(false, flow, 0, Shape::Plain, b"evil").remove(0);
             arrive(outside, clock, flow as usize % 2, Side::A, &frame);
@@ -560,21 +560,21 @@ fn a_defect_in_one_worker_ends_all_and_says_so() {
 #[test]
 fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothing() {
     let bench = bench(true, "no");
-    // Workers without ports have the kernel's clock.
+    // Workers without a source have the kernel's clock.
     let mut rig = rig_at(bartizan_ports::packet_clock(), &bench, 2, 4_000);
     // A second link of two workers beside the first, with the same addresses.
-    let places = Places { first: 2, count: 2, all: 4 };
-    let second = stations_of(&bench.engine_settings, &bench.engine, &bench.chains, places, 4_000).unwrap();
+    let numbers = WorkerNumbers { first: 2, count: 2, all: 4 };
+    let second = stations_of(&bench.engine_settings, &bench.engine, &bench.chains, numbers, 4_000).unwrap();
     for station in second {
-        let (ports, outside) = ports(&rig.clock);
+        let (source, outside) = source(&rig.clock);
         rig.outside.push(outside);
-        let mut post = Post::new(station, ports, Box::new(rig.log.clone()));
-        (post.link, post.first) = (LinkId(1), 2);
-        rig.posts.push(post);
+        let mut driver = Driver::new(station, source, Box::new(rig.log.clone()));
+        (driver.link, driver.first) = (LinkId(1), 2);
+        rig.drivers.push(driver);
     }
-    let berths: [Arc<Berth>; 2] = Default::default();
-    for (post, berth) in rig.posts.iter_mut().zip(&berths) {
-        post.berths = vec![Arc::clone(berth)];
+    let slots: [Arc<Slot<Box<dyn Source>>>; 2] = Default::default();
+    for (driver, slot) in rig.drivers.iter_mut().zip(&slots) {
+        driver.slot = Some(Arc::clone(slot));
     }
     rig.control = Control::for_workers(4).unwrap();
     let seen = Arc::clone(&bench.seen);
@@ -597,17 +597,17 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
     rig.run(|outside, control, clock| {
         round(outside, clock, 0, &[0, 1]);
         wait_until("both links' packets", || count() == 16);
-        berths.iter().for_each(|berth| berth.clear());
-        wait_until("the first link is left", || berths.iter().all(|berth| berth.is_empty()));
+        slots.iter().for_each(|slot| slot.clear());
+        wait_until("the first link is left", || slots.iter().all(|slot| slot.is_empty()));
         // What comes to the ports of before is not seen; the other link and generations are as ever.
         round(outside, clock, 1, &[0, 1]);
         wait_until("the other link's packets", || count() == 24);
         control.swap(chains(2, &bench.seen));
         wait_until("the swap", || control.running().0 == 2);
-        for (berth, outside) in berths.iter().zip(outside.iter_mut()) {
-            let (ports, others) = ports(clock);
+        for (slot, outside) in slots.iter().zip(outside.iter_mut()) {
+            let (source, others) = source(clock);
             *outside = others;
-            berth.offer(ports);
+            slot.offer(source);
         }
         round(outside, clock, 2, &[0, 1]);
         wait_until("both links' packets again", || count() == 40);
@@ -619,9 +619,9 @@ fn workers_of_a_link_that_is_gone_go_on_with_other_ports_and_others_notice_nothi
     let mut flows = rig.log.flows.lock().unwrap().clone();
     flows.sort_unstable();
     let by_link: Vec<u64> = rig
-        .posts
+        .drivers
         .chunks(2)
-        .map(|posts| posts.iter().map(|post| post.station.worker().counters().packets).sum())
+        .map(|drivers| drivers.iter().map(|driver| driver.station.worker().counters().packets).sum())
         .collect();
     assert!(by_link[0] < by_link[1], "{by_link:?}");
     assert_eq!(by_link[0] * 3, by_link[1] * 2, "{by_link:?}");
@@ -705,5 +705,5 @@ fn workers_tell_of_their_flows_part_by_part_while_traffic_goes_on() {
         assert_eq!(collector.finish().1, [WorkerId(0), WorkerId(1)]);
         asked += 1;
     }
-    assert_eq!(asked, bartizan_dataplane::live::inquiry::QUESTIONS);
+    assert_eq!(asked, bartizan_dataplane::driver::inquiry::QUESTIONS);
 }

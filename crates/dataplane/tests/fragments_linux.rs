@@ -5,7 +5,7 @@
 use crate::common;
 use crate::inline_net;
 
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::driver::{Control, LiveOptions};
 use bartizan_dataplane::worker::Worker;
 use bartizan_ports::{InlineOptions, InlinePair, InlinePort, Port};
 use bartizan_testkit::packet::{Datagram, Ip, UDP, sum_ipv4_header};
@@ -137,8 +137,8 @@ fn through<T>(prevention: bool, test: impl FnOnce(&mut InlinePort) -> T) -> T {
     let control = Control::new().unwrap();
     let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
     let recorder = &mut common::Nothing;
-    let (result, post) = live::inline(worker, pair, recorder, &options, &control, |_| test(&mut client));
-    let counters = post.station.worker().counters();
+    let (result, driver) = live::inline(worker, pair, recorder, &options, &control, |_| test(&mut client));
+    let counters = driver.station.worker().counters();
     let refused: u64 = counters.refused.iter().sum();
     assert_eq!(counters.packets, counters.forwarded + refused);
     result

@@ -6,9 +6,9 @@
 use crate::common;
 
 use bartizan_base::Timestamp;
+use bartizan_dataplane::driver::{Control, Driver, LiveCounters, LiveOptions};
 use bartizan_dataplane::handover::Station;
-use bartizan_dataplane::live::together::{Ports, Post};
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
+use bartizan_dataplane::source::InlineSource;
 use bartizan_dataplane::worker::Worker;
 use bartizan_packet::capture::CaptureReader;
 use bartizan_ports::{InlinePair, TestClock, TestPort};
@@ -76,7 +76,7 @@ fn through(bench: &Bench, frames: &[Captured], leaving: usize) -> (Vec<Vec<u8>>,
     let (worker, control) = (worker(bench), Control::new().unwrap());
     let options = LiveOptions { batch: 32, spin: Duration::ZERO, ..LiveOptions::default() };
     let recorder = &mut Nothing;
-    let (mut out, post) = live::inline(worker, pair, recorder, &options, &control, |has_ended| {
+    let (mut out, driver) = live::inline(worker, pair, recorder, &options, &control, |has_ended| {
         let (mut out, begun) = (Vec::new(), Instant::now());
         while out.len() < leaving && begun.elapsed() < Duration::from_secs(10) && !has_ended() {
             match server.take() {
@@ -89,7 +89,7 @@ fn through(bench: &Bench, frames: &[Captured], leaving: usize) -> (Vec<Vec<u8>>,
         out
     });
     out.extend(std::iter::from_fn(|| server.take()));
-    (out, post.counters)
+    (out, driver.counters)
 }
 
 fn check(bench: &Bench, frames: &[Captured]) -> (usize, u64) {
@@ -282,9 +282,11 @@ fn what_lies_in_the_ring_leaves_after_the_word_to_stop() {
     let control = Control::new().unwrap();
     control.stop();
     let options = LiveOptions { batch: 64, spin: Duration::ZERO, ..LiveOptions::default() };
-    let mut post = Post::new(Station::alone(worker), Ports::Inline(pair), Box::new(Nothing));
-    post.run(&options, &control).unwrap();
-    assert_eq!(post.station.worker().counters().packets, 1000);
-    let Ports::Inline(pair) = &mut post.ports else { unreachable!("no berth takes them away") };
-    assert_eq!(pair.port(bartizan_ports::Side::B).stats().sent, 1000);
+    let mut driver =
+        Driver::new(Station::alone(worker), Box::new(InlineSource::new(pair)), Box::new(Nothing));
+    driver.run(&options, &control).unwrap();
+    assert_eq!(driver.station.worker().counters().packets, 1000);
+    let mut sent = 0;
+    driver.each_port(|name, stats, _| sent += if name == "b" { stats.sent } else { 0 });
+    assert_eq!(sent, 1000);
 }

@@ -6,7 +6,7 @@
 mod bypassed;
 
 use bartizan_base::{LinkId, PacketDuration, Timestamp};
-use bartizan_dataplane::live::LiveOptions;
+use bartizan_dataplane::driver::LiveOptions;
 use bartizan_dataplane::worker::Frame;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_offload::{Action, DeviceKey, FlowManager};

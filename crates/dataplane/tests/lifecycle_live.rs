@@ -3,9 +3,9 @@
 //! threads.
 
 use bartizan_base::{PacketDuration, Reason, Timestamp};
-use bartizan_dataplane::live::inquiry::Question;
-use bartizan_dataplane::live::together::{Ports, Post, run_together};
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::driver::inquiry::Question;
+use bartizan_dataplane::driver::{Control, Driver, LiveOptions, run_drivers};
+use bartizan_dataplane::source::InlineSource;
 use bartizan_function::{FunctionSpec, Model, PacketContext};
 use bartizan_ports::{InlinePair, Port, TestClock, TestPort};
 use bartizan_stages::lifecycle::{Act, Condition};
@@ -43,7 +43,7 @@ fn tune(settings: &mut EngineSettings) {
 
 struct Rig {
     stack: Stack,
-    posts: Vec<Post<Box<Nothing>>>,
+    drivers: Vec<Driver<Box<Nothing>>>,
     outside: Vec<[TestPort; 2]>,
     control: Control,
     clock: TestClock,
@@ -55,27 +55,28 @@ impl Rig {
         let made = Made { name, policy, set: &[], tune, rules, thresholds: "" };
         let stack = Stack::with_functions(&made, vec![header_function(&SPEC, fragile)]);
         let clock = TestClock::starting_at(Timestamp::from_nanos(1_000_000_000));
-        let (mut posts, mut outside) = (Vec::new(), Vec::new());
+        let (mut drivers, mut outside) = (Vec::new(), Vec::new());
         for station in stack.stations(count) {
             let (client, a) = TestPort::pair(["client", "a"], 1500, 1 << 16, &clock).unwrap();
             let (server, b) = TestPort::pair(["server", "b"], 1500, 1 << 16, &clock).unwrap();
             outside.push([client, server]);
-            let ports = Ports::Inline(InlinePair::new(Box::new(a), Box::new(b), false).unwrap());
-            posts.push(Post::new(station, ports, Box::new(Nothing)));
+            let source =
+                Box::new(InlineSource::new(InlinePair::new(Box::new(a), Box::new(b), false).unwrap()));
+            drivers.push(Driver::new(station, source, Box::new(Nothing)));
         }
-        Rig { stack, posts, outside, control: Control::for_workers(count as u16).unwrap(), clock }
+        Rig { stack, drivers, outside, control: Control::for_workers(count as u16).unwrap(), clock }
     }
 
     fn stat(&self, name: &str) -> u64 {
         let mut sum = 0;
-        for post in &self.posts {
-            post.station.worker().visit_stats(|of, value| sum += if of == name { value } else { 0 });
+        for driver in &self.drivers {
+            driver.station.worker().visit_stats(|of, value| sum += if of == name { value } else { 0 });
         }
         sum
     }
 
     fn refused(&self, reason: Reason) -> u64 {
-        self.posts.iter().map(|post| post.station.worker().counters().refused[reason as usize]).sum()
+        self.drivers.iter().map(|driver| driver.station.worker().counters().refused[reason as usize]).sum()
     }
 }
 
@@ -128,7 +129,7 @@ fn traffic_goes_on_through_a_hundred_failures() {
             LiveOptions { batch: 16, spin: Duration::ZERO, awake: false, tick: Duration::from_millis(5) };
         let (outside, control, clock) = (&mut rig.outside, &rig.control, &rig.clock);
         let mut news = 0;
-        run_together(&mut rig.posts, &options, control, |_| {
+        run_drivers(&mut rig.drivers, &options, control, |_| {
             let mut out = 0;
             for (sent, frame) in (1u64..).zip(&frames) {
                 send(outside, clock, *frame);
@@ -168,7 +169,7 @@ fn orders_act_under_traffic_and_what_is_refused_is_counted() {
             LiveOptions { batch: 16, spin: Duration::ZERO, awake: false, tick: Duration::from_millis(5) };
         let (outside, control, clock) = (&mut rig.outside, &rig.control, &rig.clock);
         let mut out = 0;
-        run_together(&mut rig.posts, &options, control, |_| {
+        run_drivers(&mut rig.drivers, &options, control, |_| {
             for (number, frame) in frames.iter().enumerate() {
                 send(outside, clock, *frame);
                 out += left(outside);
@@ -188,7 +189,7 @@ fn orders_act_under_traffic_and_what_is_refused_is_counted() {
         out += left(&mut rig.outside);
         let (stopped, failed) = (rig.refused(Reason::FunctionStopped), rig.refused(Reason::FunctionFailed));
         assert!(stopped > 0, "{stopped} {failed}");
-        let came: u64 = rig.posts.iter().map(|post| post.station.worker().counters().forwarded).sum();
+        let came: u64 = rig.drivers.iter().map(|driver| driver.station.worker().counters().forwarded).sum();
         assert_eq!(out, came, "what was forwarded has left");
         assert!(out + stopped + failed <= frames.len() as u64);
         drop(rig.stack);

@@ -12,7 +12,7 @@ use crate::inline_net;
 use bartizan_applayer::file::FileSettings;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{Decision, Direction, FunctionId, Generation};
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
+use bartizan_dataplane::driver::{Control, LiveCounters, LiveOptions};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
 use bartizan_ports::{Batch, InlineOptions, InlinePair, InlinePort, Port, wait_any};
@@ -201,8 +201,8 @@ fn run(
             reading.join().unwrap()
         })
     };
-    let (got, post) = live::inline(worker, pair, recorder, &options, &control, play_and_read);
-    Outcome { got, early, counters: *post.station.worker().counters(), live: post.counters }
+    let (got, driver) = live::inline(worker, pair, recorder, &options, &control, play_and_read);
+    Outcome { got, early, counters: *driver.station.worker().counters(), live: driver.counters }
 }
 
 /// Where two byte strings part, with what stands there.

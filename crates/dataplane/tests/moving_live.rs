@@ -9,8 +9,8 @@ use crate::common;
 use crate::inline_net;
 
 use bartizan_base::{Decision, Direction, FunctionId, Generation};
-use bartizan_dataplane::live::together::{Balance, PARCELS, Ports, Post, run_together, stations};
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::driver::{Balance, Control, Driver, LiveOptions, PARCELS, run_drivers, stations};
+use bartizan_dataplane::source::InlineSource;
 use bartizan_flow::{FlowKey, FlowScope, FlowSide};
 use bartizan_function::{Function, FunctionSpec, Model, PacketContext};
 use bartizan_ports::{InlineOptions, InlinePair};
@@ -175,12 +175,14 @@ fn transfers() {
     let spread = settings.spread(2);
     let (pairs, _) = InlinePair::open_group("a1", "b1", &InlineOptions::default(), &spread, false).unwrap();
     let flows = Flows::default();
-    let mut posts: Vec<Post<Box<Flows>>> = made
+    let mut drivers: Vec<Driver<Box<Flows>>> = made
         .into_iter()
         .zip(pairs)
-        .map(|(station, pair)| Post::new(station, Ports::Inline(pair), Box::new(flows.clone())))
+        .map(|(station, pair)| {
+            Driver::new(station, Box::new(InlineSource::new(pair)), Box::new(flows.clone()))
+        })
         .collect();
-    let owners = posts[0].station.owners();
+    let owners = drivers[0].station.owners();
     let keys = CLIENTS.map(|(v6, port)| {
         let scope = FlowScope { side: FlowSide::First, ..FlowScope::default() };
         FlowKey::ported(&scope, 6, (address(v6, 1), port), (address(v6, 2), 80))
@@ -192,7 +194,7 @@ fn transfers() {
     let options = LiveOptions { spin: Duration::ZERO, ..LiveOptions::default() };
     let mut asked = 0u64;
     let mut got = Vec::new();
-    run_together(&mut posts, &options, &control, |is_over| {
+    run_drivers(&mut drivers, &options, &control, |is_over| {
         let _stop = AtEnd(|| control.stop());
         let mut words = inside.split(' ');
         let program = words.next().unwrap();
@@ -244,14 +246,14 @@ fn transfers() {
             expected.len()
         );
     }
-    let counters = posts.iter().map(|post| post.station.counters()).reduce(|a, b| a.plus(b)).unwrap();
+    let counters = drivers.iter().map(|driver| driver.station.counters()).reduce(|a, b| a.plus(b)).unwrap();
     eprintln!("{counters:?}, {asked} moves asked for");
     assert!(counters.moved > 100, "{counters:?}");
     assert_eq!((counters.handed_over, counters.refused), (counters.taken, 0));
     let mut balance = Balance::default();
-    for post in &mut posts {
-        balance.add(post.station.worker().counters(), &post.counters);
-        post.each_port(|_, stats, waiting| balance.add_port(stats, waiting));
+    for driver in &mut drivers {
+        balance.add(driver.station.worker().counters(), &driver.counters);
+        driver.each_port(|_, stats, waiting| balance.add_port(stats, waiting));
     }
     assert!(balance.is_exact(), "{balance:?}");
     // One record each, with all packets of the connection: more than segments of its body.
@@ -259,8 +261,8 @@ fn transfers() {
     flows.sort_unstable();
     assert_eq!(flows.iter().map(|(port, _)| *port).collect::<Vec<_>>(), CLIENTS.map(|(_, port)| port));
     assert!(flows.iter().all(|(_, packets)| *packets > (BODY / 1448) as u64), "{flows:?}");
-    for post in &posts {
-        let worker = post.station.worker();
+    for driver in &drivers {
+        let worker = driver.station.worker();
         assert_eq!((worker.flows().len(), worker.app_memory().used()), (0, 0));
     }
 }

@@ -8,8 +8,8 @@ use crate::inline_net::{in_namespace, run, sysctl};
 
 use bartizan_base::{LinkId, Reason};
 use bartizan_config::suricata;
-use bartizan_dataplane::live::together::{Balance, Ports, Post, run_together};
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::driver::{Balance, Control, Driver, LiveOptions, run_drivers};
+use bartizan_dataplane::source::InlineSource;
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_function::{FunctionSpec, Model};
 use bartizan_ports::{Batch, InlineOptions, InlinePair, InlinePort, Port};
@@ -144,7 +144,7 @@ fn offer(name: &str, [low, high]: [u8; 2], ports: [[&str; 2]; 2]) -> Ran {
     );
     let settings = engine_settings();
     let options = InlineOptions { frames: RING, ..InlineOptions::default() };
-    let (mut posts, mut far) = (Vec::new(), Vec::new());
+    let (mut drivers, mut far) = (Vec::new(), Vec::new());
     for (link, [a, b]) in (0u16..).zip(ports) {
         let [from, to] = ends([a, b]);
         let spread = settings.spread(WORKERS).of_link(LinkId(link));
@@ -155,14 +155,14 @@ fn offer(name: &str, [low, high]: [u8; 2], ports: [[&str; 2]; 2]) -> Ran {
         let of = |host| frames(LinkId(link), host, &|key| owners.home(key).map(|worker| worker.0));
         far.push(Far { from, to, frames: [of(2), of(3)], sent: [0; 2], arrived: [0; 2] });
         for (station, pair) in stations.into_iter().zip(pairs) {
-            let mut post = Post::new(station, Ports::Inline(pair), Box::new(Nothing));
-            (post.link, post.first) = (LinkId(link), link * WORKERS);
-            posts.push(post);
+            let mut driver = Driver::new(station, Box::new(InlineSource::new(pair)), Box::new(Nothing));
+            (driver.link, driver.first) = (LinkId(link), link * WORKERS);
+            drivers.push(driver);
         }
     }
     let control = Control::for_workers(2 * WORKERS).unwrap();
     let live = LiveOptions { batch: BATCH, spin: Duration::ZERO, awake: false, ..LiveOptions::default() };
-    run_together(&mut posts, &live, &control, |is_over| {
+    run_drivers(&mut drivers, &live, &control, |is_over| {
         let (begun, mut quiet) = (Instant::now(), Instant::now());
         let mut batch = Batch::with_capacity(256);
         let all = u64::from(FRAMES) * u64::from(WORKERS);
@@ -191,12 +191,12 @@ fn offer(name: &str, [low, high]: [u8; 2], ports: [[&str; 2]; 2]) -> Ran {
         begun: [0; 2],
     };
     let mut balance = Balance::default();
-    for post in &mut posts {
-        let (link, counters) = (usize::from(post.link.0), *post.station.worker().counters());
-        balance.add(&counters, &post.counters);
+    for driver in &mut drivers {
+        let (link, counters) = (usize::from(driver.link.0), *driver.station.worker().counters());
+        balance.add(&counters, &driver.counters);
         ran.refused[link] += counters.refused[Reason::Overload as usize];
         ran.begun[link] += counters.shed.begun;
-        post.each_port(|_, stats, waiting| {
+        driver.each_port(|_, stats, waiting| {
             balance.add_port(stats, waiting);
             ran.full[link] += stats.ring_dropped;
         });

@@ -3,9 +3,9 @@
 //! lose packets, with and without priorities; and flows that other workers hand over.
 
 use bartizan_base::{PacketDuration, Reason, Timestamp, WorkerId};
+use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::handover::{Handled, Station};
-use bartizan_dataplane::live::together::{Ports, Post};
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::source::{InlineSource, Source, TapSource};
 use bartizan_flow::FlowKey;
 use bartizan_function::{FunctionKind, FunctionSpec, Model};
 use bartizan_ports::{
@@ -246,15 +246,15 @@ fn run(name: &str, how: Loop, priorities: &[u8], hosts: &[u8]) -> Ran {
         stats: PortStats::default(),
     };
     let options = LiveOptions { batch: BATCH, spin: Duration::ZERO, awake: false, ..LiveOptions::default() };
-    let ports = match how {
-        Loop::Inline => {
-            Ports::Inline(InlinePair::new(Box::new(end(true)), Box::new(end(false)), false).unwrap())
-        }
-        Loop::Passive => Ports::Passive(Box::new(end(true))),
+    let source: Box<dyn Source> = match how {
+        Loop::Inline => Box::new(InlineSource::new(
+            InlinePair::new(Box::new(end(true)), Box::new(end(false)), false).unwrap(),
+        )),
+        Loop::Passive => Box::new(TapSource::new(Box::new(end(true)))),
     };
-    let mut post = Post::new(stack.stations(1).remove(0), ports, Box::new(Nothing));
-    post.run(&options, &control).unwrap();
-    let counters = post.station.worker().counters();
+    let mut driver = Driver::new(stack.stations(1).remove(0), source, Box::new(Nothing));
+    driver.run(&options, &control).unwrap();
+    let counters = driver.station.worker().counters();
     assert_eq!(counters.packets, counters.forwarded + counters.refused.iter().sum::<u64>());
     let (refused, uninspected) = (counters.refused[Reason::Overload as usize], counters.shed.uninspected);
     let Wire { sent, lost, left, greatest, .. } = *wire.lock().unwrap();

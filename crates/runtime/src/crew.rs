@@ -5,15 +5,16 @@ use crate::error::Failure;
 use bartizan_applayer::flow::Engine;
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::board::Board;
+use bartizan_dataplane::driver::{
+    Balance, Control, Driver, LiveCounters, LiveError, LiveOptions, PARCELS, WorkerNumbers, run_drivers,
+    stations_of,
+};
 use bartizan_dataplane::eve::EveRecorder;
 use bartizan_dataplane::event_ring::{
     EventReceiver, EventSender, RING_BYTES, RingCounters, WhenFull, event_ring, write_all,
 };
 use bartizan_dataplane::handover::HandOverCounters;
-use bartizan_dataplane::live::together::{
-    Balance, Berth, LiveError, PARCELS, Places, Ports, Post, run_together, stations_of,
-};
-use bartizan_dataplane::live::{Control, LiveCounters, LiveOptions};
+use bartizan_dataplane::source::{Slot, Source};
 use bartizan_dataplane::worker::{Worker, WorkerCounters};
 use bartizan_dataplane::workers::{add_stats, stats_of};
 use bartizan_offload::{Device, FlowManager};
@@ -41,11 +42,11 @@ pub struct OfLink {
     pub name: String,
     /// What its workers are made of.
     pub stack: Stack,
-    /// Ports, for each worker.
-    pub ports: Vec<Ports>,
-    /// Where workers get others, for each worker (of a tap of several interfaces one for each of them); none
-    /// where the end of the ports is the end of the run.
-    pub berths: Vec<Vec<Arc<Berth>>>,
+    /// The source of each worker.
+    pub sources: Vec<Box<dyn Source>>,
+    /// Where workers get other sources, for each worker; none where the end of a source is the end of the run,
+    /// or the source itself gets other ports.
+    pub slots: Vec<Arc<Slot<Box<dyn Source>>>>,
     /// The level below the host, for each worker; none where the link has none.
     pub devices: Vec<Box<dyn Device>>,
 }
@@ -120,13 +121,13 @@ pub fn run(
 ) -> Result<Ended, Failure> {
     let Parts { links, chains, live, control, board } = parts;
     let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
-    let of_workers = links.iter().enumerate().flat_map(|(number, link)| vec![number; link.ports.len()]);
+    let of_workers = links.iter().enumerate().flat_map(|(number, link)| vec![number; link.sources.len()]);
     let (mut rings, mut own): (Vec<EventReceiver>, Vec<EveRecorder>) = (Vec::new(), Vec::new());
     match of_workers.collect::<Vec<_>>().as_slice() {
         [_] => {
-            let mut posts = posts_of(links, chains, &board, vec![recorder])?;
-            let result = run_together(&mut posts, &live, control, steer);
-            return Ok(Ended::of(names, result, &mut posts, None));
+            let mut drivers = drivers_of(links, chains, &board, vec![recorder])?;
+            let result = run_drivers(&mut drivers, &live, control, steer);
+            return Ok(Ended::of(names, result, &mut drivers, None));
         }
         several => {
             for link in several {
@@ -136,56 +137,57 @@ pub fn run(
             }
         }
     }
-    let mut posts = posts_of(links, chains, &board, own.iter_mut().collect())?;
+    let mut drivers = drivers_of(links, chains, &board, own.iter_mut().collect())?;
     let (result, events) = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
-        let result = run_together(&mut posts, &live, control, steer);
+        let result = run_drivers(&mut drivers, &live, control, steer);
         let mut events = RingCounters::default();
-        for post in &mut posts {
-            events = events.plus(post.recorder.close_ring());
+        for driver in &mut drivers {
+            events = events.plus(driver.recorder.close_ring());
         }
         // A failure of the writer is one of the outputs, which are asked for their problems later.
         let _ = writer.join();
         (result, events)
     });
-    let ended = Ended::of(names, result, &mut posts, Some(events));
+    let ended = Ended::of(names, result, &mut drivers, Some(events));
     own.iter().for_each(|own| recorder.absorb(own));
     Ok(ended)
 }
 
 /// The workers of all links, in their order, each with its recorder. The control has the generations from
 /// here on.
-fn posts_of<'r>(
+fn drivers_of<'r>(
     links: Vec<OfLink>,
     chains: Arc<Chains>,
     board: &Board,
     recorders: Vec<&'r mut EveRecorder>,
-) -> Result<Vec<Post<&'r mut EveRecorder>>, Failure> {
+) -> Result<Vec<Driver<&'r mut EveRecorder>>, Failure> {
     let all = u16::try_from(recorders.len()).unwrap_or(u16::MAX);
     // One processor is left for all else: the kernel's work, the writer, who steers.
     let pinned = all > 1 && processors() > usize::from(all);
     let mut recorders = recorders.into_iter();
-    let mut posts: Vec<Post<&mut EveRecorder>> = Vec::new();
+    let mut drivers: Vec<Driver<&mut EveRecorder>> = Vec::new();
     for (number, link) in (0u16..).zip(links) {
-        let OfLink { stack: Stack { settings, engine }, ports, berths, devices, .. } = link;
-        let first = u16::try_from(posts.len()).unwrap_or(u16::MAX);
-        let places = Places { first, count: u16::try_from(ports.len()).unwrap_or(u16::MAX), all };
-        let stations = stations_of(&settings, &engine, &chains, places, PARCELS).map_err(Failure::stopped)?;
-        let (mut berths, mut devices) = (berths.into_iter(), devices.into_iter());
-        for ((mut station, ports), recorder) in stations.into_iter().zip(ports).zip(&mut recorders) {
-            let index = posts.len();
+        let OfLink { stack: Stack { settings, engine }, sources, slots, devices, .. } = link;
+        let first = u16::try_from(drivers.len()).unwrap_or(u16::MAX);
+        let numbers = WorkerNumbers { first, count: u16::try_from(sources.len()).unwrap_or(u16::MAX), all };
+        let stations =
+            stations_of(&settings, &engine, &chains, numbers, PARCELS).map_err(Failure::stopped)?;
+        let (mut slots, mut devices) = (slots.into_iter(), devices.into_iter());
+        for ((mut station, source), recorder) in stations.into_iter().zip(sources).zip(&mut recorders) {
+            let index = drivers.len();
             if let Some(presenter) = u16::try_from(index).ok().and_then(|at| board.presenter(at)) {
                 station.worker_mut().set_presenter(presenter);
             }
             devices.next().into_iter().for_each(|device| give_level(station.worker_mut(), device));
-            let mut post = Post::new(station, ports, recorder);
-            (post.link, post.first) = (LinkId(number), first);
-            post.berths = berths.next().unwrap_or_default();
-            post.processor = pinned.then_some(index + 1);
-            posts.push(post);
+            let mut driver = Driver::new(station, source, recorder);
+            (driver.link, driver.first) = (LinkId(number), first);
+            driver.slot = slots.next();
+            driver.processor = pinned.then_some(index + 1);
+            drivers.push(driver);
         }
     }
-    Ok(posts)
+    Ok(drivers)
 }
 
 fn give_level(worker: &mut Worker, device: Box<dyn Device>) {
@@ -198,7 +200,7 @@ impl Ended {
     fn of(
         names: Vec<String>,
         result: Result<(), LiveError>,
-        posts: &mut [Post<&mut EveRecorder>],
+        drivers: &mut [Driver<&mut EveRecorder>],
         rings: Option<RingCounters>,
     ) -> Self {
         let mut ended = Ended {
@@ -212,10 +214,10 @@ impl Ended {
         for (number, name) in (0..).zip(names) {
             let mut link = LinkEnded { name, ..LinkEnded::default() };
             let mut own = Sum::default();
-            for post in posts.iter_mut().filter(|post| post.link == LinkId(number)) {
-                ended.clock = ended.clock.max(post.station.worker().clock());
-                ended.threads.push(stats_of(post.station.worker()));
-                link.add_post(post, &mut own);
+            for driver in drivers.iter_mut().filter(|driver| driver.link == LinkId(number)) {
+                ended.clock = ended.clock.max(driver.station.worker().clock());
+                ended.threads.push(stats_of(driver.station.worker()));
+                link.add_driver(driver, &mut own);
             }
             if rings.is_some() {
                 link.hand_over.for_each(|name, value| own.add(name, value));
@@ -259,14 +261,14 @@ impl Ended {
 }
 
 impl LinkEnded {
-    fn add_post(&mut self, post: &mut Post<&mut EveRecorder>, sum: &mut Sum) {
-        self.forwards = post.forwards();
-        self.live = self.live.plus(&post.counters);
-        self.hand_over = self.hand_over.plus(post.station.counters());
-        self.counters = self.counters.plus(post.station.worker().counters());
-        self.balance.add(post.station.worker().counters(), &post.counters);
-        add_stats(sum, post.station.worker());
-        post.each_port(|name, stats, waiting| self.add_port(name, stats, waiting, sum));
+    fn add_driver(&mut self, driver: &mut Driver<&mut EveRecorder>, sum: &mut Sum) {
+        self.forwards = driver.forwards();
+        self.live = self.live.plus(&driver.counters);
+        self.hand_over = self.hand_over.plus(driver.station.counters());
+        self.counters = self.counters.plus(driver.station.worker().counters());
+        self.balance.add(driver.station.worker().counters(), &driver.counters);
+        add_stats(sum, driver.station.worker());
+        driver.each_port(|name, stats, waiting| self.add_port(name, stats, waiting, sum));
     }
 
     /// What is counted beside the workers.

@@ -9,7 +9,7 @@ use crate::channel::{Answer, Channel, Command};
 use crate::view::{Question, View};
 use bartizan_api::southbound::{FunctionOrder, FunctionState};
 use bartizan_base::WorkerId;
-use bartizan_dataplane::live::inquiry::Collector;
+use bartizan_dataplane::driver::inquiry::Collector;
 use bartizan_stages::lifecycle::{Act, Condition, FunctionNow};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};

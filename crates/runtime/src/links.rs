@@ -13,8 +13,8 @@ use crate::interfaces::{InterfaceWatch, START_AGAIN};
 use crate::plan::{self, LinkPlan, Plan, Receive};
 use bartizan_base::{LinkId, PacketDuration, Spread};
 use bartizan_config::host::{self, NamedPort, Snap, SnapAfter, SnapLayer};
-use bartizan_dataplane::live::together::{Berth, Ports};
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::driver::{Control, LiveOptions};
+use bartizan_dataplane::source::{InlineSource, MergedSource, Slot, Source, TapSource};
 use bartizan_packet::DecoderConfig;
 use bartizan_ports::{
     AfterHeaders, ExitPort, HeaderLayer, InlineOptions, InlinePair, Interface, MERGE_WAIT, MergedTap,
@@ -58,9 +58,52 @@ struct Watched {
 /// What comes and goes as one.
 struct Part {
     interfaces: InterfaceWatch,
-    /// Of each worker; none where the end of the part is the end of the run.
-    berths: Vec<Arc<Berth>>,
+    /// Where its workers get other sources, or ports, in its place.
+    slots: Slots,
     state: State,
+}
+
+/// Where the workers of a link get others in the place of a part that is gone, one for each worker; none where
+/// the end of the part is the end of the run.
+enum Slots {
+    /// The part is the whole of a worker's source.
+    Sources(Vec<Arc<Slot<Box<dyn Source>>>>),
+    /// The part is one port of a source.
+    Ports(Vec<Arc<Slot<Box<dyn Port>>>>),
+}
+
+impl Slots {
+    fn new(workers: u16, part_is_source: bool) -> Self {
+        if part_is_source {
+            Slots::Sources((0..workers).map(|_| Arc::default()).collect())
+        } else {
+            Slots::Ports((0..workers).map(|_| Arc::default()).collect())
+        }
+    }
+
+    /// Whether all workers have let go of the part.
+    fn are_left(&self) -> bool {
+        match self {
+            Slots::Sources(slots) => !slots.is_empty() && slots.iter().all(|slot| slot.is_empty()),
+            Slots::Ports(slots) => !slots.is_empty() && slots.iter().all(|slot| slot.is_empty()),
+        }
+    }
+
+    /// The reason why a worker has let go of the part, if it was not asked to.
+    fn take_failure(&self) -> Option<PortError> {
+        match self {
+            Slots::Sources(slots) => slots.iter().find_map(|slot| slot.take_failure()),
+            Slots::Ports(slots) => slots.iter().find_map(|slot| slot.take_failure()),
+        }
+    }
+
+    /// Asks all workers to let go of the part.
+    fn clear(&self) {
+        match self {
+            Slots::Sources(slots) => slots.iter().for_each(|slot| slot.clear()),
+            Slots::Ports(slots) => slots.iter().for_each(|slot| slot.clear()),
+        }
+    }
 }
 
 /// See the module.
@@ -81,10 +124,11 @@ impl Links {
             } else {
                 interfaces.into_iter().map(|one| vec![one]).collect()
             };
-            let berths = if several || parts.len() > 1 { plan.workers } else { 0 };
+            let is_source = parts.len() == 1;
+            let slots = if several || !is_source { plan.workers } else { 0 };
             let part = |interfaces| Part {
                 interfaces: InterfaceWatch::new(interfaces),
-                berths: (0..berths).map(|_| Arc::default()).collect(),
+                slots: Slots::new(slots, is_source),
                 state: State::Up,
             };
             Ok(Watched {
@@ -110,15 +154,15 @@ impl Links {
             link.spread = stack.settings.spread(link.plan.workers).of_link(link.number);
             link.tunnels = stack.settings.decoder;
             warnings.extend(link.timestamps.1.clone());
-            let ports = link.open(warnings).map_err(|error| match link.several {
+            let sources = link.open(warnings).map_err(|error| match link.several {
                 true => Failure::input(format!("link `{}`: {error}", link.plan.name)),
                 false => Failure::input(error),
             })?;
-            let of_worker = |worker: usize| {
-                link.parts.iter().filter_map(|part| part.berths.get(worker).cloned()).collect::<Vec<_>>()
+            let slots = match link.parts.first().map(|part| &part.slots) {
+                Some(Slots::Sources(slots)) => slots.clone(),
+                _ => Vec::new(),
             };
-            let berths = (0..ports.len()).map(of_worker).filter(|berths| !berths.is_empty()).collect();
-            Ok(OfLink { name: link.plan.name.clone(), stack, ports, berths, devices: Vec::new() })
+            Ok(OfLink { name: link.plan.name.clone(), stack, sources, slots, devices: Vec::new() })
         };
         self.links.iter_mut().zip(stacks).map(open).collect()
     }
@@ -172,7 +216,7 @@ impl Watched {
             match &part.state {
                 State::Up => part.look(which.as_deref(), said),
                 State::Leaving => {
-                    if !part.berths.is_empty() && part.berths.iter().all(|berth| berth.is_empty()) {
+                    if part.slots.are_left() {
                         part.state = State::Gone(Instant::now(), None);
                     }
                 }
@@ -234,16 +278,18 @@ impl Watched {
         }
         // What is to be known of these interfaces was said when the run began.
         let mut known = Vec::new();
-        let ports = match &self.plan.ports {
-            plan::Ports::Inline { .. } => self.open(&mut known),
-            plan::Ports::Tap { .. } => {
-                self.open_tap(at, &mut known).map(|ports| ports.into_iter().map(Ports::Passive).collect())
-            }
+        let failed = |error: OpenError| Some(error.to_string());
+        let part_is_source = self.parts.get(at).is_none_or(|part| matches!(part.slots, Slots::Sources(_)));
+        let (sources, ports) = match part_is_source {
+            true => (self.open(&mut known).map_err(failed)?, Vec::new()),
+            false => (Vec::new(), self.open_tap(at, &mut known).map_err(failed)?),
         };
-        let ports = ports.map_err(|error| Some(error.to_string()))?;
         if let Some(part) = self.parts.get_mut(at) {
             part.interfaces = InterfaceWatch::new(interfaces);
-            part.berths.iter().zip(ports).for_each(|(berth, ports)| berth.offer(ports));
+            match &part.slots {
+                Slots::Sources(slots) => slots.iter().zip(sources).for_each(|(slot, one)| slot.offer(one)),
+                Slots::Ports(slots) => slots.iter().zip(ports).for_each(|(slot, one)| slot.offer(one)),
+            }
         }
         Ok(())
     }
@@ -264,8 +310,8 @@ impl Watched {
         Ok(pair.with_exits(exits))
     }
 
-    /// Ports for each worker.
-    fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Ports>, OpenError> {
+    /// A source for each worker.
+    fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn Source>>, OpenError> {
         match &self.plan.ports {
             plan::Ports::Inline { a, b, fix_offloads } => {
                 let usual = InlineOptions::default();
@@ -274,24 +320,32 @@ impl Watched {
                 let options = InlineOptions { fix_offloads: *fix_offloads, for_level, frames, ..usual };
                 let (pairs, more) = InlinePair::open_group(a, b, &options, &self.spread, false)?;
                 warnings.extend(more.iter().map(ToString::to_string));
-                pairs.into_iter().map(|pair| Ok(Ports::Inline(self.with_exits(pair)?))).collect()
+                let source = |pair| -> Result<Box<dyn Source>, OpenError> {
+                    Ok(Box::new(InlineSource::new(self.with_exits(pair)?)))
+                };
+                pairs.into_iter().map(source).collect()
             }
             plan::Ports::Tap { interfaces, .. } => {
                 let opened = (0..interfaces.len()).map(|at| self.open_tap(at, warnings));
                 let mut of_interfaces: Vec<_> =
                     opened.map(|ports| Ok(ports?.into_iter())).collect::<Result<_, OpenError>>()?;
                 if let [one] = of_interfaces.as_mut_slice() {
-                    return Ok(one.map(Ports::Passive).collect());
+                    let source = |port| -> Box<dyn Source> { Box::new(TapSource::new(port)) };
+                    return Ok(one.map(source).collect());
                 }
                 let receive = &self.plan.receive;
-                let of_worker = |_| {
+                let of_worker = |worker: usize| -> Box<dyn Source> {
                     let ports = of_interfaces.iter_mut().filter_map(Iterator::next).collect();
                     let wait = receive.merge_wait.map_or(MERGE_WAIT, |ms| Duration::from_millis(ms.into()));
                     let wait = PacketDuration::from_nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
                     let tap = MergedTap::new(ports, wait, LiveOptions::default().batch, window(receive));
-                    Ports::Merged(Box::new(tap))
+                    let of_part = |part: &Part| match &part.slots {
+                        Slots::Ports(slots) => slots.get(worker).cloned(),
+                        Slots::Sources(_) => None,
+                    };
+                    Box::new(MergedSource::new(tap, self.parts.iter().filter_map(of_part).collect()))
                 };
-                Ok((0..self.plan.workers).map(of_worker).collect())
+                Ok((0..usize::from(self.plan.workers)).map(of_worker).collect())
             }
         }
     }
@@ -332,7 +386,7 @@ impl Part {
             _ => text,
         };
         said.extend(self.interfaces.look().into_iter().map(with_link));
-        let failure = self.berths.iter().find_map(|berth| berth.take_failure());
+        let failure = self.slots.take_failure();
         let why = failure.map(gone).or_else(|| self.interfaces.gone());
         let Some(why) = why else { return };
         self.state = State::Leaving;
@@ -341,7 +395,7 @@ impl Part {
         said.push(format!(
             "warning: {which}: {why}; nothing comes by it until it is there and up again, all else goes on"
         ));
-        self.berths.iter().for_each(|berth| berth.clear());
+        self.slots.clear();
     }
 }
 

@@ -25,7 +25,7 @@ use crate::traces::Traces;
 use crate::view;
 use bartizan_agent::joined::Joined;
 use bartizan_base::Generation;
-use bartizan_dataplane::live::Control;
+use bartizan_dataplane::driver::Control;
 use bartizan_events::output::Rights;
 use bartizan_events::sink::SinkProblem;
 use serde_json::{Map, Value};

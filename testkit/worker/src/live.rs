@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One worker on live ports, while a test plays the hosts around it.
 
+use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::handover::Station;
-use bartizan_dataplane::live::together::{Ports, Post};
-use bartizan_dataplane::live::{Control, LiveOptions};
+use bartizan_dataplane::source::InlineSource;
 use bartizan_dataplane::worker::Worker;
 use bartizan_ports::InlinePair;
 use bartizan_stages::record::Recorder;
@@ -21,17 +21,17 @@ pub fn inline<'r, R: Recorder + Send, T>(
     options: &LiveOptions,
     control: &Control,
     test: impl FnOnce(&dyn Fn() -> bool) -> T,
-) -> (T, Post<&'r mut R>) {
-    let mut post = Post::new(Station::alone(worker), Ports::Inline(pair), recorder);
+) -> (T, Driver<&'r mut R>) {
+    let mut driver = Driver::new(Station::alone(worker), Box::new(InlineSource::new(pair)), recorder);
     let outcome = std::thread::scope(|scope| {
-        let running = scope.spawn(|| post.run(options, control).unwrap());
+        let running = scope.spawn(|| driver.run(options, control).unwrap());
         let stop = Stop(control);
         let outcome = test(&|| running.is_finished());
         drop(stop);
         running.join().unwrap();
         outcome
     });
-    (outcome, post)
+    (outcome, driver)
 }
 
 /// Stops the worker, also when the test fails: the scope would wait for it.

@@ -6,6 +6,7 @@
 //! that watches looks on for that long, and ends with the first frame that came later.
 
 use super::control::Control;
+use crate::source::Taken;
 use bartizan_base::{PacketDuration, Timestamp};
 use std::time::Duration;
 
@@ -59,9 +60,9 @@ impl LastTurns {
         true
     }
 
-    /// A turn saw so many frames, the newest of them from then.
-    pub(super) const fn saw(&mut self, frames: usize, newest: Timestamp) {
-        self.idle = frames == 0;
-        self.newest = newest;
+    /// Takes in what a turn saw.
+    pub(super) const fn saw(&mut self, taken: Taken) {
+        self.idle = taken.frames == 0;
+        self.newest = taken.newest;
     }
 }

@@ -73,7 +73,7 @@ fn narrow_rig(bench: &Bench, count: u16) -> Rig {
         };
         let ((client, a), (server, b)) = (make("client", "a"), make("server", "b"));
         rig.outside[worker] = [client, server];
-        rig.posts[worker].ports = Ports::Inline(InlinePair::new(a, b, false).unwrap());
+        rig.drivers[worker].source = Some(Box::new(InlineSource::new(InlinePair::new(a, b, false).unwrap())));
     }
     rig
 }
@@ -145,8 +145,8 @@ fn each_worker_tells_what_its_ports_refused_and_the_numbers_sum_up() {
     // In each round the first at once and the others a second later; of the last round what was left, at the
     // end.
     assert!(records.values().all(|n| (3..=6).contains(n)), "{records:?}");
-    for post in &mut rig.posts {
-        post.ports.each(|name, stats, _| {
+    for driver in &mut rig.drivers {
+        driver.each_port(|name, stats, _| {
             assert_eq!(stats.send_failures.get(SendRefusal::TooLarge), summed[name], "{name}");
         });
     }

@@ -3,7 +3,7 @@
 //! the `flow_id` of an event.
 
 use crate::tuple;
-use bartizan_dataplane::live::inquiry::FlowsWanted;
+use bartizan_dataplane::driver::inquiry::FlowsWanted;
 use std::net::IpAddr;
 
 const FORM: &str = "write it like `tcp 10.0.0.1:40000 192.0.2.7:80`, `10.0.0.1 40000 192.0.2.7 80 tcp`, `192.0.2.7:80`, or give the `flow_id` of an event";

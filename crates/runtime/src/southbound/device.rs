@@ -18,7 +18,7 @@ use bartizan_api::southbound::{
 };
 use bartizan_base::{Generation, WorkerId};
 use bartizan_config::policy::{PolicyError, Problem};
-use bartizan_dataplane::live::Control;
+use bartizan_dataplane::driver::Control;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 
 use super::plan::Plan;
 use bartizan_base::{Generation, TenantId, WorkerId};
-use bartizan_dataplane::live::inquiry::FlowsWanted;
+use bartizan_dataplane::driver::inquiry::FlowsWanted;
 use bartizan_detect::explain::trace::{AppliedRule, Attempt, LiveOrigin, PacketTrace, Session, Traced};
 use bartizan_events::time_text;
 use bartizan_function::contain::Panicked;

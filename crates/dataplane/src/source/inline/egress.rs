@@ -1,353 +1,278 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workers on live ports. [`together`] has the one loop that all of them run, inline and passive, one or
-//! several; here is the handling of a batch's frames: before a worker sees them, and on their way out.
+//! Frames on their way out of an inline link: changed, cut to what the port carries, answered, redirected.
 //!
-//! Generations are swapped between batches; an idle link is woken for it, so a swap never waits for traffic.
-//! A turn takes what is there and never waits for more; one send call per batch and port.
+//! A frame leaves by the port across its link, or by a named port if a policy redirects its flow. Each worker
+//! sends by ports of its own. What a port does not take (its interface is away or down, its ring is full, the
+//! frame is too long and cannot be cut) is counted at that port and reported ([`UnsentFrames`]); it does not
+//! leave by another port instead.
 
-mod answering;
-mod berth;
-mod control;
-mod exits;
-mod last_turns;
-pub mod together;
-mod unsent;
-
-use crate::ahead::AHEAD;
+use super::unsent::UnsentFrames;
+use crate::counters::LiveCounters;
 use crate::segmentation;
-use crate::worker::{Frame, Worker};
-use bartizan_base::{Decision, LinkId, PortIndex, Timestamp, Verdict};
-use bartizan_packet::{Checksums, DecodeOutput, Decoder, InternetChecksum, LinkType, PacketView};
-use bartizan_ports::{
-    Awake, Batch, Disposition, FrameFlags, FrameInfo, PendingChecksum, Port, Segmentation, Side,
-};
+use crate::source::HandedOver;
+use crate::source::prepare::FrameReader;
+use crate::worker::Worker;
+use bartizan_base::{Decision, PortIndex, Timestamp, Verdict};
+use bartizan_packet::PacketView;
+use bartizan_ports::{Batch, Disposition, Port, Segmentation, Side};
 use bartizan_stages::normaliser::{self, NormaliserCounters};
-use bartizan_stages::record::Recorder;
-use bartizan_stages::train;
-use std::time::Duration;
-
-pub use crate::counters::LiveCounters;
-pub use crate::inquiry;
-pub use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
-pub use control::{Control, MOVES_ASKED};
-use exits::Exits;
-use last_turns::LastTurns;
+use core::ops::RangeInclusive;
 
 /// Bytes before the network layer, an 802.1Q tag among them.
 const ETHERNET_AND_TAG: usize = 18;
 /// Bytes of headers that a TCP segment has at least: Ethernet, IPv4, TCP.
 const HEADERS_LEAST: usize = 54;
 
-/// Sleep of a worker that owes its level something. A turn takes a millisecond or some, so not all of the
-/// processor's time goes there.
-const OWED: Duration = Duration::from_millis(1);
-
-/// How a worker uses its ports.
-#[derive(Clone, Copy, Debug)]
-pub struct LiveOptions {
-    /// Frames of one turn at most.
-    pub batch: usize,
-    /// How long to look before sleeping, where a core is free.
-    pub spin: Duration,
-    /// Inline: idle processors are asked to wait awake while packets come ([`bartizan_ports::Awake`]).
-    pub awake: bool,
-    /// Longest sleep: timeouts of flows are looked at that often on an idle link.
-    pub tick: Duration,
+/// The way out of frames that came in by one side of a link.
+pub(super) struct Egress<'p> {
+    /// The side that they came in by.
+    pub(super) side: Side,
+    /// The port across the link.
+    pub(super) across: &'p mut dyn Port,
+    /// The named ports, by their numbers.
+    pub(super) exits: &'p mut [Box<dyn Port>],
+    pub(super) unsent: &'p mut UnsentFrames,
+    pub(super) editor: &'p mut FrameEditor,
+    pub(super) counters: &'p mut LiveCounters,
 }
 
-impl Default for LiveOptions {
-    fn default() -> Self {
-        LiveOptions {
-            batch: 256,
-            spin: Duration::from_micros(50),
-            awake: false,
-            tick: Duration::from_millis(100),
+impl Egress<'_> {
+    /// Sends the fragments of a datagram that were held until this frame: after the frames that came before
+    /// it in its batch, and before the frame itself. They leave as the frame does: across the link, or by the
+    /// named port `to`.
+    pub(super) fn send_released(
+        &mut self,
+        worker: &mut Worker,
+        batch: Option<&mut Batch>,
+        to: Option<PortIndex>,
+        room: &mut Vec<u8>,
+    ) {
+        if !worker.has_released() {
+            return;
+        }
+        self.counters.normaliser = self.counters.normaliser.plus(worker.take_normalised());
+        if let Some(batch) = batch {
+            self.across.transmit(batch);
+        }
+        while let Some((_, came)) = worker.take_released(room) {
+            match to {
+                Some(to) => self.send_by(to, room, Segmentation::default(), came),
+                None => self.send_across(room, came),
+            }
         }
     }
-}
 
-impl LiveOptions {
-    /// How long a worker sleeps at most: shorter while the level below is due more than a turn does.
-    #[must_use]
-    pub fn sleep_of(&self, worker: &Worker) -> Duration {
-        if worker.level_owes() { self.tick.min(OWED) } else { self.tick }
-    }
-
-    /// What keeps processors awake. Where the kernel does not offer it, nothing does.
-    fn awake(&self) -> Awake {
-        if self.awake { Awake::open().unwrap_or_default() } else { Awake::default() }
-    }
-}
-
-/// Takes datagrams apart that came as one, before anything looks at them. Gives the number of frames that the
-/// batch holds now.
-fn take_apart(batch: &mut Batch, rejecter: &mut Rejecter, counters: &mut LiveCounters) -> usize {
-    let split = segmentation::split(batch, &mut rejecter.decoder, &mut rejecter.output);
-    counters.normaliser.datagrams += split.datagrams;
-    counters.normaliser.joined += split.left;
-    batch.len()
-}
-
-/// Inline: fills in the checksums that senders on this host left to a device, where the kernel says that they
-/// stand: in whatever a frame carries, also in tunnels that nobody decodes, whose own checksum already counts
-/// on it. Frames that are to be cut get theirs then.
-fn fill_in_checksums(batch: &mut Batch, counters: &mut LiveCounters) {
-    for index in 0..batch.len() {
-        let Some(info) = batch.info(index) else { continue };
-        let PendingChecksum { start, field } = info.pending;
-        let whole = info.refusal().is_ok() && info.segmentation.size == 0;
-        if start == 0 || !whole {
-            continue;
+    /// Does with a frame of a batch what was decided. A frame that is not marked stays here.
+    pub(super) fn apply(
+        &mut self,
+        worker: &mut Worker,
+        batch: &mut Batch,
+        index: usize,
+        decision: &Decision,
+    ) {
+        if decision.verdict == Verdict::Reject
+            && let Some(bytes) = batch.bytes(index)
+        {
+            self.editor.answer(bytes, &mut self.counters.normaliser);
         }
-        let filled = batch.bytes_mut(index).and_then(|bytes| fill_in(bytes, start.into(), field.into()));
-        if let Some(info) = batch.info_mut(index).filter(|_| filled.is_some()) {
-            // Where it stands a sender on this host says, who may lie: the checksums of what is inspected are
-            // looked at as ever.
-            info.flags = info.flags.without(FrameFlags::CHECKSUM_PENDING).with(FrameFlags::CHECKSUM_FILLED);
-            counters.normaliser.checksums += 1;
+        if !decision.verdict.forwards() {
+            return;
         }
-    }
-}
-
-/// Fills in a checksum that stands `field` bytes behind `start` and is about all from there on; the sum of
-/// the pseudo header stands there. `None`: it would lie behind the frame.
-fn fill_in(bytes: &mut [u8], start: usize, field: usize) -> Option<()> {
-    let about = bytes.get_mut(start..)?;
-    let sum = InternetChecksum::new().with(about).finish();
-    // Zero says "no checksum" in UDP, and is the same number in others (RFC 768).
-    let sum = if sum == 0 { 0xffff } else { sum };
-    about.get_mut(field..field.checked_add(2)?)?.copy_from_slice(&sum.to_be_bytes());
-    Some(())
-}
-
-/// The time of a batch's last frame.
-fn newest_of(batch: &Batch) -> Timestamp {
-    let last = batch.len().checked_sub(1).and_then(|last| batch.info(last));
-    last.map_or(Timestamp::ZERO, |info| info.timestamp)
-}
-
-/// A frame of a batch, as a worker takes it.
-fn frame_of(batch: &Batch, index: usize, link: LinkId) -> Option<(Frame<'_>, &FrameInfo)> {
-    let (info, bytes) = (batch.info(index)?, batch.bytes(index)?);
-    let frame = Frame {
-        now: info.timestamp,
-        bytes,
-        wire_len: info.wire_length,
-        link_type: LinkType::ETHERNET,
-        link,
-        number: None,
-    };
-    Some((frame, info))
-}
-
-/// What the kernel says of a frame's checksums.
-const fn checksums_of(flags: FrameFlags) -> Checksums {
-    if flags.contains(FrameFlags::CHECKSUM_PENDING) {
-        Checksums::Pending
-    } else if flags.contains(FrameFlags::CHECKSUM_FILLED) {
-        Checksums::Filled
-    } else if flags.contains(FrameFlags::CHECKSUM_VALID) {
-        Checksums::Valid
-    } else {
-        Checksums::Unknown
-    }
-}
-
-/// Fetches the flows of the next frames of a batch, some at a time. One alone is there as soon as it is
-/// looked up.
-fn look_ahead(worker: &Worker, batch: &Batch, index: usize, by: (LinkId, u32)) {
-    if index.is_multiple_of(AHEAD) && index + 1 < batch.len() {
-        let next = index..batch.len().min(index + AHEAD);
-        worker.expect(next.filter_map(|index| batch.bytes(index)), by);
-    }
-}
-
-/// Whether the frame behind another one of a batch goes on with its TCP segment.
-fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
-    if !worker.forms_trains() {
-        return false;
-    }
-    let both = batch.bytes(index).zip(batch.bytes(index + 1));
-    both.is_some_and(|(frame, next)| train::follows(frame, next))
-}
-
-/// Sends the frames of a datagram that were held until the frame in hand, which came in by the same side and
-/// leaves by the same named port, if any: behind those that came before it in its batch, and before it.
-fn send_released(
-    worker: &mut Worker,
-    egress: &mut dyn Port,
-    batch: Option<&mut Batch>,
-    (side, to): (Side, Option<PortIndex>),
-    (frame, exits): (&mut Vec<u8>, &mut Exits<'_>),
-    rejecter: &mut Rejecter,
-    counters: &mut LiveCounters,
-) {
-    if !worker.has_released() {
-        return;
-    }
-    counters.normaliser = counters.normaliser.plus(worker.take_normalised());
-    if let Some(batch) = batch {
-        egress.transmit(batch);
-    }
-    while let Some((_, came)) = worker.take_released(frame) {
-        if let Some(to) = to {
-            exits.send(to, (frame, Segmentation::default(), came), rejecter, counters);
-            continue;
+        if let Some(change) = worker.take_rewrite() {
+            let FrameEditor { longer, .. } = &mut *self.editor;
+            let counters = &mut self.counters.normaliser;
+            let done = batch
+                .bytes_mut(index)
+                .is_some_and(|bytes| normaliser::rewrite(bytes, &change, longer, counters));
+            if !longer.is_empty() {
+                batch.replace(index, longer);
+            }
+            worker.reuse_rewrite(change);
+            if !done {
+                self.counters.unwritable += 1;
+                return;
+            }
         }
-        // The port counts it as well.
-        if let Err(refusal) = egress.transmit_frame(frame) {
-            exits.unsent.note(side, refusal, frame, came);
-        }
-    }
-}
-
-/// Does with the frames that waited for one what was decided of them.
-fn release(worker: &mut Worker, batch: &mut Batch, index: usize, link: LinkId, recorder: &mut dyn Recorder) {
-    for waited in index.saturating_sub(worker.waiting())..index {
-        let Some((frame, _)) = frame_of(batch, waited, link) else { continue };
-        // Who is told of a rejection is told once, with the last of them.
-        if worker.release(&frame, recorder).verdict.forwards() {
-            batch.set_disposition(waited, Disposition::Forward);
-        }
-    }
-}
-
-/// Sends those of the frames that are to leave and are larger than the port carries, as segments; what came
-/// before them in the batch goes first. What cannot be cut is left for the port to refuse.
-fn send_large(
-    egress: &mut dyn Port,
-    batch: &mut Batch,
-    frames: core::ops::RangeInclusive<usize>,
-    rejecter: &mut Rejecter,
-    counters: &mut LiveCounters,
-) {
-    for index in frames {
-        let told = batch.info(index).map(|info| info.segmentation).unwrap_or_default();
-        let is_cut = batch.bytes(index).is_some_and(|bytes| is_to_be_cut(bytes, told.size, egress));
-        if !is_cut || batch.disposition(index) != Some(Disposition::Forward) {
-            continue;
-        }
-        batch.set_disposition(index, Disposition::Hold);
-        egress.transmit(batch);
-        let sent = batch.info(index).is_some_and(|info| info.refusal().is_ok())
-            && batch.bytes(index).is_some_and(|b| send_as_segments(egress, b, told, rejecter, counters));
-        if !sent {
+        let Some(to) = decision.egress else {
             batch.set_disposition(index, Disposition::Forward);
+            return;
+        };
+        let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index)) else { return };
+        if info.refusal().is_err() {
+            self.counters.incomplete += 1;
+            return;
+        }
+        self.send_by(to, bytes, info.segmentation, info.timestamp);
+    }
+
+    /// Sends those of the frames that are to leave and are larger than the port carries, as segments; what
+    /// came before them in the batch goes first. What cannot be cut is left for the port to refuse.
+    pub(super) fn send_large(&mut self, batch: &mut Batch, frames: RangeInclusive<usize>) {
+        for index in frames {
+            let segments = batch.info(index).map(|info| info.segmentation).unwrap_or_default();
+            let is_cut = batch.bytes(index).is_some_and(|bytes| is_to_be_cut(bytes, segments, &*self.across));
+            if !is_cut || batch.disposition(index) != Some(Disposition::Forward) {
+                continue;
+            }
+            batch.set_disposition(index, Disposition::Hold);
+            self.across.transmit(batch);
+            let sent = batch.info(index).is_some_and(|info| info.refusal().is_ok())
+                && batch.bytes(index).is_some_and(|bytes| {
+                    send_as_segments(&mut *self.across, bytes, segments, self.editor, self.counters)
+                });
+            if !sent {
+                batch.set_disposition(index, Disposition::Forward);
+            }
+        }
+    }
+
+    /// Does what was decided of a frame that another worker handed over. `segments`: as the frame came in;
+    /// none: only the first bytes of the frame are here, or it is several datagrams. `room`: for a frame that
+    /// is changed.
+    pub(super) fn deliver(
+        &mut self,
+        worker: &mut Worker,
+        handed: &HandedOver<'_>,
+        segments: Option<Segmentation>,
+        room: &mut Vec<u8>,
+    ) {
+        let HandedOver { frame, decision, .. } = handed;
+        self.send_released(worker, None, decision.egress, room);
+        if decision.verdict == Verdict::Reject {
+            self.editor.answer(frame.bytes, &mut self.counters.normaliser);
+        }
+        if !decision.verdict.forwards() {
+            return;
+        }
+        let mut bytes = frame.bytes;
+        if let Some(change) = worker.take_rewrite() {
+            room.clear();
+            room.extend_from_slice(frame.bytes);
+            let longer = &mut self.editor.longer;
+            let done = normaliser::rewrite(room, &change, longer, &mut self.counters.normaliser);
+            if !longer.is_empty() {
+                core::mem::swap(room, longer);
+            }
+            worker.reuse_rewrite(change);
+            if !done {
+                self.counters.unwritable += 1;
+                return;
+            }
+            bytes = room;
+        }
+        let Some(segments) = segments else {
+            self.counters.incomplete += 1;
+            return;
+        };
+        if let Some(to) = decision.egress {
+            self.send_by(to, bytes, segments, frame.now);
+            return;
+        }
+        if is_to_be_cut(bytes, segments, &*self.across)
+            && send_as_segments(&mut *self.across, bytes, segments, self.editor, self.counters)
+        {
+            return;
+        }
+        self.send_across(bytes, frame.now);
+    }
+
+    /// Sends a frame across the link. The port counts what it does not take.
+    fn send_across(&mut self, bytes: &[u8], at: Timestamp) {
+        if let Err(refusal) = self.across.transmit_frame(bytes) {
+            self.unsent.note(self.side, refusal, bytes, at);
+        }
+    }
+
+    /// Sends a frame by a named port, in pieces if it is larger than the port carries. The port counts what
+    /// it does not take.
+    fn send_by(&mut self, to: PortIndex, bytes: &[u8], segments: Segmentation, at: Timestamp) {
+        let Some(port) = self.exits.get_mut(usize::from(to.0)) else {
+            self.counters.gone += 1;
+            return;
+        };
+        let cut = is_to_be_cut(bytes, segments, &**port);
+        if cut && send_as_segments(&mut **port, bytes, segments, self.editor, self.counters) {
+            return;
+        }
+        if let Err(refusal) = port.transmit_frame(bytes) {
+            self.unsent.note_exit(to, refusal, bytes, at);
         }
     }
 }
 
-/// Whether a frame is to leave in pieces: it is larger than a port carries, be it tagged, or more than one
-/// segment of its sender. The latter also where it would fit: in a tunnel the checksum around it is not right
-/// before it is cut, and the way behind the port may be narrower.
-fn is_to_be_cut(bytes: &[u8], told: u16, egress: &dyn Port) -> bool {
-    let of_segment = usize::from(told).saturating_add(HEADERS_LEAST);
-    bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG || told != 0 && bytes.len() > of_segment
+/// Sends what waits at named ports. One that is gone is no end of the link: it counts what it is given from
+/// then on.
+pub(super) fn flush(exits: &mut [Box<dyn Port>]) {
+    for port in exits {
+        let _ = port.flush();
+    }
 }
 
-/// Sends a frame as segments, of the size that its sender told. `false`: it cannot be cut, and nothing was
+/// Whether a frame leaves in pieces: it is larger than a port carries, be it tagged, or more than one segment
+/// of its sender. The latter also where it would fit: in a tunnel the checksum around it is not right before
+/// it is cut, and a link after the port may carry less.
+fn is_to_be_cut(bytes: &[u8], segments: Segmentation, egress: &dyn Port) -> bool {
+    let of_segment = usize::from(segments.size).saturating_add(HEADERS_LEAST);
+    bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG || segments.size != 0 && bytes.len() > of_segment
+}
+
+/// Sends a frame as segments, of the size that its sender set. `false`: it cannot be cut, and nothing was
 /// sent.
 fn send_as_segments(
     egress: &mut dyn Port,
     bytes: &[u8],
-    told: Segmentation,
-    rejecter: &mut Rejecter,
+    segments: Segmentation,
+    editor: &mut FrameEditor,
     counters: &mut LiveCounters,
 ) -> bool {
+    let FrameReader { decoder, output } = &mut editor.reader;
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    rejecter.decoder.decode(LinkType::ETHERNET, bytes, length, &mut rejecter.output);
+    decoder.decode(bartizan_packet::LinkType::ETHERNET, bytes, length, output);
     let (mtu, mut pieces) = (egress.mtu(), 0u64);
     let mut send = |segment: &[u8]| {
         pieces += 1;
         // The port counts what it does not take.
         let _ = egress.transmit_frame(segment);
     };
-    let known = rejecter.output.packets();
-    let header = usize::from(told.header);
-    let done = match segmentation::hidden_in_tunnel(bytes, known, header, &mut rejecter.decoder) {
-        Some(hidden) => segmentation::cut(bytes, &[known, &[hidden]].concat(), mtu, told.size, &mut send),
-        None => segmentation::cut(bytes, known, mtu, told.size, &mut send),
+    let known = output.packets();
+    let header = usize::from(segments.header);
+    let done = match segmentation::hidden_in_tunnel(bytes, known, header, decoder) {
+        Some(hidden) => segmentation::cut(bytes, &[known, &[hidden]].concat(), mtu, segments.size, &mut send),
+        None => segmentation::cut(bytes, known, mtu, segments.size, &mut send),
     };
     counters.normaliser.cut += u64::from(done.is_some());
     counters.normaliser.pieces += pieces.saturating_sub(1);
     done.is_some()
 }
 
-/// Does with a frame of the batch what was decided.
-fn settle(
-    worker: &mut Worker,
-    batch: &mut Batch,
-    index: usize,
-    decision: &Decision,
-    exits: &mut Exits<'_>,
-    rejecter: &mut Rejecter,
-    counters: &mut LiveCounters,
-) {
-    if decision.verdict == Verdict::Reject
-        && let Some(bytes) = batch.bytes(index)
-    {
-        rejecter.make(bytes, &mut counters.normaliser);
-    }
-    // A frame that is not marked stays here.
-    if !decision.verdict.forwards() {
-        return;
-    }
-    if let Some(change) = worker.take_rewrite() {
-        let longer = &mut rejecter.longer;
-        let done = batch
-            .bytes_mut(index)
-            .is_some_and(|b| normaliser::rewrite(b, &change, longer, &mut counters.normaliser));
-        if !longer.is_empty() {
-            batch.replace(index, longer);
-        }
-        worker.reuse_rewrite(change);
-        if !done {
-            counters.unwritable += 1;
-            return;
-        }
-    }
-    if let Some(to) = decision.egress {
-        exits.send_of(to, (batch, index), rejecter, counters);
-        return;
-    }
-    batch.set_disposition(index, Disposition::Forward);
-}
-
-/// Answers to rejected packets, sent after the batch; what decodes frames that are cut; and room for a frame
-/// that leaves longer than it came.
-struct Rejecter {
-    decoder: Decoder,
-    output: DecodeOutput,
-    frames: Vec<Vec<u8>>,
-    /// A frame that grew.
+/// Answers to rejected packets, sent after the batch, and room for a frame that leaves longer than it came.
+#[derive(Default)]
+pub(super) struct FrameEditor {
+    pub(super) reader: FrameReader,
+    answers: Vec<Vec<u8>>,
     longer: Vec<u8>,
 }
 
-impl Rejecter {
-    /// It knows the same tunnels as the workers do.
-    fn new(worker: &Worker) -> Self {
-        Rejecter {
-            decoder: Decoder::new(*worker.decoder_config()),
-            output: DecodeOutput::default(),
-            frames: Vec::new(),
-            longer: Vec::new(),
+impl FrameEditor {
+    /// One that decodes as a worker does.
+    pub(super) fn new(worker: &Worker) -> Self {
+        FrameEditor { reader: FrameReader::new(worker), ..FrameEditor::default() }
+    }
+
+    /// Makes the answer to a packet that is rejected.
+    fn answer(&mut self, bytes: &[u8], counters: &mut NormaliserCounters) {
+        if let Some(packet) = self.reader.read(bytes).outer() {
+            self.answers.extend(normaliser::rejection(&PacketView::new(bytes, packet), counters));
         }
     }
 
-    fn make(&mut self, bytes: &[u8], counters: &mut NormaliserCounters) {
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.decoder.decode(LinkType::ETHERNET, bytes, length, &mut self.output);
-        if let Some(packet) = self.output.outer() {
-            self.frames.extend(normaliser::rejection(&PacketView::new(bytes, packet), counters));
-        }
-    }
-
-    fn send(&mut self, port: &mut dyn Port) {
-        if self.frames.is_empty() {
+    /// Sends the answers by the port that their packets came in by.
+    pub(super) fn send_answers(&mut self, port: &mut dyn Port) {
+        if self.answers.is_empty() {
             return;
         }
-        for frame in self.frames.drain(..) {
-            // A refusal is in the port's own counters.
+        for frame in self.answers.drain(..) {
+            // The port counts what it does not take.
             let _ = port.transmit_frame(&frame);
         }
         let _ = port.flush();

@@ -56,7 +56,7 @@ pub(super) struct UnsentFrames {
     slots: [Slots; 2],
     /// By the numbers of named ports; as many as have refused something.
     exits: Vec<Slots>,
-    waits: bool,
+    pending: bool,
     decoder: Decoder,
     output: DecodeOutput,
 }
@@ -78,7 +78,7 @@ impl UnsentFrames {
         let [a, b] = &mut self.slots;
         let slots = if side == Side::A { a } else { b };
         note(slots, refusal, frame, at);
-        self.waits = true;
+        self.pending = true;
     }
 
     /// Takes in one frame that was to leave by a named port and was not taken.
@@ -89,25 +89,25 @@ impl UnsentFrames {
         }
         if let Some(slots) = self.exits.get_mut(number) {
             note(slots, refusal, frame, at);
-            self.waits = true;
+            self.pending = true;
         }
     }
 
     /// Whether something was not told yet.
-    pub(super) const fn waits(&self) -> bool {
-        self.waits
+    pub(super) const fn is_pending(&self) -> bool {
+        self.pending
     }
 
     /// Records what is due; at the end of a run, without `now`, all of it.
-    pub(super) fn tell(
+    pub(super) fn report(
         &mut self,
         now: Option<Timestamp>,
         pair: &mut InlinePair,
         generation: Generation,
         recorder: &mut dyn Recorder,
     ) {
-        let UnsentFrames { slots, exits, waits, decoder, output } = self;
-        *waits = false;
+        let UnsentFrames { slots, exits, pending, decoder, output } = self;
+        *pending = false;
         let sides = Side::BOTH.into_iter().map(Out::Across).zip(slots);
         let exits = (0..).map(Out::Exit).zip(exits);
         for (out, slots) in sides.chain(exits) {
@@ -116,7 +116,7 @@ impl UnsentFrames {
                     continue;
                 }
                 if now.is_some_and(|now| now < slot.next) {
-                    *waits = true;
+                    *pending = true;
                     continue;
                 }
                 let length = u32::try_from(slot.sample.len()).unwrap_or(u32::MAX);
@@ -171,11 +171,11 @@ mod tests {
             if n % 1000 == 0 {
                 unsent.note(Side::B, SendRefusal::TooLarge, &frame, now);
             }
-            assert!(unsent.waits());
-            unsent.tell(Some(now), &mut pair, Generation(1), &mut told);
+            assert!(unsent.is_pending());
+            unsent.report(Some(now), &mut pair, Generation(1), &mut told);
         }
-        unsent.tell(None, &mut pair, Generation(1), &mut told);
-        assert!(!unsent.waits());
+        unsent.report(None, &mut pair, Generation(1), &mut told);
+        assert!(!unsent.is_pending());
         let of = |port: &str, cause| -> Vec<u64> {
             told.0.iter().filter(|one| one.0 == port && one.1 == cause).map(|one| one.2).collect()
         };

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sources: the places where a worker's packets come from and, for an inline link, leave by.
+//!
+//! A [`Source`] belongs to one worker. The worker's driver ([`crate::driver`]) calls [`Source::take`] once a
+//! turn; the source hands each frame that has arrived to [`Arrivals`] and does with the frame what the worker
+//! decides. Frames are pushed, not pulled: those of a ring are not copied, and those of a merged tap lie in
+//! the batches of several rings.
+//!
+//! ```text
+//!   driver            source                    worker
+//!     |--- take ------->|                          |
+//!     |                 |--- Arrivals::frame ----->|   (may hand the frame over to another worker)
+//!     |                 |<-- decision -------------|
+//!     |                 |  sends, cuts, rejects    |
+//!     |<-- Taken -------|                          |
+//!     |--- deliver ---->|   frames that other workers handed over and this one decided
+//!     |--- flush ------>|
+//! ```
+//!
+//! The sources: [`InlineSource`] (two ports that forward to each other), [`TapSource`] (one port that is
+//! watched), [`MergedSource`] (several ports that are watched as one). A [`Slot`] hands a worker another
+//! source in the place of one that is gone.
+//!
+//! Not done: sources of ordered bytes.
+
+pub(crate) mod inline;
+mod merged;
+mod prepare;
+mod slot;
+mod tap;
+
+use crate::counters::LiveCounters;
+use crate::handover::{Handled, Station};
+use crate::worker::{Frame, Worker};
+use bartizan_base::{Decision, Generation, LinkId, PacketDuration, Timestamp};
+use bartizan_packet::Checksums;
+use bartizan_ports::{PortError, PortStats, Waker, Woke};
+use bartizan_stages::record::Recorder;
+use std::time::Duration;
+
+pub use inline::InlineSource;
+pub use merged::MergedSource;
+pub use slot::Slot;
+pub use tap::TapSource;
+
+/// A place where one worker's packets come from.
+pub trait Source: Send {
+    /// Whether frames leave by it; otherwise they are only watched.
+    fn forwards(&self) -> bool {
+        false
+    }
+
+    /// Prepares for a worker: called once, before anything else. `batch`: frames of one turn at most.
+    fn begin(&mut self, worker: &Worker, batch: usize);
+
+    /// Hands what has arrived to `arrivals`, without waiting for more, and does with each frame what the
+    /// worker decides.
+    ///
+    /// # Errors
+    /// A port has failed for good.
+    fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError>;
+
+    /// Does what was decided of a frame that another worker handed over to this one.
+    fn deliver(&mut self, worker: &mut Worker, handed: &HandedOver<'_>, counters: &mut LiveCounters) {
+        let _ = (worker, handed, counters);
+    }
+
+    /// Sends what [`Source::deliver`] left to be sent.
+    ///
+    /// # Errors
+    /// A port has failed for good.
+    fn flush(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Whether a record of frames that a port did not take is still to be written.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
+    /// Writes the records of frames that a port did not take: those due at `now`, without `now` all.
+    fn report_unsent(&mut self, now: Option<Timestamp>, generation: Generation, recorder: &mut dyn Recorder) {
+        let _ = (now, generation, recorder);
+    }
+
+    /// Exchanges single ports, where they come and go one by one ([`MergedSource`]).
+    fn change_ports(&mut self) {}
+
+    /// Each port: name, counters, frames that wait in its transmit ring.
+    fn each_port(&mut self, each: &mut dyn FnMut(&str, &PortStats, u64));
+
+    /// The clock that stamps frames.
+    fn now(&mut self) -> Timestamp;
+
+    /// Eighths of the fullest receive ring whose frames wait to be taken.
+    fn backlog(&self) -> u8 {
+        0
+    }
+
+    /// The clock that stamps frames, and the longest time between a frame's arrival and the call of
+    /// [`Source::take`] that sees it.
+    fn visible_until(&mut self) -> (Timestamp, PacketDuration) {
+        (self.now(), PacketDuration::ZERO)
+    }
+
+    /// Looks for frames for the time `spin` without sleeping. Returns whether there are some, or
+    /// `else_ready` holds.
+    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool;
+
+    /// Sleeps until a frame arrives, `waker` is rung or `timeout` is over.
+    ///
+    /// # Errors
+    /// A port has failed for good.
+    fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError>;
+}
+
+/// The result of [`Source::take`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Number of frames.
+    pub frames: usize,
+    /// Time of the newest frame of a source that is watched; zero if there was none.
+    pub newest: Timestamp,
+}
+
+/// A frame that another worker handed over, and that was decided here.
+pub struct HandedOver<'f> {
+    /// The frame.
+    pub frame: &'f Frame<'f>,
+    /// Whether it may leave.
+    pub decision: Decision,
+    /// The number that the source gave with the frame to [`Arrivals::frame`]; it tells the source by which
+    /// port the frame came in.
+    pub tag: u32,
+}
+
+/// A worker that takes the frames of a source.
+pub struct Arrivals<'d> {
+    pub(crate) station: &'d mut Station,
+    pub(crate) recorder: &'d mut dyn Recorder,
+    pub(crate) counters: &'d mut LiveCounters,
+    pub(crate) link: LinkId,
+    pub(crate) stopping: bool,
+}
+
+impl Arrivals<'_> {
+    /// The link that the frames come in by.
+    #[must_use]
+    pub const fn link(&self) -> LinkId {
+        self.link
+    }
+
+    /// Whether the run is about to end: frames that a source holds back are taken now.
+    #[must_use]
+    pub const fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// Fetches the flows of the next frames of a batch into the caches, as many as fit. `side`: the
+    /// tag that they are handed in with.
+    pub(crate) fn expect<'f>(&self, frames: impl Iterator<Item = &'f [u8]>, side: u32) {
+        self.station.worker().expect(frames, (self.link, side));
+    }
+
+    /// Handles a frame that is only watched.
+    pub fn watch(&mut self, frame: &Frame<'_>, checksums: Checksums) {
+        self.station.worker_mut().arrives_with(checksums);
+        self.station.frame(frame, 0, self.recorder);
+    }
+
+    /// Handles a frame of an inline link. `tag` goes with it if another worker decides it
+    /// ([`HandedOver::tag`]); `follows`: the next frame goes on with its TCP segment
+    /// ([`Worker::frame_in_batch`]). Returns the decision, if it is made here and now.
+    pub fn frame(
+        &mut self,
+        frame: &Frame<'_>,
+        checksums: Checksums,
+        tag: u32,
+        follows: bool,
+    ) -> Option<Decision> {
+        self.station.worker_mut().arrives_with(checksums);
+        match self.station.frame_in_batch(frame, tag, follows, self.recorder) {
+            Some(Handled::Here(decision)) => Some(decision),
+            _ => None,
+        }
+    }
+
+    /// The worker, for a source whose frames leave: the change that a frame needs
+    /// ([`Worker::take_rewrite`]), held fragments that leave before it ([`Worker::take_released`]).
+    pub const fn worker_mut(&mut self) -> &mut Worker {
+        self.station.worker_mut()
+    }
+
+    /// Counts a frame that was not looked at: the second of a pair.
+    pub const fn duplicate(&mut self) {
+        self.counters.duplicates += 1;
+    }
+}

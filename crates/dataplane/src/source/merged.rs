@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The source of a tap of several interfaces: ports that are watched as one, in the order of their frames'
+//! timestamps. Each interface goes and comes back by itself, by a slot of its own.
+
+use super::prepare::{FrameReader, checksums_of, frame_of};
+use super::slot::Slot;
+use super::{Arrivals, Source, Taken};
+use crate::worker::Worker;
+use bartizan_base::{PacketDuration, Timestamp};
+use bartizan_ports::{MergedTap, Port, PortError, PortStats, Waker, Woke};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the module.
+pub struct MergedSource {
+    tap: MergedTap,
+    /// One for each port, where ports come and go.
+    slots: Vec<Arc<Slot<Box<dyn Port>>>>,
+    reader: FrameReader,
+    /// Frames of one turn at most.
+    batch: usize,
+}
+
+impl MergedSource {
+    /// The source of a merged tap. `slots`: where it gets other ports in the place of those that are gone, in
+    /// the order of its ports; none: it goes on without them.
+    #[must_use]
+    pub fn new(tap: MergedTap, slots: Vec<Arc<Slot<Box<dyn Port>>>>) -> Self {
+        MergedSource { tap, slots, reader: FrameReader::default(), batch: 0 }
+    }
+}
+
+impl Source for MergedSource {
+    fn begin(&mut self, worker: &Worker, batch: usize) {
+        self.reader = FrameReader::new(worker);
+        self.batch = batch;
+    }
+
+    fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError> {
+        let MergedSource { tap, reader, .. } = self;
+        let (link, all) = (arrivals.link(), arrivals.is_stopping());
+        let mut seen = Taken::default();
+        tap.look_again();
+        while seen.frames < self.batch {
+            let taken = tap.next(all, &mut |batch| {
+                reader.split(batch, arrivals.counters);
+            });
+            let Some(taken) = taken else { break };
+            seen.frames += 1;
+            let frame = tap.batch(taken.source).and_then(|batch| frame_of(batch, taken.index, link));
+            let Some((frame, info)) = frame else { continue };
+            seen.newest = info.timestamp;
+            if taken.duplicate {
+                arrivals.duplicate();
+            } else {
+                arrivals.watch(&frame, checksums_of(info.flags));
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Lets go of ports that failed or that somebody asks back, and takes those that are offered.
+    fn change_ports(&mut self) {
+        let MergedSource { tap, slots, .. } = self;
+        for (at, slot) in slots.iter().enumerate() {
+            if let Some(why) = tap.take_left(at) {
+                slot.left(why);
+            }
+            if tap.has_port(at) {
+                if slot.is_to_be_left() {
+                    tap.leave(at);
+                }
+            } else if let Some(port) = slot.take() {
+                tap.take_up(at, port);
+            }
+        }
+    }
+
+    fn each_port(&mut self, each: &mut dyn FnMut(&str, &PortStats, u64)) {
+        self.tap.each_stats(|name, stats| each(name, stats, 0));
+    }
+
+    fn now(&mut self) -> Timestamp {
+        self.tap.now()
+    }
+
+    fn backlog(&self) -> u8 {
+        self.tap.backlog()
+    }
+
+    fn visible_until(&mut self) -> (Timestamp, PacketDuration) {
+        self.tap.shows()
+    }
+
+    fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
+        self.tap.look(else_ready, spin)
+    }
+
+    fn wait(&mut self, waker: Option<&Waker>, timeout: Duration) -> Result<Woke, PortError> {
+        self.tap.wait(waker, timeout)
+    }
+}
