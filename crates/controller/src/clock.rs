@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's clocks: the wall's, and one that never goes back; or those that a test or simulation
-//! turns. And times as texts.
+//! The controller's clocks, wall and monotonic, or ones that a test or simulation sets; and times as texts.
 //!
-//! Source: RFC 3339 (times that people write), RFC 9110, section 5.6.7 (dates of HTTP).
+//! Source: RFC 3339 (timestamps), RFC 9110, section 5.6.7 (dates of HTTP).
 
 use bartizan_events::{expand_time, time_of};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -14,13 +13,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time. It may jump either way: what is stored is ordered by generations, never by times.
+/// Gives the time. The wall clock may jump either way: stored data is ordered by generations, never by times.
 pub trait Clock: Send + Sync {
     /// Microseconds since 1970.
     fn now(&self) -> u64;
 
-    /// Microseconds of a clock that never goes back, and that nobody sets: how long something took, or has to
-    /// wait.
+    /// Microseconds of a monotonic clock that nobody sets, for durations and waits.
     fn steady(&self) -> u64;
 }
 
@@ -30,7 +28,7 @@ pub struct WallClock;
 
 impl Clock for WallClock {
     fn now(&self) -> u64 {
-        // A clock before 1970 is as good as none.
+        // A clock before 1970 counts as 1970.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
@@ -41,17 +39,17 @@ impl Clock for WallClock {
     }
 }
 
-/// A clock that stands until it is set: of the wall, and the steady one beside it.
+/// A clock that stands still until a test sets it: wall time and monotonic time.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64, AtomicU64);
 
 impl ManualClock {
-    /// Sets the time of the wall, forwards or backwards, in microseconds since 1970.
+    /// Sets the wall time, forwards or backwards, in microseconds since 1970.
     pub fn set(&self, now: u64) {
         self.0.store(now, Ordering::Release);
     }
 
-    /// So many microseconds pass, by both clocks.
+    /// Advances both clocks.
     pub fn pass(&self, micros: u64) {
         self.0.fetch_add(micros, Ordering::AcqRel);
         self.1.fetch_add(micros, Ordering::AcqRel);
@@ -68,7 +66,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A time as a request says it, in microseconds since 1970: that number, or RFC 3339.
+/// A time in a request, in microseconds since 1970: that number, or RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenTime(pub u64);
 
@@ -89,7 +87,7 @@ impl<'de> Deserialize<'de> for WrittenTime {
                     .map_err(|_| E::invalid_value(de::Unexpected::Signed(micros), &self))
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<WrittenTime, E> {
-                // Readers of texts hand numbers over as they are written.
+                // Readers of text formats pass numbers as texts.
                 let time = text.parse().ok().or_else(|| time_of(text).map(|time| time.as_micros()));
                 time.map(WrittenTime).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
             }
@@ -113,7 +111,7 @@ impl JsonSchema for WrittenTime {
     }
 }
 
-/// A time as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`. `micros`: since 1970.
+/// Formats a time for HTTP: `Sun, 06 Nov 1994 08:49:37 GMT`. `micros` counts from 1970.
 #[must_use]
 pub fn http_date(micros: u64) -> String {
     expand_time("%a, %d %b %Y %T GMT", micros / 1_000_000)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller itself: one writer, one model, and what follows of a change.
+//! The controller: one writer and one model in memory, and the consequences of each change.
 //!
-//! A change is checked against what stands, committed to the store, and only then shown: to readers, and to
-//! the fleet. Whoever was answered can rely on it.
+//! A change is checked against the current model, committed to the store, and only then shown to readers and
+//! to the fleet, so that an answered request is durable.
 
 use crate::access::limiter::{FAILED, WRITES};
 use crate::access::{Limiter, Principal, Rate, Scope, Secret};
@@ -32,31 +32,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// The kind of document of tokens.
+/// The document kind of tokens.
 pub const TOKENS: &str = "tokens";
 
-/// Documents of an older generation that are read from the store at one time.
+/// Documents of an older generation that one store query reads.
 const PART: usize = 256;
 
-/// Checks of dry runs and of large tenants' changes at one time: each has one of the server's threads for as
-/// long as it takes.
+/// Most concurrent checks of dry runs and of large tenants' changes: each check occupies a thread of the
+/// server while it runs.
 pub const CHECKS_MAX: usize = 8;
 
-/// Most such checks of one tenant, or of one token without a tenant.
+/// Most concurrent checks of one tenant, or of one token without a tenant.
 pub const CHECKS_SHARE: usize = 2;
 
-/// What the program says to its controller.
+/// Settings that the program gives its controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The functions that chains may name, in the order in which they run; with none, any.
+    /// The functions that chains may name, in the order in which they run; if empty, any name is allowed.
     pub functions: Vec<String>,
-    /// Alerts that are kept, equal ones counted once.
+    /// Bounds of the stored alerts; equal alerts are stored once, with a count.
     pub alerts_max: AlertBounds,
-    /// What functions say of their sections.
+    /// The functions' checks of their policy sections.
     pub sections: Sections,
-    /// Generations whose documents are kept, and rows of the audit log.
+    /// Most generations whose documents are kept, and most rows of the audit log.
     pub history: (u64, u64),
-    /// How often a tenant's tokens may change something, all of them together.
+    /// Rate at which all tokens of one tenant together may make changes.
     pub writes: Rate,
 }
 
@@ -72,51 +72,51 @@ impl Default for Settings {
     }
 }
 
-/// What a change does; see [`Controller::change`].
+/// The content of a change; see [`Controller::change`].
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// Kind, name, and what it says then; `None` removes it.
+    /// Kind, name and new body of each document; `None` removes the document.
     pub writes: Vec<(String, String, Option<Value>)>,
-    /// Status that goes along.
+    /// Status that is written with the documents.
     pub status: Vec<Status>,
-    /// Whose traffic it concerns.
+    /// The tenants whose traffic the change concerns.
     pub touched: Touched,
-    /// Status that comes again if the machine dies; see [`Change::repeats`].
+    /// Whether the device repeats this status if the machine dies; see [`Change::repeats`].
     pub repeats: bool,
-    /// Notes for the operator beside the differences.
+    /// Notes for the operator, beside the differences.
     pub notes: Vec<String>,
 }
 
 impl Draft {
-    /// One document.
+    /// A draft that writes or removes one document.
     #[must_use]
     pub fn one(kind: &str, id: &str, body: Option<Value>, touched: Touched) -> Self {
         Draft { writes: vec![(kind.to_owned(), id.to_owned(), body)], touched, ..Draft::default() }
     }
 }
 
-/// A document that a change changed.
+/// The difference that a change makes to one document.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 pub struct Difference {
     /// The kind of resource.
     pub kind: String,
     /// Its name.
     pub id: String,
-    /// What it said; null if it was not there.
+    /// The body before; null if the document did not exist.
     pub before: Option<Value>,
-    /// What it says then; null if it is gone.
+    /// The body after; null if the document is removed.
     pub after: Option<Value>,
-    /// SHA-256 of what it says then, as the audit log has it, of a rule file's text its name; null if it is
-    /// gone.
+    /// SHA-256 of the body after, as in the audit log (for a rule file's text: its name); null if the
+    /// document is removed.
     pub hash: Option<String>,
 }
 
 impl Difference {
-    /// The difference between two states of a document, with the hash of the later one.
+    /// The difference between two bodies of a document, with the hash of the later one.
     #[must_use]
     pub fn new(kind: &str, id: &str, before: Option<&Value>, after: Option<&Value>) -> Self {
         let hash = after.map(|body| match kind {
-            // Its name is the hash of megabytes.
+            // The name of a rule text is already the hash of its megabytes.
             RULE_TEXTS => id.to_owned(),
             _ => store::hash(body),
         });
@@ -131,22 +131,22 @@ impl Difference {
     }
 }
 
-/// What a change did, or would do.
+/// The outcome of a change, made or tried.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Outcome {
-    /// The generation that stands then.
+    /// The generation after the change.
     pub generation: u64,
-    /// What differs; nothing if all of it stood already.
+    /// The documents that differ; empty if the change alters nothing.
     pub changes: Vec<Difference>,
-    /// The devices that are to run it at once.
+    /// The devices whose desired set the change alters at once.
     pub devices: Vec<String>,
     /// Notes on the change: checks that could not be made and why, and traffic that another policy judges
     /// from now on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub notes: Vec<String>,
-    /// What they said to it, where the request waited for that.
+    /// The devices' answers, if the request waited for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<BTreeMap<String, DeviceAnswer>>,
 }
@@ -158,9 +158,9 @@ pub struct Controller {
     queue: Queue,
     clock: Arc<dyn Clock>,
     fleet: Arc<dyn Fleet>,
-    /// What the program says.
+    /// The program's settings.
     pub settings: Settings,
-    /// What is counted.
+    /// The controller's counters.
     pub counters: Counters,
     failures: Mutex<Limiter<IpAddr>>,
     refusals: Mutex<Limiter<String>>,
@@ -173,12 +173,13 @@ pub struct Controller {
 }
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves no half-done change: the store has transactions, limiters only numbers.
+    // A panic elsewhere leaves no half-done change: the store has transactions, and limiters hold only
+    // numbers.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Controller {
-    /// Starts with what a store holds, and tells the fleet what is wanted.
+    /// A controller with the content of a store; notifies the fleet of each device's desired generation.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -189,8 +190,8 @@ impl Controller {
         settings: Settings,
     ) -> Result<Self, StoreError> {
         let mut model = Model::of(store.load()?);
-        // An older program gave no numbers. If there are none left, the documents are still there to be
-        // removed.
+        // A store of an older program has documents without numbers. If no numbers are left, the documents
+        // still load, so that they can be removed.
         let status = numbers::missing(&model).unwrap_or_default();
         if !status.is_empty() {
             let (at, who) = (clock.now(), Principal::controller().id);
@@ -222,7 +223,7 @@ impl Controller {
         })
     }
 
-    /// What stands.
+    /// The current model.
     pub fn model(&self) -> RwLockReadGuard<'_, Model> {
         self.model.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,19 +234,19 @@ impl Controller {
         self.clock.now()
     }
 
-    /// A time that never goes back, in microseconds: how long something has to wait.
+    /// Monotonic time in microseconds, for waits.
     #[must_use]
     pub fn steady(&self) -> u64 {
         self.clock.steady()
     }
 
-    /// Whether a tenant's token may change something now: what one tenant says costs all a generation, a
-    /// place in the history and one in the audit log. Tokens of no tenant are an administrator's, or report
-    /// for a device. Nothing is counted: a change is looked at when its head has come, and counted once, when
-    /// it is made.
+    /// Checks whether a tenant's token may make a change now, without counting one: a change of any tenant
+    /// costs everybody a generation, a place in the history and one in the audit log. Tokens of no tenant
+    /// belong to administrators or devices and have no limit. A request is checked when its head has arrived,
+    /// and counted once, when the change is made.
     ///
     /// # Errors
-    /// It may not, for some seconds.
+    /// The tenant has used up its changes; the refusal has the seconds to wait.
     pub fn may_write(&self, who: &Principal) -> Result<(), Refusal> {
         let wait = |tenant: &String| lock(&self.writes).wait(tenant, self.clock.steady());
         who.tenant.as_ref().and_then(wait).map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
@@ -260,10 +261,10 @@ impl Controller {
         who.tenant.as_ref().and_then(take).map_or(Ok(()), |seconds| Err(Refusal::Often(seconds)))
     }
 
-    /// Asks the store.
+    /// Runs a query on the store.
     ///
     /// # Errors
-    /// Those of the question.
+    /// Errors of the query.
     pub fn ask<T>(
         &self,
         question: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>,
@@ -271,10 +272,10 @@ impl Controller {
         question(lock(&self.store).as_mut()).map_err(Refusal::from)
     }
 
-    /// What stood in a generation.
+    /// The documents of a generation.
     ///
     /// # Errors
-    /// There is none, or the store cannot be read.
+    /// The generation does not exist or is forgotten, or the store cannot be read.
     pub fn model_at(&self, generation: u64) -> Result<Model, Refusal> {
         let newest = self.model().generation;
         if generation > newest {
@@ -290,18 +291,18 @@ impl Controller {
             if behind.is_none() {
                 break;
             }
-            // Who waits for the store comes first: it is what all changes go through.
+            // Lets waiting changes have the store first.
             std::thread::yield_now();
         }
-        // It may have been forgotten meanwhile, and some of it is missing.
+        // The generation may have been forgotten meanwhile, and the documents be incomplete.
         self.remembers(generation)?;
         Ok(Model::of(Loaded { generation, documents, status: Vec::new() }))
     }
 
-    /// Whether it is still known what stood in a generation.
+    /// Checks that the documents of a generation are still kept.
     ///
     /// # Errors
-    /// It is not, or the store cannot be read.
+    /// They are not, or the store cannot be read.
     pub fn remembers(&self, generation: u64) -> Result<(), Refusal> {
         match self.ask(|store| store.keeps(generation))? {
             true => Ok(()),
@@ -316,7 +317,7 @@ impl Controller {
         ))
     }
 
-    /// Forgets what is too old, now and then.
+    /// Removes history beyond the bounds from the store, a portion at a time.
     fn forget(&self, store: &mut dyn Store, rows: usize) {
         let (generations, most) = self.settings.history;
         if !self.written.add(rows, generations.min(most)) {
@@ -326,19 +327,19 @@ impl Controller {
             let ahead = self.queue.lock();
             (ahead.model.generation.saturating_sub(generations), history::held_by_devices(&ahead.model))
         };
-        // A disk that does not take this takes no change either, and says so to whoever makes one; it is
-        // tried again.
+        // A disk that refuses this refuses changes too, and their authors get the error; the next portion
+        // tries again.
         let forgotten = store.forget(before, &held, most).unwrap_or_default();
         self.counters.generations_forgotten.fetch_add(forgotten.generations, Ordering::Relaxed);
         self.counters.audit_forgotten.fetch_add(forgotten.rows, Ordering::Relaxed);
     }
 
-    /// Does a change that is drafted from what stands, or only says what it would do (`dry`). Nobody else
-    /// changes anything in between, unless nothing is to be done. Answered, also with a refusal, when all
-    /// that it was drafted from is on the disk.
+    /// Makes a change that `draft` derives from the current model, or only computes its outcome (`dry`). No
+    /// other change comes between draft and queueing. Returns, also with a refusal, once everything that the
+    /// draft was derived from is on the disk.
     ///
     /// # Errors
-    /// Those of the draft, and of the store.
+    /// Errors of the draft, and of the store.
     pub fn change(
         &self,
         who: &Principal,
@@ -368,8 +369,8 @@ impl Controller {
         drafted
     }
 
-    /// Says what a change would do to what is on the disk. It may take as long as its checks do, and keeps
-    /// nobody from changing something meanwhile.
+    /// Computes the outcome of a change to the model on the disk. May take long; other changes go on
+    /// meanwhile.
     fn try_out(
         &self,
         who: &Principal,
@@ -382,10 +383,10 @@ impl Controller {
         Ok(outcome)
     }
 
-    /// A place for checks beside what others change.
+    /// Reserves a place for a check that runs beside changes.
     ///
     /// # Errors
-    /// All are taken, or as many as one may have.
+    /// All places are taken, or all that one tenant or token may have.
     pub(crate) fn check_place(&self, who: &Principal) -> Result<Share<'_>, Refusal> {
         self.checks.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
             Refusal::Busy(format!(
@@ -395,8 +396,8 @@ impl Controller {
         })
     }
 
-    /// Shows what a device says before it is stored, where it was drafted from nothing that is not on the
-    /// disk: if it is lost the device says it again, and who waits for it has it sooner.
+    /// Shows a device's report to readers before it is stored, if everything that it was drafted from is on
+    /// the disk: a lost report is repeated by the device, and requests that wait for the device end sooner.
     fn show_early(&self, ahead: &Ahead, change: &Change) {
         if !change.is_repeated()
             || ahead.awaited().is_some()
@@ -408,8 +409,8 @@ impl Controller {
         self.bell.ring();
     }
 
-    /// Waits until a group is on the disk: whoever comes to the store first takes all that wait there with
-    /// it.
+    /// Waits until a group of changes is on the disk. The first thread at the store commits all changes that
+    /// are queued by then.
     fn settle(&self, group: &Group) -> Result<(), StoreError> {
         let mut store = lock(&self.store);
         if let Some(result) = group.result() {
@@ -427,19 +428,19 @@ impl Controller {
                 self.queue.failed(&taken, &error, || self.model().clone());
             }
         }
-        // It waited, so it was what was taken.
+        // The group was queued, so this commit included it.
         group.result().unwrap_or_else(|| Err(StoreError::Doubt("a writer broke off".to_owned())))
     }
 
-    /// Shows to readers and the fleet what is on the disk now. By the only writer, so that the fleet hears of
-    /// generations in their order.
+    /// Shows committed changes to readers and the fleet. Only the writer calls this, so that the fleet gets
+    /// generations in order.
     fn publish(&self, steps: &[Step]) {
         let (mut told, mut changed) = (Vec::new(), Vec::new());
         {
             let mut model = self.model.write().unwrap_or_else(PoisonError::into_inner);
             for step in steps {
                 let wanted = wanted(&model, step.status());
-                // Still as the only writer, so that the fleet hears of generations in their order.
+                // Also by the writer only, so that the fleet gets generations in order.
                 let devices =
                     step.changed(device::KIND).filter(|id| !wanted.iter().any(|(device, _)| device == id));
                 changed.extend(devices.map(str::to_owned));
@@ -475,7 +476,7 @@ impl Controller {
         let new = writes.iter().filter(|write| write.after.is_some());
         let new: Vec<(&str, &str)> = new.map(|write| (write.kind.as_str(), write.id.as_str())).collect();
         status.extend(numbers::give(model, &new)?);
-        // Who comes by the name of a tenant that is gone finds nothing of it.
+        // A new tenant with the name of a removed one finds nothing of the removed one.
         let gone = writes.iter().filter(|write| write.kind == TENANTS && write.after.is_none());
         let forgets: Vec<String> = gone.map(|write| write.id.clone()).collect();
         status.extend(forgets.iter().flat_map(|tenant| statistics::of_tenant_gone(model, tenant)));
@@ -499,8 +500,8 @@ impl Controller {
         Ok((Change { at: self.now(), who, name, action, writes, status, forgets, remark, repeats }, outcome))
     }
 
-    /// Notes in the audit log that someone was refused a change; of each token so many at once only, the rest
-    /// is counted.
+    /// Notes in the audit log that a change was refused. Each token has a limit of notes; further ones are
+    /// only counted.
     pub fn note_refusal(&self, who: &Principal, action: &str, path: &str) {
         if lock(&self.refusals).take(&who.id, self.clock.steady()).is_some() {
             return;
@@ -513,17 +514,17 @@ impl Controller {
             remark: Some(("requests".to_owned(), without_tokens(path))),
             ..Change::default()
         };
-        // A disk that takes no remark takes no change either, and says so to whoever tries one.
+        // A disk that refuses this remark refuses changes too, and their authors get the error.
         let mut store = lock(&self.store);
         let _ = store.commit(&change);
         self.forget(store.as_mut(), 1);
     }
 
-    /// Who asks, by the text behind `Bearer`.
+    /// Authenticates a caller by the text after `Bearer`.
     ///
     /// # Errors
-    /// The token is not known or its time is over; from a source with many such failures only that it has to
-    /// wait. A good token is never held up by the failures of others at the same address.
+    /// The token is unknown or expired; for a source with too many such failures, only that it has to wait. A
+    /// valid token is never delayed by failures of others at the same address.
     pub fn authenticate(&self, token: Option<&str>, source: IpAddr) -> Result<Option<Principal>, Refusal> {
         let Some(text) = token else { return Ok(None) };
         let now = self.now();
@@ -551,18 +552,19 @@ impl Controller {
         Some(Principal { id: secret.id().to_owned(), scope, tenant: own("tenant"), device: own("device") })
     }
 
-    /// A device answered to a generation; a roll-out may go on or stop by it.
+    /// Records a device's answer to a generation; a roll-out may go on or stop by it.
     ///
     /// # Errors
-    /// There is no such device, or the store did not do it.
+    /// The device does not exist, or the store failed.
     pub fn acknowledge(&self, who: &Principal, id: &str, answer: &Acknowledgement) -> Result<(), Refusal> {
         self.answer(who, id, None, answer, None).map(drop)
     }
 
-    /// The same over its session, to what it was sent under a number. It says so again with each session.
+    /// Records a device's answer over its session, by the number of the set. The device repeats it with each
+    /// session.
     ///
     /// # Errors
-    /// There is no such device, or the store did not do it.
+    /// The device does not exist, or the store failed.
     pub fn answered(
         &self,
         who: &Principal,
@@ -573,12 +575,12 @@ impl Controller {
         self.answer(who, id, Some(number), answer, None).map(drop)
     }
 
-    /// Over its session it refused what it was sent under a number: what some tenants say. It is sent the
-    /// same without that; see [`DeviceStatus::hold_back`]. `accused`: whom it may be due to. Says who is held
-    /// back now.
+    /// Records that a device refused a numbered set because of some tenants' documents. The device gets the
+    /// set again with these tenants' older documents; see [`DeviceStatus::hold_back`]. `accused`: the tenants
+    /// that may be the cause. Returns the tenants held back now.
     ///
     /// # Errors
-    /// There is no such device, or the store did not do it.
+    /// The device does not exist, or the store failed.
     pub fn not_taken(
         &self,
         who: &Principal,
@@ -646,18 +648,18 @@ impl Controller {
         Ok(held)
     }
 
-    /// Shows status that is not in the store: it ends with this process.
+    /// Shows status that is not stored: it ends with this process.
     pub fn show(&self, status: &[Status]) {
-        // Where changes are drafted first: what they say of it is newer than what is read.
+        // The model for drafts first: its status must not be older than what readers see.
         let mut ahead = self.queue.lock();
         ahead.model.set(status);
         self.model.write().unwrap_or_else(PoisonError::into_inner).set(status);
     }
 
-    /// Does something that changes no document, and notes it in the audit log first.
+    /// Notes in the audit log an action that changes no document; call before the action.
     ///
     /// # Errors
-    /// The store did not take the note; then it is not done.
+    /// The store did not take the note; then do not act.
     pub fn note(&self, who: &Principal, action: &str, kind: &str, id: &str) -> Result<(), Refusal> {
         let remark = Some((kind.to_owned(), id.to_owned()));
         let (at, name, action) = (self.now(), name_of(&self.model(), &who.id), action.to_owned());
@@ -668,27 +670,28 @@ impl Controller {
         Ok(())
     }
 
-    /// A number for an order; numbers begin anew with the process, as sessions do.
+    /// The next number for an order; numbers restart with the process, as sessions do.
     pub fn next_request(&self) -> u32 {
         self.requests.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// The way to the devices.
+    /// The fleet: the way to the devices.
     #[must_use]
     pub fn fleet(&self) -> &dyn Fleet {
         self.fleet.as_ref()
     }
 
-    /// A device tells alerts; those of tenants that it does not serve are counted and left out. `status` is
-    /// written along, all of it or nothing. Returns how many were taken. Of the traffic of no tenant all are.
+    /// Stores a device's alerts and, in the same transaction, `status`. Alerts of tenants that the device
+    /// does not serve are counted and left out; alerts of no tenant are all taken. Returns how many were
+    /// taken.
     ///
     /// # Errors
-    /// There is no such device, or the store did not do it.
+    /// The device does not exist, or the store failed.
     pub fn alerts(&self, id: &str, alerts: &[Alert], status: &[Status]) -> Result<u64, Refusal> {
         let bound = self.settings.alerts_max;
         let (taken, forgotten) = {
-            // The store is held: no tenant goes between the look at it and its alerts, which would be read by
-            // whoever comes by its name.
+            // The store's lock is held from the check to the commit: a tenant that is removed between them
+            // would leave its alerts to the next tenant of that name.
             let mut store = lock(&self.store);
             let taken = self.served(id, alerts)?;
             let forgotten = store.keep_alerts(&taken, bound, status)?;
@@ -704,7 +707,7 @@ impl Controller {
         Ok(taken.len() as u64)
     }
 
-    /// Of alerts those that a device may tell.
+    /// The alerts that the device may report.
     fn served(&self, id: &str, alerts: &[Alert]) -> Result<Vec<Alert>, Refusal> {
         let model = self.model();
         let Some(device) = model.get(device::KIND, id) else {
@@ -715,10 +718,10 @@ impl Controller {
         Ok(alerts.iter().filter(|alert| alert.tenant.as_ref().is_none_or(serves)).cloned().collect())
     }
 
-    /// A device tells its counters; the newest are kept.
+    /// Stores a device's counters; the newest replace the older ones.
     ///
     /// # Errors
-    /// There is no such device, or the store did not do it.
+    /// The device does not exist, or the store failed.
     pub fn statistics(
         &self,
         who: &Principal,
@@ -746,13 +749,13 @@ impl Controller {
         done
     }
 
-    /// The token that makes an administrator's, once: with an empty store, where no administrator's token is
-    /// good any more, and where those who start the controller ask for it (`anyway`), since theirs are lost.
-    /// `keep` puts it where its holder finds it, before it is known here. `None` when none is needed, or one
-    /// is there already.
+    /// Makes the bootstrap token, which makes one administrator's token: with an empty store, when no valid
+    /// administrator's token is left, or when the operator who starts the controller requests one (`anyway`),
+    /// because the tokens are lost. `keep` writes the token to where its holder finds it, before it becomes
+    /// valid. `None` if no token is needed, or one exists already.
     ///
     /// # Errors
-    /// The store did not do it, or there are no random numbers.
+    /// The store failed, or there are no random numbers.
     pub fn bootstrap<T, E>(
         &self,
         anyway: bool,
@@ -770,7 +773,7 @@ impl Controller {
                 serde_json::json!({ "name": "bootstrap", "scope": "bootstrap", "hash": secret.hash() });
             let draft = |model: &Model| {
                 let mut draft = Draft::one(TOKENS, secret.id(), Some(body), Touched::Nothing);
-                // Its file has one.
+                // Replaces an earlier bootstrap token: the file holds one.
                 let before = model.all(TOKENS).filter(|token| bootstraps(&token.body));
                 draft.writes.extend(before.map(|token| (TOKENS.to_owned(), token.id.clone(), None)));
                 Ok(draft)
@@ -780,19 +783,19 @@ impl Controller {
         Ok(Some(kept))
     }
 
-    /// Whether the bootstrap token is there yet.
+    /// Whether a bootstrap token exists.
     #[must_use]
     pub fn bootstraps(&self) -> bool {
         self.model().all(TOKENS).any(|token| bootstraps(&token.body))
     }
 }
 
-/// The name of a token that is there.
+/// The name of a token, if the token exists.
 pub(crate) fn name_of(model: &Model, token: &str) -> Option<String> {
     model.get(TOKENS, token)?.body.get("name")?.as_str().map(str::to_owned)
 }
 
-/// Whether the time of a token is over.
+/// Whether a token has expired.
 fn is_over(token: &Value, now: u64) -> bool {
     token.get("expires").and_then(Value::as_u64).is_some_and(|expires| expires <= now)
 }
@@ -806,19 +809,20 @@ fn bootstraps(token: &Value) -> bool {
     is_of(token, "bootstrap")
 }
 
-/// Whether a token is an administrator's, and still good.
+/// Whether a token is an administrator's and valid at `now`.
 #[must_use]
 pub fn administers(token: &Value, now: u64) -> bool {
     is_of(token, "admin") && !is_over(token, now)
 }
 
-/// A path without the tokens that somebody put there instead of their ids: logs keep no secrets.
+/// Masks tokens in a path where somebody put one instead of its id: logs hold no secrets.
 fn without_tokens(path: &str) -> String {
     let part = |part: &str| if part.starts_with("btz_") { "btz_...".to_owned() } else { part.to_owned() };
     path.split('/').map(part).collect::<Vec<_>>().join("/").chars().take(200).collect()
 }
 
-/// What is shown of a document: not the hashes of tokens, and of long texts the length only.
+/// The body of a document as shown to readers: without hashes of tokens, and with the length instead of a
+/// long text.
 #[must_use]
 pub fn shown(kind: &str, body: &Value) -> Value {
     let mut body = body.clone();
@@ -833,7 +837,7 @@ pub fn shown(kind: &str, body: &Value) -> Value {
     body
 }
 
-/// The devices that are to run something else by these lines of status, or the same under another number.
+/// The devices whose desired set these lines of status change, with the new number.
 fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
     let lines = status.iter().filter(|line| line.kind == device::KIND);
     let told = |line: &Status| {
@@ -846,11 +850,11 @@ fn wanted(model: &Model, status: &[Status]) -> Vec<(String, u64)> {
 }
 
 impl Controller {
-    /// A place among those that wait: to be had before the change, so that nothing is done for a request that
-    /// is refused.
+    /// Reserves a place for a request that will wait for devices. Taken before the change, so that nothing is
+    /// changed for a request that is then refused.
     ///
     /// # Errors
-    /// All are taken.
+    /// All places are taken.
     pub fn wait_place(&self, who: &Principal) -> Result<Share<'_>, Refusal> {
         self.bell.places.take(who.tenant.as_ref().unwrap_or(&who.id)).ok_or_else(|| {
             Refusal::Busy(format!(
@@ -860,8 +864,8 @@ impl Controller {
         })
     }
 
-    /// Waits until the devices of a change have answered it, or one that came behind it; for some time at
-    /// most. Of what they say `who` is told what is of its own tenant ([`DeviceAnswer::only_of`]).
+    /// Waits, up to `most`, until the devices of a change have answered its generation or a later one. A
+    /// caller of one tenant gets only that tenant's part of the answers ([`DeviceAnswer::only_of`]).
     #[must_use]
     pub fn answers(
         &self,
@@ -876,7 +880,8 @@ impl Controller {
             let mut all = true;
             for device in &outcome.devices {
                 let status = DeviceStatus::of(&model, device);
-                // A refusal is of what is wanted now; who runs a later one runs this change as well.
+                // A refusal concerns the desired generation; a device that runs a later generation runs this
+                // change too.
                 let refused = status.state == State::Refused && status.wanted >= outcome.generation;
                 all &= refused || status.running >= outcome.generation;
                 let mut answer = DeviceAnswer::of(status);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the controller counts: requests by what became of them. Every refusal has its row.
+//! Counters of the controller: requests by outcome, with a row for every kind of refusal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

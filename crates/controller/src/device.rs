@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices: what an operator says of one, and what it says of itself.
+//! Devices: the operator's document of a device, and the device's own reports.
 
 use crate::kept::{HeldBack, Keeps};
 use crate::model::Model;
@@ -9,153 +9,157 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kind of document, and of status.
+/// The kind of the document and of the status.
 pub const KIND: &str = "devices";
-/// In `tenants`: all of them.
+/// The entry of `tenants` that means all tenants.
 pub const ALL: &str = "*";
 
-/// How a device comes to a generation.
+/// How a device gets its generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Follow {
-    /// Each change that concerns a tenant it serves is wanted of it at once.
+    /// The controller gives it every change that concerns a tenant it serves, at once.
     #[default]
     Auto,
-    /// Only roll-outs bring it one.
+    /// Only roll-outs give it a generation.
     Manual,
 }
 
-/// A host with an agent: what an operator says of it.
+/// A host with an agent, as the operator declares it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DeviceSpec {
-    /// What it is for, for people.
+    /// The purpose of the device, for people.
     #[serde(default)]
     pub description: String,
-    /// Labels, by which roll-outs choose.
+    /// Labels by which roll-outs select devices.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// The tenants that it serves, by name; `*` for all.
+    /// Names of the tenants that the device serves; `*` for all.
     pub tenants: Vec<String>,
-    /// How it comes to a generation.
+    /// How the device gets its generation.
     #[serde(default)]
     pub follow: Follow,
 }
 
 impl DeviceSpec {
-    /// Whether it serves a tenant.
+    /// Whether the device serves a tenant.
     #[must_use]
     pub fn serves(&self, tenant: &str) -> bool {
         self.tenants.iter().any(|own| own == tenant || own == ALL)
     }
 }
 
-/// What one worker runs.
+/// The generation that one worker runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorkerReport {
-    /// Its link.
+    /// The worker's link.
     #[serde(default)]
     pub link: String,
-    /// The worker.
+    /// The worker's number.
     pub worker: u32,
-    /// The generation that it runs.
+    /// The generation that the worker runs.
     pub generation: u64,
 }
 
-/// How a level of a link stands.
+/// The state of a level on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LevelState {
-    /// The device does not say.
+    /// The device does not report it.
     #[default]
     Unknown,
-    /// It handles packets.
+    /// The level handles packets.
     On,
-    /// It handles none for now: packets go to the host, if the link has its interfaces.
+    /// The level handles no packets for now: they go to the host, if the link has its interfaces.
     Off,
-    /// Somebody who is to serve its link gives no sign of life: packets go on uninspected.
+    /// The program that serves the link shows no sign of life, and the link fails open: packets pass
+    /// uninspected.
     Open,
-    /// The same: packets are dropped.
+    /// The program that serves the link shows no sign of life, and the link fails closed: packets are
+    /// dropped.
     Closed,
 }
 
-/// A rule, and why it is not evaluated.
+/// A rule that is not evaluated, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RuleReport {
-    /// Which: `acme/web: rule 3 of pfw`; of a library its file, line and id.
+    /// The rule: `acme/web: rule 3 of pfw`; for a library's rule, its file, line and id.
     pub rule: String,
-    /// What it asks for, or what is wrong with it.
+    /// The feature that is missing, or the error in the rule.
     pub why: String,
 }
 
-/// Rules that are not evaluated somewhere.
+/// Summary of rules that are not evaluated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LeftOutReport {
-    /// How many.
+    /// Number of such rules.
     pub count: u64,
-    /// The first of them, eight at most.
+    /// The first of them, at most eight.
     pub first: Vec<RuleReport>,
 }
 
-/// What becomes of rules on headers at a level that asks them of packets without a flow.
+/// How a level evaluates header rules on packets without a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LevelRules {
-    /// Only while the level is open; else such packets go up to the host.
+    /// Whether the level does so only while it is open; if true, such packets otherwise go up to the host.
     pub while_open: bool,
-    /// Rules that it evaluates itself, by function; a policy's default counts as one.
+    /// Number of rules that the level evaluates itself, by function; a policy's default counts as one.
     pub evaluates: BTreeMap<String, u64>,
-    /// Rules that it does not: what they match goes up to the host, which evaluates them.
+    /// Rules that the level does not evaluate: packets that match them go up to the host.
     pub left_out: LeftOutReport,
 }
 
-/// What a level of a link runs.
+/// The generation and state of a level on a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LevelReport {
-    /// The link; empty for all links of the device, if it does not say more.
+    /// The link; empty for all links of the device, if the device reports no links.
     #[serde(default)]
     pub link: String,
     /// `host`, `xdp` or `rtl`.
     pub level: String,
-    /// The generation that acts there; 0 for none.
+    /// The generation in force at the level; 0 for none.
     pub generation: u64,
-    /// How it stands.
+    /// The state of the level.
     #[serde(default)]
     pub state: LevelState,
-    /// Why it does not stand as it should; empty if it does.
+    /// Why the level is not in its intended state; empty if it is.
     #[serde(default)]
     pub reason: String,
-    /// What it makes of rules on headers; null where it is asked for none: there it handles flows of which
-    /// the host has decided.
+    /// How the level evaluates header rules; null if it evaluates none and only handles flows that the host
+    /// has decided.
     #[serde(default)]
     pub rules: Option<LevelRules>,
 }
 
-/// How long a device took with a generation that it runs, from when it had all of it; microseconds.
+/// Durations of a device's change to the generation it runs, counted from when it had the whole set;
+/// microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TookReport {
-    /// Building it beside the one that ran: what that took beyond `store`, which goes on beside it.
+    /// Building the generation beside the running one, without the time of `store`, which runs in parallel.
     pub build: u64,
-    /// Storing it: the device's disk.
+    /// Storing the set on the device's disk.
     pub store: u64,
-    /// Until all workers ran it.
+    /// Swapping, until all workers run the generation.
     pub swap: u64,
 }
 
-/// Content hashes of what a device runs: SHA-256, in hexadecimal digits.
+/// Content hashes of a device's running generation: SHA-256, in hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ContentReport {
-    /// Over the policies and rule files that it was sent; `bartizan ctl controller` shows the same there.
+    /// Over the policies and rule files that the device was sent; `bartizan ctl controller` on the device
+    /// shows it.
     pub manifest: String,
-    /// Over the lists that its rules read, as `bartizan ctl status` shows it there; null if it does not say.
+    /// Over the lists that the device's rules read, as `bartizan ctl status` shows it; null if not reported.
     pub lists: Option<String>,
-    /// Over its host file and settings, as `bartizan ctl status` shows it there; null if it does not say.
+    /// Over the device's host file and settings, as `bartizan ctl status` shows it; null if not reported.
     pub settings: Option<String>,
 }
 
@@ -163,152 +167,156 @@ pub struct ContentReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Acknowledgement {
-    /// The generation that it is about.
+    /// The generation that the answer is about.
     pub generation: u64,
-    /// Whether it runs it; if not, what ran before runs on.
+    /// Whether the device runs the generation; if not, the previous one stays in force.
     pub accepted: bool,
-    /// What it runs, worker by worker.
+    /// The generation of each worker.
     #[serde(default)]
     pub workers: Vec<WorkerReport>,
-    /// What runs at which level.
+    /// The generation and state of each level.
     #[serde(default)]
     pub levels: Vec<LevelReport>,
-    /// Rules of libraries that the device does not evaluate at all; null if it does not say.
+    /// Rules of libraries that the device does not evaluate at all; null if not reported.
     #[serde(default)]
     pub rules_left_out: Option<LeftOutReport>,
-    /// Why not, or what is not as wanted.
+    /// Reasons of a refusal, or of differences from the desired state.
     #[serde(default)]
     pub diagnostics: Vec<String>,
-    /// How long it took, if the device says so.
+    /// Durations of the change, if the device reports them.
     #[serde(default)]
     pub took: Option<TookReport>,
-    /// Hashes of what it runs, as its session says.
+    /// Content hashes of the running generation, from the device's session.
     #[serde(skip)]
     pub content: Option<ContentReport>,
 }
 
-/// Where a device stands.
+/// The state of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It has not said anything yet.
+    /// The device has not reported yet.
     #[default]
     New,
-    /// It runs what it is to run.
+    /// The device runs its desired generation.
     Running,
-    /// It is to run another generation, and has not answered yet.
+    /// The device has not answered yet to its desired generation.
     Waiting,
-    /// It refused what it is to run.
+    /// The device refused its desired generation.
     Refused,
-    /// Nothing was given to it: it runs what its own host file says, and lets nothing through where that says
-    /// nothing.
+    /// The device has no desired generation: it runs the policy of its own host file, and drops everything if
+    /// that has none.
     Unassigned,
-    /// It runs what it is to run, but for what some tenants say, which it refused: `held-back` has them.
+    /// The device runs its desired generation except some tenants' documents, which it refused: `held-back`
+    /// lists them.
     Partial,
 }
 
-/// A generation on its way to a device. The numbers that a device is sent only grow, whatever generation it
-/// is: an older one that is wanted again goes out under a new number.
+/// A generation sent to a device. The numbers that a device is sent only grow: an older generation that
+/// becomes desired again is sent under a new number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
-    /// The number that the device knows it by.
+    /// The number under which the device knows the generation.
     pub number: u64,
     /// The generation.
     pub generation: u64,
-    /// Tenants whose policies in it are those of an older generation.
+    /// Tenants whose policies are those of an older generation.
     #[serde(default, skip_serializing_if = "Keeps::is_empty")]
     pub kept: Keeps,
 }
 
-/// The diagnostic of a device that nothing was given to.
+/// The diagnostic of a device without a desired generation.
 const UNASSIGNED: &str = "nothing was given to it (`follow: manual`, and no roll-out has reached it): it drops everything on its inline links, unless its own \
                           host file has `policy` or `rules`; begin a roll-out, or let it `follow: auto`";
 
-/// Of what was sent to a device, so many are remembered beside what it runs.
+/// Most entries of `sent` that are remembered.
 const SENT_MAX: usize = 8;
 
-/// What is known of a device.
+/// The status of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct DeviceStatus {
-    /// The generation that it is to run.
+    /// The desired generation.
     pub wanted: u64,
-    /// The generation that it runs, as it says; 0 for none.
+    /// The generation that the device reports to run; 0 for none.
     pub running: u64,
-    /// Where it stands.
+    /// The state of the device.
     pub state: State,
-    /// When it last said something, in microseconds since 1970.
+    /// Time of the last report, in microseconds since 1970.
     pub seen: u64,
-    /// Worker by worker.
+    /// The generation of each worker.
     pub workers: Vec<WorkerReport>,
-    /// Level by level of each link.
+    /// The generation and state of each level of each link.
     pub levels: Vec<LevelReport>,
-    /// Rules of libraries that it does not evaluate at all: with keywords or protocols that it does not have,
-    /// or no rules; null if it does not say.
+    /// Rules of libraries that the device does not evaluate at all: their keywords or protocols are missing,
+    /// or they are malformed; null if not reported.
     pub rules_left_out: Option<LeftOutReport>,
-    /// Why not, or what is not as wanted.
+    /// Reasons of a refusal, or of differences from the desired state.
     pub diagnostics: Vec<String>,
-    /// How long it took with what it runs; null if it does not say, or has built that with its start.
+    /// Durations of the change to the running generation; null if not reported, or if the generation was
+    /// built at start.
     pub took: Option<TookReport>,
-    /// Content hashes of what it runs; null if it does not say.
+    /// Content hashes of the running generation; null if not reported.
     pub content: Option<ContentReport>,
-    /// What was sent to it over its session, the newest last.
+    /// Generations sent over the session, the newest last.
     pub sent: Vec<Sent>,
-    /// The number that it said last that it runs.
+    /// The number that the device last reported to run.
     pub held: u64,
-    /// Whether a roll-out chose `wanted`, or the changes that it follows.
+    /// Whether a roll-out chose `wanted`; if false, the device follows changes.
     pub chosen: bool,
-    /// Tenants whose changes it does not take: what it runs of them instead, and why.
+    /// Tenants whose changes the device refused: what it runs of them instead, and why.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held_back: BTreeMap<String, HeldBack>,
-    /// The tenants that it served with what it runs; null if that is not known.
+    /// The tenants that the device served with its running generation; null if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs_tenants: Option<Vec<String>>,
 }
 
 impl DeviceStatus {
-    /// What is known of a device.
+    /// The stored status of a device; the default if there is none.
     #[must_use]
     pub fn of(model: &Model, device: &str) -> Self {
         let known = model.status(KIND, device);
         known.and_then(|body| DeviceStatus::deserialize(body).ok()).unwrap_or_default()
     }
 
-    /// The number under which it is sent what it is to run; 0 for nothing.
+    /// The number under which the desired generation is sent; 0 if there is none.
     #[must_use]
     pub fn number(&self) -> u64 {
         let last = self.sent.last().filter(|sent| sent.generation == self.wanted);
         last.map_or(self.wanted, |sent| sent.number)
     }
 
-    /// What is older in what it is to run.
+    /// Tenants of the desired set whose documents are of an older generation.
     #[must_use]
     pub fn keeps(&self) -> Keeps {
         let last = self.sent.last().filter(|sent| sent.generation == self.wanted);
         last.map(|sent| sent.kept.clone()).unwrap_or_default()
     }
 
-    /// What is still older when it follows a change of some tenants: they are tried anew.
+    /// The older documents that remain when the device follows a change: those of touched tenants are tried
+    /// anew.
     fn keeps_untouched(&self, touched: &Touched) -> Keeps {
         let mut keeps = self.keeps();
         keeps.retain(|tenant, _| !touched.has(tenant));
         keeps
     }
 
-    /// What is older in what it runs.
+    /// Tenants of the running set whose documents are of an older generation.
     #[must_use]
     pub fn runs_keeps(&self) -> Keeps {
         let sent = self.sent.iter().rev().find(|sent| sent.number == self.held);
         sent.map(|sent| sent.kept.clone()).unwrap_or_default()
     }
 
-    /// The generation that it was sent under a number, if that is remembered.
+    /// The generation sent under a number, if it is remembered.
     #[must_use]
     pub fn generation_of(&self, number: u64) -> Option<u64> {
         self.sent.iter().rev().find(|sent| sent.number == number).map(|sent| sent.generation)
     }
 
-    /// It runs something under a number that is not below the newest: only a higher one reaches it.
+    /// Handles a device that runs an unknown number not below the newest: gives the desired set a higher one,
+    /// which the device accepts.
     #[must_use]
     pub fn beyond(mut self, number: u64) -> Self {
         if self.wanted > 0 {
@@ -318,7 +326,7 @@ impl DeviceStatus {
         self
     }
 
-    /// Gives what is wanted a number that no other had, above `floor`.
+    /// Sends the desired generation under a new number above `floor` and all earlier ones.
     pub(crate) fn send(&mut self, floor: u64, kept: Keeps) {
         let last = self.sent.last().map_or(0, |sent| sent.number).max(self.held).max(floor);
         let number = self.wanted.max(last.saturating_add(1));
@@ -329,28 +337,28 @@ impl DeviceStatus {
         }
     }
 
-    /// It follows a change, which concerns some tenants.
+    /// Makes the generation of a change desired on a device that follows changes.
     #[must_use]
     pub fn follow(self, generation: u64, touched: &Touched) -> Self {
         let keeps = self.keeps_untouched(touched);
         DeviceStatus { chosen: false, ..self.wants(generation, keeps) }
     }
 
-    /// Has held-back tenants tried anew, since the device has other links or ports than when it refused them.
+    /// Tries held-back tenants anew: the device has other links or ports than when it refused them.
     #[must_use]
     pub fn tried_anew(self) -> Self {
         let (wanted, chosen) = (self.wanted, self.chosen);
         DeviceStatus { chosen, ..self.want(wanted) }
     }
 
-    /// It is to run a generation, all of it.
+    /// Makes a generation desired, without older documents of any tenant.
     #[must_use]
     pub fn want(self, generation: u64) -> Self {
         self.wants(generation, Keeps::new())
     }
 
     fn wants(mut self, generation: u64, keeps: Keeps) -> Self {
-        // What it refused it is to try again, which it does with a new number only.
+        // A refused set is tried again, which needs a new number.
         let refused = self.state == State::Refused || keeps != self.keeps();
         let again = self.wanted != generation || refused || self.sent.is_empty();
         (self.wanted, self.chosen) = (generation, true);
@@ -366,12 +374,12 @@ impl DeviceStatus {
         self
     }
 
-    /// Where it stands when it runs what it is to run.
+    /// The state of a device that runs its desired generation.
     fn runs_it(&self) -> State {
         if self.held_back.is_empty() { State::Running } else { State::Partial }
     }
 
-    /// It answered; over its session, to what it was sent under a number.
+    /// Records an answer of the device; `number`: that of the set, if the answer came over the session.
     #[must_use]
     pub fn answered(mut self, answer: &Acknowledgement, number: Option<u64>, now: u64) -> Self {
         self.seen = now;
@@ -383,8 +391,8 @@ impl DeviceStatus {
         }
         let newest = number.is_none_or(|number| number == self.number());
         if answer.accepted && !newest && self.state == State::Refused {
-            // It says again what runs since a link or level changed: that it refused what is wanted, and why,
-            // stands.
+            // The device repeats its running state because a link or level changed: the refusal of the
+            // desired set, and its reasons, stay.
             self.stands_as(answer);
             return self;
         }
@@ -399,25 +407,25 @@ impl DeviceStatus {
         self
     }
 
-    /// What runs where, as it says.
+    /// Takes workers, levels and rules from an answer.
     fn stands_as(&mut self, answer: &Acknowledgement) {
         self.workers.clone_from(&answer.workers);
         self.levels.clone_from(&answer.levels);
         self.rules_left_out.clone_from(&answer.rules_left_out);
     }
 
-    /// Diagnostics of a device's state beside those that it reports itself.
+    /// Adds diagnostics of the state that the device cannot report itself.
     #[must_use]
     pub fn explained(mut self) -> Self {
         if self.wanted == 0 && matches!(self.state, State::Running | State::Unassigned) {
-            // Of an older controller's store as well.
+            // The store of an older controller may have another state.
             self.state = State::Unassigned;
             self.diagnostics.push(UNASSIGNED.to_owned());
         }
         self
     }
 
-    /// As a line of status.
+    /// The status as a line of the store.
     #[must_use]
     pub fn line(&self, device: &str) -> Status {
         let body = serde_json::to_value(self).ok();
@@ -425,67 +433,66 @@ impl DeviceStatus {
     }
 }
 
-/// The connection of a device's agent. Not in the store: it ends with the controller.
+/// The session of a device's agent. Not stored: it ends with the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct SessionStatus {
-    /// Whether it stands.
+    /// Whether the session is open.
     pub connected: bool,
-    /// Since when it stands, or stands no more, in microseconds since 1970.
+    /// Since when it is open, or closed, in microseconds since 1970.
     pub since: u64,
-    /// Where it comes from.
+    /// Source address of the session.
     pub address: String,
-    /// What the agent says that it is.
+    /// Name and version of the agent, as it reports them.
     pub software: String,
 }
 
-/// The kind of status of sessions.
+/// The status kind of sessions.
 pub const SESSIONS: &str = "sessions";
 
-/// An order to a function of a device, and what became of it. Not in the store: an order belongs to a
-/// connection.
+/// An order to a function of a device, and its result. Not stored: an order belongs to a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct FunctionStatus {
     /// The order's number.
     pub request: u32,
-    /// The order.
+    /// The name of the order.
     pub order: String,
-    /// When it was given, in microseconds since 1970.
+    /// When the order was given, in microseconds since 1970.
     pub asked: u64,
-    /// When it was answered; null while it is not.
+    /// When the order was answered; null until then.
     pub answered: Option<u64>,
-    /// Whether it was carried out.
+    /// Whether the order was carried out.
     pub done: bool,
     /// `running`, `stopped`, `failed` or `unknown`.
     pub state: String,
-    /// Why it is so, or why not.
+    /// Reason of the state, or of the failure.
     pub reason: String,
 }
 
-/// A function that is not as it should be, as the device says by itself. Not in the store: the device says it
-/// again with each session.
+/// A failed or stopped function, as the device reports without a request. Not stored: the device repeats it
+/// with each session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionHealth {
-    /// `failed` or `stopped`, on some worker at least.
+    /// `failed` or `stopped`, on at least one worker.
     pub state: String,
-    /// Where and why.
+    /// The workers concerned, and the reason.
     pub reason: String,
     /// Since when, in microseconds since 1970.
     pub since: u64,
 }
 
-/// The kind of status of functions that are not as they should be, by device and function.
+/// The status kind of failed and stopped functions, by device and function.
 pub const HEALTH: &str = "health";
-/// The kind of status of orders to functions, by device and function.
+/// The status kind of orders to functions, by device and function.
 pub const FUNCTIONS: &str = "functions";
-/// The kind of status of what came from a device's agent: the last sequences.
+/// The status kind of the last sequences received from a device's agent.
 pub const RECEIVED: &str = "received";
 
-/// What came from one start of a device's agent.
+/// The last sequences received from one start of a device's agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Received {
-    /// The start of the agent.
+    /// The identifier of the agent's start.
     pub instance: u64,
     /// The last sequence of statistics.
     pub statistics: u64,
@@ -494,7 +501,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// What came from a start of a device's agent; nothing of another start than the last.
+    /// The sequences received from a start of a device's agent; zero if the stored ones are of another start.
     #[must_use]
     pub fn of(model: &Model, device: &str, instance: u64) -> Self {
         let known = model.status(RECEIVED, device).and_then(|body| Received::deserialize(body).ok());
@@ -503,7 +510,7 @@ impl Received {
             .unwrap_or(Received { instance, ..Received::default() })
     }
 
-    /// As a line of status.
+    /// The sequences as a line of status.
     #[must_use]
     pub fn line(&self, device: &str) -> Status {
         let body = serde_json::to_value(self).ok();
@@ -511,20 +518,20 @@ impl Received {
     }
 }
 
-/// Whose traffic a change concerns.
+/// The tenants whose traffic a change concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Touched {
-    /// Nobody's: nothing that devices run.
+    /// None: devices run nothing of it.
     #[default]
     Nothing,
-    /// That of some tenants.
+    /// Some tenants.
     Tenants(BTreeSet<String>),
-    /// Everybody's.
+    /// All tenants.
     All,
 }
 
 impl Touched {
-    /// Whether it concerns that of a tenant.
+    /// Whether the change concerns a tenant.
     #[must_use]
     pub fn has(&self, tenant: &str) -> bool {
         match self {
@@ -535,10 +542,10 @@ impl Touched {
     }
 }
 
-/// The devices that follow changes by themselves and are concerned by one.
+/// The devices that follow changes and serve a tenant that the change concerns.
 #[must_use]
 pub fn following(model: &Model, touched: &Touched) -> Vec<String> {
-    // With every change, for all devices: it looks at what they say as it is, as `DeviceSpec` reads it.
+    // Runs for all devices at every change, so it reads the JSON directly, by the rules of `DeviceSpec`.
     let serves = |body: &Value, tenants: &BTreeSet<String>| {
         let own = body.get("tenants").and_then(Value::as_array).into_iter().flatten();
         own.filter_map(Value::as_str).any(|own| own == ALL || tenants.contains(own))

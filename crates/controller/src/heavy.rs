@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes whose checks take long: those of tenants with large groups or many rules. Their checks run on a
-//! copy of what is on the disk, beside what others change; only what came of them is done where changes are
-//! drafted one at a time.
+//! Changes whose checks take long: those of tenants with large groups or many rules. The checks run on a copy
+//! of the model on the disk, in parallel to other changes; only their result goes through the queue.
 
 use crate::access::Principal;
 use crate::controller::{Controller, Draft, Outcome, TOKENS};
@@ -11,20 +10,20 @@ use crate::render::{GROUPS, POLICIES, RULE_FILES, RULE_TEXTS};
 use crate::rollout;
 use serde_json::Value;
 
-/// Members of groups and rules of filters that a tenant has when its checks count as long. A policy counts as
-/// some of them.
+/// Members of groups and rules of filters of a tenant from which its checks count as long. A policy counts as
+/// `POLICY` of them.
 const HEAVY: usize = 2_000;
 const POLICY: usize = 4;
-/// Attempts of a check where the tenant's documents change meanwhile.
+/// Attempts of a check if the tenant's documents change meanwhile.
 const ATTEMPTS: usize = 4;
 
 impl Controller {
-    /// As [`Controller::change`], of a tenant's own document, with `body` in it. If its checks take long
-    /// others' changes go on meanwhile.
+    /// As [`Controller::change`], for a tenant's own document with `body` as its content. If the checks take
+    /// long, changes of others go on meanwhile.
     ///
     /// # Errors
-    /// Those of the draft, and of the store; too many such checks are under way, or the tenant's documents
-    /// change all the time.
+    /// Errors of the draft and of the store; too many such checks are running, or the tenant's documents
+    /// change during every attempt.
     pub fn change_of_tenant(
         &self,
         (who, action): (&Principal, &str),
@@ -59,7 +58,7 @@ fn changed() -> Refusal {
     )
 }
 
-/// The members and rules that a check visits.
+/// Number of members and rules that a check of the tenant visits.
 fn weight(model: &Model, tenant: &str, body: Option<&Value>) -> usize {
     let prefix = format!("{tenant}/");
     let groups = model.list(GROUPS, &prefix, None).map(|document| weight_of(&document.body));
@@ -72,7 +71,7 @@ fn weight_of(body: &Value) -> usize {
     length(body.get("members")) + length(body.pointer("/policy/pfw/rules"))
 }
 
-/// Whether all that a tenant's documents are checked against is the same: its own, and those of nobody's.
+/// Whether two models agree in all documents that a tenant's checks read: its own, and those of no tenant.
 fn rests_on_the_same(now: &Model, checked: &Model, tenant: &str) -> bool {
     let prefix = format!("{tenant}/");
     let of = |model: &'_ Model| {

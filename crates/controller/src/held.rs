@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device does not take of some tenants: it goes on with what it ran of these, and takes what all
-//! others said (docs/design/0026).
+//! Holding back: a device that refuses the documents of some tenants keeps running their older ones, and
+//! takes the documents of all others (docs/design/0026).
 //!
-//! A device builds a generation whole or not at all, and says of what it refuses whose it is. So the
-//! controller sends it the generation again, with those tenants' policies and groups as the device runs them:
-//! under a new number, as whatever a device is to run. What a tenant says next is tried anew.
+//! A device builds a generation whole or not at all, and a refusal names the tenants at fault. The controller
+//! then sends the generation again under a new number, with those tenants' policies and groups as the device
+//! runs them. The next change of such a tenant is tried anew.
 
 use crate::device::{self, ALL, DeviceSpec, DeviceStatus, State};
 use crate::kept::{HeldBack, OlderParts};
@@ -19,22 +19,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a device says against what tenants say: lines for people, by tenant.
+/// Diagnostics against tenants' documents: lines for people, by tenant.
 pub type Blame = BTreeMap<String, Vec<String>>;
 
-/// Whom a refusal may be due to.
+/// The tenants that may have caused a refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accused {
-    /// Whom the device blames: all that it says is of these.
+    /// The tenants that the device blames; not empty only if every diagnostic concerns one of them.
     pub blame: Blame,
-    /// Otherwise among whom to look for the newest change; among all that are served if nothing is known.
+    /// Without blame: the tenants among which to look for the newest change; `None`: all that the device
+    /// serves.
     pub suspects: Option<BTreeSet<String>>,
 }
 
 impl Accused {
-    /// By what a device says that is wrong, with the lines for people. `tenant`: the name of a tenant that is
-    /// served, by number; `files`: of a rule file, by number. A setting is nobody's fault; a library, or a
-    /// rule file, can be that of whose policy has begun to name it.
+    /// Derives the accused from a refusal's diagnostics and their lines for people. `tenant` maps the number
+    /// of a served tenant to its name; `files` maps the number of a rule file to its hash. A setting is
+    /// nobody's fault; a library or rule file can be the fault of a tenant whose policy began to name it.
     #[must_use]
     pub fn of(
         model: &Model,
@@ -56,7 +57,7 @@ impl Accused {
                     None => return Accused::default(),
                 },
                 (Some((number, _)), _) => {
-                    // Of who is not served: nothing can be said.
+                    // The tenant is not served: nothing can be concluded.
                     let Some(name) = tenant(number) else { return Accused::default() };
                     blame.entry(name).or_default().push(line.clone());
                     continue;
@@ -68,7 +69,7 @@ impl Accused {
                 (None, None) => return Accused::default(),
             };
             all = false;
-            // Without all of them it would still be wrong.
+            // The default names one of the libraries: holding back tenants would not help.
             suspects = suspects.filter(|_| !libraries.iter().any(|library| of_default(model, library)));
             suspects.iter_mut().for_each(|all| all.extend(libraries.iter().flat_map(|l| naming(model, l))));
         }
@@ -83,7 +84,7 @@ impl Accused {
     }
 }
 
-/// The libraries that have a rule file.
+/// The libraries that contain a rule file.
 fn with_file(model: &Model, hash: &str) -> Vec<String> {
     let has = |body: &Value| {
         body.get("files").and_then(Value::as_array).is_some_and(|files| files.iter().any(|file| file == hash))
@@ -103,19 +104,19 @@ fn naming(model: &Model, library: &str) -> BTreeSet<String> {
     policies.filter_map(|document| Some(document.id.split_once('/')?.0.to_owned())).collect()
 }
 
-/// What devices do not take of a tenant.
+/// The devices that refuse a tenant's current documents.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct HeldStatus {
-    /// By device: what it runs of the tenant in place of what is said now, and why.
+    /// By device: what it runs of the tenant instead of the current documents, and why.
     pub held_back: BTreeMap<String, HeldBack>,
 }
 
 impl HeldStatus {
-    /// Nothing if all devices take what the tenant says, or have not answered yet.
+    /// `None` if all devices accept the tenant's documents, or have not answered yet.
     #[must_use]
     pub fn of(model: &Model, tenant: &str) -> Option<Self> {
-        // For each tenant and policy of a page: devices that hold nothing back are not read.
+        // Called for each tenant and policy of a page: devices that hold nothing back are not deserialized.
         let held = |body: &Value| body.get("held-back")?.get(tenant).cloned();
         let lines = model.statuses(device::KIND, "");
         let of = |(id, body): (&str, &Value)| {
@@ -128,7 +129,8 @@ impl HeldStatus {
     }
 }
 
-/// Whom to hold back: those whom the device blames; or a suspect, if there may be one, with all lines.
+/// The tenants to hold back, with their lines: those that the device blames; otherwise one suspect, if there
+/// is one, with all lines.
 #[must_use]
 pub fn blamed(
     model: &Model,
@@ -146,7 +148,7 @@ pub fn blamed(
     suspect.map(|tenant| (tenant, lines.to_vec())).into_iter().collect()
 }
 
-/// The tenants that a device serves and that are there.
+/// The existing tenants that a device serves.
 #[must_use]
 pub fn served<'m>(model: &'m Model, spec: &'m DeviceSpec) -> Vec<&'m str> {
     if spec.tenants.iter().any(|tenant| tenant == ALL) {
@@ -155,8 +157,8 @@ pub fn served<'m>(model: &'m Model, spec: &'m DeviceSpec) -> Vec<&'m str> {
     spec.tenants.iter().map(String::as_str).filter(|name| model.get(TENANTS, name).is_some()).collect()
 }
 
-/// What is kept of a generation for a tenant's sake: its own documents, and the libraries that its policies
-/// name, with their files.
+/// The part of a generation that is kept for one tenant: its own documents, and the libraries that its
+/// policies name, with their files.
 #[must_use]
 pub fn old(model: &Model, tenant: &str) -> Model {
     let prefix = format!("{tenant}/");
@@ -171,18 +173,18 @@ pub fn old(model: &Model, tenant: &str) -> Model {
 }
 
 impl DeviceStatus {
-    /// The generation of a tenant's policies that it runs; 0: none.
+    /// The generation of the tenant's policies that the device runs; 0: none.
     fn runs_of(&self, tenant: &str) -> u64 {
         let serves = |tenants: &Vec<String>| tenants.iter().any(|own| own == tenant || own == ALL);
-        // Of a device that has not answered since this is noted, nothing is known: what was there is taken to
-        // be there.
+        // A device that has not answered since the field exists has no list: the tenant then counts as
+        // served.
         if self.runs_tenants.as_ref().is_some_and(|tenants| !serves(tenants)) {
             return 0;
         }
         self.runs_keeps().get(tenant).map_or(self.running, |kept| kept.generation)
     }
 
-    /// The same of what administrators say of the tenant.
+    /// The generation of the administrators' document of the tenant that the device runs; 0: none.
     fn runs_tenant_of(&self, tenant: &str) -> u64 {
         match self.runs_of(tenant) {
             0 => 0,
@@ -190,8 +192,8 @@ impl DeviceStatus {
         }
     }
 
-    /// It has refused what it is to run (`refused`), for what some tenants say: it is to run the same without
-    /// that. Nothing if there is no less of them that it could run.
+    /// Makes the refused generation desired again, without the new documents of the blamed tenants. `None` if
+    /// no tenant is blamed, or if all documents of a blamed tenant are older ones already.
     #[must_use]
     pub fn hold_back(mut self, blame: &Blame, now: u64) -> Option<Self> {
         if blame.is_empty() || self.state != State::Refused {
@@ -219,8 +221,8 @@ impl DeviceStatus {
         Some(self)
     }
 
-    /// Whom to hold back when a device does not say whose fault it is: of the tenants that said something new
-    /// since what it runs, and are not held back yet, the one that did so last.
+    /// The tenant to hold back if the device names none: of the tenants with newer documents than the device
+    /// runs, and not held back yet, the one that changed last.
     #[must_use]
     pub fn suspect(&self, model: &Model, served: &[&str]) -> Option<String> {
         let keeps = self.keeps();

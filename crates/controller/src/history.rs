@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far back is remembered what was said: documents by generation, and rows of the audit log. What devices
-//! run, are to run or may have to go back to is remembered however old it is.
+//! Bounds of the history: documents by generation, and rows of the audit log. Generations that devices run,
+//! are to run or may return to are kept regardless of age.
 
 use crate::device::{self, DeviceStatus};
 use crate::model::Model;
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const GENERATIONS_MAX: u64 = 10_000;
 /// Rows of the audit log that are kept.
 pub const ROWS_MAX: u64 = 100_000;
-/// It is forgotten in portions: so much more than the bound, as a part of it, may be there.
+/// History is removed in portions: the kept rows may exceed the bound by this fraction of it.
 pub const PORTIONS: u64 = 16;
 
-/// When it is time to forget.
+/// Rows written since the last removal.
 #[derive(Debug, Default)]
 pub struct Written(AtomicU64);
 
 impl Written {
-    /// So many rows of the audit log were written. Whether a portion is full, which is asked once.
+    /// Adds written rows. Returns whether a portion is full; true once per portion.
     pub fn add(&self, rows: usize, bound: u64) -> bool {
         let before = self.0.fetch_add(rows as u64, Ordering::Relaxed);
         let full = before.saturating_add(rows as u64) > bound / PORTIONS;
@@ -30,7 +30,7 @@ impl Written {
     }
 }
 
-/// Generations of which devices have something, or are to have.
+/// Generations that some device runs, is to run, or may return to.
 #[must_use]
 pub fn held_by_devices(model: &Model) -> BTreeSet<u64> {
     let mut held = BTreeSet::new();

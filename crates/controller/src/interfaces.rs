@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The links and ports of devices' host files, and the documents that name them: what a device does not have
-//! can never match there.
+//! The links and ports of devices' host files, and the documents that name them: a policy for a link that a
+//! device lacks can never match there.
 //!
-//! Devices say what they have with each session, from version 5 of the southbound protocol on; it is kept for
-//! devices that are away. Of an older agent the links are known while it is connected, by its workers.
+//! Devices report their links and ports with each session, from version 5 of the southbound protocol on; the
+//! report is stored for devices that are away. For an older agent, only the links are known, from its
+//! workers, while it is connected.
 
 use crate::device::{self, DeviceSpec, DeviceStatus, SESSIONS};
 use crate::held;
@@ -18,14 +19,14 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
-/// The kind of status.
+/// The status kind of reports.
 pub const INTERFACES: &str = "interfaces";
-/// Documents that are remembered of those that name what a device does not have.
+/// Most remembered documents that name a link or port which the device lacks.
 const LACKING_MAX: usize = 64;
-/// Names in a message.
+/// Most names in a message.
 const SHOWN: usize = 8;
 
-/// A kind of name from a host file that policies may use.
+/// The kind of a name from a host file that policies use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InterfaceKind {
     /// A link: `link` of policies, and of tenants' selectors.
@@ -91,7 +92,7 @@ fn links(value: Option<&Value>, pointer: &str) -> Vec<NamedInterface> {
     items(value).filter_map(link).collect()
 }
 
-/// The items of a list, which may be written without brackets where it has one.
+/// The items of a JSON list; a single value counts as a list of one.
 fn items(value: Option<&Value>) -> impl Iterator<Item = (usize, &Value)> {
     let all = match value {
         Some(Value::Array(all)) => all.as_slice(),
@@ -101,7 +102,7 @@ fn items(value: Option<&Value>) -> impl Iterator<Item = (usize, &Value)> {
     all.iter().enumerate()
 }
 
-/// A name: readers take numbers for texts as well.
+/// A name as text; numbers count as texts, as policy readers treat them.
 fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(Cow::Borrowed(text)),
@@ -118,12 +119,12 @@ pub struct DeviceInterfaces {
     pub links: Vec<String>,
     /// Names of its ports.
     pub ports: Vec<String>,
-    /// Documents that named something else when it said so, by kind and name.
+    /// Documents, by kind and name, that named a missing link or port at the time of the report.
     lacking: Vec<(String, String)>,
 }
 
 impl DeviceInterfaces {
-    /// These links and ports.
+    /// A report of these links and ports.
     #[must_use]
     pub fn new(links: Vec<String>, ports: Vec<String>) -> Self {
         DeviceInterfaces { links, ports, lacking: Vec::new() }
@@ -135,7 +136,7 @@ impl DeviceInterfaces {
         DeviceInterfaces::deserialize(model.status(INTERFACES, device)?).ok()
     }
 
-    /// As a line of status.
+    /// The report as a line of status.
     #[must_use]
     pub fn line(&self, device: &str) -> Status {
         let body = serde_json::to_value(self).ok();
@@ -153,14 +154,14 @@ impl DeviceInterfaces {
         self.names(named.kind).contains(&named.name)
     }
 
-    /// Names of a document that the device does not have.
+    /// Names in a document that the device does not have.
     fn lacks_of(&self, kind: &str, body: &Value) -> Vec<NamedInterface> {
         let mut all = named(kind, body);
         all.retain(|named| !self.has(named));
         all
     }
 
-    /// Names of a tenant's documents that the device does not have.
+    /// Names in a tenant's documents that the device does not have.
     fn lacks_of_tenant(&self, model: &Model, tenant: &str) -> Vec<MissingInterface> {
         let prefix = format!("{tenant}/");
         let own = model.get(TENANTS, tenant).into_iter().chain(model.list(POLICIES, &prefix, None));
@@ -171,8 +172,8 @@ impl DeviceInterfaces {
         of.collect()
     }
 
-    /// Finds the names, in documents of the tenants that it serves and in the default, that the device does
-    /// not have, and remembers the documents.
+    /// Finds names that the device lacks, in documents of the tenants it serves and in the default; remembers
+    /// the documents.
     pub fn find_missing(&mut self, model: &Model, spec: &DeviceSpec) -> Vec<MissingInterface> {
         let tenants = held::served(model, spec);
         let mut all: Vec<MissingInterface> =
@@ -187,7 +188,7 @@ impl DeviceInterfaces {
         all
     }
 
-    /// Names of the remembered documents that the device still does not have.
+    /// Names in the remembered documents that the device still lacks.
     fn still_missing(&self, model: &Model) -> Vec<MissingInterface> {
         let of = |(kind, id): &(String, String)| {
             let lacks = model.get(kind, id).map(|document| self.lacks_of(kind, &document.body));
@@ -197,7 +198,7 @@ impl DeviceInterfaces {
     }
 }
 
-/// Something that a document names, and a device does not have.
+/// A link or port that a document names and a device lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingInterface {
     kind: String,
@@ -222,19 +223,19 @@ impl Display for MissingInterface {
     }
 }
 
-/// The links and ports of a device, and the names it lacks of its policy, for people.
+/// A device's links and ports, and the names in its policy that it lacks, for people.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InterfacesView {
     /// Names of its links.
     pub links: Vec<String>,
     /// Names of the ports that policies may redirect to.
     pub ports: Vec<String>,
-    /// Names in documents of the tenants that it serves which it does not have.
+    /// Names in documents of the served tenants that the device lacks.
     pub missing: Vec<String>,
 }
 
 impl InterfacesView {
-    /// The view of a device; none if it has not reported its links and ports.
+    /// The view of a device; `None` if it has not reported its links and ports.
     #[must_use]
     pub fn of(model: &Model, device: &str) -> Option<Self> {
         let has = DeviceInterfaces::of(model, device)?;
@@ -243,21 +244,21 @@ impl InterfacesView {
     }
 }
 
-/// Whether a device has something, as far as that is known.
+/// Whether a device has a link or port, as far as known.
 enum Availability<'k> {
     Has,
-    /// It does not: what it has of the kind.
+    /// The device lacks it; the names that it has of the kind.
     Lacks(&'k [String]),
-    /// Why that is not known.
+    /// Unknown; the reason.
     Unknown(&'static str),
 }
 
-/// The knowledge about a device.
+/// The knowledge about a device's links and ports.
 struct ReportedInterfaces<'m> {
     device: &'m str,
-    /// Its report; of an older agent that is connected, its links.
+    /// The device's report; for a connected older agent, its links only.
     has: Option<DeviceInterfaces>,
-    /// Whether that is all.
+    /// Whether the report is complete.
     is_whole: bool,
     /// Why nothing more is known.
     why: &'static str,
@@ -294,7 +295,7 @@ fn is_connected(model: &Model, device: &str) -> bool {
     model.status(SESSIONS, device).and_then(|session| session.get("connected")) == Some(&Value::Bool(true))
 }
 
-/// The devices that a document goes to: those that serve a tenant, or all.
+/// The devices that a document goes to: those that serve its tenant; all without a tenant.
 fn devices<'m>(model: &'m Model, tenant: Option<&str>) -> Vec<ReportedInterfaces<'m>> {
     let serves = |body: &Value| {
         let spec = DeviceSpec::deserialize(body).unwrap_or_default();
@@ -309,12 +310,12 @@ fn devices<'m>(model: &'m Model, tenant: Option<&str>) -> Vec<ReportedInterfaces
 pub struct InterfaceCheck {
     /// Names that a device does not have.
     pub faults: Vec<Fault>,
-    /// Checks that could not be made, and why.
+    /// Checks that could not be made, with the reason.
     pub notes: Vec<String>,
 }
 
-/// Checks what a document names against the devices that it goes to (`tenant`: those that serve one; all
-/// without). `shows`: which names of a device whoever asks may see.
+/// Checks the names in a document against the devices that it goes to: those that serve `tenant`, or all.
+/// `shows`: whether the caller may see a device's names.
 #[must_use]
 pub fn check(
     model: &Model,
@@ -359,7 +360,7 @@ pub fn check(
     checked
 }
 
-/// Says that a device does not have something, what it has, and what to do.
+/// Formats the fault: which device lacks which name, which names it has, and what to do.
 fn lacks(
     model: &Model,
     (device, serves): (&str, bool),
@@ -387,7 +388,7 @@ fn lacks(
     )
 }
 
-/// Names in a message: `device `a``, `devices `a`, `b` and 3 more`.
+/// Joins names for a message: `device `a``, `devices `a`, `b` and 3 more`.
 #[must_use]
 pub fn listed(what: &str, names: &[&str]) -> String {
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
@@ -399,8 +400,8 @@ pub fn listed(what: &str, names: &[&str]) -> String {
     format!("{what}{plural} {}{more}", shown.join(", "))
 }
 
-/// The tenant's permission to redirect to ports: those that no device which serves it has. Nothing while one
-/// of them has not said what it has.
+/// Faults of a tenant's redirect permission: ports that no serving device has. Empty while one of these
+/// devices has not reported its ports.
 #[must_use]
 pub fn permitted_nowhere(model: &Model, tenant: &str, ports: &[String]) -> Vec<Fault> {
     let devices = devices(model, Some(tenant));
@@ -426,8 +427,8 @@ pub fn permitted_nowhere(model: &Model, tenant: &str, ports: &[String]) -> Vec<F
     ports.iter().enumerate().filter_map(fault).collect()
 }
 
-/// Tenants that a device begins to serve, and whose documents name what it does not have, by their place in
-/// `tenants` of the device.
+/// Faults of tenants that a device begins to serve although their documents name links or ports it lacks, by
+/// place in the device's `tenants`.
 #[must_use]
 pub fn unservable(model: &Model, device: &str, spec: &DeviceSpec) -> Vec<Fault> {
     let Some(has) = DeviceInterfaces::of(model, device) else { return Vec::new() };

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of tenants is older in what a device is to run, and what was refused of them.
+//! Older documents of tenants in a device's desired set, and the refusals that caused them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a tenant gets of an older generation.
+/// The generation of a tenant's older documents in a device's set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct OlderParts {
-    /// The generation that its policies and groups are of; 0: it has none there.
+    /// The generation of its policies and groups; 0: none.
     pub generation: u64,
-    /// What administrators say of the tenant is older as well, that of this generation (0: it was not there),
-    /// but for whose traffic it is and its order: two tenants never get the same packets by it.
+    /// The generation of the administrators' document of the tenant, if that is older as well (0: the tenant
+    /// did not exist). `select` and `order` are always current, so that two tenants never get the same
+    /// packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<u64>,
 }
 
-/// Tenants that get something of an older generation.
+/// Tenants with older documents.
 pub type Keeps = BTreeMap<String, OlderParts>;
 
-/// A tenant whose change a device does not take.
+/// A tenant whose change a device refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct HeldBack {
-    /// The generation of the policies that the device runs of the tenant; 0: none.
+    /// The generation of the tenant's policies that the device runs; 0: none.
     pub runs: u64,
     /// The generation that was refused first.
     pub refused: u64,
-    /// Since when, in microseconds since 1970.
+    /// Time of the refusal, in microseconds since 1970.
     pub since: u64,
-    /// Why.
+    /// Reasons of the refusal.
     pub diagnostics: Vec<String>,
 }

@@ -2,43 +2,43 @@
 //! Layer 6: the controller: tenants, policies, devices, rule libraries, roll-outs, tokens and the audit log,
 //! behind a REST API.
 //!
-//! It knows abstract policies only; what becomes of them on a device is the agent's business. Clock, store
-//! and fleet are traits, so that other stores and a simulation of many hosts fit in.
+//! The controller knows abstract policies only; agents translate them for their devices. Clock, store and
+//! fleet are traits, so that other stores and a simulation of many hosts fit in.
 //!
-//! The order of the files and folders, each using what stands before:
+//! The files and folders in order, each using only earlier ones:
 //!
 //! 1. `clock`: the time.
-//! 2. `counters`: what is counted.
-//! 3. `store`: what is kept.
-//! 4. `problem`: why something was not done.
-//! 5. `access`: who may do what.
-//! 6. `model`: what stands, in memory.
-//! 7. `render`: the policy file that a device is given.
-//! 8. `numbers`: of tenants and rule files.
-//! 9. `parts`: the same file in parts, as they travel.
-//! 10. `kept`: what of tenants is older in what a device is to run.
-//! 11. `device`: a host, what it is to run and what it runs.
-//! 12. `statistics`: what devices count of tenants' traffic.
-//! 13. `rollout`: a generation on its way to devices, in steps.
-//! 14. `fleet`: the way to the devices.
-//! 15. `southbound`: sessions with their agents.
-//! 16. `queue`: changes on their way to the disk, several together.
-//! 17. `shares`: places of which nobody gets all.
-//! 18. `waiting`: who waits for devices.
-//! 19. `held`: what a device does not take of some tenants, while it takes the rest.
-//! 20. `interfaces`: the links and ports that devices have, and who names them.
-//! 21. `history`: how far back is remembered what was said.
-//! 22. `sections`: what functions say of their sections.
-//! 23. `controller`: changes, one at a time, and what follows of them.
-//! 24. `heavy`: changes whose checks take long.
+//! 2. `counters`: counters of requests.
+//! 3. `store`: documents, status, audit log and alerts on the disk.
+//! 4. `problem`: refusals of requests.
+//! 5. `access`: tokens and permissions.
+//! 6. `model`: all documents and status in memory.
+//! 7. `render`: the policy file of a device.
+//! 8. `numbers`: numbers of tenants and rule files.
+//! 9. `parts`: the same policy in parts, as the southbound protocol carries them.
+//! 10. `kept`: tenants' older documents in a device's set.
+//! 11. `device`: devices, their desired and running generations.
+//! 12. `statistics`: devices' counters of tenants' traffic.
+//! 13. `rollout`: bringing a generation to devices in steps.
+//! 14. `fleet`: the interface to the devices.
+//! 15. `southbound`: sessions with the devices' agents.
+//! 16. `queue`: group commit of changes.
+//! 17. `shares`: limited places with a share for each tenant.
+//! 18. `waiting`: requests that wait for devices.
+//! 19. `held`: holding back tenants whose documents a device refuses.
+//! 20. `interfaces`: the links and ports of devices, and documents that name them.
+//! 21. `history`: bounds of the history.
+//! 22. `sections`: the functions' checks of their policy sections.
+//! 23. `controller`: changes, one at a time, and their consequences.
+//! 24. `heavy`: changes with long checks.
 //! 25. `bridge`: joins the sessions and the controller.
 //! 26. `rest`: requests without a transport: routes, dispatch, the OpenAPI document.
 //! 27. `resources`: the routes of all resources.
-//! 28. `state`: the folder of a controller.
+//! 28. `state`: the state folder of a controller.
 //! 29. `server`: HTTP over TLS.
-//! 30. `start`: all of it, in this process.
-//! 31. `client`: the other end of HTTP.
-//! 32. `limits`: bounds of all of them, for the manual.
+//! 30. `start`: starts all parts in this process.
+//! 31. `client`: the client of the REST API.
+//! 32. `limits`: bounds of the crate, for the manual.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod access;

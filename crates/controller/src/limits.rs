@@ -28,7 +28,7 @@ fn span(of: Duration) -> String {
     time(PacketDuration::from_millis(u64::try_from(of.as_millis()).unwrap_or(u64::MAX)))
 }
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     Controller "bytes of a request's body; of a rule file" = "{}; {}" [bytes(BODY_MAX), bytes(FILE_MAX)] in ["controller/rest/route.rs", "controller/resources/libraries.rs"],
         "answered 413, unread", [Metric("bartizan_controller_requests_total")];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands: all documents and all status in memory, as of one generation. Readers never wait for the
-//! disk.
+//! The model: all documents and all status in memory, as of one generation. Readers never wait for the disk.
 
 use crate::store::{Document, Loaded, Status, Write};
 use serde::de::DeserializeOwned;
@@ -15,11 +14,11 @@ pub struct Model {
     /// The generation.
     pub generation: u64,
     documents: BTreeMap<String, BTreeMap<String, Arc<Document>>>,
-    /// Shared by the copies that are made for dry runs: what devices count is large.
+    /// Shared by the copies for dry runs, because devices' statistics are large.
     status: BTreeMap<String, BTreeMap<String, Arc<Value>>>,
 }
 
-/// What a change makes of a model. Two models that take the same step share its documents.
+/// The effect of a change on a model. Two models that take the same step share its documents.
 #[derive(Clone, Debug)]
 pub struct Step {
     generation: u64,
@@ -28,7 +27,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The step of a change that makes a generation, or stays in it.
+    /// The step of a change; `generation` is the one it makes, or the current one if it writes no document.
     #[must_use]
     pub fn new(generation: u64, writes: &[Write], status: &[Status]) -> Self {
         let document = |write: &Write| {
@@ -41,12 +40,12 @@ impl Step {
         Step { generation, documents: writes.iter().map(document).collect(), status: status.to_vec() }
     }
 
-    /// The documents of a kind that it writes or removes.
+    /// Names of the documents of a kind that the step writes or removes.
     pub fn changed<'s>(&'s self, kind: &'s str) -> impl Iterator<Item = &'s str> {
         self.documents.iter().filter(move |(of, ..)| of == kind).map(|(_, id, _)| id.as_str())
     }
 
-    /// Its lines of status.
+    /// The lines of status of the step.
     #[must_use]
     pub fn status(&self) -> &[Status] {
         &self.status
@@ -54,7 +53,7 @@ impl Step {
 }
 
 impl Model {
-    /// What a store held.
+    /// A model of a store's content.
     #[must_use]
     pub fn of(loaded: Loaded) -> Self {
         let mut model = Model { generation: loaded.generation, ..Model::default() };
@@ -72,13 +71,13 @@ impl Model {
         self.documents.get(kind)?.get(id).map(Arc::as_ref)
     }
 
-    /// The same, to be looked at when the model is let go.
+    /// A document, shared, so that it can be used after the model's lock is released.
     #[must_use]
     pub fn share(&self, kind: &str, id: &str) -> Option<Arc<Document>> {
         self.documents.get(kind)?.get(id).cloned()
     }
 
-    /// A document as its type; `None` as well for one that an older program wrote differently.
+    /// A document as its type; also `None` for a document that an older program wrote in another form.
     #[must_use]
     pub fn read<T: DeserializeOwned>(&self, kind: &str, id: &str) -> Option<T> {
         bartizan_config::policy::read::read(&bartizan_config::policy::read::from_json(
@@ -87,7 +86,7 @@ impl Model {
         .ok()
     }
 
-    /// The documents of a kind whose names begin with `prefix`, behind `after`.
+    /// The documents of a kind whose names begin with `prefix`, from the first name after `after`.
     pub fn list<'m>(
         &'m self,
         kind: &str,
@@ -111,7 +110,7 @@ impl Model {
         self.list(kind, "", None)
     }
 
-    /// How many documents a kind has.
+    /// Number of documents of a kind.
     #[must_use]
     pub fn count(&self, kind: &str) -> usize {
         self.documents.get(kind).map_or(0, BTreeMap::len)
@@ -122,13 +121,13 @@ impl Model {
         self.documents.values().flat_map(|all| all.values().map(Arc::as_ref))
     }
 
-    /// A line of status.
+    /// The status of a kind and name.
     #[must_use]
     pub fn status(&self, kind: &str, id: &str) -> Option<&Value> {
         self.status.get(kind)?.get(id).map(Arc::as_ref)
     }
 
-    /// Lines of status of a kind whose names begin with `prefix`.
+    /// The status of a kind whose names begin with `prefix`.
     pub fn statuses<'m>(
         &'m self,
         kind: &str,
@@ -140,7 +139,7 @@ impl Model {
             .map(|(id, body)| (id.as_str(), body.as_ref()))
     }
 
-    /// What stands after a change.
+    /// Applies the step of a change.
     pub fn apply(&mut self, step: &Step) {
         self.generation = step.generation;
         for (kind, id, document) in &step.documents {
@@ -153,7 +152,7 @@ impl Model {
         self.set(&step.status);
     }
 
-    /// Lines of status, without a change.
+    /// Sets lines of status, without a change.
     pub fn set(&mut self, status: &[Status]) {
         for line in status {
             let kind = self.status.entry(line.kind.clone()).or_default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers of tenants and rule files, by which devices know them. A number belongs to a name for good: it is
-//! never given to another, and who comes back by the same name has it again.
+//! Numbers of tenants and rule files, by which devices know them. A number belongs to a name for good: no
+//! other name ever gets it, and a name that is removed and made again gets it back.
 
 use crate::model::Model;
 use crate::problem::Refusal;
@@ -8,11 +8,12 @@ use crate::render::{RULE_FILES, TENANTS};
 use crate::store::Status;
 use serde_json::Value;
 
-/// The kind of status.
+/// The status kind of numbers.
 const KIND: &str = "numbers";
-/// Tenants that there ever were, by name: sixteen bits are what the protocol has.
+/// Most tenants ever, by name: the protocol has sixteen bits for a tenant.
 pub const TENANTS_MAX: u64 = u16::MAX as u64;
-/// What has numbers, and the highest that there is. 0 is everybody's: what all devices may read.
+/// The kinds that have numbers, and the highest number of each. Number 0 means all devices may read the
+/// object.
 const NUMBERED: &[(&str, u64)] = &[(TENANTS, TENANTS_MAX), (RULE_FILES, u32::MAX as u64)];
 
 fn number(model: &Model, kind: &str, name: &str) -> Option<u64> {
@@ -40,10 +41,10 @@ pub fn file_of(model: &Model, number: u32) -> Option<String> {
     id.strip_prefix(&prefix).map(str::to_owned)
 }
 
-/// Numbers for what is new, by kind and name.
+/// Gives numbers to new documents, by kind and name.
 ///
 /// # Errors
-/// All numbers were given.
+/// All numbers are used up.
 pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusal> {
     let line =
         |id: String, number: u64| Status { kind: KIND.to_owned(), id, body: Some(Value::from(number)) };
@@ -72,10 +73,10 @@ pub fn give(model: &Model, names: &[(&str, &str)]) -> Result<Vec<Status>, Refusa
     Ok(lines)
 }
 
-/// Numbers for what an older program left without.
+/// Gives numbers to documents that an older program stored without.
 ///
 /// # Errors
-/// All numbers were given.
+/// All numbers are used up.
 pub fn missing(model: &Model) -> Result<Vec<Status>, Refusal> {
     let all = NUMBERED.iter().flat_map(|(kind, _)| model.all(kind));
     let names: Vec<(&str, &str)> =

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels to devices: each document as a part of a policy file, which the device joins
-//! (docs/southbound.md). The joined file says the same as `render::policy_file`.
+//! Parts: each document becomes one part of a policy file, and the device joins the parts
+//! (docs/southbound.md). The joined file equals `render::policy_file`.
 //!
-//! A part follows from its document alone: whatever begins as a group's name in one is a group of its tenant,
-//! since nothing else is taken. So a part is known by its document's name and generation, and is made and
-//! hashed once for all generations and devices.
+//! A part depends on its document alone: any value in the place of a group's name is taken as a group of its
+//! tenant, since nothing else is accepted there. So a document's name and generation identify its part, which
+//! is made and hashed once for all generations and devices.
 
 use crate::model::Model;
 use crate::numbers;
@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The tenant of what every device may read.
+/// The tenant number of objects that every device may read.
 pub const EVERYBODY: u16 = 0;
-/// The part that says what traffic gets that no policy names.
+/// Name of the part with the default for traffic that no policy matches.
 pub const DEFAULT: &str = "@default";
-/// The part that says whose answers say which addresses DNS names have.
+/// Name of the part with the resolvers that are trusted for DNS names.
 pub const DNS: &str = "@dns";
-/// What stands before the name of a library's part.
+/// Prefix of the names of libraries' parts.
 pub const LIBRARY: &str = "@library/";
 
-/// An object with what is known of it.
+/// An object with its key, hash and dependencies.
 #[derive(Debug)]
 pub struct Part {
     /// Its key.
@@ -35,7 +35,7 @@ pub struct Part {
     pub object: Arc<Object>,
     /// Its hash.
     pub hash: Hash,
-    /// The library that it names, or the rule files.
+    /// The library that a policy names, or the rule files of a library.
     pub needs: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Part {
     }
 }
 
-/// A tenant.
+/// The part of a tenant.
 #[must_use]
 pub fn tenant(number: u16, document: &Document) -> Part {
     let says = json!({
@@ -58,7 +58,7 @@ pub fn tenant(number: u16, document: &Document) -> Part {
     Part::policy(number, "@tenant".to_owned(), &says, Vec::new())
 }
 
-/// A group of a tenant; `groups`: all of the tenant's as the file has them.
+/// The part of a tenant's group; `groups`: all groups of the tenant, in the form of the policy file.
 #[must_use]
 pub fn group(number: u16, owner: &str, document: &Document, groups: &BTreeMap<String, Value>) -> Part {
     let name = own_name(document);
@@ -71,7 +71,7 @@ pub fn group(number: u16, owner: &str, document: &Document, groups: &BTreeMap<St
     Part::policy(number, format!("@group/{name}"), &says, Vec::new())
 }
 
-/// A policy of a tenant.
+/// The part of a tenant's policy.
 #[must_use]
 pub fn policy(number: u16, owner: &str, document: &Document, groups: &BTreeMap<String, Value>) -> Part {
     let policy = render::policy(owner, &document.id, &document.body, groups);
@@ -80,25 +80,25 @@ pub fn policy(number: u16, owner: &str, document: &Document, groups: &BTreeMap<S
     Part::policy(number, own_name(document).to_owned(), &says, needs)
 }
 
-/// What traffic gets that no policy names.
+/// The part with the default for traffic that no policy matches.
 #[must_use]
 pub fn default(model: &Model) -> Part {
     default_of(&render::default(model))
 }
 
-/// The same, as it is written.
+/// The part of a default as written.
 fn default_of(says: &Value) -> Part {
     let needs = render::library_of(says).map(str::to_owned).into_iter().collect();
     Part::policy(EVERYBODY, DEFAULT.to_owned(), &json!({ "default": says }), needs)
 }
 
-/// Whose answers say which addresses DNS names have.
+/// The part with the resolvers that are trusted for DNS names.
 #[must_use]
 pub fn dns(document: &Document) -> Part {
     Part::policy(EVERYBODY, DNS.to_owned(), &json!({ "dns": document.body }), Vec::new())
 }
 
-/// The choice of a library; `numbered` has the numbers of rule files.
+/// The part with a library's choice of rules; `numbered` has the numbers of rule files.
 #[must_use]
 pub fn library(numbered: &Model, document: &Document) -> Part {
     let of = |key: &str| document.body.get(key).cloned().unwrap_or_else(|| json!([]));
@@ -112,7 +112,7 @@ pub fn library(numbered: &Model, document: &Document) -> Part {
     Part::policy(EVERYBODY, format!("{LIBRARY}{}", document.id), &says, hashes)
 }
 
-/// A rule file: the pieces between its line feeds, so that it comes out of them to the byte.
+/// The part of a rule file, split at line feeds, so that joining restores every byte.
 #[must_use]
 pub fn rule_file(number: u32, document: &Document) -> Part {
     let text = document.body.get("text").and_then(Value::as_str).unwrap_or_default();
@@ -123,7 +123,7 @@ pub fn rule_file(number: u32, document: &Document) -> Part {
     )
 }
 
-/// Why a document cannot travel: as a part it has more bytes than a message.
+/// Why a part cannot be sent: it is larger than a message.
 #[must_use]
 pub fn too_long(part: &Part) -> Option<String> {
     let Object::Policy(policy) = part.object.as_ref() else { return None };
@@ -132,7 +132,7 @@ pub fn too_long(part: &Part) -> Option<String> {
     Some(format!("it is too long to be sent to devices: {error}; make several of it"))
 }
 
-/// Whether a tenant, a library, or a setting, as it is written can travel.
+/// Why a tenant, library or setting with this body cannot be sent; `None` if it can.
 #[must_use]
 pub fn unsendable(model: &Model, kind: &str, id: &str, body: &Value) -> Option<String> {
     let document = Document { kind: kind.to_owned(), id: id.to_owned(), generation: 0, body: body.clone() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why something was not done, in terms that a client can act on; what HTTP makes of it stands in `rest`.
+//! Refusals: why a request was not carried out, in terms that a client can act on. `rest` maps them to HTTP.
 
 use crate::store::StoreError;
 use bartizan_config::policy::Problem;
@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// One thing that is wrong with a request, and where.
+/// One fault of a request, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fault {
-    /// JSON pointer (RFC 6901) into the body; empty for all of it.
+    /// JSON pointer (RFC 6901) into the body; empty for the whole body.
     pub pointer: String,
-    /// What is wrong and what to do.
+    /// The fault, and how to fix it.
     pub message: String,
 }
 
@@ -23,7 +23,7 @@ impl Fault {
         Fault { pointer: pointer.into(), message: message.into() }
     }
 
-    /// A problem that a reader of policies found, its path as a pointer below `under`.
+    /// A fault from a problem that the policy reader found; its path becomes a pointer below `under`.
     #[must_use]
     pub fn of(under: &str, problem: &Problem) -> Self {
         let path = problem.path.trim_end_matches('/');
@@ -33,8 +33,8 @@ impl Fault {
 }
 
 impl Fault {
-    /// The same, its pointer cut to what the body has: readers say the only item of a list that was written
-    /// without brackets as the list's first, and a key that is missing by its name.
+    /// Cuts the pointer to a place that the body has: the reader gives a single item written without brackets
+    /// the index 0, and names missing keys.
     #[must_use]
     pub fn within(mut self, body: &Value) -> Self {
         while body.pointer(&self.pointer).is_none() {
@@ -45,31 +45,31 @@ impl Fault {
     }
 }
 
-/// Why something was not done.
+/// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// What was sent cannot be read: no JSON, no such parameter.
+    /// The body cannot be parsed, or a parameter does not exist.
     #[error("{0}")]
     Malformed(String),
-    /// What was sent says something wrong.
+    /// The body has faults.
     #[error("the body has {} faults", .0.len())]
     Wrong(Vec<Fault>),
-    /// The token is missing, not known, or its time is over.
+    /// The token is missing, unknown or expired.
     #[error("{0}")]
     Unknown(String),
-    /// The token does not reach so far.
+    /// The token has no permission for this.
     #[error("{0}")]
     Forbidden(String),
-    /// It is not there.
+    /// The resource does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// The path is there, the method is not: those that are.
+    /// The path does not have this method; with the methods that it has.
     #[error("only {0} here")]
     Method(String),
-    /// Something else stands against it.
+    /// The change contradicts the state of another resource.
     #[error("{0}")]
     Conflict(String),
-    /// It was changed in the meantime.
+    /// The document was changed in the meantime.
     #[error("{0}")]
     Precondition(String),
     /// The body is larger than allowed.
@@ -80,10 +80,10 @@ pub enum Refusal {
         "the head of the request is larger than {0} bytes, or has more than 100 fields, which is the limit here"
     )]
     HeadTooLarge(usize),
-    /// The request does not come in in time.
+    /// The request does not arrive in time.
     #[error("{0}; send it faster")]
     Slow(String),
-    /// The body is in another format than those that are read.
+    /// The body is in an unsupported format.
     #[error("{0}")]
     MediaType(String),
     /// A quota is used up.
@@ -97,13 +97,13 @@ pub enum Refusal {
         "the tenant has changed too much in a short time, and nothing was changed now; try again in {0} s"
     )]
     Often(u64),
-    /// Others ask for the same, and there is no room for more; why, and what to do.
+    /// Too many requests of this kind are running; with the reason and what to do.
     #[error("{0}")]
     Busy(String),
-    /// The system did not give what is needed.
+    /// The system failed, for example to provide random numbers.
     #[error("{0}")]
     Internal(String),
-    /// The store did not do it.
+    /// The store failed.
     #[error("{0}")]
     Store(#[from] StoreError),
 }

@@ -1,55 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes on their way to the disk. Those that come while another's fsync runs wait, and are committed
-//! together: one wait for the disk for all of them.
+//! Group commit: changes that arrive during an fsync are queued, and committed together with one fsync.
 //!
-//! Each change is drafted from what stands with all changes before it, those that wait included; so it is
-//! checked against exactly what it changes. What was found with changes that are not on the disk yet is
-//! answered only when they are. If the disk does not take a group, nothing of it is there, and nothing that
-//! was found with it counts.
+//! Each change is drafted from the model with all earlier changes, queued ones included; so it is checked
+//! against exactly the state that it changes. Results drafted from uncommitted changes are answered only
+//! after their commit. If the disk refuses a group, none of its changes is stored, and everything drafted
+//! from it is void.
 
 use crate::model::{Model, Step};
 use crate::store::{Change, StoreError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Changes that are committed together: as many as threads wait for theirs, requests that are worked on and
-/// devices.
+/// Changes that are committed together. Their number is bounded by the threads that wait for them: those of
+/// requests and of devices.
 #[derive(Debug, Default)]
 pub struct Group(OnceLock<Result<(), StoreError>>);
 
 impl Group {
-    /// What became of it; `None` while it waits.
+    /// The result of the commit; `None` until there is one.
     pub fn result(&self) -> Option<Result<(), StoreError>> {
         self.0.get().cloned()
     }
 
     fn end(&self, result: Result<(), StoreError>) {
-        // The first word stands: a group ends once.
+        // The first result stays: a group ends once.
         let _ = self.0.set(result);
     }
 }
 
-/// Changes that a leader has taken to the disk.
+/// Changes that a leader takes to the disk.
 pub struct Taken {
     group: Arc<Group>,
     /// The changes, in order.
     pub changes: Vec<Change>,
-    /// What each makes of the model.
+    /// The step of each change.
     pub steps: Vec<Step>,
 }
 
-/// What stands with all changes that wait; see the module.
+/// The model with all queued changes; see the module.
 pub struct Ahead {
-    /// That model.
+    /// The model.
     pub model: Model,
     group: Arc<Group>,
     changes: Vec<Change>,
     steps: Vec<Step>,
-    /// The newest group that has changes, waiting or on its way.
+    /// The newest group with changes, queued or being committed.
     newest: Option<Arc<Group>>,
 }
 
 impl Ahead {
-    /// Adds a change that was drafted from this model; `generation`: the one that stands then.
+    /// Adds a change that was drafted from this model; `generation` is the one after the change.
     pub fn add(&mut self, generation: u64, change: Change) {
         let step = Step::new(generation, &change.writes, &change.status);
         self.model.apply(&step);
@@ -58,31 +57,32 @@ impl Ahead {
         self.newest = Some(Arc::clone(&self.group));
     }
 
-    /// The group that has to be on the disk before what this model says may be told; `None`: all of it is.
+    /// The group that must be committed before results from this model may be answered; `None`: all is on the
+    /// disk.
     #[must_use]
     pub fn awaited(&self) -> Option<Arc<Group>> {
         self.newest.clone()
     }
 }
 
-/// The queue.
+/// The queue of changes.
 pub struct Queue(Mutex<Ahead>);
 
 impl Queue {
-    /// With nothing on its way.
+    /// A queue without changes.
     #[must_use]
     pub fn new(model: Model) -> Self {
         let (group, changes, steps) = (Arc::default(), Vec::new(), Vec::new());
         Queue(Mutex::new(Ahead { model, group, changes, steps, newest: None }))
     }
 
-    /// For a draft: nobody else adds anything in between.
+    /// Locks the queue for a draft: no other change is added meanwhile.
     pub fn lock(&self) -> MutexGuard<'_, Ahead> {
-        // A change is added as a whole; a panic elsewhere leaves none half there.
+        // A change is added as a whole; a panic elsewhere leaves none half added.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What waits, for the only one who writes to the disk.
+    /// Takes the queued changes, for the one thread that writes to the disk.
     pub fn take(&self) -> Taken {
         let mut ahead = self.lock();
         let group = std::mem::take(&mut ahead.group);
@@ -90,7 +90,7 @@ impl Queue {
         Taken { group, changes, steps: std::mem::take(&mut ahead.steps) }
     }
 
-    /// What was taken is on the disk, and shown to readers.
+    /// Ends a group whose changes are on the disk and visible to readers.
     pub fn done(&self, taken: &Taken) {
         taken.group.end(Ok(()));
         let mut ahead = self.lock();
@@ -99,8 +99,8 @@ impl Queue {
         }
     }
 
-    /// The disk did not take it: what was drafted from it meanwhile is void as well. `stands`: what is on the
-    /// disk.
+    /// Ends a group that the disk refused: changes drafted from it meanwhile fail as well. `stands`: the
+    /// model on the disk.
     pub fn failed(&self, taken: &Taken, error: &StoreError, stands: impl FnOnce() -> Model) {
         let mut ahead = self.lock();
         taken.group.end(Err(error.clone()));

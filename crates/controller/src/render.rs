@@ -1,58 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device is given: the documents of a generation as a policy file, of the tenants that it serves
-//! only.
+//! Renders the policy file of a device: the documents of a generation, of the tenants that the device serves.
 //!
-//! Names of policies and groups have their tenant in them (policy `acme/web`, group `lan@acme`), so that
-//! tenants cannot meet by a name. Nothing is translated here: which rules come of it is for the agent to say.
+//! Names of policies and groups contain their tenant (policy `acme/web`, group `lan@acme`), so that names of
+//! different tenants never collide. Nothing is translated here: agents derive the rules.
 
 use crate::model::Model;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kinds of documents that a policy file is made of.
+/// The document kind of tenants.
 pub const TENANTS: &str = "tenants";
-/// Policies.
+/// The document kind of policies.
 pub const POLICIES: &str = "policies";
-/// Groups of addresses.
+/// The document kind of groups of addresses.
 pub const GROUPS: &str = "groups";
-/// Rule libraries.
+/// The document kind of rule libraries.
 pub const LIBRARIES: &str = "libraries";
-/// Rule files: what is in them.
+/// The document kind of rule files' descriptions.
 pub const RULE_FILES: &str = "rule-files";
-/// The key of a rule file's name where it came from.
+/// The key of the original name of a rule file.
 pub const FILE_NAME: &str = "file-name";
-/// Their texts.
+/// The document kind of rule files' texts.
 pub const RULE_TEXTS: &str = "rule-texts";
-/// Settings of the whole: what traffic gets that no policy names.
+/// The document kind of settings.
 pub const SETTINGS: &str = "settings";
-/// The name of that setting.
+/// The setting for traffic that no policy matches.
 pub const DEFAULT: &str = "default";
-/// The setting that says whose answers tell which addresses DNS names have.
+/// The setting with the resolvers that are trusted for DNS names.
 pub const DNS: &str = "dns";
 
-/// The order of a tenant or policy that does not say one.
+/// The order of a tenant or policy without one.
 pub const ORDER: u64 = 100;
 
-/// The label that says whose a group is: what a policy asks for by labels is among its own tenant's groups.
-/// No label of a tenant begins so.
+/// The label with the tenant of a group: label selectors of a policy match groups of its own tenant only. No
+/// label of a tenant begins with `@`.
 pub(crate) const OWNER: &str = "@tenant";
 
 /// Keys whose values name groups.
 const TARGETS: &[&str] = &["from", "to"];
 
-/// In which order it is tried.
+/// The order in which a tenant or policy is tried.
 pub(crate) fn order(body: &Value) -> u64 {
     body.get("order").and_then(Value::as_u64).unwrap_or(ORDER)
 }
 
-/// A tenant's group as the file calls it: a name that begins as a group's has to, with a sign that no name
-/// here has.
+/// A tenant's group name in the policy file: it begins with a letter, as group names must, and contains a
+/// character that no name of the API has.
 pub(crate) fn group_name(tenant: &str, name: &str) -> String {
     format!("{name}@{tenant}")
 }
 
-/// Puts the tenant behind the names of groups, wherever targets stand. A name that is no group of the tenant
-/// stays, so that whoever reads the file says that it is not known.
+/// Adds the tenant to names of groups, wherever targets occur. A name that is no group of the tenant stays,
+/// so that the reader of the file reports it as unknown.
 pub(crate) fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String, Value>, target: bool) {
     match value {
         Value::String(text) if target => {
@@ -66,7 +65,7 @@ pub(crate) fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String,
             if target && let Some(asked) = pairs.get_mut("label").and_then(Value::as_object_mut) {
                 asked.insert(OWNER.to_owned(), json!(tenant));
             }
-            // What labels are called is nobody's group.
+            // Names of labels are not groups.
             for (key, value) in pairs.iter_mut().filter(|(key, _)| !(target && *key == "label")) {
                 qualify(value, tenant, groups, TARGETS.contains(&key.as_str()));
             }
@@ -75,7 +74,7 @@ pub(crate) fn qualify(value: &mut Value, tenant: &str, groups: &BTreeMap<String,
     }
 }
 
-/// The groups of a tenant as the file has them.
+/// The groups of a tenant, in the form of the policy file.
 #[must_use]
 pub fn groups(model: &Model, tenant: &str) -> BTreeMap<String, Value> {
     let prefix = format!("{tenant}/");
@@ -90,12 +89,12 @@ pub fn groups(model: &Model, tenant: &str) -> BTreeMap<String, Value> {
     qualified
 }
 
-/// The labels that a group carries as it was written; nothing if it carries none.
+/// The labels of a group as written; empty without any.
 pub(crate) fn labels(body: &Value) -> Map<String, Value> {
     body.get("labels").and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// The labels of a group of a tenant as the file has them.
+/// The labels of a tenant's group, in the form of the policy file.
 pub(crate) fn own_labels(tenant: &str, body: &Value) -> Option<Value> {
     let mut labels = labels(body);
     if labels.is_empty() {
@@ -105,10 +104,10 @@ pub(crate) fn own_labels(tenant: &str, body: &Value) -> Option<Value> {
     Some(Value::Object(labels))
 }
 
-/// What devices keep of a tenant's quotas; the others are the controller's.
+/// Quotas of a tenant that devices enforce; the controller enforces the others.
 const DEVICE_QUOTAS: &[&str] = &["flows", "rules", "alerts-per-second", "state-bytes"];
 
-/// A tenant as the file has it.
+/// A tenant in the form of the policy file.
 #[must_use]
 pub fn tenant(id: &str, body: &Value) -> Value {
     let mut tenant = json!({ "name": id, "select": body.get("select").cloned().unwrap_or(Value::Null) });
@@ -128,7 +127,7 @@ pub fn tenant(id: &str, body: &Value) -> Value {
     tenant
 }
 
-/// A policy as the file has it: what it says, with its name and tenant.
+/// A policy in the form of the policy file, with its name and tenant.
 #[must_use]
 pub fn policy(owner: &str, id: &str, body: &Value, groups: &BTreeMap<String, Value>) -> Value {
     let mut policy = as_written(owner, id, body);
@@ -136,7 +135,7 @@ pub fn policy(owner: &str, id: &str, body: &Value, groups: &BTreeMap<String, Val
     policy
 }
 
-/// The same, its groups called as the tenant calls them.
+/// A policy with its name and tenant, and groups under the tenant's own names.
 pub(crate) fn as_written(owner: &str, id: &str, body: &Value) -> Value {
     let mut policy = body.get("policy").cloned().unwrap_or(Value::Null);
     if let Some(object) = policy.as_object_mut() {
@@ -146,18 +145,18 @@ pub(crate) fn as_written(owner: &str, id: &str, body: &Value) -> Value {
     policy
 }
 
-/// What traffic gets that no policy names, unless a document says something else: nothing goes on.
+/// The default for traffic that no policy matches; drop, if no document sets one.
 pub(crate) fn default(model: &Model) -> Value {
     let said = model.get(SETTINGS, DEFAULT).map(|document| document.body.clone());
     said.unwrap_or_else(|| json!({ "action": "drop" }))
 }
 
-/// Whose answers say which addresses DNS names have, if that was said.
+/// The setting of resolvers that are trusted for DNS names, if there is one.
 pub(crate) fn dns(model: &Model) -> Option<Value> {
     model.get(SETTINGS, DNS).map(|document| document.body.clone())
 }
 
-/// The rule groups that policies can name: one for each library, its file beside the policy file.
+/// The rule groups that policies can name: one for each library; its rule file lies beside the policy file.
 #[must_use]
 pub fn rule_groups(model: &Model) -> Map<String, Value> {
     let group = |id: &String| (id.clone(), json!([format!("{id}.rules")]));
@@ -204,7 +203,7 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
         "policies": policies,
         "default": default,
     });
-    // What says nothing is left out: devices of before know no such keys.
+    // Empty keys are left out: older devices do not know them.
     let labels = (!labels.is_empty()).then_some(Value::Object(labels));
     for (key, said) in [("labels", labels), ("dns", dns(model))] {
         if let (Some(said), Some(file)) = (said, file.as_object_mut()) {
@@ -214,8 +213,8 @@ pub fn policy_file(model: &Model, serves: impl Fn(&str) -> bool) -> Value {
     file
 }
 
-/// The name of a rule file for people: the name it came with, else the beginning of its hash and the
-/// libraries that have it.
+/// The display name of a rule file: its original name, or the beginning of its hash and the libraries that
+/// contain it.
 #[must_use]
 pub fn file_shown(model: &Model, hash: &str) -> String {
     const DIGITS: usize = 12;
@@ -235,7 +234,7 @@ pub fn file_shown(model: &Model, hash: &str) -> String {
     }
 }
 
-/// A text of a device in which rule files are called by their hashes, with what they are called for people.
+/// Replaces hashes of rule files in a device's text by their display names.
 #[must_use]
 pub fn with_files_shown(model: &Model, text: &str) -> String {
     const HASH: usize = 64;
@@ -243,7 +242,7 @@ pub fn with_files_shown(model: &Model, text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some(at) = rest.as_bytes().windows(HASH).position(|bytes| bytes.iter().all(is_digit)) {
-        // All of it are digits: these are the bounds of letters.
+        // All of these bytes are digits, so the bounds are character boundaries.
         let (Some(before), Some(hash), Some(behind)) =
             (rest.get(..at), rest.get(at..at + HASH), rest.get(at + HASH..))
         else {

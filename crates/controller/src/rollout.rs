@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Roll-outs: a generation goes to devices in steps; each step waits until all of its devices run it, and the
-//! first refusal stops it.
+//! Roll-outs: bring a generation to devices in steps. A step ends when all of its devices run the generation;
+//! the first refusal stops the roll-out.
 
 use crate::device::{self, Acknowledgement, DeviceSpec, DeviceStatus, State};
 use crate::model::Model;
@@ -9,54 +9,54 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The kind of document.
+/// The document kind.
 pub const KIND: &str = "rollouts";
-/// Steps of a roll-out at most.
+/// Most steps of a roll-out.
 pub const STEPS_MAX: usize = 100;
-/// Roll-outs that are kept, with the newest.
+/// Most roll-outs that are kept, the newest included.
 pub const ROLLOUTS_MAX: usize = 1_000;
 
-/// Which devices come next. Exactly one of the two.
+/// The devices of a step; exactly one of the two keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Step {
-    /// So many of all devices of the roll-out, in per cent, those of steps before counted in.
+    /// The share of all devices of the roll-out, in per cent, earlier steps included.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     pub percent: Option<u8>,
-    /// Those that have all of these labels.
+    /// The devices with all of these labels.
     #[serde(default)]
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// What is asked for.
+/// A request for a roll-out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RolloutRequest {
-    /// The generation; the newest unless given. An older one rolls back.
+    /// The generation; the newest unless given. An older one is a roll-back.
     #[serde(default)]
     pub generation: Option<u64>,
-    /// Only devices that have all of these labels.
+    /// Limits the roll-out to devices with all of these labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// The steps; all devices at once unless given.
+    /// The steps; one step with all devices unless given.
     #[serde(default)]
     pub steps: Vec<Step>,
 }
 
-/// Where a roll-out stands.
+/// The state of a roll-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RolloutState {
-    /// Devices of the step have not all answered.
+    /// Some devices of the step have not answered.
     Running,
-    /// All devices run it.
+    /// All devices run the generation.
     Done,
-    /// A device refused all of it: steps that had not begun do not.
+    /// A device refused the whole generation: no further step begins.
     Stopped,
-    /// An operator ended it.
+    /// An operator cancelled the roll-out.
     Cancelled,
-    /// An operator took it back: its devices are to run what they were to run before.
+    /// An operator reverted the roll-out: its devices get back their earlier desired generations.
     Reverted,
 }
 
@@ -64,17 +64,17 @@ pub enum RolloutState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Rollout {
-    /// The generation that goes out.
+    /// The generation.
     pub generation: u64,
-    /// Where it stands.
+    /// The state.
     pub state: RolloutState,
-    /// The step that it is in, from 0.
+    /// The current step, from 0.
     pub step: usize,
     /// The devices of each step.
     pub plan: Vec<Vec<String>>,
-    /// What its devices were to run before.
+    /// The earlier desired generation of each device.
     pub before: BTreeMap<String, u64>,
-    /// Who refused it, or a part of it that some tenant says, and why.
+    /// Reasons of devices that refused the generation, or some tenants' documents in it.
     pub refusals: BTreeMap<String, Vec<String>>,
 }
 
@@ -82,7 +82,7 @@ fn has(spec: &DeviceSpec, labels: &BTreeMap<String, String>) -> bool {
     labels.iter().all(|(name, value)| spec.labels.get(name) == Some(value))
 }
 
-/// The devices of each step, in the order of their names.
+/// The devices of each step, by name.
 #[must_use]
 pub fn plan(model: &Model, request: &RolloutRequest) -> Vec<Vec<String>> {
     let specs: Vec<(String, DeviceSpec)> = model
@@ -110,7 +110,7 @@ pub fn plan(model: &Model, request: &RolloutRequest) -> Vec<Vec<String>> {
 }
 
 impl Rollout {
-    /// A new one, in its first step that has devices.
+    /// A new roll-out, at its first step that has devices.
     #[must_use]
     pub fn new(model: &Model, generation: u64, plan: Vec<Vec<String>>) -> Self {
         let before =
@@ -119,14 +119,14 @@ impl Rollout {
         Rollout { generation, state, step: 0, plan, before, refusals: BTreeMap::new() }
     }
 
-    /// The devices of the step that it is in.
+    /// The devices of the current step.
     #[must_use]
     pub fn devices(&self) -> &[String] {
         self.plan.get(self.step).map_or(&[], Vec::as_slice)
     }
 
-    /// Goes on as far as devices have answered: from step to step while all of its devices run the
-    /// generation. `status`: that of a device as it is now. Returns what becomes of devices' status.
+    /// Advances while all devices of the current step run the generation. `status`: the current status of a
+    /// device. Returns the new status of devices.
     pub fn advance(&mut self, status: impl Fn(&str) -> DeviceStatus) -> Vec<Status> {
         let mut lines = Vec::new();
         while self.state == RolloutState::Running {
@@ -151,7 +151,7 @@ impl Rollout {
         lines
     }
 
-    /// A device answered; see [`Rollout::advance`].
+    /// Records a device's answer; see [`Rollout::advance`].
     pub fn answered(
         &mut self,
         id: &str,
@@ -170,8 +170,8 @@ impl Rollout {
         self.advance(status)
     }
 
-    /// A device runs it but for what some tenants say, which it refuses: noted, and it goes on, or one of
-    /// them could keep it from all others.
+    /// Records a device that runs the generation without the documents of some tenants, which it refused. The
+    /// roll-out goes on: otherwise one tenant could keep it from all others.
     pub fn held_back(&mut self, id: &str, answer: &Acknowledgement) -> Vec<Status> {
         if answer.generation == self.generation && self.state == RolloutState::Running {
             self.refusals.entry(id.to_owned()).or_default().extend(answer.diagnostics.iter().cloned());
@@ -179,7 +179,7 @@ impl Rollout {
         Vec::new()
     }
 
-    /// Its devices are to run what they were to run before.
+    /// Gives its devices back their earlier desired generations.
     pub fn revert(&mut self, status: impl Fn(&str) -> DeviceStatus) -> Vec<Status> {
         self.state = RolloutState::Reverted;
         let begun = self.plan.iter().take(self.step + 1).flatten();
@@ -190,7 +190,7 @@ impl Rollout {
     }
 }
 
-/// The roll-out that is under way, if one is.
+/// The running roll-out, if there is one.
 #[must_use]
 pub fn under_way(model: &Model) -> Option<(String, Rollout)> {
     let all = model.all(KIND).filter_map(|d| Some((d.id.clone(), Rollout::deserialize(&d.body).ok()?)));

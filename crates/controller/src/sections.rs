@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What functions say of their sections of a policy before a device sees them: asked of whoever has the
-//! functions, since the controller has none.
+//! The functions' own checks of their policy sections, before a device sees these. The program provides them,
+//! since the controller has no functions.
 
 use bartizan_config::policy::{Policy, PolicyFile, Problem};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is wrong with the section of a function in a policy, with places within the section.
+/// Finds the problems of a function's section in a policy, with places within the section.
 pub type Asked<'f> = Box<dyn Fn(&Policy, &str) -> Vec<Problem> + 'f>;
-/// Asks about the sections of a file, which has the groups that they may name: what all of them need is made
-/// once.
+/// Prepares the check of a file's sections; work that all sections share is done once.
 pub type Check = dyn for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync;
 
-/// See the module. By default nothing is wrong.
+/// The checks, see the module. By default they find no problems.
 #[derive(Clone, Default)]
 pub struct Sections(Option<Arc<Check>>);
 
 impl Sections {
-    /// Asks this.
+    /// Checks made by `check`.
     pub fn new(check: impl for<'f> Fn(&'f PolicyFile) -> Asked<'f> + Send + Sync + 'static) -> Self {
         Sections(Some(Arc::new(check)))
     }
 
-    /// For the sections of a file.
+    /// The check for the sections of a file.
     #[must_use]
     pub fn of<'f>(&self, file: &'f PolicyFile) -> Asked<'f> {
         match &self.0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Places of which nobody gets all: a tenant's tokens together have a share, and so has each token without a
-//! tenant.
+//! Limited places with a share for each owner: all tokens of a tenant are one owner, each token without a
+//! tenant is one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Shares {
     own: usize,
     all: usize,
-    /// The places taken, by owner, without owners that have none.
+    /// Places taken, by owner; owners without places have no entry.
     taken: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Shares {
-    /// `all` places, of which one owner has `own` at most.
+    /// `all` places, at most `own` of them for one owner.
     #[must_use]
     pub const fn new(own: usize, all: usize) -> Self {
         Shares { own, all, taken: Mutex::new(BTreeMap::new()) }
     }
 
-    /// A place for an owner; `None` if all are taken, or as many as one may have.
+    /// Takes a place for an owner; `None` if all are taken, or the owner's share.
     pub fn take(&self, owner: &str) -> Option<Share<'_>> {
         let mut taken = self.taken();
         let own = taken.get(owner).copied().unwrap_or(0);
@@ -42,7 +42,7 @@ impl Shares {
     }
 }
 
-/// A place that is taken; given back when it is dropped.
+/// A taken place; given back when dropped.
 #[derive(Debug)]
 pub struct Share<'s> {
     of: &'s Shares,

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often one source may do something (fail, change what it says): so many at once, then one every so
-//! often. None is held up by others.
+//! Rate limits per source: a burst of actions at once, then one action per refill interval. The limit of one
+//! source never delays another source.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// How often.
+/// A rate: the size of the burst and the refill interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// So many at once.
+    /// Actions that a source may take at once.
     pub burst: u64,
     /// Microseconds until one more.
     pub refill: u64,
 }
 
 impl Rate {
-    /// The microseconds by which one more would be too early for a source that has all of its burst again at
-    /// a time; `None`: it may.
+    /// Microseconds by which one more action of a source is too early; `None`: the source may act now.
+    /// `until` is the time at which the source has its full burst again.
     fn over(self, until: u64, now: u64) -> Option<u64> {
         let after = until.max(now).saturating_add(self.refill);
         let over = (after - now).saturating_sub(self.burst.saturating_mul(self.refill));
@@ -24,39 +24,39 @@ impl Rate {
     }
 }
 
-/// How often a source may fail.
+/// Rate of failed authentications per source.
 pub const FAILED: Rate = Rate { burst: 10, refill: 6_000_000 };
-/// How often what is said of a tenant may be changed by its own tokens: at once all policies and groups that
-/// it may have unless told otherwise, and so seldom later that the history of others is not pushed out in a
-/// day.
+/// Rate at which the tokens of one tenant may change the tenant's documents: the burst covers all policies
+/// and groups of the default quota, the refill is so slow that one tenant cannot push the history of others
+/// out within a day.
 pub const WRITES: Rate = Rate { burst: 2_000, refill: 5_000_000 };
-/// Sources that are remembered; beyond, the one that comes to rest first is forgotten.
+/// Most sources that are remembered; beyond, the source whose burst is full first is forgotten.
 pub const SOURCES_MAX: usize = 4096;
 
-/// What sources did.
+/// Limits the actions of many sources by one rate.
 #[derive(Debug)]
 pub struct Limiter<K> {
     rate: Rate,
-    /// Of each source when it has all of its burst again.
+    /// Time at which each source has its full burst again.
     until: HashMap<K, u64>,
 }
 
 impl<K: Hash + Eq + Clone> Limiter<K> {
-    /// One that has seen nobody.
+    /// A limiter that has seen no source.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
         Limiter { rate, until: HashMap::new() }
     }
 
-    /// The seconds to wait until one more may be taken; nothing is counted.
+    /// Seconds until the source may take one more action; counts nothing.
     #[must_use]
     pub fn wait(&self, source: &K, now: u64) -> Option<u64> {
         let until = self.until.get(source).copied().unwrap_or(now);
         self.rate.over(until, now).map(|over| over.div_ceil(1_000_000))
     }
 
-    /// Counts one at a time (microseconds of a clock that never goes back); the seconds to wait when there
-    /// were too many.
+    /// Counts one action at `now` (microseconds of a monotonic clock); returns the seconds to wait if the
+    /// source had no action left.
     pub fn take(&mut self, source: &K, now: u64) -> Option<u64> {
         if !self.until.contains_key(source) && self.until.len() >= SOURCES_MAX {
             self.forget(now);

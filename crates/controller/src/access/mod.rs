@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who may do what: tokens, what they reach, and how often unknown ones may be tried.
+//! Access control: tokens, their scopes, the permissions of routes, and the limit of failed attempts.
 
 pub(crate) mod limiter;
 mod token;
@@ -10,7 +10,7 @@ pub use token::{Secret, TokenError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a token is for.
+/// The scope of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -20,18 +20,18 @@ pub enum Scope {
     Operator,
     /// Reads what belongs to one tenant; without one, everything but tokens and the audit log.
     Reader,
-    /// Reads one device's policy and reports for it.
+    /// Reads one device's policy and reports for the device.
     Device,
     /// Makes the first token of an administrator, once.
     Bootstrap,
 }
 
-/// Who asks.
+/// The authenticated caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// The id of the token, for the audit log.
     pub id: String,
-    /// What it is for.
+    /// The scope of the token.
     pub scope: Scope,
     /// The tenant of an operator or reader.
     pub tenant: Option<String>,
@@ -40,37 +40,37 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The controller itself: what follows from roll-outs and reports.
+    /// The controller itself, as author of changes that follow from roll-outs and device reports.
     #[must_use]
     pub fn controller() -> Self {
         Principal { id: "controller".to_owned(), scope: Scope::Admin, tenant: None, device: None }
     }
 }
 
-/// What a route asks of who asks.
+/// The permission that a route requires of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing: no token.
+    /// No token.
     Nothing,
-    /// Any token: what is the same for all.
+    /// Any valid token: the data is the same for all callers.
     Known,
     /// An administrator.
     Admin,
     /// Makes tokens: an administrator, or the bootstrap token.
     MakeTokens,
-    /// Reads what is not of one tenant.
+    /// Reads data that belongs to no single tenant.
     Read,
     /// Reads what belongs to the path's tenant.
     ReadTenant,
     /// Writes what belongs to the path's tenant.
     WriteTenant,
-    /// Reads as the path's device.
+    /// Reads data of the path's device, as that device.
     ReadDevice,
     /// Reports for the path's device.
     Report,
 }
 
-/// May this one do that? `tenant`, `device`: those of the path.
+/// Whether a caller has a permission, for the tenant and device of the request's path.
 #[must_use]
 pub fn allowed(who: Option<&Principal>, need: Need, tenant: Option<&str>, device: Option<&str>) -> bool {
     let Some(who) = who else { return need == Need::Nothing };

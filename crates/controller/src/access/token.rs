@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bearer tokens: `btz_ID_SECRET`, the id of 8 random bytes and the secret of 32, both in hex.
 //!
-//! Only the SHA-256 of the secret is kept. A plain digest is enough: nobody can try 2^256 secrets, so there
-//! is nothing that a slow one would slow down. The id is no secret; it names the token in the audit log.
+//! Only the SHA-256 of the secret is stored. A plain digest suffices: the secret has 256 random bits, so a
+//! slow password hash would add nothing. The id is not secret; the audit log names tokens by it.
 
 use crate::store::hex;
 use sha2::{Digest, Sha256};
@@ -12,14 +12,14 @@ const PREFIX: &str = "btz_";
 const ID: usize = 16;
 const SECRET: usize = 64;
 
-/// A token as its holder has it.
+/// A token with its secret, as the holder has it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     id: String,
     secret: String,
 }
 
-/// The system gives no random numbers.
+/// The system provides no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("the system gives no random numbers ({0}); without them there are no tokens")]
 pub struct TokenError(String);
@@ -31,10 +31,10 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A new one.
+    /// Makes a new random token.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn random() -> Result<Self, TokenError> {
         let mut bytes = [0u8; (ID + SECRET) / 2];
         getrandom::fill(&mut bytes).map_err(|error| TokenError(error.to_string()))?;
@@ -42,7 +42,7 @@ impl Secret {
         Ok(Secret { id: hex(id), secret: hex(secret) })
     }
 
-    /// Reads a token; `None` if it is none.
+    /// Parses a token; `None` if the text is not a token.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
@@ -51,25 +51,25 @@ impl Secret {
         fits.then(|| Secret { id: id.to_owned(), secret: secret.to_owned() })
     }
 
-    /// The token, to be shown once.
+    /// The full text of the token, to be shown once.
     #[must_use]
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}_{}", self.id, self.secret)
     }
 
-    /// Its id.
+    /// The id of the token.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// What is kept of its secret.
+    /// The SHA-256 of the secret, in hex, as the store keeps it.
     #[must_use]
     pub fn hash(&self) -> String {
         hex(&Sha256::digest(self.secret.as_bytes()))
     }
 
-    /// Whether this is the secret of which the hash was kept; takes the same time either way.
+    /// Whether a stored hash is that of this secret; compares in constant time.
     #[must_use]
     pub fn fits(&self, kept: &str) -> bool {
         self.hash().as_bytes().ct_eq(kept.as_bytes()).into()

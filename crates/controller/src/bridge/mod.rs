@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Joins the sessions with devices' agents and the controller.
+//! Joins the controller with the southbound sessions of devices' agents.
 //!
-//! * [`shelf`]: what devices are sent, made once for all of them;
+//! * [`shelf`]: cache of the parts sent to devices, each made once for all devices;
 //! * [`own`]: the controller's own certificate and its authority;
 //! * [`way`]: from the controller to the sessions ([`crate::fleet::Fleet`]);
-//! * `stands`: what devices say of their levels, as it is kept;
+//! * `stands`: device reports on levels and rules, converted to their stored form;
 //! * [`office`]: from the sessions to the controller ([`crate::southbound::Backend`]).
 
 pub mod office;

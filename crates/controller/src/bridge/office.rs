@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the sessions to the controller: what devices say becomes status, alerts and statistics, and what they
-//! ask is answered. It lives in the listener's thread.
+//! The backend of southbound sessions: turns messages of devices into status, alerts and statistics of the
+//! controller, and answers their requests. Runs in the listener's thread.
 
 use super::own::{Own, Shown};
 use super::shelf::{Old, Olds, Shelf};
@@ -37,19 +37,19 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
-/// Days that devices' certificates are valid.
+/// Validity of devices' certificates, in days.
 const DEVICE_DAYS: u64 = 30;
-/// Bytes of a text of a device that are kept.
+/// Bytes kept of a text that a device sent.
 const TEXT_MAX: usize = 2_048;
-/// Workers of a device that are kept, and levels of its links.
+/// Most workers that are kept of a device, and most levels of its links.
 const WORKERS_MAX: usize = 1_024;
-/// Microseconds in which two programs of one device are told once, however often they take each other's
-/// place.
+/// Microseconds in which two programs with one device's identity are reported at most once, however often
+/// they displace each other.
 const TWINS_APART: u64 = 60_000_000;
-/// Milliseconds between two looks at the own certificate and the authority.
+/// Milliseconds between two checks of the own certificate and the authority.
 const LOOK: u64 = 5_000;
 
-/// What a device was sent last: made anew only for another number or other tenants.
+/// The set sent last to a device: made anew only when number, generation, tenants or kept parts change.
 #[derive(Clone)]
 struct Given {
     number: u64,
@@ -59,24 +59,25 @@ struct Given {
     wanted: Arc<Wanted>,
 }
 
-/// What has to be read from the store before it can be said what a device is to run.
+/// Data that the store has to provide before a device's set can be made.
 enum Missing {
-    /// An older generation that was chosen for it.
+    /// An older generation that a roll-out chose for the device.
     Generation(u64),
-    /// What was said of a tenant in an older generation.
+    /// A tenant's documents in an older generation.
     Tenant(String, u64),
 }
 
-/// The controller, as sessions see it.
+/// The controller as the sessions see it.
 pub struct Office {
     controller: Arc<Controller>,
     shelf: RefCell<Shelf>,
     given: RefCell<HashMap<DeviceId, Given>>,
-    /// The older generation that was read last: a roll-out has many devices.
+    /// The older generation read last; cached because a roll-out has many devices.
     old: RefCell<Option<(u64, Model)>>,
-    /// What devices keep of tenants, by tenant and generation.
+    /// Older documents of tenants that devices keep, by tenant and generation.
     keeping: RefCell<BTreeMap<(String, u64), Arc<Model>>>,
-    /// When two programs of one device were noticed last, in microseconds of a clock that never goes back.
+    /// Time of the last report of two programs with one device's identity, in microseconds of a monotonic
+    /// clock.
     twins: HashMap<DeviceId, u64>,
     enroller: Enroller,
     revocations: Revocations,
@@ -89,8 +90,8 @@ pub struct Office {
 }
 
 impl Office {
-    /// One for a controller. `listener` is set once there is one: it gets another TLS when certificates
-    /// change. `say` gets what an operator should know.
+    /// A backend for a controller. `listener` is set once the listener exists: it gets new TLS settings when
+    /// certificates change. `say` gets messages for the operator.
     ///
     /// # Errors
     /// Certificates cannot be read.
@@ -127,10 +128,10 @@ impl Office {
         DeviceSpec::deserialize(&model.get(device::KIND, device.as_str())?.body).ok()
     }
 
-    /// Renews the own certificate in time, and follows authorities that were rotated.
+    /// Renews the own certificate in time, and loads authorities after a rotation.
     fn look(&mut self) -> Result<(), ChannelError> {
         let now = (self.clock)();
-        // Rotated authorities are followed whatever becomes of that.
+        // A failed renewal does not keep rotated authorities from being loaded.
         let renewed = self.own.renew(now);
         if let Ok(Some(said)) = &renewed {
             (self.say)(said);
@@ -145,7 +146,7 @@ impl Office {
         renewed.map(|_| ())
     }
 
-    /// What a device is to run; or what of older generations has to be read for it first.
+    /// The set that a device is to run; or the older data that has to be read for it first.
     fn make(&self, device: &DeviceId) -> Option<Result<Given, Missing>> {
         let model = self.controller.model();
         let (spec, status) = (self.spec(&model, device)?, DeviceStatus::of(&model, device.as_str()));
@@ -159,14 +160,16 @@ impl Office {
                 && given.tenants == spec.tenants
                 && given.kept == kept
         };
-        // Another device's will do: what a generation has for the same tenants is the same.
+        // A set made for another device fits as well: equal generation, tenants and kept parts give equal
+        // sets.
         let known = self.given.borrow();
         if let Some(given) = known.get(device).filter(fits).or_else(|| known.values().find(fits)) {
             return Some(Ok(given.clone()));
         }
         drop(known);
         let (old, keeping) = (self.old.borrow(), self.keeping.borrow());
-        // One that follows has what stands: whatever touched its tenants since made it want that.
+        // A device that follows changes gets the current model: any later change of its tenants would have
+        // raised its desired generation.
         let follows = !status.chosen && spec.follow == device::Follow::Auto;
         let chosen = match old.as_ref() {
             _ if status.wanted == model.generation || follows => &*model,
@@ -191,7 +194,7 @@ impl Office {
         Some(Ok(Given { number, generation, tenants: spec.tenants, kept, wanted }))
     }
 
-    /// Reads what is missing from the store. Nothing is locked meanwhile.
+    /// Reads missing data from the store. No lock is held meanwhile.
     fn fetch(&self, missing: Missing) -> Result<(), Refusal> {
         match missing {
             Missing::Generation(generation) => {
@@ -206,7 +209,7 @@ impl Office {
         Ok(())
     }
 
-    /// Lets go of what no device keeps any more.
+    /// Drops older documents that no device keeps any more.
     fn forget(&self) {
         *self.old.borrow_mut() = None;
         let mut keeping = self.keeping.borrow_mut();
@@ -222,7 +225,7 @@ impl Office {
         keeping.retain(|key, _| kept.contains(key));
     }
 
-    /// Tells the controller, and why it could not be told.
+    /// Passes a result of the controller on; reports why a device's message could not be stored.
     fn told<T>(&self, what: Result<T, Refusal>) -> Result<T, Unavailable> {
         what.map_err(|refusal| {
             (self.say)(&format!("what a device said is not stored: {refusal}"));
@@ -231,7 +234,7 @@ impl Office {
     }
 }
 
-/// Texts of devices are kept so far: what is longer says no more.
+/// Cuts a text of a device to the bytes that are kept.
 pub(super) fn cut(mut text: String) -> String {
     if let Some((at, _)) = text.char_indices().find(|(at, letter)| at + letter.len_utf8() > TEXT_MAX) {
         text.truncate(at);
@@ -243,7 +246,7 @@ fn show(kind: &str, id: String, body: &impl serde::Serialize) -> [Status; 1] {
     [Status { kind: kind.to_owned(), id, body: serde_json::to_value(body).ok() }]
 }
 
-/// Content hashes of what runs.
+/// Content hashes of the running generation.
 fn content_of(running: &Running) -> ContentReport {
     let own = running.stands.as_ref().and_then(|stands| stands.content);
     ContentReport {
@@ -253,14 +256,14 @@ fn content_of(running: &Running) -> ContentReport {
     }
 }
 
-/// Who does what devices say.
+/// The principal of changes that follow from device messages.
 fn nobody() -> Principal {
     Principal::controller()
 }
 
 impl Backend for Office {
     fn tick(&mut self, now: Now) {
-        // If the register cannot be read, those that are known to be revoked still are.
+        // If the revocation register cannot be read, the revocations read before still apply.
         let _ = self.revocations.refresh();
         if now.ms >= self.looked.saturating_add(LOOK) {
             self.looked = now.ms;
@@ -286,7 +289,7 @@ impl Backend for Office {
         let given = loop {
             match self.make(device)? {
                 Ok(given) => break given,
-                // What is read stays until the next tick, so that each turn has one thing less to read.
+                // Data read stays until the next tick, so that each round has one thing less to read.
                 Err(missing) => {
                     if let Err(refusal) = self.fetch(missing) {
                         (self.say)(&format!("what `{device}` is to run cannot be read: {refusal}"));
@@ -302,7 +305,8 @@ impl Backend for Office {
 
     fn began(&mut self, device: &DeviceId, hello: &Hello, source: &str) {
         let (since, address) = (self.controller.now(), source.to_owned());
-        // What another start of the agent said of its functions; this one says its own.
+        // Removes the function health that an earlier start of the agent reported; this start reports its
+        // own.
         let prefix = format!("{device}/");
         let told: Vec<String> = {
             let model = self.controller.model();
@@ -315,7 +319,7 @@ impl Backend for Office {
         self.controller.show(&show(SESSIONS, device.to_string(), &session));
         let is_known = self.controller.model().status(INTERFACES, device.as_str()).is_some();
         if is_known && !hello.versions.contains(&INTERFACES_SINCE) {
-            // An older agent took the place of one that said them: they may be others by now.
+            // An older agent replaced one that reported its links and ports: they may differ now.
             let gone = Status { kind: INTERFACES.to_owned(), id: device.to_string(), body: None };
             let draft = |_: &Model| Ok(Draft { status: vec![gone], ..Draft::default() });
             let _ = self.told(self.controller.change(&nobody(), "interfaces", false, draft));
@@ -374,7 +378,7 @@ impl Backend for Office {
             let session = SessionStatus { connected: false, since: self.controller.now(), ..session };
             self.controller.show(&show(SESSIONS, device.to_string(), &session));
         }
-        // A device that is away needs no copy of what it was sent.
+        // A device that is away needs no copy of the set it was sent.
         self.given.borrow_mut().remove(device);
     }
 
@@ -417,7 +421,8 @@ impl Backend for Office {
 
     fn refused(&mut self, device: &DeviceId, number: u64, refusal: &NotTaken) -> Result<(), Unavailable> {
         if refusal.code == RefusalCode::Manifest {
-            // Something was lost on the way: it is sent again, and if that does not help the session ends.
+            // Something was lost on the way: the set is sent again, and if that does not help the session
+            // ends.
             return Ok(());
         }
         let (status, mut diagnostics, accused) = {
@@ -444,7 +449,7 @@ impl Backend for Office {
         let answer = Acknowledgement {
             generation: status.generation_of(number).unwrap_or(0),
             accepted: false,
-            // What it runs has not changed.
+            // A refusal does not change what the device runs.
             workers: status.workers,
             levels: status.levels,
             rules_left_out: status.rules_left_out,
@@ -453,7 +458,7 @@ impl Backend for Office {
             content: None,
         };
         if !matches!(refusal.code, RefusalCode::Policy | RefusalCode::Limit) {
-            // Nobody's fault.
+            // The refusal is no tenant's fault.
             return self.told(self.controller.answered(&nobody(), device.as_str(), number, &answer));
         }
         let held = self.controller.not_taken(&nobody(), device.as_str(), number, &answer, &accused);
@@ -476,7 +481,7 @@ impl Backend for Office {
             "`{device}` runs something as number {number}, which is not what it was to be: was the controller's state put back? \
              It gets what it is to run under a higher number"
         ));
-        // For operators who look later.
+        // Noted in the audit log for operators who look later.
         let noted = self.controller.note(&nobody(), "device ahead", device::KIND, device.as_str());
         let done = noted.and_then(|()| self.controller.change(&nobody(), "ahead", false, draft));
         if let Err(refusal) = done {
@@ -503,7 +508,7 @@ impl Backend for Office {
                 return Err(Refusal::NotFound(format!("there is no device `{id}`")));
             };
             let received = Received::of(model, id, instance);
-            // Sums are those of one start of the agent.
+            // Sums belong to one start of the agent.
             let begins = received.statistics == 0;
             let known = model.status(STATISTICS, id).filter(|_| !begins).and_then(Value::as_object);
             let mut sums = known.cloned().unwrap_or_default();
@@ -545,7 +550,7 @@ impl Backend for Office {
             let kept: Vec<store::Alert> = alerts.into_iter().filter_map(of).collect();
             (kept, Received { alerts: sequence, ..Received::of(&model, device.as_str(), instance) })
         };
-        // Of a tenant that has gone since the session looked.
+        // Counts alerts of tenants that were removed since the session looked.
         (kept.len()..came).for_each(|_| count(&self.controller.counters.alerts_unknown));
         if lost > 0 {
             count(&self.controller.counters.alerts_lost);
@@ -555,7 +560,7 @@ impl Backend for Office {
     }
 
     fn health(&mut self, device: &DeviceId, state: FunctionState) {
-        // Functions that chains may name: a device that makes up others is not believed.
+        // Only functions that chains may name are taken; a device cannot make up others.
         if !self.controller.settings.functions.contains(&state.function) {
             return;
         }
@@ -578,7 +583,7 @@ impl Backend for Office {
         let id = format!("{device}/{}", state.function);
         let known = self.controller.model().status(FUNCTIONS, &id).cloned();
         let known = known.and_then(|body| FunctionStatus::deserialize(body).ok());
-        // The answer to an order that a newer one took the place of says nothing any more.
+        // Ignores the answer to an order that a newer order replaced.
         let Some(asked) = known.filter(|known| known.request == request) else { return };
         let (answered, done) = (Some(self.controller.now()), state.done);
         let (state, reason) = (cut(state.state), cut(state.reason));
@@ -611,13 +616,14 @@ fn unknown(number: u64) -> String {
 }
 
 fn report(worker: &WorkerRuns, generation_of: impl Fn(u64) -> u64) -> WorkerReport {
-    // A worker runs what its lowest level has of the host's generation; levels are told beside it.
+    // A worker runs what its lowest level has of the host's generation; levels are reported separately.
     let number = worker.levels.get("host").or_else(|| worker.levels.values().min()).copied().unwrap_or(0);
     let generation = generation_of(number);
     WorkerReport { link: worker.link.clone(), worker: u32::from(worker.worker), generation }
 }
 
-/// What runs at each level, of an agent that says no more: the oldest of what workers have there.
+/// The generation at each level, for an agent that reports no levels itself: the oldest that any worker has
+/// there.
 fn levels(workers: &[WorkerRuns], generation_of: impl Fn(u64) -> u64) -> Vec<LevelReport> {
     let mut oldest: BTreeMap<&str, u64> = BTreeMap::new();
     for (level, number) in workers.iter().flat_map(|worker| &worker.levels) {
@@ -642,7 +648,7 @@ fn reason(code: RefusalCode) -> &'static str {
     }
 }
 
-/// A diagnostic in words, with its place: `acme/web /policy/chain/0: ...`.
+/// Formats a diagnostic with its place: `acme/web /policy/chain/0: ...`.
 fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> Option<String>) -> String {
     let object = match (found.object.policy_name(), found.object.group_id()) {
         (Some((parts::EVERYBODY, name)), _) => name.to_owned(),
@@ -661,10 +667,10 @@ fn place(found: &Diagnostic, names: &HashMap<u16, &str>, file: impl Fn(u32) -> O
     cut(format!("{object}{pointer}{line}: {}", found.message))
 }
 
-/// An alert as it is kept.
+/// An alert in its stored form.
 fn kept(tenant: Option<String>, alert: Alert) -> store::Alert {
     let body = if alert.event.is_empty() {
-        // An agent that sends none still says which rule it was.
+        // Without an event from the agent, the alert still names its rule.
         let mut ids = alert.rule.split(':').map(|part| part.parse::<u64>().unwrap_or(0));
         let mut next = || ids.next().unwrap_or(0);
         let (gid, sid, rev) = (next(), next(), next());
@@ -676,7 +682,7 @@ fn kept(tenant: Option<String>, alert: Alert) -> store::Alert {
     store::Alert { tenant, key: cut(alert.key), last, count: alert.count, body }
 }
 
-/// Adds what counters of a device rose by. How many were left out, beyond what is kept of a device.
+/// Adds a device's counter increments to its sums. Returns how many counters did not fit the bound.
 fn add(sums: &mut Map<String, Value>, counters: Vec<(String, u64)>) -> u64 {
     let mut refused = 0;
     for (name, rose) in counters {

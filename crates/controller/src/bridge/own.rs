@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The certificate that the controller shows to agents, and the authority that gave it: made with the first
-//! start, renewed before its time is over.
+//! The certificate that the controller presents to agents, and the authority that issued it: both are made at
+//! the first start, and the certificate is renewed before it expires.
 
 use crate::southbound::enrolment::Revocations;
 use bartizan_channel::ChannelError;
@@ -13,16 +13,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The certificate, as `bartizan ca controller` names it.
+/// File name of the certificate, as `bartizan ca controller` writes it.
 pub const CERTIFICATE: &str = "controller.pem";
-/// Its key.
+/// File name of the certificate's key.
 pub const KEY: &str = "controller.key";
-/// Days that an authority is valid which is made here.
+/// Validity of an authority that is made here, in days.
 const AUTHORITY_DAYS: u64 = 3_650;
-/// Days that a certificate is valid which is made here.
+/// Validity of a certificate that is made here, in days.
 const DAYS: u64 = 365;
 
-/// Certificate, authority, and what was done to have them.
+/// The controller's certificate and the authority that issued it.
 #[derive(Clone)]
 pub struct Own {
     /// The authority.
@@ -31,7 +31,7 @@ pub struct Own {
     name: String,
 }
 
-/// What TLS is made of; another one means that connections get another TLS.
+/// The material of the listener's TLS settings; when it differs, new connections get new settings.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Shown {
     certificate: String,
@@ -43,12 +43,12 @@ impl Shown {
     /// SHA-256 of the certificate, which tokens pin.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The certificate cannot be read.
     pub fn pin(&self) -> Result<[u8; 32], ChannelError> {
         Ok(chain(&self.certificate)?.first().map_or([0; 32], |first| fingerprint(first)))
     }
 
-    /// How the listener does TLS.
+    /// The TLS settings of the listener.
     ///
     /// # Errors
     /// Certificate and key do not fit, or cannot be used.
@@ -58,11 +58,11 @@ impl Shown {
 }
 
 impl Own {
-    /// With the authority in a folder, which is made if it is not there, and the certificate in the folder of
-    /// the state. Says what it did.
+    /// Opens or makes the authority in its folder, and the certificate in the state folder. Also returns
+    /// messages on what was made or renewed.
     ///
     /// # Errors
-    /// Something cannot be made, read or written.
+    /// A file cannot be made, read or written.
     pub fn open(
         state: &Path,
         authority: &Path,
@@ -84,8 +84,8 @@ impl Own {
         let own = Own { authority, folder: state.to_owned(), name: name.to_owned() };
         match own.renew(now) {
             Ok(done) => said.extend(done),
-            // A full disk, say: with what is there the API answers, and agents whose clocks are right
-            // connect. It is tried again while the controller runs.
+            // On a full disk, for example: with the present certificate the API answers, and agents whose
+            // clocks are right connect. The renewal is tried again while the controller runs.
             Err(error) if own.is_whole() => said.push(format!(
                 "the controller's certificate for agents could not be renewed, so the one that is there goes on: {error}"
             )),
@@ -94,12 +94,12 @@ impl Own {
         Ok((own, said))
     }
 
-    /// Makes a certificate if there is none, if less than a third of its time is left, or if it is not valid
-    /// yet: the clock was ahead when it was made, and agents with a right one would not take it. Says what it
-    /// did.
+    /// Makes a certificate if there is none, if less than a third of its validity is left, or if it is not
+    /// valid yet: the clock was ahead when it was made, and agents with a right clock would reject it.
+    /// Returns a message if one was made.
     ///
     /// # Errors
-    /// It cannot be made, read or written.
+    /// The certificate cannot be made, read or written.
     pub fn renew(&self, now: u64) -> Result<Option<String>, ChannelError> {
         let path = self.folder.join(CERTIFICATE);
         if path.exists() {
@@ -110,25 +110,25 @@ impl Own {
         }
         let issued = self.authority.issue_controller(&self.name, now, DAYS)?;
         let key = self.folder.join(KEY);
-        // Both beside those that are there first, which serve on where there is no room.
+        // Both new files are written beside the present ones first, so that a full disk leaves these usable.
         let new_key = beside(&key, 0o600, issued.key.as_deref().unwrap_or_default())?;
         let new = beside(&path, 0o644, &issued.certificate)?;
-        // A certificate without its key is of no use: with none, another is made.
+        // A certificate without its key is useless: if the next step fails, another is made.
         let _ = fs::remove_file(&path);
         fs::rename(new_key, &key).map_err(wrong(&key))?;
         fs::rename(new, &path).map_err(wrong(&path))?;
         Ok(Some(format!("made the controller's certificate for agents, {}", path.display())))
     }
 
-    /// Whether certificate and key are there.
+    /// Whether certificate and key exist.
     fn is_whole(&self) -> bool {
         [CERTIFICATE, KEY].iter().all(|name| self.folder.join(name).exists())
     }
 
-    /// What there is to show now.
+    /// The certificate, key and trusted authorities to present now.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// A file cannot be read.
     pub fn shown(&self, now: u64) -> Result<Shown, ChannelError> {
         let [certificate, key] = [CERTIFICATE, KEY].map(|name| read(&self.folder.join(name)));
         Ok(Shown { certificate: certificate?, key: key?, authorities: self.authority.trusted(now)? })
@@ -143,7 +143,7 @@ fn read(path: &Path) -> Result<String, ChannelError> {
     fs::read_to_string(path).map_err(wrong(path))
 }
 
-/// Writes what is to become a file beside it. Gives where.
+/// Writes the new content of a file beside it. Returns the path of the new file.
 fn beside(path: &Path, mode: u32, text: &str) -> Result<PathBuf, ChannelError> {
     let new = path.with_added_extension("new");
     let attempt = || {
@@ -170,7 +170,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let (own, _) = Own::open(&folder, &folder.join("ca"), "main", NOW).unwrap();
         assert_eq!(own.renew(NOW + DAY).unwrap(), None);
-        // The clock is ahead for a while: agents with a right one would not take what it makes.
+        // The clock is ahead for a while: agents with a right clock would reject the certificate made then.
         assert!(own.renew(NOW + 300 * DAY).unwrap().is_some());
         assert!(own.renew(NOW + DAY).unwrap().is_some());
         let facts = facts_of(&own.shown(NOW + DAY).unwrap().certificate).unwrap();
@@ -187,7 +187,7 @@ mod tests {
         let authority = folder.join("ca");
         let (own, _) = Own::open(&folder, &authority, "main", NOW).unwrap();
         let before = own.shown(NOW).unwrap();
-        // Nothing can be written beside them: as on a full disk.
+        // Nothing can be written beside the files, as on a full disk.
         for name in [KEY, CERTIFICATE] {
             let new = folder.join(name).with_added_extension("new");
             fs::create_dir_all(new.join("in the way")).unwrap();
@@ -197,7 +197,7 @@ mod tests {
             fs::remove_dir_all(new).unwrap();
         }
         assert!(own.renew(NOW + 300 * DAY).unwrap().is_some());
-        // Without a key nothing goes on.
+        // Without a key the start fails.
         fs::remove_file(folder.join(KEY)).unwrap();
         fs::create_dir_all(folder.join(KEY).with_added_extension("new").join("in the way")).unwrap();
         assert!(Own::open(&folder, &authority, "main", NOW + 600 * DAY).is_err());

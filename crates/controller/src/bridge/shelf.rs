@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts that were made, by document and generation. What a change did not touch is not made again, nor
-//! hashed, for no device and no generation: they share it.
+//! Cache of parts by document and generation. A part that a change did not touch is neither made nor hashed
+//! again: all devices and generations share it.
 
 use crate::device::DeviceSpec;
 use crate::held;
@@ -15,32 +15,33 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Parts of removed documents that may lie about, in any case.
+/// Most cached parts of removed documents before a purge.
 const SPARE: usize = 1_024;
 
-/// What a tenant gets of older generations.
+/// Models with the older documents of a tenant.
 pub struct Old {
-    /// Where its policies and groups are; none if it has none.
+    /// Model with the tenant's older policies and groups; none if the tenant has none there.
     pub policies: Option<Arc<Model>>,
-    /// Where what administrators say of it is, if that is older as well: nowhere, if it was not there.
+    /// Model with the administrators' older document of the tenant, if that is kept as well; the inner
+    /// `None`: the tenant did not exist there.
     pub tenant: Option<Option<Arc<Model>>>,
 }
 
-/// The same, by tenant.
+/// Older documents by tenant.
 pub type Olds = BTreeMap<String, Old>;
 
 /// The parts of one kind of document, by its name: the generation that wrote it, and the part.
 type Made = HashMap<String, (u64, Arc<Part>)>;
 
-/// The parts.
+/// The cache of parts.
 #[derive(Debug, Default)]
 pub struct Shelf {
     kinds: BTreeMap<&'static str, Made>,
-    /// Parts that were made: those that did not lie here.
+    /// Parts that were made, because the cache did not have them.
     pub made: u64,
 }
 
-/// What is collected for a device.
+/// Objects and manifest collected for one device.
 #[derive(Default)]
 struct Collected {
     objects: BTreeMap<ObjectKey, Arc<Object>>,
@@ -55,8 +56,9 @@ impl Collected {
 }
 
 impl Shelf {
-    /// What a device is sent of a generation, under a number, with what is `old` in it. `numbered`: what
-    /// stands, which has the numbers; the older generations in `model` have none.
+    /// The set that a device is sent of a generation, under a number, with the older documents of `olds`.
+    /// `numbered` is the current model, which has the numbers of tenants and files; older generations in
+    /// `model` have none.
     pub fn wanted(
         &mut self,
         model: &Model,
@@ -75,7 +77,7 @@ impl Shelf {
                 Some(old) => self.old_tenant((old, numbered), tenant, &mut all, &mut libraries),
             }
         }
-        // What the policies of old name may be gone.
+        // Libraries that older policies name may be gone from the current model.
         let models: Vec<&Model> =
             [model].into_iter().chain(olds.values().filter_map(|old| old.policies.as_deref())).collect();
         self.shared(&models, numbered, &libraries, &mut all);
@@ -90,13 +92,13 @@ impl Shelf {
         all: &mut Collected,
         libraries: &mut BTreeSet<String>,
     ) {
-        // Every tenant has one from when it was made.
+        // Every tenant gets its number when it is made.
         let Some(number) = numbers::tenant(numbered, &tenant.id) else { return };
         all.add(&self.part(render::TENANTS, tenant, || parts::tenant(number, tenant)));
         self.policies(model, (&tenant.id, number), all, libraries);
     }
 
-    /// A tenant with the policies of an older generation; none if it had none there.
+    /// Adds a tenant with the policies of an older generation; nothing if the tenant had none there.
     fn old_tenant(
         &mut self,
         (old, numbered): (&Old, &Model),
@@ -111,7 +113,7 @@ impl Shelf {
         match old.tenant.as_ref().map(before) {
             None => all.add(&self.part(render::TENANTS, tenant, || parts::tenant(number, tenant))),
             Some(Some(before)) => all.add(&parts::tenant(number, &as_before(&before, tenant))),
-            // It was not there.
+            // The tenant did not exist there.
             Some(None) => return,
         }
         if let Some(old) = &old.policies {
@@ -119,7 +121,7 @@ impl Shelf {
         }
     }
 
-    /// Policies and groups of a tenant.
+    /// Adds the policies and groups of a tenant.
     fn policies(
         &mut self,
         model: &Model,
@@ -145,8 +147,8 @@ impl Shelf {
         }
     }
 
-    /// What belongs to no tenant: the settings, and the libraries that policies and the default name, with
-    /// their files. `models`: the generation, then older ones for what is not in it.
+    /// Adds what belongs to no tenant: the settings, and the libraries that policies and the default name,
+    /// with their files. `models`: the generation, then older ones for libraries that the generation lacks.
     fn shared(
         &mut self,
         models: &[&Model],
@@ -186,14 +188,14 @@ impl Shelf {
         }
         self.made += 1;
         let part = Arc::new(make());
-        // One of an older generation does not push out what stands.
+        // A part of an older generation does not replace a newer one in the cache.
         if known.is_none_or(|(generation, _)| *generation < document.generation) {
             kept.insert(document.id.clone(), (document.generation, part.clone()));
         }
         part
     }
 
-    /// Lets go of parts whose documents are gone, once they are many.
+    /// Drops parts of removed documents once there are more than [`SPARE`].
     fn purge(&mut self, model: &Model) {
         for (kind, kept) in &mut self.kinds {
             if kept.len() > model.count(kind) + SPARE {
@@ -203,8 +205,8 @@ impl Shelf {
     }
 }
 
-/// What was said of a tenant, but for whose traffic it is and when it is tried: these are as they are now, or
-/// two tenants could get the same packets.
+/// An older document of a tenant with the current `select` and `order`: with older ones, two tenants could
+/// get the same packets.
 fn as_before(before: &Document, now: &Document) -> Document {
     let mut body = before.body.clone();
     if let Some(object) = body.as_object_mut() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device says of its levels and of rules that it does not evaluate, as it is kept.
+//! Converts device reports on levels and on rules that are not evaluated to their stored form.
 
 use super::office::cut;
 use crate::device::{LeftOutReport, LevelReport, LevelRules, LevelState, RuleReport};
@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::render::with_files_shown;
 use bartizan_api::southbound as wire;
 
-/// A level, with the controller's own number of what acts there.
+/// A level report, with the controller's generation instead of the device's number.
 pub(super) fn level(said: &wire::LevelStands, generation_of: impl Fn(u64) -> u64) -> LevelReport {
     LevelReport {
         link: cut(said.link.clone()),
@@ -19,14 +19,14 @@ pub(super) fn level(said: &wire::LevelStands, generation_of: impl Fn(u64) -> u64
     }
 }
 
-/// Rules that are not evaluated; rule files as they are called for people.
+/// Report on rules that are not evaluated, with rule files named for people.
 pub(super) fn left_out_shown(model: &Model, said: &wire::LeftOut) -> LeftOutReport {
     let mut report = left_out(said);
     report.first.iter_mut().for_each(|one| one.rule = with_files_shown(model, &one.rule));
     report
 }
 
-/// Rules that are not evaluated.
+/// Report on rules that are not evaluated.
 fn left_out(said: &wire::LeftOut) -> LeftOutReport {
     let of = |one: &wire::RuleLeftOut| RuleReport { rule: cut(one.rule.clone()), why: cut(one.why.clone()) };
     LeftOutReport { count: said.count, first: said.first.iter().map(of).collect() }
@@ -50,5 +50,5 @@ fn rules(said: &wire::RulesAtLevel) -> LevelRules {
     }
 }
 
-/// Functions that are kept of a level.
+/// Most functions that are kept of a level.
 const FUNCTIONS_MAX: usize = 32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the controller to the sessions: a change is told to the device's session at once, by waking the
-//! listener's thread.
+//! Notifies sessions of changes: wakes the listener's thread, which sends each device its desired generation
+//! at once.
 
 use super::own::Own;
 use crate::fleet::{Fleet, Invitation, NoWay, Order};
@@ -12,10 +12,10 @@ use bartizan_channel::tls::Clock;
 use bartizan_channel::token::Tokens;
 use std::sync::OnceLock;
 
-/// Seconds that a token can be used.
+/// Validity of a one-time token, in seconds.
 const TOKEN_SECONDS: u64 = 3_600;
 
-/// The way to the sessions.
+/// Notifies the sessions of the listener.
 pub struct Way {
     own: Own,
     clock: Clock,
@@ -23,13 +23,14 @@ pub struct Way {
 }
 
 impl Way {
-    /// One that leads nowhere yet: what is wanted until then, sessions ask for themselves when they begin.
+    /// A notifier without a listener; until one is set, sessions fetch the desired generation when they
+    /// begin.
     #[must_use]
     pub fn new(own: Own, clock: Clock) -> Self {
         Way { own, clock, listener: OnceLock::new() }
     }
 
-    /// From now on it leads to a listener, at a port.
+    /// Sets the listener to notify, and its port.
     pub fn lead_to(&self, listener: ListenerHandle, port: u16) {
         let _ = self.listener.set((listener, port));
     }
@@ -60,7 +61,7 @@ impl Fleet for Way {
     fn invite(&self, device: &str) -> Result<Invitation, NoWay> {
         let (_, port) = self.listener.get().ok_or(NoWay::None)?;
         let now = (self.clock)();
-        // As it is now: it may have been renewed.
+        // The pin is read now: the certificate may have been renewed.
         let pin = self.own.shown(now).and_then(|shown| shown.pin()).map_err(failed)?;
         let tokens = Tokens::new(self.own.authority.folder());
         let token = tokens.make(device, pin, now, TOKEN_SECONDS).map_err(failed)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client of the REST API: one connection that is opened again when it breaks, the controller's own
-//! certificate, or those that sign it, as the only ones that are trusted.
+//! A client of the REST API, with one connection that is reopened when it breaks. Trusts only the given
+//! certificate of the controller, or certificates that it signed.
 //!
-//! Not done: proxies, redirects, several requests at once.
+//! Not supported: proxies, redirects, several requests at once.
 
 use crate::rest::Method;
 use http_body_util::{BodyExt, Full, Limited};
@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
-/// Time for a request and its answer.
+/// Time limit of a request with its answer.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of an answer.
+/// Most bytes of an answer.
 pub(crate) const ANSWER_MAX: usize = 256 << 20;
 
-/// Why there is no answer. Whether a change was done is then not known: ask.
+/// Why a request has no answer. Whether a change was made is then unknown: read the resource again.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The certificate cannot be read.
@@ -33,15 +33,15 @@ pub enum ClientError {
     Certificate {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// Nobody answers there, or not the one whose certificate is known.
+    /// No controller answers at the address, or one with another certificate.
     #[error("cannot reach the controller at {address}: {message}")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
     /// The connection ended before the answer.
@@ -61,7 +61,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether it was done.
+    /// Whether the request succeeded.
     #[must_use]
     pub const fn done(&self) -> bool {
         self.status / 100 == 2
@@ -70,9 +70,9 @@ impl Answer {
 
 /// A client; see the module.
 pub struct Client {
-    /// Where it may be, in the order in which it is tried.
+    /// Addresses of the controller, in the order in which they are tried.
     addresses: Vec<SocketAddr>,
-    /// Whose certificate it has to show.
+    /// The name that the controller's certificate must have.
     name: ServerName<'static>,
     token: Option<String>,
     tls: TlsConnector,
@@ -81,7 +81,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of a controller, with the certificate that it shows and a token.
+    /// A client of the controller at an address, with the certificate to trust and a token.
     ///
     /// # Errors
     /// The certificate cannot be read.
@@ -89,10 +89,10 @@ impl Client {
         Client::at(vec![address], ServerName::from(address.ip()), certificate, token)
     }
 
-    /// A client of a controller by the name of its host, or its address; its certificate has to be for that.
+    /// A client of a controller by its host name or address; its certificate must be for that name.
     ///
     /// # Errors
-    /// The certificate cannot be read, or nobody knows the host.
+    /// The certificate cannot be read, or the host name does not resolve.
     pub fn of(host: &str, port: u16, certificate: &Path, token: Option<String>) -> Result<Self, ClientError> {
         let unreachable = |message: String| ClientError::Unreachable { address: host.to_owned(), message };
         let name = ServerName::try_from(host.to_owned()).map_err(|e| unreachable(e.to_string()))?;
@@ -130,13 +130,13 @@ impl Client {
         Ok(Client { addresses, name, token, tls, runtime, connection: None })
     }
 
-    /// Asks with another token from now on.
+    /// Uses another token from now on.
     pub fn set_token(&mut self, token: Option<String>) {
         self.token = token;
     }
 
-    /// Asks. `path`: with its query; `body`: of JSON; `fields`: header fields beside those of the token and
-    /// the body.
+    /// Sends a request and returns the answer. `path` includes the query; `body` is JSON; `fields` are header
+    /// fields beside those of the token and the body.
     ///
     /// # Errors
     /// There is no answer.
@@ -151,7 +151,8 @@ impl Client {
         self.ask_bytes(method, path, bytes, fields)
     }
 
-    /// As [`Client::ask`], with the body as it is; its kind is JSON unless a field says another.
+    /// As [`Client::ask`], with the bytes of the body; its content type is JSON unless `fields` names
+    /// another.
     ///
     /// # Errors
     /// There is no answer.
@@ -196,7 +197,7 @@ impl Client {
     }
 }
 
-/// What a handshake that failed says.
+/// Explains a failed TLS handshake.
 fn untrusted(error: &std::io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {
@@ -224,7 +225,7 @@ async fn connect(
     let _ = stream.set_nodelay(true);
     let stream = tls.connect(name, stream).await.map_err(|error| unreachable(&untrusted(&error)))?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|e| unreachable(&e))?;
-    // How it ends is told to whoever waits for an answer.
+    // Errors of the connection reach the caller that waits for the answer.
     tokio::spawn(async move {
         let _ = connection.await;
     });

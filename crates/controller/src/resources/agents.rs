@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices' agents: their enrolment, and orders to functions. Both go over the controller's listener for
-//! agents.
+//! Devices' agents: their enrolment, and orders to functions. Both use the controller's listener for agents.
 
 use crate::access::Need;
 use crate::device::{self, FUNCTIONS, FunctionStatus, SESSIONS};
@@ -15,39 +14,39 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a device needs to be enrolled.
+/// The data for a device's enrolment.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EnrolmentToken {
     /// The token, for `bartizan ca enrol` on the device; it is not shown again.
     pub token: String,
-    /// Until when it can be used, in microseconds since 1970.
+    /// Expiry of the token, in microseconds since 1970.
     pub expires: u64,
     /// Port of the controller's listener for agents.
     pub port: u16,
 }
 
-/// What a device had that is not good any more.
+/// Certificates and tokens of a device that were revoked.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Revoked {
-    /// Certificates.
+    /// Number of certificates.
     pub revoked: u64,
-    /// One-time tokens for a certificate.
+    /// Number of one-time tokens for a certificate.
     pub tokens: u64,
 }
 
-/// What is asked of a function.
+/// The kind of order to a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrderKind {
-    /// Start it.
+    /// Start the function.
     Start,
-    /// Stop it: chains go on without it.
+    /// Stop the function: chains run without it.
     Stop,
-    /// Stop it and start it again.
+    /// Stop the function and start it again.
     Restart,
-    /// Give it settings.
+    /// Give the function settings.
     Configure,
-    /// Say how it is.
+    /// Report the function's health.
     Health,
 }
 
@@ -67,14 +66,14 @@ impl OrderKind {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FunctionRequest {
-    /// What it is to do.
+    /// The kind of order.
     pub order: OrderKind,
     /// Settings by name, for `configure` only.
     #[serde(default)]
     pub settings: Map<String, Value>,
 }
 
-/// The routes.
+/// The routes of this resource.
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path: &str, operation: &str, about: &str| Route {
         method,
@@ -140,7 +139,7 @@ fn enrol(call: &Call<'_>) -> Result<Reply, Refusal> {
     there(&call.controller.model(), name)?;
     call.controller.note(&call.who(), "enrol", device::KIND, name)?;
     let invitation = call.controller.fleet().invite(name)?;
-    // Times of the API are in microseconds, those of certificates in seconds.
+    // Times of the API are in microseconds, times of certificates in seconds.
     let expires = invitation.expires.saturating_mul(1_000_000);
     let made = EnrolmentToken { token: invitation.token, expires, port: invitation.port };
     Ok(Reply::created(&made, call.location()).with("cache-control", "no-store".to_owned()))
@@ -148,7 +147,7 @@ fn enrol(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn revoke(call: &Call<'_>) -> Result<Reply, Refusal> {
     let name = call.name("device");
-    // Also of a device that is removed: its key may still be somewhere.
+    // Also for a removed device: its key may still exist.
     call.controller.note(&call.who(), "revoke", device::KIND, name)?;
     let revoked = call.controller.fleet().revoke(name)?;
     Ok(Reply::json(200, &Revoked { revoked: revoked.certificates as u64, tokens: revoked.tokens as u64 }))
@@ -175,7 +174,7 @@ fn order(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (number, asked) = (call.controller.next_request(), call.controller.now());
     let status =
         FunctionStatus { request: number, order: word.to_owned(), asked, ..FunctionStatus::default() };
-    // Shown first: the answer may be quick.
+    // Shown before it is sent: the answer may come at once.
     let body = serde_json::to_value(&status).ok();
     call.controller.show(&[Status { kind: FUNCTIONS.to_owned(), id, body }]);
     let (function, settings) = (function.to_owned(), request.settings);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices: which there are, what each is to run and runs, the policy it gets, and what it reports by REST.
+//! Devices: the list, desired and running generations, the policy of each, and reports by REST.
 
 use super::document::{Context, Kind};
 use super::effects;
@@ -24,10 +24,10 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// Bytes of an alert's key.
+/// Most bytes of an alert's key.
 const KEY_MAX: usize = 2_048;
 
-/// The kind.
+/// The resource of devices.
 pub struct Devices;
 
 impl Kind for Devices {
@@ -59,15 +59,15 @@ impl Kind for Devices {
     fn free(context: &Context<'_>) -> Result<(), Refusal> {
         let own = |token: &Value| token.get("device").and_then(Value::as_str) == Some(context.name);
         if context.model.all(TOKENS).any(|token| own(&token.body)) {
-            // They would fit a device that comes by this name later.
+            // The tokens would be valid for a later device of the same name.
             return Err(Refusal::Conflict("the device has tokens yet; revoke them first".to_owned()));
         }
         Ok(())
     }
 
     fn touched(context: &Context<'_>) -> Touched {
-        // What the device itself is to run is new when it serves others than before; other devices are not
-        // concerned, but for them a generation with nothing new costs nothing either.
+        // A device that serves other tenants gets a new set. Other devices may get the generation as well,
+        // with an unchanged set, which costs nothing.
         match DeviceSpec::deserialize(context.body) {
             Ok(spec) if spec.tenants.iter().any(|tenant| tenant == ALL) => Touched::All,
             Ok(spec) => Touched::Tenants(spec.tenants.into_iter().collect()),
@@ -80,12 +80,12 @@ impl Kind for Devices {
     }
 
     fn also(context: &Context<'_>) -> Vec<crate::store::Status> {
-        // A device that is new, or follows anew, is not among those that the change finds following.
+        // A new device, or one that begins to follow, is not among the following devices of the model before.
         let Ok(spec) = DeviceSpec::deserialize(context.body) else { return Vec::new() };
         match spec.follow {
             Follow::Auto => {
                 let status = DeviceStatus::of(context.model, context.name);
-                // Whom it serves may be new: all is tried anew.
+                // The served tenants may have changed: all documents are tried anew.
                 vec![status.follow(context.model.generation + 1, &Touched::All).line(context.name)]
             }
             Follow::Manual => Vec::new(),
@@ -94,10 +94,10 @@ impl Kind for Devices {
 }
 
 impl Controller {
-    /// Sees to it that there is a device of this name: a new one serves all tenants, and follows.
+    /// Makes a device of this name unless it exists: a new one serves all tenants and follows changes.
     ///
     /// # Errors
-    /// The store did not do it.
+    /// The store failed.
     pub fn has_device(&self, name: &str) -> Result<(), Refusal> {
         let body = json!({ "tenants": [ALL] });
         let draft = |model: &Model| {
@@ -114,20 +114,20 @@ impl Controller {
     }
 }
 
-/// What is known of a device: what it runs, and how it is reached.
+/// The state of a device: desired and running generations, and its connection.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct DeviceView {
-    /// What it is to run and runs.
+    /// Desired and running generations.
     #[serde(flatten)]
     pub status: DeviceStatus,
-    /// Its agent's session; null if there was none since the controller started.
+    /// The session of its agent; null if there was none since the controller started.
     pub session: Option<SessionStatus>,
-    /// The links and ports that it has, as it said with its last session; null if it does not say.
+    /// The links and ports of the device, from its last session; null if not reported.
     pub interfaces: Option<InterfacesView>,
-    /// Functions that have failed or are stopped, as the device says by itself; nothing of those that run.
+    /// Functions that are failed or stopped, as the device reports; running ones are not listed.
     pub health: BTreeMap<String, FunctionHealth>,
-    /// The last order to each function, and what became of it, since the controller started.
+    /// The last order to each function, with its result, since the controller started.
     pub functions: BTreeMap<String, FunctionStatus>,
 }
 
@@ -153,12 +153,12 @@ impl DeviceView {
     }
 }
 
-/// What a device is given.
+/// The policy of a device.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DevicePolicy {
     /// The generation.
     pub generation: u64,
-    /// The policy file of that generation, of the tenants that the device serves.
+    /// The policy file of that generation, with the tenants that the device serves.
     pub policy: Map<String, Value>,
 }
 
@@ -166,12 +166,12 @@ pub struct DevicePolicy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AlertReport {
-    /// Whose traffic; null, or left out: that of no tenant.
+    /// The tenant of the traffic; null or left out: no tenant.
     #[serde(default)]
     pub tenant: Option<String>,
-    /// What equal alerts have in common: signature, addresses, ports.
+    /// The fields that equal alerts share: signature, addresses, ports.
     pub key: String,
-    /// How many.
+    /// Number of equal alerts.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 4294967295u32))]
     pub count: NonZeroU32,
@@ -191,10 +191,10 @@ pub struct AlertReports {
     pub alerts: Vec<AlertReport>,
 }
 
-/// How many alerts were taken.
+/// Number of alerts that were taken.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Taken {
-    /// Taken; the rest was of tenants that the device does not serve.
+    /// Alerts taken; the others belong to tenants that the device does not serve.
     pub taken: u64,
 }
 
@@ -202,20 +202,20 @@ pub struct Taken {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Counts {
-    /// Counters by name; those of a tenant below its name, `tenant/TENANT/POLICY/packets`.
+    /// Counters by name; a tenant's counters as `tenant/TENANT/POLICY/packets`.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// Counters as they are kept.
+/// Stored counters of a device.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Statistics {
-    /// Counters by name; null before the device has told any.
+    /// Counters by name; null before the device has reported any.
     pub counters: Option<Map<String, Value>>,
-    /// Whether there are more than are told.
+    /// Whether more counters exist than are listed.
     pub more: bool,
 }
 
-/// Which generation.
+/// The query parameter with the generation.
 const GENERATION: Parameter = Parameter {
     name: "generation",
     about: "The generation; what the device is to run unless given.",
@@ -304,8 +304,8 @@ fn acknowledge(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &DeviceStatus::of(&call.controller.model(), name)))
 }
 
-/// What is too much of an alert: reports by REST have the bounds of those over sessions, since they are kept
-/// alike.
+/// Faults of an alert that exceeds the bounds: reports by REST have the same bounds as reports over sessions,
+/// since both are stored alike.
 fn beyond(index: usize, report: &AlertReport) -> Vec<Fault> {
     let event = serde_json::to_vec(&report.event).map_or(usize::MAX, |bytes| bytes.len());
     let bounds = [("key", report.key.len(), KEY_MAX), ("event", event, limits::EVENT_BYTES)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resources that are documents: listed, read, written as a whole, removed. A kind says what is its own (its
-//! type, its checks); the rest is here once: pages, tags against lost updates, dry run, quotas.
+//! Resources that are documents: listed, read, written as a whole, removed. A kind has its own type and
+//! checks; pages, tags against lost updates, dry runs and quotas are implemented here for all kinds.
 
 use crate::access::{Need, Principal};
 use crate::controller::{Difference, Draft, Outcome, Settings, shown};
@@ -22,82 +22,82 @@ use serde_json::Value;
 
 /// A kind of document.
 pub trait Kind: 'static {
-    /// Its name in the store.
+    /// Name of the kind in the store.
     const KIND: &'static str;
-    /// The path of its list; with `{tenant}` in it, documents belong to tenants.
+    /// Path of the list; documents of tenants have `{tenant}` in it.
     const PATH: &'static str;
-    /// What one is called, in paths and names of operations.
+    /// The singular, in paths and names of operations.
     const ONE: &'static str;
-    /// Who may read.
+    /// The permission to read.
     const READ: Need;
-    /// Who may write.
+    /// The permission to write.
     const WRITE: Need;
-    /// What it says.
+    /// The type of the body.
     type Spec: DeserializeOwned + JsonSchema;
-    /// What is shown of its status.
+    /// The type of the status that is shown.
     type Status: Serialize + JsonSchema;
 
-    /// Reads the body.
+    /// Parses the body.
     ///
     /// # Errors
-    /// Everything that is wrong with its form.
+    /// All faults of the body's form.
     fn read(body: &Value) -> Result<Self::Spec, Refusal> {
         read_as(body)
     }
 
-    /// What is wrong with one that is to be written.
+    /// Faults of a document that is to be written.
     fn check(context: &Context<'_>, spec: &Self::Spec) -> Vec<Fault>;
 
-    /// Whether one more fits.
+    /// Checks that one more document is within the quota.
     ///
     /// # Errors
-    /// It does not.
+    /// The quota is used up.
     fn room(_context: &Context<'_>) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// Whether one may go.
+    /// Checks that a document may be removed.
     ///
     /// # Errors
-    /// Something else needs it.
+    /// Another document needs it.
     fn free(_context: &Context<'_>) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// Whose traffic a change of it concerns.
+    /// The tenants whose traffic a change of the document concerns.
     fn touched(context: &Context<'_>) -> Touched;
 
-    /// Notes on a change beside its differences; `removed`: the document goes.
+    /// Notes on a change beside its differences; `removed`: the document is removed.
     fn notes(_context: &Context<'_>, _removed: bool) -> Vec<String> {
         Vec::new()
     }
 
-    /// Status that is written along with it.
+    /// Status that is written with the document.
     fn also(_context: &Context<'_>) -> Vec<Status> {
         Vec::new()
     }
 
-    /// Status.
+    /// The status of a document.
     fn status(_model: &Model, _id: &str) -> Option<Self::Status> {
         None
     }
 }
 
-/// What a check knows.
+/// The input of checks.
 pub struct Context<'c> {
-    /// What stands.
+    /// The current model.
     pub model: &'c Model,
     /// The functions that chains may name.
     pub functions: &'c [String],
-    /// What they say of their sections.
+    /// The functions' checks of their policy sections.
     pub sections: &'c Sections,
-    /// Who asks.
+    /// The caller.
     pub who: &'c Principal,
-    /// The tenant of the path, or nothing.
+    /// The tenant of the path; empty without one.
     pub tenant: &'c str,
     /// The name in the path.
     pub name: &'c str,
-    /// The body as it came.
+    /// The body as received.
     pub body: &'c Value,
 }
 
@@ -105,7 +105,7 @@ pub struct Context<'c> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NoStatus {}
 
-/// A document as it is shown.
+/// A document with its status.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "{S}Item")]
@@ -114,9 +114,9 @@ pub struct Item<S, T> {
     pub name: String,
     /// The generation that wrote it.
     pub generation: u64,
-    /// What it says.
+    /// The body of the document.
     pub spec: S,
-    /// What is known of it beyond.
+    /// The status beside the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<T>,
 }
@@ -127,7 +127,7 @@ pub struct Item<S, T> {
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// Where the next page begins: the value for `cursor`; null on the last.
+    /// The value of `cursor` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
@@ -175,7 +175,7 @@ pub fn routes<K: Kind>() -> Vec<Route> {
     ]
 }
 
-/// The beginning of the names of a tenant's documents in the store.
+/// The prefix of the names of a tenant's documents in the store.
 #[must_use]
 pub fn prefix(call: &Call<'_>) -> String {
     match call.name("tenant") {
@@ -209,7 +209,7 @@ fn list<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(first_page(items, limit))
 }
 
-/// Documents of tenants have their tenant before their name; the tenants themselves do not.
+/// The prefix of a kind's names: the tenant for documents of tenants; empty for others.
 fn own<K: Kind>(call: &Call<'_>) -> String {
     if K::PATH.contains("{tenant}") { prefix(call) } else { String::new() }
 }
@@ -234,7 +234,7 @@ fn get<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &item).with("etag", tags::of_document(document.generation, item.status.as_ref())))
 }
 
-/// Whether a document is still what the client saw.
+/// Checks the document against the client's tag.
 fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
     let now = stands.map(tags::of_generation);
     let names = |field, comparison| stands.is_some_and(|now| tags::names_generation(field, now, comparison));
@@ -261,7 +261,7 @@ fn unchanged(call: &Call<'_>, stands: Option<u64>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Does a change of a document; of one of a tenant's own so that others' go on while it is checked.
+/// Changes a document. The checks of a tenant's own documents may run beside changes of others.
 fn change<K: Kind>(
     call: &Call<'_>,
     (who, action): (&Principal, &str),
@@ -296,10 +296,11 @@ fn put<K: Kind>(call: &Call<'_>) -> Result<Reply, Refusal> {
         if stands.is_none() {
             K::room(&context)?;
         }
-        // Last: only what would be done otherwise asks what it was done to (RFC 9110, 13.2.1).
+        // The precondition is last: only a request that would otherwise succeed evaluates it (RFC 9110,
+        // 13.2.1).
         unchanged(call, stands)?;
         let draft = Draft::one(K::KIND, &id, Some(body.clone()), K::touched(&context));
-        // What stands already changes nothing, status neither.
+        // A write that changes nothing writes no status either.
         let same = model.get(K::KIND, &id).is_some_and(|document| document.body == body);
         let status = if same { Vec::new() } else { K::also(&context) };
         Ok(Draft { status, notes: K::notes(&context, false), ..draft })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of a change on traffic that its differences do not show: what goes, where it was in force, and
-//! what applies instead.
+//! Notes on effects that a change's differences do not show: which devices lose a document, and what applies
+//! to the traffic instead.
 
 use super::document::Context;
 use crate::device::{self, ALL, DeviceSpec, DeviceStatus, Follow};
@@ -10,7 +10,7 @@ use crate::render::{DEFAULT, POLICIES, SETTINGS};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A policy is removed: on which devices, and what applies to its traffic then.
+/// Notes on a removed policy: the devices that ran it, and what then applies to its traffic.
 pub(super) fn of_policy_gone(context: &Context<'_>) -> Vec<String> {
     let (model, tenant) = (context.model, context.tenant);
     let devices = Devices::of(model, |spec| spec.serves(tenant));
@@ -30,7 +30,7 @@ pub(super) fn of_policy_gone(context: &Context<'_>) -> Vec<String> {
     devices.notes(&format!("policy `{tenant}/{}` is removed", context.name), &then, "the policy")
 }
 
-/// A tenant is removed.
+/// Notes on a removed tenant.
 pub(super) fn of_tenant_gone(context: &Context<'_>) -> Vec<String> {
     let tenant = context.name;
     let devices = Devices::of(context.model, |spec| spec.serves(tenant));
@@ -41,13 +41,13 @@ pub(super) fn of_tenant_gone(context: &Context<'_>) -> Vec<String> {
     devices.notes(&format!("tenant `{tenant}` is removed"), &then, "the tenant")
 }
 
-/// The setting `default` is removed.
+/// Notes on a removed setting `default`.
 pub(super) fn of_default_gone(context: &Context<'_>) -> Vec<String> {
     let devices = Devices::of(context.model, |_| true);
     devices.notes("the default is removed", "traffic that no policy names is dropped", "the default")
 }
 
-/// A device is removed.
+/// Notes on a removed device.
 pub(super) fn of_device_gone(context: &Context<'_>) -> Vec<String> {
     let name = context.name;
     let runs = DeviceStatus::of(context.model, name).running;
@@ -58,7 +58,7 @@ pub(super) fn of_device_gone(context: &Context<'_>) -> Vec<String> {
     vec![format!("device `{name}` is removed: its session ends, nothing new reaches it, and {goes_on}")]
 }
 
-/// A device is written: tenants that it serves no more.
+/// Notes on a changed device: tenants that it no longer serves.
 pub(super) fn of_device(context: &Context<'_>) -> Vec<String> {
     let Some(before) = context.model.get(device::KIND, context.name) else { return Vec::new() };
     let read = |body: &Value| DeviceSpec::deserialize(body).unwrap_or_default();
@@ -82,7 +82,7 @@ pub(super) fn of_device(context: &Context<'_>) -> Vec<String> {
     )]
 }
 
-/// Devices that a change concerns, by how they come to it.
+/// Devices that a change concerns, by how they get it.
 struct Devices<'m> {
     auto: Vec<&'m str>,
     manual: Vec<&'m str>,
@@ -104,7 +104,8 @@ impl<'m> Devices<'m> {
         devices
     }
 
-    /// Notes on what happens on the devices, and when; `kept`: what devices that follow roll-outs go on with.
+    /// Notes on what happens on the devices, and when; `kept`: what devices that follow roll-outs keep
+    /// running.
     fn notes(&self, what: &str, then: &str, kept: &str) -> Vec<String> {
         let mut notes = Vec::new();
         match self.auto.is_empty() {
@@ -123,7 +124,7 @@ impl<'m> Devices<'m> {
     }
 }
 
-/// The default for traffic that no policy names, in words.
+/// Describes the default for traffic that no policy matches.
 fn default_of(model: &Model) -> String {
     let Some(default) = model.get(SETTINGS, DEFAULT) else {
         return "dropped: there is no setting `default`".to_owned();

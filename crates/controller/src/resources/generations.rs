@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generations: which stands, what differs between two, and back to one that was.
+//! Generations: the newest, the differences between two, and the roll-back to an older one.
 
 use super::inventory;
 use crate::access::Need;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What a roll-back brings back: what devices run. Tokens that were revoked stay revoked, devices and
+/// The kinds that a roll-back restores: all that devices run. Revoked tokens stay revoked; devices and
 /// roll-outs stay as they are.
 const RESTORED: &[&str] = &[
     render::TENANTS,
@@ -34,16 +34,16 @@ pub struct Newest {
     pub generation: u64,
 }
 
-/// What differs between two generations.
+/// The differences between two generations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Differences {
     /// The older.
     pub from: u64,
     /// The newer.
     pub to: u64,
-    /// What differs, by kind and name; no more than `limit`.
+    /// Differing documents, by kind and name; at most `limit`.
     pub changes: Vec<Difference>,
-    /// Whether there is more.
+    /// Whether there are more differences.
     pub more: bool,
 }
 
@@ -53,7 +53,7 @@ const FROM: Parameter = Parameter {
     kind: ParameterKind::Number(0, u64::MAX >> 1),
 };
 
-/// The routes.
+/// The routes of this resource.
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path: &str, operation: &str, about: &str| Route {
         method,
@@ -102,13 +102,13 @@ fn newest(call: &Call<'_>) -> Result<Reply, Refusal> {
 
 fn generation(call: &Call<'_>) -> Result<u64, Refusal> {
     let text = call.name("generation");
-    // Above what the store can hold there is none.
+    // The store holds no generation above this number.
     text.parse().ok().filter(|number| *number <= u64::MAX >> 1).ok_or_else(|| {
         Refusal::NotFound(format!("there is no generation `{}`; they are numbers", text.escape_debug()))
     })
 }
 
-/// A document of which two generations say other things, as it is kept.
+/// A document that differs between two generations, in stored form.
 struct Differing {
     kind: String,
     id: String,
@@ -164,7 +164,7 @@ fn restore(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &outcome))
 }
 
-/// Tokens and devices stay: a tenant that they name cannot go.
+/// Refuses a roll-back that would remove a tenant which tokens or devices name.
 fn held(model: &Model, old: &Model) -> Result<(), Refusal> {
     for tenant in model.all(render::TENANTS).filter(|t| old.get(render::TENANTS, &t.id).is_none()) {
         let named = |body: &serde_json::Value| {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a change cannot run on the devices that it is for, as far as it is known here: links and ports
-//! that they do not have, more rules than the tenant may have. What is known only there they refuse
-//! themselves (`held`).
+//! Checks a change against what is known of the devices that it is for: links and ports that they lack, and
+//! more rules than the tenant's quota. Faults that only a device can find, it refuses itself (`held`).
 
 use super::document::{Context, Kind};
 use super::tenants::TenantSpec;
@@ -13,8 +12,8 @@ use bartizan_config::policy::List;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The links and ports that a document names, checked against the devices that it goes to. A tenant's own
-/// token is shown none of a device's names but those that the tenant may use.
+/// Checks the links and ports that a document names against the devices that it goes to. A tenant's token is
+/// shown only those names of a device that the tenant may use.
 pub(super) fn named<K: Kind>(context: &Context<'_>) -> InterfaceCheck {
     let names = interfaces::named(K::KIND, context.body);
     let tenant = match K::KIND {
@@ -30,8 +29,8 @@ pub(super) fn named<K: Kind>(context: &Context<'_>) -> InterfaceCheck {
     })
 }
 
-/// Notes on what documents name that come back as they were once, and devices do not have: it is not refused,
-/// since a way back is not to be blocked by one of them.
+/// Notes on restored documents that name links or ports which devices lack. A roll-back is not refused for
+/// them: it must not be blocked by one document.
 pub(super) fn notes_of_restored<'d>(
     model: &Model,
     documents: impl Iterator<Item = (&'d str, &'d str, &'d Value)>,
@@ -51,10 +50,10 @@ pub(super) fn notes_of_restored<'d>(
     notes.into_iter().take(NOTES_MAX).collect()
 }
 
-/// Notes on one change.
+/// Most notes on one change.
 const NOTES_MAX: usize = 64;
 
-/// The links of a tenant's selector, and the ports that administrators have given to it.
+/// The links of a tenant's selector, and the ports that administrators granted to the tenant.
 fn own(model: &Model, tenant: &str) -> (Vec<String>, Vec<String>) {
     let spec = model.read::<TenantSpec>(TENANTS, tenant);
     let of = |spec: TenantSpec| {
@@ -64,8 +63,8 @@ fn own(model: &Model, tenant: &str) -> (Vec<String>, Vec<String>) {
     spec.map(of).unwrap_or_default()
 }
 
-/// Whether the filters of a tenant have more rules than the tenant may have, with one policy as it is to be.
-/// Rules of libraries count as well, on devices: how many of them can be used is known there.
+/// Fault if a tenant's filters have more rules than its quota, counted with one policy as it will be. Rules
+/// of libraries count as well, but only devices know how many of them are usable.
 pub(super) fn too_many_rules(
     model: &Model,
     tenant: &str,
@@ -84,7 +83,7 @@ pub(super) fn too_many_rules(
     })
 }
 
-/// The rules of a policy's filter.
+/// Number of rules in a policy's filter.
 fn filter_rules(body: &Value) -> u64 {
     let has_filter = match body.pointer("/policy/chain") {
         Some(Value::Array(chain)) => chain.iter().any(|function| function == "pfw"),
@@ -93,7 +92,7 @@ fn filter_rules(body: &Value) -> u64 {
     };
     match body.pointer("/policy/pfw/rules") {
         Some(Value::Array(rules)) if has_filter => rules.len() as u64,
-        // One that was written without brackets.
+        // A single rule written without brackets.
         Some(Value::Object(_)) if has_filter => 1,
         _ => 0,
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule libraries: rule files by the hash of their content, and choices of their rules by id, category or
+//! Rule libraries: rule files by the hash of their content, and selections of their rules by id, category or
 //! metadata.
 
 use super::document::{Context, Kind, NoStatus, Page};
@@ -23,26 +23,26 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kind of document of rule files: what is in them.
+/// The document kind of rule files' descriptions.
 pub const FILES: &str = render::RULE_FILES;
-/// The kind of document of their texts.
+/// The document kind of rule files' texts.
 pub const TEXTS: &str = render::RULE_TEXTS;
-/// Bytes of a rule file.
+/// Most bytes of a rule file.
 pub const FILE_MAX: usize = 48 << 20;
 
-/// Bytes of a line of a rule file: however its bytes are written, it fits a message.
+/// Most bytes of a line of a rule file: with any escaping, such a line fits a message.
 pub const LINE_MAX: usize = 128 << 10;
 
 /// A library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LibrarySpec {
-    /// What it is for, for people.
+    /// The purpose of the library, for people.
     #[serde(default)]
     pub description: String,
     /// Rule files, by the SHA-256 of their content.
     pub files: Vec<String>,
-    /// Which of their rules, those that any of these chooses; all unless given.
+    /// Selectors of rules: a rule that any of them matches is in the library; all rules unless given.
     #[serde(default)]
     pub choose: Vec<Choice>,
     /// Ids of rules that are left out nevertheless.
@@ -51,7 +51,7 @@ pub struct LibrarySpec {
     pub except: BTreeSet<u32>,
 }
 
-/// Libraries.
+/// The resource of libraries.
 pub struct Libraries;
 
 impl Kind for Libraries {
@@ -112,13 +112,13 @@ impl Kind for Libraries {
 pub struct RuleFileItem {
     /// SHA-256 of its content.
     pub name: String,
-    /// The name that the file came with; null without one.
+    /// The original name of the file; null without one.
     pub file_name: Option<String>,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Rules that can be read.
+    /// Number of rules that can be parsed.
     pub rules: u64,
-    /// Rules that cannot.
+    /// Number of rules that cannot be parsed.
     pub refused: u64,
 }
 
@@ -134,7 +134,7 @@ pub struct ChosenRule {
     pub category: Option<String>,
 }
 
-/// The query parameter with the name that a rule file comes with.
+/// The query parameter with the original name of a rule file.
 const FILE_NAME: Parameter = Parameter {
     name: render::FILE_NAME,
     about: "What the file is called where it comes from: devices' reports about its rules are shown with it.",
@@ -245,7 +245,7 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     let (rules, refused) = (file.rules.len(), file.refused.len());
     let mut what = json!({ "bytes": call.body.len(), "rules": rules, "refused": refused });
     let outcome = call.controller.change(&call.who(), "put", false, |model| {
-        // Who puts it again without a name takes none away.
+        // A file that is sent again without a name keeps its name.
         let known = model.get(FILES, &hash).and_then(|file| file.body.get(render::FILE_NAME)).cloned();
         let file_name = call.parameter(FILE_NAME.name).map(Value::from).or(known);
         if let (Some(file_name), Some(what)) = (file_name, what.as_object_mut()) {
@@ -253,7 +253,7 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
         let write = |kind: &str, body| (kind.to_owned(), hash.clone(), Some(body));
         let writes = vec![write(FILES, what), write(TEXTS, json!({ "text": text }))];
-        // A file that no library names concerns nobody.
+        // A file that no library names affects no device.
         Ok(Draft { writes, ..Draft::default() })
     })?;
     match outcome.changes.iter().any(|change| change.before.is_none()) {
@@ -262,7 +262,7 @@ fn put_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     }
 }
 
-/// Why devices cannot be sent a rule file.
+/// Why a rule file cannot be sent to devices.
 fn unsendable(text: &str) -> Option<String> {
     let (mut lines, most) = (0usize, usize::try_from(limits::GROUP_RULES).unwrap_or(usize::MAX));
     for line in text.split('\n') {
@@ -293,8 +293,8 @@ fn delete_file(call: &Call<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::json(200, &outcome))
 }
 
-/// The rules that a library chooses, by their ids; of two with one id, that of the file named first. To read
-/// them takes long: nothing is held meanwhile.
+/// The rules that a library selects, by id; of two rules with one id, that of the file named first. Parsing
+/// takes long: no lock is held meanwhile.
 fn chosen(call: &Call<'_>) -> Result<BTreeMap<u32, Rule>, Refusal> {
     let library = call.name("library");
     let (spec, texts) = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resources that are only read: alerts, the audit log, counters of the controller.
+//! Read-only resources: alerts, the audit log, counters of the controller.
 
 use super::document::Page;
 use crate::access::Need;
@@ -11,7 +11,7 @@ use crate::store::{AuditRow, KeptAlert};
 use bartizan_events::metrics::{CONTROLLER_GENERATION, CONTROLLER_REQUESTS, DEFAULT_SERIES, Exposition};
 use serde::Serialize;
 
-/// The routes.
+/// The routes of this resource.
 pub(super) fn routes() -> Vec<Route> {
     let route = |path: &str, operation: &str, about: &str, need| Route {
         method: Method::Get,
@@ -59,7 +59,7 @@ fn alerts(call: &Call<'_>) -> Result<Reply, Refusal> {
         return Err(Refusal::NotFound(format!("there is no tenant `{tenant}`")));
     }
     let tenant = (!tenant.is_empty()).then_some(tenant);
-    // One more than the page has tells whether there is another.
+    // One row more than the page shows whether another page follows.
     let mut rows = call.controller.ask(|store| store.alerts(tenant, below, limit + 1))?;
     let more = rows.len() > limit;
     rows.truncate(limit);
@@ -73,7 +73,7 @@ fn audit(call: &Call<'_>) -> Result<Reply, Refusal> {
     let more = rows.len() > limit;
     rows.truncate(limit);
     let model = call.controller.model();
-    // Rows that have none were written before names were noted: the token may still be there.
+    // Older rows have no name: the token may still exist.
     for row in rows.iter_mut().filter(|row| row.name.is_none()) {
         row.name = name_of(&model, &row.who);
     }

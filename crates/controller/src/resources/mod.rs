@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The resources, a file each, and the table of all their routes. A new resource is a file and a line in
+//! The resources, one file each, and the table of all their routes. A new resource is a file and a line in
 //! [`routes`].
 
 mod agents;
@@ -21,7 +21,7 @@ mod tokens;
 
 use crate::rest::Route;
 
-/// Every route. The first that fits a request is its route.
+/// All routes. The first that matches a request is used.
 #[must_use]
 pub fn routes() -> Vec<Route> {
     [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The OpenAPI document, as this program has it. Whoever has a token reads it: it says nothing of what is
-//! there, but which program this is, and that is nobody's business who has none.
+//! The OpenAPI document of this program. Any valid token may read it: it reveals nothing of the controller's
+//! documents, only the version of the program, which callers without a token must not learn.
 
 use super::routes as all_routes;
 use crate::access::Need;
@@ -11,7 +11,7 @@ use crate::rest::route::{Call, Route, schema};
 use serde_json::{Map, Value};
 use std::sync::OnceLock;
 
-/// The routes.
+/// The routes of this resource.
 pub(super) fn routes() -> Vec<Route> {
     vec![Route {
         method: Method::Get,
@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 fn get(_: &Call<'_>) -> Result<Reply, Refusal> {
-    // Made once: it is the same as long as the program runs.
+    // Made once: it does not change while the program runs.
     static REPLY: OnceLock<Reply> = OnceLock::new();
     Ok(REPLY.get_or_init(|| Reply::json(200, &document(&all_routes()))).clone())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Policies and groups of a tenant: what they say is today's policy file; checks are those of its reader.
+//! Policies and groups of a tenant: their format is that of the policy file, checked by its reader.
 
 use super::document::{Context, Kind, NoStatus};
 use super::tenants::{Quotas, TenantSpec};
@@ -26,10 +26,10 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PolicySpec {
-    /// What it is for, for people.
+    /// The purpose of the policy, for people.
     #[serde(default)]
     pub description: String,
-    /// Policies of lower order are tried first, those of the same order by their names; 100 unless given.
+    /// Policies of lower order are tried first, policies of equal order by name; 100 unless given.
     #[serde(default = "order")]
     #[schemars(range(min = 0, max = 4294967295u32))]
     pub order: u32,
@@ -47,25 +47,25 @@ fn order() -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GroupSpec {
-    /// What it is for, for people.
+    /// The purpose of the group, for people.
     #[serde(default)]
     pub description: String,
     /// Addresses, networks, DNS names (`dns: NAME`), and other groups of the tenant.
     pub members: List<GroupMember>,
-    /// Labels that it carries: policies of the tenant may ask for all groups that carry some (`from: {label:
-    /// {role: web}}`).
+    /// Labels of the group: policies of the tenant can select all groups with a label (`from: {label: {role:
+    /// web}}`).
     #[serde(default)]
     pub labels: Labels,
 }
 
-/// Labels of a group, at most.
+/// Most labels of a group.
 pub const LABELS_MAX: usize = 32;
-/// Characters of a label's key, and of its value.
+/// Most characters of a label's key, and of its value.
 pub const LABEL_MAX: usize = 64;
 
-/// Policies.
+/// The resource of policies.
 pub struct Policies;
-/// Groups.
+/// The resource of groups.
 pub struct Groups;
 
 impl Kind for Policies {
@@ -90,7 +90,7 @@ impl Kind for Policies {
                 faults.extend(sections(context, &file, "/policy").into_iter().map(|(_, fault)| fault));
                 faults.extend(file.policies.iter().flat_map(|p| chain(context, &p.chain, "/policy/chain")));
                 let foreign = foreign_ports(context, &file);
-                // Which ports a device has is not for a tenant to find out by trying names.
+                // A tenant must not find out a device's ports by trying names.
                 let asked = |fault: &Fault| !foreign.iter().any(|other| other.pointer == fault.pointer);
                 faults.extend(inventory::named::<Self>(context).faults.into_iter().filter(asked));
                 faults.extend(foreign);
@@ -166,7 +166,7 @@ impl Kind for Groups {
     }
 }
 
-/// What is wrong with labels.
+/// Faults of a group's labels.
 fn bad_labels(labels: &Labels) -> Vec<Fault> {
     let mut faults = Vec::new();
     if labels.len() > LABELS_MAX {
@@ -183,8 +183,8 @@ fn bad_labels(labels: &Labels) -> Vec<Fault> {
     faults
 }
 
-/// Ports that a tenant's own token would redirect to, and that no administrator has given to the tenant. What
-/// stands there already may stay: an administrator wrote it, or took a port away that is in use.
+/// Faults of ports that a tenant's token redirects to without an administrator's grant. Ports already in the
+/// policy may stay: an administrator wrote them, or withdrew a grant that is in use.
 fn foreign_ports(context: &Context<'_>, file: &PolicyFile) -> Vec<Fault> {
     if context.who.tenant.is_none() {
         return Vec::new();
@@ -211,7 +211,7 @@ fn foreign_ports(context: &Context<'_>, file: &PolicyFile) -> Vec<Fault> {
     foreign.map(fault).collect()
 }
 
-/// Whether the tenant had more rules with this policy than it may have. Devices would refuse it.
+/// Fault if the tenant has more rules with this policy than its quota: devices would refuse it.
 fn too_many_rules(context: &Context<'_>) -> Option<Fault> {
     let tenant = context.model.read::<TenantSpec>(render::TENANTS, context.tenant)?;
     let changed = Some((context.name, context.body));
@@ -222,7 +222,7 @@ fn too_many_rules(context: &Context<'_>) -> Option<Fault> {
     ))
 }
 
-/// Why what devices are sent of it is no message.
+/// Fault if the part of this document is too large for a message.
 fn too_long(context: &Context<'_>, kind: &str) -> Option<Fault> {
     let id = format!("{}/{}", context.tenant, context.name);
     let document = Document { kind: kind.to_owned(), id, generation: 0, body: context.body.clone() };
@@ -252,8 +252,8 @@ fn room(context: &Context<'_>, kind: &str, quota: impl Fn(&Quotas) -> u32) -> Re
     )))
 }
 
-/// The groups of the tenant as they were written; `but`: the one of the path's name as it is to be,
-/// `Some(None)` for gone.
+/// The tenant's groups as written; `but`: the new value of the group in the path, `Some(None)` if it is
+/// removed.
 fn raw_groups(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String, Value> {
     let prefix = format!("{}/", context.tenant);
     let members = |body: &Value| body.get("members").cloned().unwrap_or(Value::Null);
@@ -272,7 +272,7 @@ fn raw_groups(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String,
     groups
 }
 
-/// The labels that the tenant's groups carry; `but`: as for [`raw_groups`].
+/// The labels of the tenant's groups; `but`: as for [`raw_groups`].
 fn raw_labels(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String, Value> {
     let prefix = format!("{}/", context.tenant);
     let of = |body: &Value| Value::Object(render::labels(body));
@@ -287,7 +287,7 @@ fn raw_labels(context: &Context<'_>, but: Option<Option<&Value>>) -> Map<String,
     labels
 }
 
-/// What is wrong with the tenant's policies and groups when one group is another, or gone.
+/// Problems of the tenant's policies and groups if one group is changed or removed.
 fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
     let prefix = format!("{}/", context.tenant);
     let own = context.model.list(render::POLICIES, &prefix, None);
@@ -306,7 +306,7 @@ fn with_groups(context: &Context<'_>, group: Option<&Value>) -> Vec<Problem> {
         }
         Err(problems) => problems,
     };
-    // Places in the list that was made here say nothing to whoever reads them: the policy's name does.
+    // Indexes of the list made here mean nothing to the caller: messages name the policy.
     let owner = |path: &str| {
         let index: usize = path.strip_prefix("policies/")?.split('/').next()?.parse().ok()?;
         policies.get(index).map(|(name, _)| name)
@@ -347,7 +347,7 @@ pub(super) fn parse(
     }
 }
 
-/// A problem with the pointer of the body that was sent.
+/// A fault from a problem, with its path moved from the file to the body of the request.
 pub(super) fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
     let fault = Fault::of("", problem);
     match fault.pointer.strip_prefix(from) {
@@ -356,8 +356,8 @@ pub(super) fn moved(problem: &Problem, from: &str, to: &str) -> Fault {
     }
 }
 
-/// What is wrong with the sections of a file's policies, and in which. `under`: where a policy stands in the
-/// body.
+/// Faults of the sections of a file's policies, with the policy of each. `under`: the place of a policy in
+/// the body.
 pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) -> Vec<(String, Fault)> {
     let functions = context.sections.of(file);
     let mut all = Vec::new();
@@ -365,7 +365,7 @@ pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) ->
         for section in &policy.sections {
             let path = format!("{under}/{}", section.function);
             let mut faults = of_section(context, file, section, &path);
-            // The function itself knows more. Detection's rules are looked at with their library.
+            // The function itself checks more. Rules of detection are checked with their library.
             if faults.is_empty() && section.function != "ids" {
                 let problems = functions(policy, &section.function);
                 faults.extend(problems.iter().map(|problem| Fault::of(&path, problem)));
@@ -376,8 +376,7 @@ pub(super) fn sections(context: &Context<'_>, file: &PolicyFile, under: &str) ->
     all
 }
 
-/// What is wrong with a section for the controller, which knows those of the functions that come with the
-/// program.
+/// Faults of a section that the controller can find: it knows the sections of the built-in functions.
 fn of_section(context: &Context<'_>, file: &PolicyFile, section: &Section, path: &str) -> Vec<Fault> {
     let problems = match section.function.as_str() {
         "pfw" => match read::read::<PfwSection>(&section.node) {
@@ -394,8 +393,8 @@ fn of_section(context: &Context<'_>, file: &PolicyFile, section: &Section, path:
     problems.iter().map(|problem| Fault::of(path, problem)).collect()
 }
 
-/// What is wrong with a chain whose functions are known: a device would refuse the whole generation for it,
-/// and with it what others said.
+/// Faults of a chain of known functions: a device would refuse the whole generation for them, with the
+/// changes of other tenants.
 pub(super) fn chain(context: &Context<'_>, chain: &[String], path: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut numbers = Vec::new();
@@ -417,7 +416,7 @@ pub(super) fn chain(context: &Context<'_>, chain: &[String], path: &str) -> Vec<
     faults
 }
 
-/// Groups that a filter names, and tenants: none but its own.
+/// Faults of groups and tenants in a filter: groups must exist, and tenants are not allowed.
 fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (index, rule) in filter.rules.iter().enumerate() {
@@ -448,7 +447,7 @@ fn filter_names(file: &PolicyFile, filter: &PfwSection, path: &str) -> Vec<Fault
     faults
 }
 
-/// Detection gets its rules from libraries: files of a device are not for tenants to name.
+/// Faults of an `ids` section: tenants take rules from libraries, not from files of a device.
 fn rules(context: &Context<'_>, ids: &IdsSection, path: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     if !ids.rules.is_empty() {

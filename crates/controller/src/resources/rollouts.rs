@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Roll-outs: begin, look, cancel, take back.
+//! Roll-outs: begin, read, cancel, take back.
 
 use super::document::{Item, NoStatus, Page};
 use crate::access::Need;
@@ -13,7 +13,7 @@ use crate::rollout::{self, KIND, ROLLOUTS_MAX, Rollout, RolloutRequest, RolloutS
 use serde::Deserialize;
 use serde_json::json;
 
-/// The routes.
+/// The routes of this resource.
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path: &str, operation: &str, about: &str| Route {
         method,
@@ -135,7 +135,7 @@ fn begin(call: &Call<'_>) -> Result<Reply, Refusal> {
         }
         let mut rollout = Rollout::new(model, generation, plan);
         let status = rollout.advance(|device| DeviceStatus::of(model, device));
-        // Names in the order of time, and never the same twice.
+        // Unique names, in the order of time.
         let name = format!("r{:012}", model.generation + 1);
         made = Some(format!("{}/{name}", call.location()));
         let body = serde_json::to_value(&rollout).ok();

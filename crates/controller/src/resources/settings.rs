@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the whole: what traffic gets that no policy names, and whose answers say which addresses DNS
-//! names have.
+//! Settings of all devices: the default for traffic that no policy matches, and the resolvers that are
+//! trusted for DNS names.
 
 use super::document::{Context, Kind, NoStatus};
 use super::policies::{chain, sections};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// `default` or `dns` of a policy file. The functions' sections are read by its reader.
+/// The body is `default` or `dns` of a policy file. Its reader checks the functions' sections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Setting(Map<String, Value>);
@@ -28,7 +28,7 @@ impl JsonSchema for Setting {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = DefaultPolicy::json_schema(generator);
         schema.remove("additionalProperties");
-        // A key with nothing behind it says nothing, where what it stands for has keys itself.
+        // A key without a value is ignored where the value would be an object.
         let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
         for (_, of) in
             properties.into_iter().flatten().filter(|(key, _)| *key == "overload" || *key == "bypass")
@@ -44,8 +44,7 @@ impl JsonSchema for Setting {
     }
 }
 
-/// What is wrong with the functions' sections of the default: what would be wrong with them in a policy that
-/// names no groups.
+/// Faults of the functions' sections in the default: the faults of a policy that names no groups.
 fn default_sections(context: &Context<'_>, functions: &[&str]) -> Vec<Fault> {
     let mut policy = context.body.clone();
     if let Some(policy) = policy.as_object_mut() {
@@ -58,16 +57,16 @@ fn default_sections(context: &Context<'_>, functions: &[&str]) -> Vec<Fault> {
         "policies": [policy],
         "default": { "action": "drop" },
     });
-    // Its own keys were found to be right already.
+    // The keys of the default itself were checked before.
     let file = policy::from_node("settings", read::from_json(&file), functions).ok();
     let of = |file: &PolicyFile| sections(context, file, "").into_iter().map(|(_, fault)| fault).collect();
     file.as_ref().map(of).unwrap_or_default()
 }
 
-/// The settings that there are.
+/// The names of settings.
 const NAMES: &[&str] = &[render::DEFAULT, render::DNS];
 
-/// The kind.
+/// The resource of settings.
 pub struct SettingKind;
 
 impl Kind for SettingKind {
@@ -87,7 +86,7 @@ impl Kind for SettingKind {
         }
         let functions: Vec<&str> = context.functions.iter().map(String::as_str).collect();
         if !NAMES.contains(&context.name) {
-            // What it could be is said behind.
+            // `room` refuses other names, with the list of settings.
             return Vec::new();
         }
         match policy::from_node("settings", read::from_json(&file), &functions) {

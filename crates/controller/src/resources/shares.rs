@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a tenant's policies take of what multiplies (pairs of members of both sides, combinations of the
-//! packet filter's rules), counted as a device counts it, before it does: with the words of the policy
-//! reader.
+//! Checks a tenant's share of the products that devices bound (pairs of members of both sides, combinations
+//! of the packet filter's rules), counted and reported as the policy reader on a device does, before it does.
 
 use super::document::Context;
 use super::policies::{moved, parse};
@@ -10,15 +9,15 @@ use crate::render;
 use bartizan_config::policy::shares::{TENANT_COMBINATIONS_MAX, TENANT_PAIRS_MAX};
 use serde_json::{Map, Value, json};
 
-/// The function whose rules multiply.
+/// The function whose rules form combinations.
 const FILTER: &str = "pfw";
-/// What of a policy says how much it takes.
+/// Keys of a policy that determine its products.
 const COUNTED: [&str; 4] = ["from", "to", "link", FILTER];
 
-/// What is wrong if the tenant's policies have more together than a tenant may, with the one that is written.
+/// Fault if the tenant's policies, with the one that is written, exceed a tenant's share.
 ///
-/// `names`: the tenant's groups and the labels that they carry. Most tenants have so few that it is plain
-/// without counting each group's members.
+/// `names`: the tenant's groups and their labels. Most tenants are far below the bounds, which an estimate
+/// shows without counting the members of each group.
 pub(super) fn too_many(
     context: &Context<'_>,
     names: (&Map<String, Value>, &Map<String, Value>),
@@ -27,7 +26,7 @@ pub(super) fn too_many(
     let own = context.model.list(render::POLICIES, &prefix, None);
     let others = own.filter_map(|document| Some((document.id.strip_prefix(&prefix)?, &document.body)));
     let others = others.filter(|(name, _)| *name != context.name);
-    // Whoever comes last is said to be too much.
+    // The policy of the request comes last, so that it is the one at fault.
     let all: Vec<(&str, &Value)> = others.chain([(context.name, context.body)]).collect();
     if is_plain(names.0, &all) {
         return Vec::new();
@@ -40,7 +39,7 @@ pub(super) fn too_many(
     wrong.iter().map(|problem| moved(problem, &written, "/policy")).collect()
 }
 
-/// A policy with what is counted of it and nothing else.
+/// A policy reduced to the keys that are counted.
 fn what_counts(body: &Value) -> Value {
     let said = |key: &str| Some((key.to_owned(), body.get("policy")?.get(key)?.clone()));
     let mut policy: Map<String, Value> = COUNTED.into_iter().filter_map(said).collect();
@@ -49,8 +48,7 @@ fn what_counts(body: &Value) -> Value {
     json!({ "policy": policy })
 }
 
-/// Whether it is plain that there are not too many: each name of a side has at most the members of all
-/// groups.
+/// Whether an estimate shows that the bounds hold: a name on a side has at most the members of all groups.
 fn is_plain(groups: &Map<String, Value>, policies: &[(&str, &Value)]) -> bool {
     let of_groups = groups.values().fold(0usize, |sum, members| sum.saturating_add(items(members)));
     let side = |said: Option<&Value>| said.map_or(1, items).saturating_add(of_groups);
@@ -71,7 +69,7 @@ fn is_plain(groups: &Map<String, Value>, policies: &[(&str, &Value)]) -> bool {
     pairs <= TENANT_PAIRS_MAX && combinations <= TENANT_COMBINATIONS_MAX
 }
 
-/// Items of a list; a value that stands alone is one.
+/// Items of a list; a single value counts as one.
 fn items(said: &Value) -> usize {
     said.as_array().map_or(1, Vec::len)
 }

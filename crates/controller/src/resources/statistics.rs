@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What devices have counted of a tenant's traffic: sums over all of them, and device by device.
+//! Devices' counters of a tenant's traffic: sums over all devices, and for each device.
 
 use crate::access::Need;
 use crate::device::{self, DeviceSpec};
@@ -11,41 +11,41 @@ use crate::statistics::{self, TenantSums};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What one device has counted of a tenant's traffic.
+/// One device's counters of a tenant's traffic.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct OfDevice {
     /// The device.
     pub device: String,
-    /// When its first report with this tenant came, in microseconds since 1970; null if none has come.
+    /// Time of its first report with this tenant, in microseconds since 1970; null if there is none.
     pub since: Option<u64>,
-    /// When the newest came.
+    /// Time of its newest report.
     pub newest: Option<u64>,
-    /// The sums; null if none has come.
+    /// The sums; null without a report.
     pub sums: Option<TenantSums>,
 }
 
-/// What the devices that serve a tenant have counted of the traffic of its policies.
+/// Counters of the traffic of a tenant's policies, from the devices that serve the tenant.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct TenantStatistics {
-    /// Of all devices that serve the tenant.
+    /// Sums over all devices that serve the tenant.
     pub sums: TenantSums,
-    /// When the newest report came, in microseconds since 1970; null if none has.
+    /// Time of the newest report, in microseconds since 1970; null if there is none.
     pub newest: Option<u64>,
-    /// Devices that have reported.
+    /// Number of devices that have reported.
     pub reporting: u64,
-    /// Devices that have not.
+    /// Number of devices that have not reported.
     pub silent: u64,
-    /// A page of devices, in the order of their names; all are in the sums.
+    /// A page of devices, by name; the sums include all devices.
     pub devices: Vec<OfDevice>,
-    /// Whether there are more behind these.
+    /// Whether more devices follow.
     pub more: bool,
-    /// Where the next page begins: the value for `cursor`; null on the last.
+    /// The value of `cursor` for the next page; null on the last page.
     pub next: Option<String>,
 }
 
-/// The routes.
+/// The routes of this resource.
 pub(super) fn routes() -> Vec<Route> {
     vec![Route {
         method: Method::Get,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tenants: whose traffic is whose. No packet may fit two tenants of the same order.
+//! Tenants: selectors of traffic, quotas and grants. No packet may match two tenants of the same order.
 
 use super::document::{Context, Kind};
 use super::{effects, inventory};
@@ -21,21 +21,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// How much a tenant may have.
+/// Quotas of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Quotas {
-    /// Policies.
+    /// Most policies.
     pub policies: u32,
-    /// Groups.
+    /// Most groups.
     pub groups: u32,
-    /// Flows at a time on each device; without a bound of its own unless given, as the following.
+    /// Most concurrent flows on each device; no bound for a single tenant unless given, as for the following.
     pub flows: Option<NonZeroU64>,
-    /// Rules of its policies; a device refuses a generation with more.
+    /// Most rules of the tenant's policies; a device refuses a generation with more.
     pub rules: Option<u64>,
-    /// Alerts of one second on each device; those beyond are counted.
+    /// Most alerts per second on each device; those beyond are only counted.
     pub alerts_per_second: Option<u32>,
-    /// Bytes that streams, application layers and functions of a device keep of its flows.
+    /// Most bytes of streams, application layers and functions for the tenant's flows on each device.
     pub state_bytes: Option<Size>,
 }
 
@@ -50,27 +50,27 @@ impl Default for Quotas {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TenantSpec {
-    /// What it is, for people.
+    /// The tenant's description, for people.
     #[serde(default)]
     pub description: String,
-    /// What its traffic has in common; where several keys are given, all have to hold.
+    /// The selector of the tenant's traffic; a packet must match all given keys.
     pub select: Select,
     /// Tenants of lower order are tried first; 100 unless given.
     #[serde(default = "order")]
     #[schemars(range(min = 0, max = 65535))]
     pub order: u16,
-    /// Variables of detection rules that the tenant has for itself.
+    /// The tenant's own variables of detection rules.
     #[serde(default)]
     pub vars: Option<Vars>,
-    /// How much it may have.
+    /// The tenant's quotas.
     #[serde(default)]
     pub quotas: Option<Quotas>,
-    /// Resolvers, by address or network, whose answers say which addresses DNS names of its groups have;
-    /// beside those of the setting `dns`. They count for its own traffic only.
+    /// Resolvers, by address or network, trusted for the DNS names of the tenant's groups, in addition to
+    /// those of the setting `dns`. They count for the tenant's own traffic only.
     #[serde(default)]
     pub resolvers: Option<List<Prefix>>,
-    /// Ports of its devices' host files that policies written with its own tokens may redirect to (`egress`);
-    /// none unless given.
+    /// Ports of devices' host files that policies written with the tenant's tokens may redirect to
+    /// (`egress`); none unless given.
     #[serde(default)]
     pub ports: Option<List<String>>,
 }
@@ -79,7 +79,7 @@ fn order() -> u16 {
     render::ORDER as u16
 }
 
-/// The kind.
+/// The resource of tenants.
 pub struct Tenants;
 
 impl Kind for Tenants {
@@ -162,11 +162,11 @@ fn fault(problem: &policy::Problem) -> Fault {
     Fault { pointer, ..fault }
 }
 
-/// Another tenant of the same order that some packet fits as well.
+/// Fault if another tenant of the same order matches some packet as well.
 fn conflict(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
     let others = context.model.all(render::TENANTS).filter(|document| document.id != context.name);
     for other in others {
-        // Of all others, for each tenant that is written: only what is needed of them is read.
+        // Runs over all tenants at each write, so it reads only the keys it needs.
         if render::order(&other.body) != u64::from(spec.order) {
             continue;
         }
@@ -184,14 +184,14 @@ fn conflict(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
     None
 }
 
-/// What of this tenant's selector never matches, since a tenant of a lower order has its traffic, or of
-/// another one's, since this one has.
+/// Fault if this tenant's selector can never match because a tenant of a lower order takes its traffic, or if
+/// this tenant does that to another.
 fn hidden(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
     let others = context.model.all(render::TENANTS).filter(|document| document.id != context.name);
     let mut all: Vec<(u64, &str, Select)> = others
         .filter_map(|other| {
             let order = render::order(&other.body);
-            // Of the same order they share nothing.
+            // Tenants of equal order share no packet.
             let select = other.body.get("select").filter(|_| order != u64::from(spec.order))?;
             Some((order, other.id.as_str(), read::read::<Select>(&read::from_json(select)).ok()?))
         })
@@ -210,8 +210,8 @@ fn hidden(context: &Context<'_>, spec: &TenantSpec) -> Option<Fault> {
     Some(Fault::new(pointer, fault.message))
 }
 
-/// Can a packet fit both? Of a key that only one of them has, nothing is known. A packet between the prefixes
-/// of two tenants is not meant: it fits both whatever they say, and the first by order and name gets it.
+/// Whether some packet matches both selectors. A key in only one of them does not separate them. A packet
+/// between the prefixes of two tenants does not count: it always matches both, and order and name decide.
 fn meet(a: &Select, b: &Select) -> bool {
     fn common<T>(a: Option<&List<T>>, b: Option<&List<T>>, same: impl Fn(&T, &T) -> bool) -> bool {
         let (Some(a), Some(b)) = (a, b) else { return true };

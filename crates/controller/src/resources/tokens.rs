@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tokens: made once and shown once, listed without their secrets, revoked.
+//! Tokens: made and shown once, listed without their secrets, revoked.
 
 use super::document::Page;
 use crate::access::{Need, Scope, Secret};
@@ -16,22 +16,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A token that is asked for.
+/// A request for a token.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TokenRequest {
-    /// Whose it is, for people.
+    /// The token's holder, for people.
     pub name: String,
-    /// What it is for.
+    /// The scope of the token.
     pub scope: Scope,
-    /// The tenant of an operator; of a reader, if it is to read of that one only.
+    /// The tenant of an operator; of a reader that may read this tenant only.
     #[serde(default)]
     pub tenant: Option<String>,
     /// The device of a device's token.
     #[serde(default)]
     pub device: Option<String>,
-    /// The end of its time: RFC 3339 (`2027-01-31T12:00:00Z`), or microseconds since 1970; never unless
-    /// given.
+    /// Expiry: RFC 3339 (`2027-01-31T12:00:00Z`), or microseconds since 1970; never unless given.
     #[serde(default)]
     pub expires: Option<WrittenTime>,
 }
@@ -39,26 +38,26 @@ pub struct TokenRequest {
 /// A token without its secret.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TokenItem {
-    /// Its id, which the audit log has.
+    /// The token's id, as in the audit log.
     pub id: String,
-    /// Whose it is.
+    /// The token's holder.
     pub name: String,
-    /// What it is for.
+    /// The scope of the token.
     pub scope: Scope,
-    /// Its tenant.
+    /// The tenant of the token.
     pub tenant: Option<String>,
-    /// Its device.
+    /// The device of the token.
     pub device: Option<String>,
-    /// When its time is over, in microseconds since 1970.
+    /// Expiry, in microseconds since 1970.
     pub expires: Option<u64>,
-    /// When it was made, in microseconds since 1970.
+    /// Creation, in microseconds since 1970.
     pub created: Option<u64>,
 }
 
 /// A new token.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NewToken {
-    /// Its id.
+    /// The token's id.
     pub id: String,
     /// The token; it is not shown again.
     pub token: String,
@@ -66,7 +65,7 @@ pub struct NewToken {
     pub generation: u64,
 }
 
-/// The routes.
+/// The routes of this resource.
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path: &str, operation: &str, about: &str| Route {
         method,
@@ -185,14 +184,15 @@ fn make(call: &Call<'_>) -> Result<Reply, Refusal> {
         "expires": request.expires.map(|WrittenTime(at)| at), "created": call.controller.now(), "hash": secret.hash(),
     });
     let outcome = call.controller.change(&who, "make token", false, |model| {
-        // Here, where nothing else changes: a token must not outlive the tenant or device that it is for.
+        // Checked within the draft, where nothing else changes: a token must not outlive its tenant or
+        // device.
         let faults = faults(model, &request, call.controller.now());
         if !faults.is_empty() {
             return Err(Refusal::Wrong(faults));
         }
         let mut draft = Draft::one(TOKENS, secret.id(), Some(body.clone()), Touched::Nothing);
         if bootstraps {
-            // Two requests at once: the first took it.
+            // Another request may have used the bootstrap token at the same time.
             if model.get(TOKENS, &who.id).is_none() {
                 return Err(Refusal::Unknown("the bootstrap token is used up".to_owned()));
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bodies as JSON. A key that stands twice in one object is refused, in JSON as in YAML.
+//! Bodies as JSON. A duplicate key in one object is refused, in JSON and in YAML.
 
 use crate::problem::{Fault, Refusal};
 use bartizan_api::json::{self, NotTaken};
@@ -7,10 +7,10 @@ use bartizan_config::policy::read;
 use bartizan_config::yaml;
 use serde_json::Value;
 
-/// A body that is JSON.
+/// Parses a JSON body.
 ///
 /// # Errors
-/// It is none, with line and column; a key stands twice, with its pointer.
+/// The body is not JSON (with line and column), or a key is duplicate (with its pointer).
 pub fn json(bytes: &[u8]) -> Result<Value, Refusal> {
     let value = json::read(bytes).map_err(|error| match error {
         NotTaken::Json(error) => Refusal::Malformed(format!("the body is no JSON: {error}")),
@@ -19,7 +19,7 @@ pub fn json(bytes: &[u8]) -> Result<Value, Refusal> {
     bounded(value)
 }
 
-/// A value whose whole numbers are those of `int64`, as the document has them.
+/// Checks that integers are in the range of `int64`, as the OpenAPI document states.
 fn bounded(value: Value) -> Result<Value, Refusal> {
     match beyond(&value) {
         Some(pointer) => Err(Refusal::wrong(pointer, format!("a number is {} at most", i64::MAX))),
@@ -27,7 +27,7 @@ fn bounded(value: Value) -> Result<Value, Refusal> {
     }
 }
 
-/// The JSON pointer to the first number that is larger.
+/// The JSON pointer to the first integer beyond the range.
 fn beyond(value: &Value) -> Option<String> {
     let below = |name: &str, value: &Value| Some(format!("/{name}{}", beyond(value)?));
     match value {
@@ -42,10 +42,10 @@ fn beyond(value: &Value) -> Option<String> {
     }
 }
 
-/// A body that is YAML.
+/// Parses a YAML body.
 ///
 /// # Errors
-/// As for JSON.
+/// As for [`json`].
 pub fn from_yaml(bytes: &[u8]) -> Result<Value, Refusal> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Refusal::Malformed(format!("the body is no UTF-8: {error}")))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a request to its answer, in two steps: a request is admitted by its head (route, token, reach,
-//! parameters), and only then is its body read, up to the bound of its route.
+//! Handles a request in two steps: the head is checked (route, token, permission, parameters), and only then
+//! is the body read, up to the bound of the route.
 
 use super::http::{Head, Method, Reply, decode};
 use super::route::{Call, Parameter, ParameterKind, Route, bad_name, is_cursor};
@@ -12,29 +12,29 @@ use crate::problem::Refusal;
 use crate::store::StoreError;
 use std::sync::Arc;
 
-/// The API: what a transport serves.
+/// The API that a transport serves.
 pub struct Api {
-    /// The controller behind it.
+    /// The controller.
     pub controller: Arc<Controller>,
     routes: Vec<Route>,
 }
 
-/// Names and what they stand for.
+/// Names with their values.
 type Pairs = Vec<(String, String)>;
 
-/// A request that may go on: its body may come, up to so many bytes.
+/// A request whose head was accepted; its body may follow.
 pub struct Admitted<'a> {
     route: &'a Route,
     who: Option<Principal>,
     head: Head,
     names: Pairs,
     query: Pairs,
-    /// Bytes of the body at most.
+    /// Most bytes of the body.
     pub body_max: usize,
 }
 
 impl Admitted<'_> {
-    /// Whose token it came with; none: without one.
+    /// The authenticated caller; `None` without a token.
     #[must_use]
     pub const fn who(&self) -> Option<&Principal> {
         self.who.as_ref()
@@ -48,16 +48,16 @@ impl Api {
         Api { controller, routes }
     }
 
-    /// The routes.
+    /// The table of routes.
     #[must_use]
     pub fn routes(&self) -> &[Route] {
         &self.routes
     }
 
-    /// Looks at all of a request but its body.
+    /// Checks the head of a request.
     ///
     /// # Errors
-    /// The answer, if it ends here.
+    /// The answer, if the request is refused.
     pub fn admit(&self, head: Head) -> Result<Admitted<'_>, Reply> {
         self.admitted(head).map_err(|refusal| self.refuse(&refusal))
     }
@@ -89,7 +89,7 @@ impl Api {
         (route.handler)(call)
     }
 
-    /// Both steps, for callers that have the body already.
+    /// Checks and answers a request whose body is present.
     #[must_use]
     pub fn handle(&self, head: Head, body: Vec<u8>) -> Reply {
         match self.admit(head) {
@@ -98,7 +98,7 @@ impl Api {
         }
     }
 
-    /// Refuses a request, and counts that: also one that no route has seen.
+    /// The answer to a refused request; counts the refusal, also of a request that reached no route.
     #[must_use]
     pub fn refuse(&self, refusal: &Refusal) -> Reply {
         let counters = &self.controller.counters;
@@ -122,7 +122,7 @@ impl Api {
     }
 
     fn admitted(&self, head: Head) -> Result<Admitted<'_>, Refusal> {
-        // Who is not known learns nothing of what is there, not even which paths.
+        // An unauthenticated caller learns nothing of the API, not even which paths exist.
         let who = self.controller.authenticate(bearer(&head), head.source)?;
         let found = self.find(&head);
         let open = found.as_ref().is_ok_and(|(route, _)| allowed(None, route.need, None, None));
@@ -177,8 +177,8 @@ impl Api {
     }
 }
 
-/// The answer to what was read, by what the client has of it already (RFC 9110, section 13). What has no tag
-/// gets one by its content.
+/// Turns the reply to a read into that of a conditional request (RFC 9110, section 13). A reply without a tag
+/// gets one from its content.
 fn conditional(head: &Head, reply: Reply) -> Result<Reply, Refusal> {
     let reply = match reply.field("etag") {
         Some(_) => reply,
@@ -202,14 +202,14 @@ fn conditional(head: &Head, reply: Reply) -> Result<Reply, Refusal> {
 
 fn bearer(head: &Head) -> Option<&str> {
     let text = head.field("authorization")?;
-    // Anything else is a token that is not known.
+    // Any other value counts as an unknown token.
     match text.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim()),
         _ => Some(text),
     }
 }
 
-/// The names in a path, if it has the form of the pattern.
+/// The names in a path that matches the pattern; `None` if it does not match.
 fn matches(pattern: &str, path: &str) -> Option<Pairs> {
     let (mut names, mut parts) = (Vec::new(), path.split('/'));
     for expected in pattern.split('/') {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests and replies without a transport: what a handler sees of HTTP.
+//! Requests and replies without a transport: the part of HTTP that handlers see.
 
 use crate::problem::{Fault, Refusal};
 use crate::store::StoreError;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// A method.
+/// A request method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     /// Reads.
@@ -22,7 +22,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Its name on the wire.
+    /// The method's name on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Method {
         }
     }
 
-    /// By its name on the wire. `HEAD` is `GET` whose answer leaves without its body.
+    /// Parses a method name. `HEAD` is `GET` whose answer is sent without its body.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         let name = if name == "HEAD" { "GET" } else { name };
@@ -41,34 +41,34 @@ impl Method {
     }
 }
 
-/// All of a request but its body.
+/// A request without its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The method's name.
     pub method: String,
     /// The path, still percent-encoded.
     pub path: String,
-    /// What stands behind `?`, still percent-encoded.
+    /// The query after `?`, still percent-encoded.
     pub query: String,
-    /// The header fields that are read, by their names in lower case: those of [`FIELDS`].
+    /// The header fields of [`FIELDS`] that the request has, by lower-case name.
     pub fields: Vec<(&'static str, String)>,
-    /// Who connected.
+    /// Address of the client.
     pub source: IpAddr,
 }
 
-/// The header fields that are read.
+/// The header fields that handlers read.
 pub const FIELDS: &[&str] =
     &["authorization", "content-encoding", "content-type", "if-match", "if-none-match"];
 
 impl Head {
-    /// A header field.
+    /// The value of a header field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Status code.
@@ -80,35 +80,35 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// JSON.
+    /// A JSON reply.
     #[must_use]
     pub fn json(status: u16, body: &impl Serialize) -> Self {
-        // Types of answers have text keys only: they can always be written.
+        // Reply types have text keys only, so serialization cannot fail.
         let body = serde_json::to_vec(body).unwrap_or_default();
         Reply { status, fields: vec![("content-type", "application/json".to_owned())], body }
     }
 
-    /// Text.
+    /// A plain-text reply.
     #[must_use]
     pub fn text(body: String) -> Self {
         let kind = "text/plain; version=0.0.4; charset=utf-8".to_owned();
         Reply { status: 200, fields: vec![("content-type", kind)], body: body.into_bytes() }
     }
 
-    /// With one more header field.
+    /// Adds a header field.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: String) -> Self {
         self.fields.push((name, value));
         self
     }
 
-    /// A header field.
+    /// The value of a header field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The answer to a request that made something, with its location.
+    /// The reply to a request that made a resource, with its location.
     #[must_use]
     pub fn created(body: &impl Serialize, location: String) -> Self {
         Reply::json(201, body).with("location", location)
@@ -121,18 +121,18 @@ impl Reply {
     }
 }
 
-/// A refusal on the wire: RFC 9457, with what is wrong by JSON pointers.
+/// A refusal on the wire: RFC 9457, with faults of the body by JSON pointer.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Problem {
-    /// The kind of problem; the page about it has it as a heading.
+    /// The kind of problem; the documentation of problems has a heading of this name.
     pub r#type: String,
-    /// The same in words.
+    /// The kind of problem in words.
     pub title: String,
     /// Status code.
     pub status: u16,
-    /// What is wrong and what to do.
+    /// The problem, and what to do.
     pub detail: String,
-    /// What is wrong with the body, one by one.
+    /// The faults of the body, one by one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub errors: Vec<Fault>,
@@ -181,7 +181,7 @@ impl From<&Refusal> for Reply {
     }
 }
 
-/// Undoes percent-encoding; `None` for what is no UTF-8 or breaks off.
+/// Decodes percent-encoding; `None` for invalid UTF-8 or an incomplete escape.
 #[must_use]
 pub fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The REST API: routes as a table, and what HTTP makes of them. The transport is another matter (`server`).
+//! The REST API: the table of routes and its mapping to HTTP. The transport is in `server`.
 
 pub mod body;
 pub mod dispatch;

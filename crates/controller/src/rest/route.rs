@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a route is: method, path, who may, what goes in and out, and the function that answers. Dispatch, the
-//! OpenAPI document and the tests of every route with every scope are made of the same table.
+//! Routes: method, path, permission, input, output and handler. Dispatch, the OpenAPI document and the tests
+//! of every route with every scope use the same table.
 
 use super::body;
 use super::http::{Head, Method, Reply, decode};
@@ -14,16 +14,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Bytes of a body unless a route says otherwise.
+/// Most bytes of a body unless a route sets its own bound.
 pub const BODY_MAX: usize = 1 << 20;
-/// Items of a page at most, and unless asked for fewer.
+/// Most items of a page, and the default.
 pub const PAGE_MAX: usize = 500;
-/// Characters of a name.
+/// Most characters of a name.
 pub const NAME_MAX: usize = 64;
-/// What names are made of, for the OpenAPI document.
+/// The pattern of names, for the OpenAPI document.
 pub const NAME_PATTERN: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
 
-/// The schema of a body or answer.
+/// Makes the schema of a body or reply.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// The schema of a type.
@@ -32,60 +32,59 @@ pub fn schema<T: JsonSchema>() -> SchemaOf {
     |generator| generator.subschema_for::<T>()
 }
 
-/// A parameter of a query.
+/// A query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it says.
+    /// The description.
     pub about: &'static str,
-    /// What it may be.
+    /// The type and range.
     pub kind: ParameterKind,
 }
 
-/// What a parameter may be.
+/// The type and range of a query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
     /// `true` or `false`.
     Flag,
-    /// A number from the first to the second.
+    /// A number between the two bounds, both included.
     Number(u64, u64),
-    /// What a page gave out: the key behind which the next one begins, in hexadecimal. Keys are names, or
-    /// numbers.
+    /// A cursor from a page: the last key of that page, in hexadecimal. Keys are names or numbers.
     Cursor,
-    /// The same of a list by numbers.
+    /// A cursor of a list whose keys are numbers.
     NumberCursor,
-    /// A name, as those in paths.
+    /// A name, with the pattern of names in paths.
     Name,
 }
 
-/// Says what would be done, and does nothing.
+/// The query parameter of a dry run: reports what a change would do, and makes none.
 pub const DRY_RUN: Parameter = Parameter {
     name: "dry-run",
     about: "Only say what would change, and which devices would run it.",
     kind: ParameterKind::Flag,
 };
-/// Waits for devices.
+/// The query parameter that waits for the devices' answers.
 pub const WAIT: Parameter = Parameter {
     name: "wait",
     about: "Seconds that the answer may wait until the devices that follow have answered; `answers` has what they said.",
     kind: ParameterKind::Number(1, crate::waiting::SECONDS_MAX),
 };
-/// How many items a page has.
+/// The query parameter with the number of items of a page.
 pub const LIMIT: Parameter =
     Parameter { name: "limit", about: "Items of the page.", kind: ParameterKind::Number(1, PAGE_MAX as u64) };
-/// Where a page begins.
+/// The query parameter with the cursor of a page.
 pub const CURSOR: Parameter =
     Parameter { name: "cursor", about: "`next` of the page before.", kind: ParameterKind::Cursor };
 
-/// The same of a list by numbers.
+/// The query parameter with the cursor of a list by numbers.
 pub const NUMBER_CURSOR: Parameter = Parameter { kind: ParameterKind::NumberCursor, ..CURSOR };
-/// What cursors are: letters of names, `/` and `*` in hexadecimal; digits of a number that fits.
+/// Pattern of cursors: characters of names, `/` and `*`, in hexadecimal.
 pub const CURSOR_PATTERN: &str = "^([2-7][0-9a-f]){1,200}$";
-/// See [`CURSOR_PATTERN`].
+/// Pattern of cursors of lists by numbers: digits, in hexadecimal.
 pub const NUMBER_CURSOR_PATTERN: &str = "^(3[0-9]){1,19}$";
 
-/// Whether a text is a cursor, as the patterns say: nothing that a page did not say is one.
+/// Whether a text has the form of a cursor: accepts only texts that a page may have given out.
 #[must_use]
 pub fn is_cursor(text: &str, of_numbers: bool) -> bool {
     let (most, letters) = if of_numbers { (19, b'0'..=b'9') } else { (200, b' '..=0x7f) };
@@ -100,12 +99,12 @@ pub fn is_cursor(text: &str, of_numbers: bool) -> bool {
         && pairs.iter().all(|pair| letter(pair).is_some_and(|letter| letters.contains(&letter)))
 }
 
-/// A body that a route takes.
+/// The body that a route accepts.
 #[derive(Clone, Copy)]
 pub struct Body {
     /// Its schema; `None` for plain text.
     pub schema: Option<SchemaOf>,
-    /// Bytes at most.
+    /// Most bytes.
     pub max: usize,
 }
 
@@ -118,29 +117,30 @@ pub struct Route {
     pub path: String,
     /// Name of the operation.
     pub operation: String,
-    /// What it does, a sentence.
+    /// The operation's description, one sentence.
     pub about: String,
-    /// Who may.
+    /// The required permission.
     pub need: Need,
-    /// Parameters of the query; others are refused.
+    /// Query parameters; others are refused.
     pub query: &'static [Parameter],
     /// The body.
     pub body: Option<Body>,
-    /// Whether `If-Match` and `If-None-Match` are heeded, and an `ETag` is given.
+    /// Whether `If-Match` and `If-None-Match` are evaluated, and replies have an `ETag`.
     pub tagged: bool,
-    /// Status codes of what is done; the first where something stands already, another where it is made.
+    /// Status codes of success; if there are two, the first if the resource existed, the other if it was
+    /// made.
     pub statuses: &'static [u16],
-    /// Schema of the answer; `None` for plain text.
+    /// Schema of the reply; `None` for plain text.
     pub answer: Option<SchemaOf>,
-    /// What answers.
+    /// The handler.
     pub handler: fn(&Call<'_>) -> Result<Reply, Refusal>,
 }
 
-/// A request on its way to its handler: who asks, what the path and query say, and the body.
+/// A request as its handler gets it: caller, names, query and body.
 pub struct Call<'c> {
     /// The controller.
     pub controller: &'c Controller,
-    /// Who asks; nobody on routes that need nobody.
+    /// The caller; `None` on routes that need no token.
     pub who: Option<Principal>,
     /// The request.
     pub head: Head,
@@ -153,47 +153,47 @@ pub struct Call<'c> {
 }
 
 impl Call<'_> {
-    /// A name in the path. Every route's handler asks for names of its own path only.
+    /// A name in the path. A handler uses names of its own route only.
     #[must_use]
     pub fn name(&self, key: &str) -> &str {
         self.names.iter().find(|(name, _)| name == key).map_or("", |(_, value)| value)
     }
 
-    /// Who asks; the controller itself where nobody needs to.
+    /// The caller; the controller itself on routes that need no token.
     #[must_use]
     pub fn who(&self) -> Principal {
         self.who.clone().unwrap_or_else(Principal::controller)
     }
 
-    /// A parameter.
+    /// The value of a query parameter.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that is a number; the check of parameters has seen to that.
+    /// The value of a numeric query parameter, which dispatch has checked.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         self.parameter(name)?.parse().ok()
     }
 
-    /// The path of the resource that a request names.
+    /// The path of the resource of the request.
     #[must_use]
     pub fn location(&self) -> String {
-        // Names are plain: the path has no need of escapes.
+        // Names need no escapes in paths.
         decode(&self.head.path).unwrap_or_default()
     }
 
-    /// Whether nothing is to be done.
+    /// Whether the request is a dry run.
     #[must_use]
     pub fn dry(&self) -> bool {
         self.parameter("dry-run") == Some("true")
     }
 
-    /// Does a change, and waits for its devices if that is asked for.
+    /// Makes a change, and waits for its devices if the request has `wait`.
     ///
     /// # Errors
-    /// Those of the change; too many wait.
+    /// Errors of the change; too many requests wait.
     pub fn waiting(&self, change: impl FnOnce() -> Result<Outcome, Refusal>) -> Result<Outcome, Refusal> {
         let Some(seconds) = self.number("wait").filter(|_| !self.dry()) else { return change() };
         let who = self.who();
@@ -204,16 +204,16 @@ impl Call<'_> {
         Ok(outcome)
     }
 
-    /// Items of a page.
+    /// Number of items of the page.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.number("limit").and_then(|n| usize::try_from(n).ok()).unwrap_or(PAGE_MAX).min(PAGE_MAX)
     }
 
-    /// Where the page begins, behind what.
+    /// The key after which the page begins.
     ///
     /// # Errors
-    /// It was not given out as one.
+    /// The text is not a cursor.
     pub fn cursor(&self) -> Result<Option<String>, Refusal> {
         let wrong = || Refusal::Malformed("`cursor` is none that a page said; begin without one".to_owned());
         let Some(text) = self.parameter("cursor") else { return Ok(None) };
@@ -222,10 +222,10 @@ impl Call<'_> {
         bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(Some).ok_or_else(wrong)
     }
 
-    /// A cursor that is a number.
+    /// The number after which the page begins.
     ///
     /// # Errors
-    /// It was not given out as one.
+    /// The text is not a cursor of numbers.
     pub fn number_cursor(&self) -> Result<Option<u64>, Refusal> {
         let number = |text: String| {
             text.parse().map_err(|_| {
@@ -235,10 +235,10 @@ impl Call<'_> {
         self.cursor()?.map(number).transpose()
     }
 
-    /// The body as JSON, from JSON or YAML.
+    /// Parses the body, JSON or YAML.
     ///
     /// # Errors
-    /// It is neither, with the place.
+    /// The body is neither; with the place of the error.
     pub fn json(&self) -> Result<Value, Refusal> {
         let kind = self.head.field("content-type").unwrap_or("application/json");
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -254,21 +254,21 @@ impl Call<'_> {
     }
 }
 
-/// Reads JSON as a type, with every fault's pointer. Where the type takes lists that are written without
-/// brackets, as policy files have them, use [`read_lenient`].
+/// Deserializes JSON; refuses with the pointer of every fault. For types whose lists may be written without
+/// brackets, as in policy files, use [`read_lenient`].
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All faults.
 pub fn read_as<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
     read_lenient::<T>(value)?;
-    // The reader of policy files takes `false` or 7 for a text, as YAML has it; here a text is one.
+    // The policy reader accepts `false` or 7 for a text, as YAML does; the API does not.
     T::deserialize(value).map_err(|error| Refusal::wrong("", error.to_string()))
 }
 
-/// As [`read_as`], as a policy file is read.
+/// As [`read_as`], by the rules of policy files.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All faults.
 pub fn read_lenient<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
     if !value.is_object() {
         return Err(Refusal::wrong("", "expected an object"));
@@ -278,7 +278,7 @@ pub fn read_lenient<T: DeserializeOwned>(value: &Value) -> Result<T, Refusal> {
         .map_err(|problems| Refusal::Wrong(problems.iter().map(|p| Fault::of("", p).within(value)).collect()))
 }
 
-/// Where a page begins that goes on behind a key: what [`Call::cursor`] reads.
+/// The cursor of a page that begins after a key, as [`Call::cursor`] reads it.
 #[must_use]
 pub fn cursor_behind(key: &str) -> String {
     crate::store::hex(key.as_bytes())
@@ -291,7 +291,7 @@ pub fn page(items: Vec<Value>, next: Option<&str>) -> Reply {
     Reply::json(200, &serde_json::json!({ "items": items, "next": next }))
 }
 
-/// The first page of what is left of a list: each item with the key by which the next page goes on.
+/// The first page of the remaining items, each with its key for the next cursor.
 pub fn first_page(items: impl IntoIterator<Item = (String, Value)>, limit: usize) -> Reply {
     let (mut shown, mut last) = (Vec::new(), None);
     for (key, item) in items {
@@ -304,7 +304,7 @@ pub fn first_page(items: impl IntoIterator<Item = (String, Value)>, limit: usize
     page(shown, None)
 }
 
-/// Why a name is none.
+/// Why a text is not a valid name; `None` if it is.
 #[must_use]
 pub fn bad_name(text: &str) -> Option<String> {
     let fits = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');

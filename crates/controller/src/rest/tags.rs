@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entity tags: what a client has read, and whether that is still what stands.
+//! Entity tags: the version that a client has read, and whether it is still current.
 //!
-//! The tag of a document is the generation that wrote it, and where a status is shown with it the digest of
-//! that: `"17"`, `"17.2fd4e1c67a2d28fc"`. A change replaces what the document says and not its status, so
-//! `If-Match` of a change asks for the generation alone.
+//! The tag of a document is the generation that wrote it, followed by the digest of its status if that is
+//! shown too: `"17"`, `"17.2fd4e1c67a2d28fc"`. A change replaces the document and not its status, so
+//! `If-Match` of a change compares the generation alone.
 //!
 //! Source: RFC 9110, sections 8.8.3 (tags), 13.1 (preconditions).
 
@@ -14,19 +14,19 @@ use sha2::{Digest, Sha256};
 /// The comparison of two tags (RFC 9110, section 8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// A weak tag is never the same.
+    /// Weak tags never match.
     Strong,
-    /// `W/` makes no difference.
+    /// The prefix `W/` is ignored.
     Weak,
 }
 
-/// The tag of a document, by the generation that wrote it.
+/// The tag of a document without status, by the generation that wrote it.
 #[must_use]
 pub fn of_generation(generation: u64) -> String {
     format!("\"{generation}\"")
 }
 
-/// The tag of a document that is shown with its status.
+/// The tag of a document with its status.
 #[must_use]
 pub fn of_document(generation: u64, status: Option<&impl Serialize>) -> String {
     match status {
@@ -37,7 +37,7 @@ pub fn of_document(generation: u64, status: Option<&impl Serialize>) -> String {
     }
 }
 
-/// The tag of what has no generation of its own.
+/// The tag of a reply without a generation, from its content.
 #[must_use]
 pub fn of_content(bytes: &[u8]) -> String {
     format!("\"{}\"", digest(bytes))
@@ -49,13 +49,13 @@ fn digest(bytes: &[u8]) -> String {
     text
 }
 
-/// Whether a field that lists tags names one; `*` names any.
+/// Whether a field with a list of tags contains one; `*` contains all.
 #[must_use]
 pub fn names(field: &str, tag: &str, comparison: Comparison) -> bool {
     listed(field, comparison).any(|listed| listed == "*" || listed == tag)
 }
 
-/// Whether a field names a document of a generation, whatever its status was.
+/// Whether a field contains a tag of a document's generation, with any status.
 #[must_use]
 pub fn names_generation(field: &str, generation: u64, comparison: Comparison) -> bool {
     let number = generation.to_string();
@@ -66,7 +66,7 @@ pub fn names_generation(field: &str, generation: u64, comparison: Comparison) ->
     listed(field, comparison).any(|listed| listed == "*" || is_of(listed))
 }
 
-/// No tag of this server has a comma in it.
+/// No tag of this server contains a comma, so splitting is safe.
 fn listed(field: &str, comparison: Comparison) -> impl Iterator<Item = &str> {
     field.split(',').map(str::trim).map(move |tag| match comparison {
         Comparison::Strong => tag,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One request and its answer: the head is admitted, the body is read within its bounds, and the handler has
-//! its turn.
+//! One exchange: the head is checked, the body is read within its bounds, and the handler runs in its turn.
 
 use super::Bounds;
 use super::filter::Exchange;
@@ -24,7 +23,7 @@ use std::time::Instant;
 use tokio::task::block_in_place;
 use tokio::time::timeout_at;
 
-/// Header fields of every answer.
+/// Header fields of every reply.
 const FIXED: &[(&str, &str)] = &[("x-content-type-options", "nosniff")];
 
 /// The client of a connection.
@@ -36,7 +35,7 @@ pub struct Client {
     seats: Arc<Seats>,
     turns: Arc<Turns>,
     pub exchange: Arc<Exchange>,
-    /// The token that it has shown last, by its id.
+    /// Id of the last token that the client has shown.
     shown: Mutex<Option<String>>,
 }
 
@@ -53,7 +52,7 @@ impl Client {
         Client { number, peer, bounds, api, seats, turns, exchange, shown: Mutex::default() }
     }
 
-    /// Counts what came of asking for a place; whether there is one.
+    /// Counts the result of a request for a place. Returns whether there is a place.
     pub fn counts(&self, given: &Given) -> bool {
         let counters = &self.api.controller.counters;
         match given {
@@ -69,7 +68,7 @@ impl Client {
         }
     }
 
-    /// Its place counts for a token from here on. `false`: that has its share already.
+    /// Charges the connection's place to a token from here on. `false`: the token has its share already.
     fn shows(&self, who: &Principal) -> bool {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if shown.as_ref() == Some(&who.id) {
@@ -81,7 +80,7 @@ impl Client {
     }
 }
 
-/// Answers a request.
+/// Serves one request.
 pub async fn respond(request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
     client.exchange.begin();
     let is_head = request.method() == hyper::Method::HEAD;
@@ -93,23 +92,23 @@ pub async fn respond(request: Request<Incoming>, client: &Client) -> Response<Fu
     client.exchange.owe(if is_bodiless { 0 } else { length });
     let mut response = on_the_wire(reply, close);
     if is_head {
-        // Said in any case, also where the body would be empty.
+        // Always present, also for an empty body.
         response.headers_mut().insert(hyper::header::CONTENT_LENGTH, length.into());
     }
     response
 }
 
-/// An answer before the handler had its turn.
+/// A reply made before the handler ran.
 struct Ended {
     reply: Reply,
-    /// A body that was not read stands between this request and the next.
+    /// Whether the connection has to close, because an unread body comes before the next request.
     close: bool,
 }
 
 async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, Ended> {
     let api = &client.api;
     let (parts, body) = request.into_parts();
-    // A body that is there has to be read before the next request, or the connection ends.
+    // An unread body must be read before the next request, or the connection ends.
     let close = !body.is_end_stream();
     let ended = |reply| Ended { reply, close };
     let refused = |refusal: &Refusal| ended(api.refuse(refusal));
@@ -126,11 +125,11 @@ async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, En
         return Err(Ended { reply, close: true });
     }
     let body = read(body, max, client).await.map_err(|refusal| refused(&refusal))?;
-    // Admitted once more, where the answer is made: a token may have been revoked while the body came in.
+    // Checked again with the handler: a token may have been revoked while the body arrived.
     let answered = {
         let _turn = client.turns.take(who.as_ref()).await;
-        // In this thread, which hands connections to another one meanwhile: the request and its answer need
-        // no thread to be woken.
+        // Runs in this thread, whose other connections move to another thread meanwhile: no thread has to be
+        // woken for the request or its answer.
         block_in_place(|| catch_unwind(AssertUnwindSafe(|| api.handle(head, body))))
     };
     answered.map_err(|_| {
@@ -139,7 +138,7 @@ async fn answer(request: Request<Incoming>, client: &Client) -> Result<Reply, En
     })
 }
 
-/// Reads a body: a length that is too large is refused before a client is told to go on.
+/// Reads a body; refuses too large a length before the client is told to continue.
 async fn read(mut body: Incoming, max: usize, client: &Client) -> Result<Vec<u8>, Refusal> {
     let said = body.size_hint().lower();
     if said > max as u64 {
@@ -170,7 +169,7 @@ async fn read(mut body: Incoming, max: usize, client: &Client) -> Result<Vec<u8>
     }
 }
 
-/// RFC 9112, section 3.2: there is one host, and it is one.
+/// Checks that there is exactly one `Host`, and that it is valid (RFC 9112, section 3.2).
 fn host(parts: &hyper::http::request::Parts) -> Result<(), String> {
     let mut all = parts.headers.get_all(hyper::header::HOST).iter();
     let says = match (all.next(), all.next(), parts.version) {
@@ -189,7 +188,7 @@ fn host(parts: &hyper::http::request::Parts) -> Result<(), String> {
 }
 
 fn head(parts: &hyper::http::request::Parts, peer: SocketAddr) -> Head {
-    // Two fields of one name are joined as RFC 9110 says; a value that is no text is none that is known here.
+    // Fields of one name are joined (RFC 9110); a value that is no text counts as unknown.
     let field = |name: &'static str| {
         let values = parts.headers.get_all(name);
         let texts: Vec<&str> = values.iter().map(|value| value.to_str().unwrap_or("?")).collect();
@@ -217,8 +216,7 @@ fn on_the_wire(reply: Reply, close: bool) -> Response<Full<Bytes>> {
     response
 }
 
-/// The bytes of an answer to what is no request, after which the connection ends. `now`: microseconds since
-/// 1970.
+/// The bytes of a reply to malformed input, after which the connection ends. `now`: microseconds since 1970.
 pub fn bytes(reply: &Reply, now: u64) -> Vec<u8> {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut text =

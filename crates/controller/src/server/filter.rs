@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The filter of a connection's output: answers of this server leave, answers that hyper makes by itself do
-//! not.
+//! The output filter of a connection: passes replies of this server, holds back replies that hyper makes
+//! itself.
 //!
-//! hyper answers a head that it cannot read with a status code and no body. Here each refusal says what is
-//! wrong, in the form of all others; so hyper's own answer is held back, and the server writes its answer
-//! when hyper has ended. Which bytes are whose is known by counting: the service says how long the body of
-//! each of its answers is, and what begins where no answer is due is hyper's own. `100 Continue` passes.
+//! hyper answers an unreadable head with a status code and no body. Since every refusal here explains itself
+//! in one format, hyper's reply is held back, and the server writes its own once hyper has ended. Counting
+//! tells the replies apart: the service announces the body length of each of its replies, and bytes that
+//! begin where none is announced are hyper's. `100 Continue` passes.
 //!
-//! Source: RFC 9112, section 6 (where a message ends).
+//! Source: RFC 9112, section 6 (message length).
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,24 +23,24 @@ const INTERIM: &[u8] = b"HTTP/1.1 100 ";
 /// The state that the service and the connection share.
 #[derive(Debug, Default)]
 pub struct Exchange {
-    /// A request is under way: read, worked on, or its answer is not flushed yet.
+    /// Whether a request is in progress, until its reply is flushed.
     pub busy: Arc<AtomicBool>,
-    /// Bytes have come that no answer belongs to yet.
+    /// Whether bytes arrived that no reply answers yet.
     has_begun: AtomicBool,
-    /// The answer that was due has been written.
+    /// Whether the announced reply has been written.
     is_answered: AtomicBool,
-    /// Bytes of the bodies of answers that are due, in order.
+    /// Body lengths of announced replies, in order.
     due: Mutex<VecDeque<usize>>,
 }
 
 impl Exchange {
-    /// A request is taken.
+    /// Notes the begin of a request.
     pub fn begin(&self) {
         self.is_answered.store(false, Ordering::Release);
         self.busy.store(true, Ordering::Release);
     }
 
-    /// Its answer is due, with so many bytes of a body on the wire.
+    /// Announces a reply, with the length of its body on the wire.
     pub fn owe(&self, body: usize) {
         self.due().push_back(body);
     }
@@ -55,23 +55,23 @@ impl Exchange {
     }
 }
 
-/// The position within the stream of answers.
+/// The position in the output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Between two answers.
+    /// Between two replies.
     Between,
-    /// In a head, of whose end so many bytes were seen; behind it comes a body.
+    /// In the head of a reply, with `seen` bytes of its end mark found; a body of `body` bytes follows.
     Head { seen: usize, body: usize },
-    /// In a head that no answer ends with.
+    /// In the head of an interim reply.
     Interim { seen: usize },
-    /// In a body.
+    /// In a body, with `left` bytes to come.
     Body { left: usize },
-    /// In what hyper says by itself.
+    /// In a reply of hyper.
     Foreign,
 }
 
 impl Place {
-    /// Goes on behind a piece that follows one rule; how long that is.
+    /// Advances over the next piece that one state covers; returns its length.
     fn step(&mut self, bytes: &[u8], due: &mut impl Iterator<Item = usize>) -> usize {
         match self {
             Place::Between => {
@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-/// Looks for the end of a head; how many bytes belong to it, and whether it is whole.
+/// Looks for the end of a head. Returns how many bytes belong to it, and whether it is complete.
 fn end_of_head(seen: &mut usize, bytes: &[u8]) -> (usize, bool) {
     for (at, byte) in bytes.iter().enumerate() {
         *seen = match END_OF_HEAD.get(*seen) {
@@ -123,7 +123,7 @@ fn end_of_head(seen: &mut usize, bytes: &[u8]) -> (usize, bool) {
     (bytes.len(), false)
 }
 
-/// A stream through which hyper serves; see the module.
+/// A stream for hyper to serve on; see the module.
 pub struct ResponseFilter<'s, S> {
     stream: &'s mut S,
     exchange: Arc<Exchange>,
@@ -131,7 +131,7 @@ pub struct ResponseFilter<'s, S> {
 }
 
 impl<'s, S> ResponseFilter<'s, S> {
-    /// Over a stream that is used on when hyper has ended.
+    /// A filter over a stream that stays usable after hyper has ended.
     pub const fn new(stream: &'s mut S, exchange: Arc<Exchange>) -> Self {
         ResponseFilter { stream, exchange, place: Place::Between }
     }
@@ -150,7 +150,7 @@ impl<'s, S> ResponseFilter<'s, S> {
         at
     }
 
-    /// So many bytes have passed.
+    /// Records that these bytes were written.
     fn passed(&mut self, bytes: &[u8]) {
         let mut due = self.exchange.due();
         let mut at = 0;
@@ -206,7 +206,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ResponseFilter<'_, S> {
         done
     }
 
-    /// The stream stays open: the server has its own way to end it.
+    /// The stream stays open: the server closes it in its own way.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_flush(context)
     }
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// The part of a stream of answers that passes, written in pieces of a size.
+    /// Writes a text in pieces of a size; returns the part that passes the filter.
     fn passes(due: &[usize], text: &str, piece: usize) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
@@ -247,7 +247,7 @@ mod tests {
             assert_eq!(passes(&[5, 0], &two, piece), two);
             assert_eq!(passes(&[5], &format!("{own}{foreign}"), piece), own);
             assert_eq!(passes(&[], foreign, piece), "");
-            // A body that looks like an answer.
+            // A body that looks like a reply.
             let odd = format!("HTTP/1.1 200 OK\r\n\r\n{foreign}");
             assert_eq!(passes(&[foreign.len()], &odd, piece), odd);
         }

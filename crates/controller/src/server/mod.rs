@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/1.1 over TLS: the transport of the API. A handler has its thread for itself, since a change waits for
-//! the disk.
+//! HTTP/1.1 over TLS: the transport of the API. Each running handler has a thread of its own, since a change
+//! waits for the disk.
 //!
-//! Bounded: connections (of all, of an address, of a token), the time of a handshake, of a head and until
-//! something of an answer is taken, the rate of a body, bytes of head and body. What goes beyond is answered
-//! in the form of all refusals, and counted; what a client still sends is read on for a while, so that the
-//! answer arrives.
+//! Bounded: connections (in total, by address, by token), the time for a handshake, for a head and for the
+//! client to accept part of a reply, the rate of a body, and the sizes of head and body. A client that
+//! exceeds a bound gets a refusal in the common format, and is counted; its remaining input is read for a
+//! while, so that the reply arrives.
 //!
 //! * `seats`: places for connections;
-//! * `turns`: which requests are worked on;
-//! * `exchange`: one request and its answer;
-//! * `filter`: what leaves a connection;
-//! * `pace`: how slowly a body may come;
-//! * `patient`: streams whose peers have to take what they are sent.
+//! * `turns`: the bound of running requests;
+//! * `exchange`: one request and its reply;
+//! * `filter`: the output filter of a connection;
+//! * `pace`: the minimum rate of a body;
+//! * `patient`: streams with a time limit for writes.
 //!
 //! Source: RFC 9110, RFC 9112.
 
@@ -45,38 +45,38 @@ use tokio_rustls::TlsAcceptor;
 pub use turns::TurnBounds;
 use turns::Turns;
 
-/// Connections that are open at once.
+/// Most open connections.
 pub const CONNECTIONS_MAX: usize = 512;
-/// Most connections of one address that have shown no token; loopback has no bound of its own.
+/// Most connections of one address that have shown no token; loopback has no such bound.
 pub const BY_SOURCE: usize = 64;
 /// Most connections of one token.
 pub const BY_TOKEN: usize = 64;
-/// Connections kept for administrators and for clients that have shown no token.
+/// Connections reserved for administrators and for clients that have shown no token.
 pub const CONNECTIONS_KEPT: usize = 128;
-/// Requests that are worked on at once; others wait.
+/// Most requests that run at once; others wait.
 pub const HANDLERS_MAX: usize = 64;
-/// Requests kept for administrators.
+/// Running requests reserved for administrators.
 pub const HANDLERS_KEPT: usize = 16;
-/// Most requests of one token that is no administrator's.
+/// Most running requests of one token that is no administrator's.
 pub const HANDLERS_BY_TOKEN: usize = 16;
-/// Time for a handshake, for a request's head (and between requests), until a client takes something of an
-/// answer, and for a body beyond [`RATE_MIN`].
+/// Time for a handshake, for a request's head (and between requests), for a client to accept part of a reply,
+/// and for a body beyond the time that [`RATE_MIN`] gives it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of a body in a second, at least.
+/// Minimum rate of a body, in bytes a second.
 pub const RATE_MIN: u64 = 64 * 1024;
-/// The time that a refused client is read on for, so that the answer reaches it.
+/// Time for which a refused client's input is still read, so that the reply reaches it.
 pub const LINGER: Duration = Duration::from_secs(30);
-/// Within that time, how long it may say nothing.
+/// Within [`LINGER`], the longest silence of the client.
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
-/// Bytes of a request's head.
+/// Most bytes of a request's head.
 pub const HEAD_MAX: usize = 16 * 1024;
 
 /// Bounds of a server: connections, requests, times.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections.
+    /// Bounds of connections.
     pub seats: SeatBounds,
-    /// Requests that are worked on.
+    /// Bounds of running requests.
     pub turns: TurnBounds,
     /// See [`PATIENCE`].
     pub patience: Duration,
@@ -99,13 +99,12 @@ impl Default for Bounds {
     }
 }
 
-/// Why it cannot serve.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve: {0}")]
 pub struct ServerError(String);
 
-/// A running server. Dropping it ends it: requests that have begun are cut off, changes that were answered
-/// stand.
+/// A running server. Dropping it stops it: running requests are cut off, answered changes are durable.
 pub struct Server {
     address: SocketAddr,
     runtime: Option<tokio::runtime::Runtime>,
@@ -115,7 +114,7 @@ impl Server {
     /// Serves an API on a listener.
     ///
     /// # Errors
-    /// The certificate does not fit its key, or the system gives no threads.
+    /// The certificate does not fit its key, or the system provides no threads.
     pub fn start(
         listener: TcpListener,
         api: Arc<Api>,
@@ -141,7 +140,7 @@ impl Server {
         Ok(Server { address, runtime: Some(runtime) })
     }
 
-    /// The address that it listens on.
+    /// The address on which the server listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -172,7 +171,7 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, api: Arc<Ap
     let turns = Arc::new(Turns::new(bounds.turns));
     for number in 0.. {
         let Ok((stream, peer)) = listener.accept().await else {
-            // No descriptor left, or the client is gone already: others may come.
+            // No descriptor is left, or the client is gone: later connections may succeed.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -182,7 +181,7 @@ async fn accept(listener: tokio::net::TcpListener, tls: TlsAcceptor, api: Arc<Ap
         if !client.counts(&given) {
             continue;
         }
-        // A small answer leaves at once.
+        // Small replies are sent at once.
         let _ = stream.set_nodelay(true);
         let (tls, leaves) = (tls.clone(), Leaves(Arc::clone(&seats), number));
         let task = tokio::spawn(async move {
@@ -225,13 +224,13 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, client: Ar
     }
 }
 
-/// The end of a connection that hyper does not serve any more.
+/// How hyper's part of a connection ended.
 enum End {
-    /// Nobody is at the other end, or takes what is sent.
+    /// The client is gone, or accepts no data.
     Gone,
-    /// The client has said nothing since its last answer.
+    /// The client has sent nothing since its last reply.
     Silent,
-    /// The client is told why.
+    /// The client gets a refusal.
     Refused(Refusal),
 }
 
@@ -256,8 +255,8 @@ fn end(error: &hyper::Error, client: &Client) -> End {
     }
 }
 
-/// Ends a connection so that what was answered arrives: a close with unread bytes would take it back. Reads
-/// on for a while.
+/// Closes a connection so that the last reply arrives: reads on for a while, since a close with unread bytes
+/// would discard the reply.
 async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, most: Duration) {
     let end = Instant::now() + most;
     if !matches!(timeout_at(end, stream.shutdown()).await, Ok(Ok(()))) {

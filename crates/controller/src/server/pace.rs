@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pace of a body: a grace period for its first bytes, and a floor of rate for the rest. A large body
-//! over a slow link comes in; a client that sends a byte now and then does not hold its connection.
+//! The pace of a body: a grace period, then a minimum rate. A large body over a slow link is accepted; a
+//! client that sends a byte now and then cannot hold its connection.
 
 use std::time::{Duration, Instant};
 
-/// The time that a body may take, by the bytes that have come.
+/// The time limit of a body, which grows with the bytes received.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     begun: Instant,
     grace: Duration,
-    /// Bytes a second.
+    /// Minimum rate in bytes a second.
     floor: u64,
     received: u64,
 }
 
 impl Pace {
-    /// The pace of a body that begins now.
+    /// The pace of a body that begins at `begun`.
     pub const fn new(begun: Instant, grace: Duration, floor: u64) -> Self {
         Pace { begun, grace, floor, received: 0 }
     }
 
-    /// Counts a piece.
+    /// Counts received bytes.
     pub const fn received(&mut self, bytes: usize) {
         self.received = self.received.saturating_add(bytes as u64);
     }
 
-    /// The time by which the next piece must have come.
+    /// The time by which the next piece must arrive.
     pub fn deadline(&self) -> Instant {
         let floor = self.floor.max(1);
         let (whole, rest) = (self.received / floor, self.received % floor);
@@ -39,7 +39,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Whether a body comes in of which a piece comes every so often.
+    /// Whether a body is accepted that arrives in pieces of a size, one per interval.
     fn comes_in(piece: usize, every: Duration, bytes: usize) -> bool {
         let begun = Instant::now();
         let mut pace = Pace::new(begun, Duration::from_secs(20), 64 * 1024);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stream whose peer has to take what it is sent: who takes nothing for a while is let go. Without it a
-//! client that asks and never reads would hold its connection for good.
+//! A stream with a time limit for writes: a peer that accepts nothing for a while is disconnected. Otherwise
+//! a client that sends requests and never reads would hold its connection for good.
 
 use std::io;
 use std::pin::Pin;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream with its patience.
+/// A stream with a time limit for writes.
 pub struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// When it is over; set while a write waits.
+    /// The end of the time limit; set while a write waits.
     end: Pin<Box<Sleep>>,
     waits: bool,
 }
 
 impl<S> Patient<S> {
-    /// A stream that waits so long for its peer to take something.
+    /// A stream whose peer must accept data within `patience`.
     pub fn new(stream: S, patience: Duration) -> Self {
         Patient { stream, patience, end: Box::pin(tokio::time::sleep(patience)), waits: false }
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Places for connections. So many there are. An address gets a share of them until a token is shown; then
-//! the token has a share, and some places are kept for administrators. When all are taken, the oldest
-//! connection that has shown no token makes room, then one of the token with the most that has no request
-//! under way: nobody shuts others out, neither by opening connections and saying nothing nor with one good
-//! token.
+//! Places for connections. Their number is bounded. Connections count against the share of their address
+//! until they show a token, then against the share of the token; some places are reserved for administrators.
+//! When all are taken, the oldest connection without a token makes room, then an idle one of the token with
+//! the most. So nobody shuts others out, neither with silent connections nor with one valid token.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -17,12 +16,11 @@ use tokio::task::AbortHandle;
 pub struct SeatBounds {
     /// All places.
     pub all: usize,
-    /// Places of one address, for connections that have shown no token; those of loopback are one machine's,
-    /// and have no bound of their own.
+    /// Most places of one address, for connections that have shown no token; loopback has no such bound.
     pub by_source: usize,
-    /// Places of one token.
+    /// Most places of one token.
     pub by_token: usize,
-    /// Kept for administrators, and for connections that have shown no token yet.
+    /// Places reserved for administrators, and for connections that have shown no token yet.
     pub reserved: usize,
 }
 
@@ -37,11 +35,11 @@ pub struct Seats {
 struct Seat {
     number: u64,
     source: IpAddr,
-    /// Whose token was shown last; none: nobody's that is known here.
+    /// The holder of the token shown last; `None` before a valid token.
     holder: Option<Holder>,
-    /// A request is under way.
+    /// Whether a request is running.
     busy: Arc<AtomicBool>,
-    /// To end it; once its task runs.
+    /// Aborts the connection's task; set once the task runs.
     task: Option<AbortHandle>,
 }
 
@@ -51,19 +49,19 @@ struct Holder {
     administers: bool,
 }
 
-/// The answer to a connection that asks for a place.
+/// The result of a request for a place.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Given {
-    /// A place.
+    /// There was a free place.
     Free,
-    /// The place of one that was let go.
+    /// The place of another connection, which was closed.
     InPlaceOf(u64),
-    /// None.
+    /// There is no place.
     Nothing,
 }
 
 impl Seats {
-    /// With these bounds.
+    /// Places with these bounds.
     pub fn new(bounds: SeatBounds) -> Self {
         Seats { bounds, held: Mutex::default() }
     }
@@ -72,8 +70,8 @@ impl Seats {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a connection of an address. Numbers are each given once. `busy`: set while a request
-    /// is under way.
+    /// Takes a place for a connection from an address. `number` is unique. `busy` is set while a request
+    /// runs.
     pub fn take(&self, number: u64, source: IpAddr, busy: &Arc<AtomicBool>) -> Given {
         let mut held = self.held();
         let same = held.iter().filter(|seat| seat.holder.is_none() && seat.source == source).count();
@@ -92,8 +90,8 @@ impl Seats {
         given
     }
 
-    /// A connection shows a token that is known here. [`Given::Nothing`]: the token has its share, or others
-    /// have theirs, and all of those connections have requests under way.
+    /// Charges a connection to a valid token. [`Given::Nothing`]: the share of the token, or of all tokens
+    /// that are not administrators', is used up, and requests run on all those connections.
     pub fn shows(&self, number: u64, token: &str, administers: bool) -> Given {
         let holder = Holder { token: token.to_owned(), administers };
         let mut held = self.held();
@@ -118,7 +116,7 @@ impl Seats {
         makes_room.flatten().map_or(Given::Free, |at| let_go(&mut held, at))
     }
 
-    /// The task that serves a connection.
+    /// Sets the task that serves a connection.
     pub fn serves(&self, number: u64, task: AbortHandle) {
         if let Some(seat) = self.held().iter_mut().find(|seat| seat.number == number) {
             seat.task = Some(task);
@@ -137,8 +135,8 @@ fn let_go(held: &mut VecDeque<Seat>, at: usize) -> Given {
     Given::InPlaceOf(seat.number)
 }
 
-/// The oldest connection without a request under way, of the token that has the most among those that fit.
-/// `but`: a connection that is not meant.
+/// The oldest connection without a running request, of the token with the most connections among those that
+/// `fits` selects. `but`: a connection to leave out.
 fn idle_of_largest(held: &VecDeque<Seat>, but: u64, fits: impl Fn(&Holder) -> bool) -> Option<usize> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for holder in held.iter().filter_map(|seat| seat.holder.as_ref()) {
@@ -199,7 +197,7 @@ mod tests {
     fn one_token_takes_its_share_only_and_places_are_kept_for_administrators() {
         let seats = Seats::new(SeatBounds { all: 8, by_source: 8, by_token: 3, reserved: 4 });
         let (idle, busy) = (flag(false), flag(true));
-        // Of many addresses.
+        // From different addresses.
         for number in 1..=3u8 {
             assert_eq!(seats.take(number.into(), IpAddr::from([192, 0, 2, number]), &busy), Given::Free);
             assert_eq!(seats.shows(number.into(), "reader", false), Given::Free);
@@ -223,7 +221,7 @@ mod tests {
         }
         assert_eq!(seats.take(11, address("192.0.2.9"), &idle), Given::Free);
         assert_eq!(seats.shows(11, "another", true), Given::Free);
-        // All are taken: of those that are idle the one whose token has the most.
+        // All places are taken: of the idle connections, one of the token with the most makes room.
         assert_eq!(seats.take(12, address("192.0.2.9"), &idle), Given::InPlaceOf(5));
     }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns for requests that are worked on. So many are worked on at once; a token gets a share of them, and
-//! some are kept for administrators, so that nobody's questions hold up an administrator's change.
+//! Turns: the bound of running requests. Each token has a share, and some turns are reserved for
+//! administrators, so that no token's queries delay an administrator's change.
 
 use crate::access::{Principal, Scope};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The number of requests that are worked on at once.
+/// Bounds of running requests.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnBounds {
     /// All requests.
     pub all: usize,
     /// Requests kept for administrators.
     pub reserved: usize,
-    /// Requests of one token that is no administrator's.
+    /// Requests of one token that is not an administrator's.
     pub by_token: usize,
 }
 
@@ -39,7 +39,7 @@ pub fn administers(who: &Principal) -> bool {
 }
 
 impl Turns {
-    /// With these bounds.
+    /// Turns with these bounds.
     pub fn new(bounds: TurnBounds) -> Self {
         let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.max(1)));
         Turns {
@@ -50,13 +50,13 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn.
+    /// Waits for a turn of the caller.
     pub async fn take(&self, who: Option<&Principal>) -> Turn {
-        // A semaphore is never closed.
+        // The semaphores are never closed.
         let permit = async |semaphore: &Arc<Semaphore>| Arc::clone(semaphore).acquire_owned().await.ok();
         let (mut own, mut other) = (None, None);
         if !who.is_some_and(administers) {
-            // The narrower first: what waits for a token's share holds no turn that others could have.
+            // The token's share first: a request that waits for it takes no turn from others.
             own = permit(&self.of_token(who.map_or("", |who| who.id.as_str()))).await;
             other = permit(&self.others).await;
         }
@@ -68,7 +68,7 @@ impl Turns {
         if let Some(semaphore) = tokens.get(token).and_then(Weak::upgrade) {
             return semaphore;
         }
-        // As many stay as have requests under way.
+        // Only tokens with running requests stay in the map.
         tokens.retain(|_, semaphore| semaphore.strong_count() > 0);
         let semaphore = Arc::new(Semaphore::new(self.by_token));
         tokens.insert(token.to_owned(), Arc::downgrade(&semaphore));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sessions ask of the rest of the controller: what devices shall run, and who takes what they say.
+//! The interface from the sessions to the rest of the controller: desired sets of devices, and their reports.
 
 use bartizan_api::southbound::{
     Alert, Delta, DeviceId, Enrol, Enrolled, FunctionState, Hello, Interfaces, Manifest, Now, Object,
@@ -8,39 +8,41 @@ use bartizan_api::southbound::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What sessions need to know of a device.
+/// The data of a device that its session needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceRecord {
-    /// Whose traffic it sees. It is sent nothing of other tenants, whatever the generation holds.
+    /// The tenants that the device serves. It is sent nothing of other tenants, whatever the generation
+    /// holds.
     pub tenants: BTreeSet<u16>,
 }
 
-/// What a device shall run. Objects of tenants that it does not serve are left out by the session.
+/// The set that a device should run. The session leaves out objects of tenants that the device does not
+/// serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The generation's number.
     pub generation: u64,
-    /// What it consists of.
+    /// The objects of the generation.
     pub objects: BTreeMap<ObjectKey, Arc<Object>>,
-    /// The hashes of that, worked out once for all devices.
+    /// The objects' hashes, computed once for all devices.
     manifest: Manifest,
 }
 
 impl Wanted {
-    /// A generation of these objects.
+    /// A set of objects; computes their hashes.
     #[must_use]
     pub fn new(generation: u64, objects: BTreeMap<ObjectKey, Arc<Object>>) -> Self {
         let manifest = Manifest::of(objects.values().map(Arc::as_ref));
         Wanted { generation, objects, manifest }
     }
 
-    /// The same, of objects whose hashes are known.
+    /// A set of objects whose hashes are known.
     #[must_use]
     pub fn known(generation: u64, objects: BTreeMap<ObjectKey, Arc<Object>>, manifest: Manifest) -> Self {
         Wanted { generation, objects, manifest }
     }
 
-    /// What a device that serves these tenants gets of it.
+    /// The objects and hashes for a device that serves these tenants.
     pub(super) fn of_tenants(&self, tenants: &BTreeSet<u16>) -> (BTreeMap<ObjectKey, Arc<Object>>, Manifest) {
         let served = || self.objects.iter().filter(|(_, object)| tenants.contains(&object.tenant()));
         let hash = |key: &ObjectKey| Some((key.clone(), *self.manifest.0.get(key)?));
@@ -49,74 +51,74 @@ impl Wanted {
     }
 }
 
-/// The rest of the controller cannot do it now: the session ends, and the agent says it again later.
+/// The rest of the controller cannot do it now: the session ends, and the agent repeats its message later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the controller cannot store it now")]
 pub struct Unavailable;
 
-/// Why nobody is enrolled.
+/// Why an enrolment was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnrolRefusal {
-    /// Why.
+    /// The reason.
     pub code: RefuseCode,
-    /// For people, with what to do.
+    /// The reason for people, with what to do.
     pub message: String,
-    /// When to try again at the earliest, milliseconds.
+    /// Earliest time of the next attempt, in milliseconds from now.
     pub retry_ms: u32,
 }
 
-/// The rest of the controller. Whatever returns `Ok` is durable.
+/// The rest of the controller. Everything that returns `Ok` is durable.
 pub trait Backend {
-    /// Time passes: called before sessions are looked at, some times a second.
+    /// Called several times a second, before the sessions' timers.
     fn tick(&mut self, now: Now);
 
-    /// The device, if there is one of this id.
+    /// The record of a device, if it exists.
     fn device(&self, device: &DeviceId) -> Option<DeviceRecord>;
 
-    /// What it shall run; nothing if that is not decided.
+    /// The desired set of a device; `None` if there is none.
     fn wanted(&self, device: &DeviceId) -> Option<Arc<Wanted>>;
 
-    /// Its session begins: what its agent says of itself, and where it comes from.
+    /// A session begins, with the agent's description of itself and its address.
     fn began(&mut self, _device: &DeviceId, _hello: &Hello, _source: &str) {}
 
-    /// It says which links and ports it has, all of them each time.
+    /// Stores the device's links and ports; each report is complete.
     ///
     /// # Errors
-    /// It cannot be stored.
+    /// The report cannot be stored.
     fn interfaces(&mut self, _device: &DeviceId, _interfaces: &Interfaces) -> Result<(), Unavailable> {
         Ok(())
     }
 
-    /// Another start of its agent took the place of one whose session stood: the agent was started anew, or
-    /// two programs have the device's certificate. Both addresses.
+    /// Another start of the agent replaced one with an open session: the agent was restarted, or two programs
+    /// have the device's certificate. `before` and `now` are their addresses.
     fn twin(&mut self, _device: &DeviceId, _before: &str, _now: &str) {}
 
-    /// Its session is over.
+    /// The session ended.
     fn ended(&mut self, _device: &DeviceId) {}
 
-    /// It runs a generation: the acknowledgement.
+    /// Stores that the device runs a generation.
     ///
     /// # Errors
-    /// It cannot be stored.
+    /// The report cannot be stored.
     fn running(&mut self, device: &DeviceId, generation: u64, running: &Running) -> Result<(), Unavailable>;
 
-    /// It does not take a generation.
+    /// Stores that the device refused a generation.
     ///
     /// # Errors
-    /// It cannot be stored.
+    /// The report cannot be stored.
     fn refused(&mut self, device: &DeviceId, generation: u64, refusal: &Refusal) -> Result<(), Unavailable>;
 
-    /// It runs a generation that is not older than the wanted one, and is another: only a newer one can reach
-    /// it. This happens when a controller's store is put back.
+    /// The device runs another generation whose number is not below the desired one: only a higher number
+    /// reaches it. This happens when a controller's store is restored from a backup.
     fn ahead(&mut self, device: &DeviceId, generation: u64);
 
-    /// The last sequences of statistics and alerts that came from a start of the device's agent.
+    /// The last sequences of statistics and alerts from a start of the device's agent.
     fn received(&self, device: &DeviceId, instance: u64) -> (u64, u64);
 
-    /// Statistics came. A sequence comes once.
+    /// Stores statistics. Each sequence comes once.
     ///
     /// # Errors
-    /// They cannot be stored.
+    /// The statistics cannot be stored.
     fn statistics(
         &mut self,
         device: &DeviceId,
@@ -125,10 +127,10 @@ pub trait Backend {
         delta: Delta,
     ) -> Result<(), Unavailable>;
 
-    /// Alerts came, of tenants that the device serves. A sequence comes once.
+    /// Stores alerts of tenants that the device serves. Each sequence comes once.
     ///
     /// # Errors
-    /// They cannot be stored.
+    /// The alerts cannot be stored.
     fn alerts(
         &mut self,
         device: &DeviceId,
@@ -138,17 +140,17 @@ pub trait Backend {
         lost: u64,
     ) -> Result<(), Unavailable>;
 
-    /// How a function stands, as the device says without being asked.
+    /// The state of a function, reported without a request.
     fn health(&mut self, _device: &DeviceId, _state: FunctionState) {}
 
     /// A function's answer to an order.
     fn function(&mut self, device: &DeviceId, request: u32, state: FunctionState);
 
-    /// Somebody at an address asks for a certificate: with a token, or as the device that its certificate
-    /// says.
+    /// Handles a request for a certificate, with a token, or from the device that the present certificate
+    /// names.
     ///
     /// # Errors
-    /// It gets none.
+    /// The request is refused.
     fn enrol(
         &mut self,
         now: Now,

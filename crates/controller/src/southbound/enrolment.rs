@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates for devices: the first one for a token, the next ones for the one before; and which are
-//! revoked.
+//! Certificates for devices: the first is issued for a token, later ones for the previous certificate. And
+//! the set of revoked certificates.
 
 use super::backend::EnrolRefusal;
 use bartizan_api::southbound::{DeviceId, Enrol, Enrolled, Now, RefuseCode};
@@ -12,34 +12,34 @@ use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, RwLock};
 
-/// Bytes of a request for a certificate.
+/// Most bytes of a certificate request.
 const REQUEST_BYTES: usize = 16 << 10;
 
-/// Milliseconds between two renewals of a device: whoever has its key does not fill the register.
+/// Milliseconds between two renewals of a device, so that the holder of its key cannot fill the register.
 const RENEWALS_APART: u64 = 3_600_000;
 
-/// Who gives certificates to devices.
+/// Issues certificates to devices.
 #[derive(Debug)]
 pub struct Enroller {
     authority: Authority,
     attempts: Attempts,
     days: u64,
-    /// When devices renewed last, in milliseconds of a clock that never goes back: at most so many entries as
-    /// there are devices.
+    /// Time of each device's last renewal, in milliseconds of a monotonic clock; at most one entry per
+    /// device.
     renewed: HashMap<DeviceId, u64>,
 }
 
 impl Enroller {
-    /// With the authority and the tokens of a folder. Certificates are valid for so many days.
+    /// An enroller with the authority and its folder's tokens. Certificates are valid for `days`.
     #[must_use]
     pub fn new(authority: Authority, days: u64) -> Self {
         Enroller { authority, attempts: Attempts::new(0), days, renewed: HashMap::new() }
     }
 
-    /// Answers a request for a certificate.
+    /// Answers a certificate request.
     ///
     /// # Errors
-    /// Whoever asks gets none.
+    /// The request is refused.
     pub fn enrol(
         &mut self,
         now: Now,
@@ -96,18 +96,18 @@ impl Enroller {
     }
 }
 
-/// Which certificates are revoked, as the authority's register says; for handshakes and sessions.
+/// The revoked certificates of the authority's register, for handshakes and sessions.
 #[derive(Clone, Debug)]
 pub struct Revocations {
     authority: Authority,
     known: Arc<RwLock<(HashSet<String>, Option<Stamp>)>>,
 }
 
-/// By what a changed file is told: it is replaced, so number or time differ.
+/// Identifies a version of the register file: it is replaced on change, so inode or times differ.
 type Stamp = (u64, i64, i64, u64);
 
 impl Revocations {
-    /// Reads them.
+    /// Reads the register.
     ///
     /// # Errors
     /// The register cannot be read.
@@ -117,7 +117,8 @@ impl Revocations {
         Ok(revocations)
     }
 
-    /// Reads them again if the register has changed. If it cannot be read, those that were known hold.
+    /// Reads the register again if it has changed. If it cannot be read, the revocations read before still
+    /// apply.
     ///
     /// # Errors
     /// The register cannot be read.
@@ -142,7 +143,7 @@ impl Revocations {
         self.known.read().is_ok_and(|known| known.0.contains(serial))
     }
 
-    /// For handshakes.
+    /// The check of revocation for TLS handshakes.
     #[must_use]
     pub fn for_tls(&self) -> Revoked {
         let revocations = self.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drives a [`Server`] with real sockets and a clock: one thread, which waits for all connections at once.
+//! Drives a [`Server`] with real sockets and a clock, in one thread that polls all connections.
 
 use super::backend::Backend;
 use super::counters::Counters;
@@ -22,13 +22,13 @@ const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST: usize = 2;
 
-/// How often time passes for all sessions, in milliseconds.
+/// Milliseconds between two ticks of the sessions' timers.
 const TICK: u64 = 250;
 
-/// Connections of one address at one time: one that comes with others is refused.
+/// Most connections of one address; further ones are refused.
 pub const BY_SOURCE: usize = 64;
-/// Connections that have not said yet which device they are: the oldest makes room for one more, so that
-/// nobody keeps devices out by opening connections and saying nothing.
+/// Most connections that have not identified their device yet: the oldest makes room for a new one, so that
+/// silent connections cannot keep devices out.
 pub const UNPROVEN_MAX: usize = 512;
 
 enum Order {
@@ -44,7 +44,7 @@ enum Order {
     Stop,
 }
 
-/// The way to a listener that runs in its thread.
+/// A handle to a listener that runs in its thread.
 #[derive(Clone)]
 pub struct ListenerHandle {
     orders: Sender<Order>,
@@ -52,29 +52,29 @@ pub struct ListenerHandle {
     counters: Arc<Mutex<(Counters, LinkCounters)>>,
 }
 
-/// What happened to connections before there was a session.
+/// Counters of connections before their session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Handshakes that failed: no certificate of ours, expired, revoked, or no TLS at all.
+    /// Failed handshakes: certificate unknown, expired or revoked, or no TLS at all.
     pub handshakes_failed: u64,
-    /// Why the last one did.
+    /// Reason of the last failed handshake.
     pub last_failure: String,
     /// Handshakes that took too long.
     pub handshakes_late: u64,
-    /// Connections beyond those that one address may have.
+    /// Connections refused because of their address's bound.
     pub source_refused: u64,
     /// Connections without a session that made room for newer ones.
     pub gave_way: u64,
 }
 
 impl ListenerHandle {
-    /// What a device shall run has changed.
+    /// Notifies that the desired set of a device has changed.
     pub fn changed(&self, device: &DeviceId) {
         self.give(Order::Changed(device.clone()));
     }
 
-    /// Gives an order to a function of a device. It is answered in any case: at once if the device is away,
-    /// or has too many open.
+    /// Passes an order to a function of a device. It is always answered: at once if the device is away, or
+    /// has too many open orders.
     pub fn order(
         &self,
         device: &DeviceId,
@@ -86,17 +86,17 @@ impl ListenerHandle {
         self.give(Order::Function { device: device.clone(), request, order, function, settings });
     }
 
-    /// New connections get this TLS: a certificate was renewed, an authority rotated.
+    /// Sets the TLS settings of new connections, after a certificate was renewed or an authority rotated.
     pub fn set_tls(&self, config: Arc<rustls::ServerConfig>) {
         self.give(Order::Tls(config));
     }
 
-    /// Ends the listener and all sessions.
+    /// Stops the listener and all sessions.
     pub fn stop(&self) {
         self.give(Order::Stop);
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> (Counters, LinkCounters) {
         self.counters.lock().map(|counters| counters.clone()).unwrap_or_default()
@@ -113,13 +113,13 @@ struct Line {
     wire: Wire,
     source: SocketAddr,
     since: u64,
-    /// The server knows it: its handshake is done.
+    /// Whether the handshake is done, and the server knows the connection.
     known: bool,
-    /// Nothing more comes; what came is carried out yet.
+    /// Whether the input has ended; received messages are still handled.
     ended: bool,
 }
 
-/// A listener.
+/// The listener of devices' agents.
 pub struct Listener<B> {
     server: Server<B>,
     tls: Arc<rustls::ServerConfig>,
@@ -130,7 +130,7 @@ pub struct Listener<B> {
     socket: TcpListener,
     lines: HashMap<usize, Line>,
     next: usize,
-    /// Connections that have no session yet, the oldest first; some that have one, or are gone.
+    /// Connections without a session, the oldest first; may contain some that have one by now, or are gone.
     unproven: VecDeque<usize>,
     begin: Instant,
     orders: Receiver<Order>,
@@ -139,10 +139,10 @@ pub struct Listener<B> {
 }
 
 impl<B: Backend> Listener<B> {
-    /// Listens at an address.
+    /// Listens on an address.
     ///
     /// # Errors
-    /// The address cannot be listened at.
+    /// The system refuses to listen on the address.
     pub fn new(
         address: SocketAddr,
         tls: Arc<rustls::ServerConfig>,
@@ -175,15 +175,15 @@ impl<B: Backend> Listener<B> {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not report the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// The way to it.
+    /// A handle to this listener.
     pub fn handle(&self) -> ListenerHandle {
         self.handle.clone()
     }
@@ -193,10 +193,10 @@ impl<B: Backend> Listener<B> {
         Now { ms, unix: (self.clock)() }
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until it is stopped.
     ///
     /// # Errors
-    /// The system's poll fails.
+    /// The system's poll failed.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1_024);
         let mut again: BTreeSet<usize> = BTreeSet::new();
@@ -225,7 +225,7 @@ impl<B: Backend> Listener<B> {
                 self.send(place);
             }
             let now = self.now();
-            // A new session in place of an old one gives that something to say, and so does time.
+            // A session that replaces another leaves a message for that one, and so may a timer.
             if now.ms >= ticked + TICK {
                 ticked = now.ms;
                 self.tick(now);
@@ -236,10 +236,9 @@ impl<B: Backend> Listener<B> {
         }
     }
 
-    /// Carries out orders; connections that have something to say then join `ready`. Whether to go on.
+    /// Carries out orders; connections that then have data to send join `ready`. Returns whether to go on.
     fn take_orders(&mut self, ready: &mut BTreeSet<usize>) -> bool {
-        // Of many changes that have come together a device is told the last one: what it is to run is made
-        // once for all.
+        // Several changes of a device cause one update: its set is made once.
         let mut changed = BTreeSet::new();
         while let Ok(order) = self.orders.try_recv() {
             match order {
@@ -288,7 +287,7 @@ impl<B: Backend> Listener<B> {
         }
     }
 
-    /// A newcomer has no session yet: if there are too many of those, the oldest goes.
+    /// Adds a connection without a session; closes the oldest of those if there are too many.
     fn make_room(&mut self, newcomer: usize) {
         self.unproven.push_back(newcomer);
         if self.unproven.len() <= UNPROVEN_MAX {
@@ -304,7 +303,7 @@ impl<B: Backend> Listener<B> {
         }
     }
 
-    /// Carries out what came on a connection, and reads on once all of it is done. Whether there is more.
+    /// Handles the received messages of a connection, then reads more. Returns whether there may be more.
     fn read(&mut self, place: usize) -> bool {
         let now = self.now();
         if self.server.work(now, place as u64) {
@@ -341,7 +340,7 @@ impl<B: Backend> Listener<B> {
         }
     }
 
-    /// A connection's handshake is done: the server gets to know it. Whether it is taken.
+    /// Announces a connection to the server after its handshake. Returns whether the server accepts it.
     fn greet(&mut self, place: usize) -> bool {
         let now = self.now();
         let Some(line) = self.lines.get_mut(&place) else { return false };
@@ -360,7 +359,7 @@ impl<B: Backend> Listener<B> {
         self.server.lost(place as u64);
     }
 
-    /// Hands a session's messages to its connection while that has room, and closes what is over.
+    /// Writes a session's messages while the connection has room; closes finished connections.
     fn send(&mut self, place: usize) {
         let now = self.now();
         let Some(line) = self.lines.get_mut(&place) else { return };
@@ -380,7 +379,7 @@ impl<B: Backend> Listener<B> {
 
     fn tick(&mut self, now: Now) {
         self.server.tick(now);
-        // Where there was no descriptor left, some still wait.
+        // Connections may still wait from when no descriptor was left.
         self.accept();
         let places: Vec<usize> = self.lines.keys().copied().collect();
         for place in places {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller's side of the southbound protocol. All but [`listener`] is without I/O: connections, bytes
+//! The controller's side of the southbound protocol. All files but [`listener`] do no I/O: connections, bytes
 //! and times go in, bytes come out.
 //!
-//! * [`Server`]: all sessions, and who may have which;
-//! * [`Backend`]: what it asks of the rest of the controller;
+//! * [`Server`]: all sessions, and admission of connections;
+//! * [`Backend`]: the interface to the rest of the controller;
 //! * `session`: one connection;
-//! * [`listener`]: real sockets and a clock around it;
+//! * [`listener`]: real sockets and a clock;
 //! * [`enrolment`]: certificates for devices, and revocations;
-//! * [`counters`]: what happened.
+//! * [`counters`]: counters of sessions.
 
 pub mod backend;
 pub mod counters;

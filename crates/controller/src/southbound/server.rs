@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All connections: who is taken, who is refused, and what is handed to the rest of the controller.
+//! All connections of agents: admission, sessions, and messages to the rest of the controller.
 
 use super::backend::{Backend, EnrolRefusal};
 use super::counters::Counters;
@@ -12,30 +12,29 @@ use bartizan_api::southbound::{
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// A connection, by a number that whoever drives the server chooses.
+/// A connection, by a number that the driver of the server chooses.
 pub type Connection = u64;
 
-/// Messages of a connection that are carried out before others have their turn.
+/// Messages of one connection that are handled before other connections get a turn.
 const TURN: usize = 16;
 
-/// How far a device is believed to be ahead of the number under which it is to be sent something. Numbers are
-/// given one by one, so a controller whose state was
-/// put back is behind by the changes since then. What is farther ahead was never sent by anybody: whoever has
-/// a device's key could use up all numbers with it.
+/// Largest credible lead of a device's number over the controller's next one. Numbers are given one by one,
+/// so a controller restored from a backup lags by the changes since then. A larger lead cannot be genuine:
+/// the holder of a device's key could use up all numbers with it.
 pub const BELIEVED_AHEAD: u64 = 1 << 28;
 
-/// How a server is set.
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The controller's name.
     pub name: String,
-    /// Milliseconds between signs of life.
+    /// Milliseconds between keep-alive messages.
     pub keep_alive_ms: u32,
-    /// Milliseconds from the connection to the agent's first message, at most.
+    /// Time limit of the agent's first message, in milliseconds from the connection.
     pub greeting_ms: u64,
-    /// Connections at one time.
+    /// Most connections.
     pub connections: usize,
-    /// Orders to one device that wait to be sent or answered.
+    /// Most orders to one device that are not yet answered.
     pub orders: usize,
 }
 
@@ -53,10 +52,10 @@ impl Default for ServerConfig {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing was said yet.
+    /// No message has arrived.
     Greeting,
     InStep(Box<InStep>),
-    /// What is in `out` goes, then it is closed.
+    /// The messages in `out` are sent, then the connection closes.
     Closing,
 }
 
@@ -66,11 +65,11 @@ struct Line {
     source: String,
     since: u64,
     state: State,
-    /// What is spoken.
+    /// The protocol version.
     version: u8,
     decoder: Decoder,
     pulse: Pulse,
-    /// Answers, few and bounded: one welcome, refusal or certificate, and the last sequences that came.
+    /// Replies, few and bounded: one welcome, refusal or certificate, and the last received sequences.
     out: VecDeque<Message>,
     received: (Option<u64>, Option<u64>),
     orders: VecDeque<Message>,
@@ -83,10 +82,10 @@ pub struct Server<B> {
     config: ServerConfig,
     backend: B,
     lines: HashMap<Connection, Line>,
-    /// Which connection is a device's session.
+    /// The connection of each device's session.
     sessions: HashMap<DeviceId, Connection>,
     counters: Counters,
-    /// Which devices are known to be ahead, and of what, so that each is told once.
+    /// Devices known to be ahead, with their number, so that each is reported once.
     ahead: BTreeMap<DeviceId, u64>,
 }
 
@@ -97,7 +96,7 @@ impl<B: Backend> Server<B> {
         Server { config, backend, lines, sessions, counters: Counters::default(), ahead }
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -107,18 +106,18 @@ impl<B: Backend> Server<B> {
         &mut self.backend
     }
 
-    /// The connection of a device in step.
+    /// The connection of a device's session.
     pub fn connection_of(&self, device: &DeviceId) -> Option<Connection> {
         self.sessions.get(device).copied()
     }
 
-    /// Devices in step.
+    /// Devices with a session.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceId> {
         self.sessions.keys()
     }
 
-    /// A connection stands, with its TLS; `peer` is what its certificate says, if it has one. Whether it is
-    /// taken: if not, there are too many, and it has to be closed.
+    /// Admits a connection after its TLS handshake; `peer` is the identity in its certificate, if it has one.
+    /// Returns `false` if there are too many connections; the caller then closes it.
     pub fn connected(&mut self, now: Now, connection: Connection, peer: Option<Peer>, source: &str) -> bool {
         if self.lines.len() >= self.config.connections {
             self.counters.connections_refused += 1;
@@ -142,13 +141,13 @@ impl<B: Backend> Server<B> {
         true
     }
 
-    /// A connection is gone.
+    /// A connection was closed.
     pub fn lost(&mut self, connection: Connection) {
         self.leave(connection);
         self.lines.remove(&connection);
     }
 
-    /// The connection is its device's session no more.
+    /// Ends the device's session on this connection.
     fn leave(&mut self, connection: Connection) {
         let Some(Line { state: State::InStep(device), .. }) = self.lines.get(&connection) else { return };
         let device = device.device.clone();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Schemas in the dialect of OpenAPI 3.0, in forms that generators of clients read alike.
 //!
-//! The types give JSON Schema of 2020. Generators of four languages are held to what comes out (`make
-//! clients`), so that it has no list of types, no enumeration as `oneOf` of constants, no default that is an
-//! object or a list, no neighbour of a `$ref`, and no number format that one of them takes for 32 bits where
-//! 64 are needed.
+//! The types give JSON Schema 2020. The output has to suit client generators of four languages (`make
+//! clients`): no lists of types, no enumerations as `oneOf` of constants, no defaults that are objects or
+//! lists, no siblings of a `$ref`, and no number format that a generator takes for 32 bits where 64 are
+//! needed.
 //!
 //! Source: OpenAPI 3.0.3, "Schema Object".
 
 use serde_json::{Map, Value, json};
 
-/// The schemas of a document: each enumeration stands where it is used, since names of its words would meet
-/// those of others in languages that have one space of names for all.
+/// Writes the schemas of a document. Enumerations are inlined at their uses: as named schemas, their words
+/// would collide with others in languages with a single namespace.
 pub fn write(definitions: Map<String, Value>, paths: &mut Map<String, Value>) -> Map<String, Value> {
     let mut enumerations = Map::new();
     for (name, definition) in &definitions {
@@ -43,11 +43,10 @@ pub fn write(definitions: Map<String, Value>, paths: &mut Map<String, Value>) ->
     schemas
 }
 
-/// A union among the alternatives of another one is its alternatives: generators of some languages do not
-/// read one within another.
+/// Replaces a union within a union by its alternatives: some generators cannot read nested unions.
 fn flatten(value: &mut Value, unions: &Map<String, Value>) {
     if let Some(Value::Array(all)) = value.get_mut("oneOf") {
-        // A union of unions is one of what these have; none has itself.
+        // Nested unions are expanded until none is left; no union contains itself.
         let mut open: Vec<Value> = std::mem::take(all).into_iter().rev().collect();
         while let Some(one) = open.pop() {
             let name = one.get("$ref").and_then(Value::as_str);
@@ -56,8 +55,8 @@ fn flatten(value: &mut Value, unions: &Map<String, Value>) {
                 None => all.push(one),
             }
         }
-        // A list of unions among alternatives is read by some and not by others: any value, as the
-        // description says.
+        // Some generators cannot read a list of unions among alternatives: it becomes any value, as the
+        // description states.
         let is_list_of_unions = |one: &Value| {
             let items = one.get("items").and_then(|items| items.get("$ref")).and_then(Value::as_str);
             items.is_some_and(|name| unions.contains_key(name))
@@ -75,7 +74,7 @@ fn flatten(value: &mut Value, unions: &Map<String, Value>) {
     }
 }
 
-/// Rewrites what stands under `schema`.
+/// Inlines enumerations in all values of `schema`.
 fn in_operations(value: &mut Value, enumerations: &Map<String, Value>) {
     match value {
         Value::Object(object) => {
@@ -93,7 +92,7 @@ fn in_operations(value: &mut Value, enumerations: &Map<String, Value>) {
     }
 }
 
-/// Puts enumerations where references to them stand.
+/// Replaces references to enumerations by the enumerations.
 fn inline(value: &mut Value, enumerations: &Map<String, Value>) {
     match value {
         Value::Object(object) => {
@@ -109,7 +108,7 @@ fn inline(value: &mut Value, enumerations: &Map<String, Value>) {
     }
 }
 
-/// Adds the keys of a schema to one that stands for it; both descriptions hold.
+/// Adds the keys of a schema to the schema that replaces it; joins both descriptions.
 fn merge(object: &mut Map<String, Value>, other: Map<String, Value>) {
     for (key, value) in other {
         match (object.get_mut(&key), &value) {
@@ -127,7 +126,7 @@ const ONE: &[&str] = &["items", "additionalProperties", "not"];
 /// Keywords whose value is a list of schemas.
 const LISTS: &[&str] = &["anyOf", "oneOf", "allOf"];
 
-/// Rewrites a schema with all that is in it.
+/// Rewrites a schema with its subschemas.
 fn rewrite(schema: &mut Value) {
     if *schema == Value::Bool(true) {
         *schema = json!({});
@@ -158,7 +157,7 @@ fn rewrite(schema: &mut Value) {
     }
 }
 
-/// One of several words, each with what it means, is an enumeration whose description says it.
+/// Turns a `oneOf` of constants into an enumeration; the description lists the meanings.
 fn enumeration(object: &mut Map<String, Value>) {
     let Some(Value::Array(all)) = object.get("oneOf") else { return };
     let words = |one: &Value| one.get("enum").and_then(Value::as_array).cloned();
@@ -180,7 +179,7 @@ fn enumeration(object: &mut Map<String, Value>) {
     object.insert("description".to_owned(), Value::from(description.trim().to_owned()));
 }
 
-/// A list of types is one type that may be null, or alternatives.
+/// Turns a list of types into one nullable type, or into alternatives.
 fn types(object: &mut Map<String, Value>) {
     let Some(Value::Array(all)) = object.get("type") else { return };
     let others: Vec<Value> = all.iter().filter(|name| **name != "null").cloned().collect();
@@ -199,8 +198,8 @@ fn types(object: &mut Map<String, Value>) {
     }
 }
 
-/// Null among alternatives is a key beside them; alternatives among alternatives are of one list; one that is
-/// left alone is no alternative. Of several exactly one fits, which generators make unions of.
+/// Turns `anyOf` into `oneOf`, from which generators make unions: null becomes `nullable`, nested
+/// alternatives join the list, and a single alternative replaces the list.
 fn alternatives(object: &mut Map<String, Value>) {
     let Some(Value::Array(all)) = object.remove("anyOf") else { return };
     let mut left = Vec::new();
@@ -217,11 +216,11 @@ fn alternatives(object: &mut Map<String, Value>) {
         }
     }
     if left.iter().any(is_map) {
-        // Not every generator has a union with a map in it: any value, as the description says.
+        // Some generators have no union with a map in it: it becomes any value, as the description states.
         object.retain(|key, _| key == "description");
         return;
     }
-    // Objects of which nothing is required are told apart from others by nothing.
+    // An object without required keys cannot be told from other objects, so `anyOf` stays.
     let is_object = |one: &&Value| one.get("properties").is_some();
     let is_any = |one: &Value| is_object(&one) && one.get("required").is_none();
     let overlap = left.iter().filter(is_object).count() > 1 && left.iter().any(is_any);
@@ -232,13 +231,13 @@ fn alternatives(object: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a schema is of objects whose keys are all alike.
+/// Whether a schema is of a map: an object whose keys are alike.
 fn is_map(schema: &Value) -> bool {
     schema.get("additionalProperties").is_some_and(Value::is_object) && schema.get("properties").is_none()
 }
 
-/// Alternatives that are objects, as schemas of their own with a name: what they would be called otherwise is
-/// each generator's guess. `name`: of the schema that has them; returns what is to be added.
+/// Moves alternatives that are objects to schemas with names, since each generator would invent names of its
+/// own. `name`: that of the schema with the alternatives; returns the new schemas.
 fn named(name: &str, schema: &mut Value) -> Vec<(String, Value)> {
     let mut added = Vec::new();
     let key = if schema.get("anyOf").is_some() { "anyOf" } else { "oneOf" };
@@ -255,7 +254,7 @@ fn named(name: &str, schema: &mut Value) -> Vec<(String, Value)> {
     added
 }
 
-/// A default stands where it is a plain value of a plain type; elsewhere the description says it.
+/// Keeps a default only if value and type are scalar; otherwise moves it to the description.
 fn defaults(object: &mut Map<String, Value>) {
     let is_plain = object.contains_key("type");
     let default = object.get("default").filter(|default| !(is_plain && is_scalar(default)));
@@ -273,7 +272,7 @@ fn is_scalar(value: &Value) -> bool {
     value.is_string() || value.is_number() || value.is_boolean()
 }
 
-/// Formats that OpenAPI knows: what is unsigned has one with room for it.
+/// Replaces number formats by those of OpenAPI; unsigned numbers get a format with enough bits.
 fn number(object: &mut Map<String, Value>) {
     let (format, most) = match object.get("format").and_then(Value::as_str) {
         Some("uint8") => ("int32", Some(u64::from(u8::MAX))),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The OpenAPI 3.0 document, made of the table of routes and the types. docs/reference/openapi.json is this,
-//! committed.
+//! The OpenAPI 3.0 document, made from the table of routes and the types. docs/reference/openapi.json is its
+//! committed output.
 //!
-//! 3.0, since generators of clients read it alike; what 3.1 has beyond is not needed here.
+//! Version 3.0, because client generators agree on it; nothing here needs 3.1.
 
 mod dialect;
 
@@ -15,12 +15,11 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// Version of the API, a semantic one. Until there is a release: the middle number rises where a client that
-/// worked works no more, the last one where something is added. From then on an incompatible change has a
-/// path of its own (`/v2`).
+/// Semantic version of the API. Until the first release, the minor number rises when existing clients break,
+/// the patch number when something is added. After that, an incompatible change gets a new path (`/v2`).
 pub const VERSION: &str = "0.2.0";
 
-/// The document of a table of routes.
+/// The document for a table of routes.
 #[must_use]
 pub fn document(routes: &[Route]) -> Value {
     let settings = SchemaSettings::draft2020_12()
@@ -65,7 +64,7 @@ pub fn document(routes: &[Route]) -> Value {
     })
 }
 
-/// The tag of a route: the first part of its path behind the version.
+/// The tag of a route: the first part of its path after the version.
 fn tag(route: &Route) -> &str {
     let part = route.path.split('/').nth(2).unwrap_or_default();
     part.split('.').next().unwrap_or(part)
@@ -98,7 +97,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
                 let schema = of(generator).to_value();
                 json!({ "application/json": { "schema": schema }, "application/yaml": { "schema": schema } })
             }
-            // Bytes first: not every generator knows bodies of text.
+            // Bytes come first: not every generator supports text bodies.
             None => json!({
                 "application/octet-stream": { "schema": { "type": "string", "format": "binary" } },
                 "text/plain": { "schema": { "type": "string" } },
