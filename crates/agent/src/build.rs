@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a policy file to a generation: fids, paths, classifier, functions with their rules. All or nothing:
-//! an error leaves the agent, its global rule table and the running generation as they were.
+//! Builds a generation from a policy file: fids, paths, classifier, functions with their rules. All or
+//! nothing: an error leaves the agent, its global rule table and the running generation unchanged.
 //!
-//! A policy that is the same by address as in the generation before is made no more (`owner`), unless what
-//! all rest on has changed (`context`): what is left of it is to be put in its place.
+//! A policy that is the same by address as in the previous generation is not compiled again (`owner`), unless
+//! the common input of all policies has changed (`context`).
 
 mod context;
 mod errors;
@@ -43,51 +43,51 @@ use state::State;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The level of hosts that need no detection.
+/// The service level of hosts without detection.
 const NO_DETECTION: &str = "none";
-/// The function that service levels are about.
+/// The function that service levels select rules of.
 const DETECTION: &str = "ids";
-/// What the default is called in events.
+/// Name of the default in events.
 pub const DEFAULT_POLICY: &str = "default";
-/// The functions that the agent adds: what a policy says of flows as a whole, and who reads answers of
-/// resolvers.
+/// The functions that the agent adds: `gate` enforces what a policy states for whole flows, `names` reads
+/// resolvers' answers.
 pub(crate) const GATE: &str = "gate";
 const NAMES: &str = "names";
-/// The same, for those who say what chains may name.
+/// The functions that the agent adds, for checks of the names in chains.
 pub const AGENTS_OWN: [&str; 2] = [GATE, NAMES];
 
-/// What a fid stands for, for events and `explain`.
+/// A class as events and `explain` describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassInfo {
-    /// The class.
+    /// The fid of the class.
     pub fid: Fid,
-    /// Its tenant's name.
+    /// The tenant's name.
     pub tenant: String,
-    /// Its policy; `None`: what traffic gets that no policy names.
+    /// The policy; `None`: the default for traffic that no policy matches.
     pub policy: Option<String>,
-    /// The service level of its hosts, where one is given.
+    /// The service level of the class's hosts, if one applies.
     pub level: Option<String>,
-    /// Its chain.
+    /// The chain.
     pub path: Path,
-    /// Verdicts are only reported.
+    /// Whether verdicts are only reported.
     pub staged: bool,
-    /// What is done with one-sided flows.
+    /// The handling of one-sided flows.
     pub one_sided: OneSided,
-    /// How its flows stand when memory for application layers is used up.
+    /// The handling of the class's flows when memory for application layers is used up.
     pub overload: Overload,
-    /// How much of its flows is inspected, at most.
+    /// Bounds on how much of each flow is inspected.
     pub bypass: Bypass,
-    /// Functions of its chain without which its packets go on.
+    /// Functions of the chain without which packets are still forwarded.
     pub goes_on_without: Path,
 }
 
 /// A generation that is ready to run.
 pub struct Prepared {
-    /// For the workers.
+    /// The chains, for the workers.
     pub chains: Chains,
-    /// Whose traffic a packet is.
+    /// Assigns packets to tenants.
     pub tenants: TenantSelector,
-    /// The classes, by fid; those of policies that stay are the same by address.
+    /// The classes, by fid; those of unchanged policies are the same by address.
     pub classes: Vec<Arc<ClassInfo>>,
 }
 
@@ -100,13 +100,13 @@ impl core::fmt::Debug for Prepared {
     }
 }
 
-/// The policies of a file as rules on headers: what the lookup of a new flow finds its policy by.
+/// The policies of a file as header rules, by which the lookup of a new flow finds its policy.
 #[derive(Clone, Debug)]
 pub struct PolicyEntries {
-    /// Policy by policy; fid and priority are the policy's place in the file, from 0. What none matches is
-    /// the default's.
+    /// The rules of each policy; fid and priority are the policy's place in the file, from 0. A flow that
+    /// matches none gets the default.
     pub entries: Vec<RankedRule>,
-    /// The tenants of the file and the default one, by the numbers that the entries have.
+    /// The tenants of the file and the default tenant, with their numbers in `entries`.
     pub tenants: Vec<(String, TenantId)>,
 }
 
@@ -115,26 +115,27 @@ pub struct Agent {
     kinds: Vec<Arc<dyn FunctionKind>>,
     ids: Vec<FunctionId>,
     together_max: usize,
-    /// Generations say what a level below may refuse of packets without a flow.
+    /// Whether generations include the list for a level below that drops packets without a flow.
     early: bool,
     state: State,
-    /// What functions keep per host.
+    /// Tables of state that functions keep per host.
     hosts: HostTables,
-    /// Patterns that functions look for.
+    /// The compiler of patterns that functions search for.
     patterns: PatternSets,
-    /// Settings that were given beside the sections.
+    /// Settings given by orders, in addition to the sections.
     overrides: Overrides,
-    /// Which addresses have which DNS names now.
+    /// The current addresses of DNS names.
     names: Arc<Names>,
-    /// What the next generation may have of the last one.
+    /// The last generation, whose parts the next one may reuse.
     kept: Option<LastBuild>,
     lookup: KeptLookup,
     compaction: Compaction,
-    /// Names of the host's ports, by their numbers; `None`: there is no host, and a policy may name any.
+    /// Names of the host's ports, in the order of their numbers; `None`: no host is known, and policies may
+    /// name any.
     ports: Option<Vec<String>>,
 }
 
-/// Settings that orders gave to functions, beside what their sections say: by function, then by name.
+/// Settings that orders gave to functions in addition to their sections: by function, then by name.
 pub type Overrides = BTreeMap<String, Map<String, Value>>;
 
 impl core::fmt::Debug for Agent {
@@ -144,10 +145,10 @@ impl core::fmt::Debug for Agent {
 }
 
 impl Agent {
-    /// An agent for these functions. Their bits in paths stay the same in all generations.
+    /// An agent for these functions. A function has the same bit of paths in all generations.
     ///
     /// # Errors
-    /// They cannot be put in an order.
+    /// The functions cannot be put in an order.
     pub fn new(kinds: Vec<Arc<dyn FunctionKind>>) -> Result<Self, OrderError> {
         let specs: Vec<_> = kinds.iter().map(|k| k.spec()).collect();
         let ids = order::order(&specs)?;
@@ -170,25 +171,25 @@ impl Agent {
         })
     }
 
-    /// Sets bounds and hash of what functions keep per host. To be called before the first generation: what
-    /// was kept is gone.
+    /// Sets bounds and hash of the functions' host tables. Call before the first generation: state in the
+    /// tables is lost.
     pub fn set_hosts(&mut self, config: HostTablesConfig) {
         self.hosts = HostTables::new(config);
     }
 
-    /// Sets the compiler of the patterns that functions look for. To be called before the first generation.
+    /// Sets the compiler of the patterns that functions search for. Call before the first generation.
     pub fn set_patterns(&mut self, patterns: PatternSets) {
         self.patterns = patterns;
     }
 
-    /// Sets who says which fids new classes get. To be called before the first generation, whose classes get
-    /// theirs there.
+    /// Sets the allocator of fids for new classes. Call before the first generation, so that its classes use
+    /// it.
     pub fn set_fid_allocator(&mut self, allocator: Box<dyn FidAllocator>) {
         self.state.table = Arc::new(GlobalRuleTable::with(allocator));
     }
 
-    /// Sets the key of the table of DNS names, which live traffic must not know. To be called before the
-    /// first generation: what was learned is gone.
+    /// Sets the hash key of the table of DNS names, which must be secret from live traffic. Call before the
+    /// first generation: learned addresses are lost.
     pub fn set_names_key(&mut self, key: u64) {
         self.names = Arc::new(Names::keyed(key));
     }
@@ -201,42 +202,42 @@ impl Agent {
         }
     }
 
-    /// Header rules that stand together in one lookup at most, those that choose policies included; if there
-    /// are more, each policy has its own classifier for those of its functions.
+    /// Sets the most header rules that share one lookup, those that select policies included; with more, each
+    /// policy has its own classifier for its functions' rules.
     pub fn set_together_max(&mut self, rules: usize) {
         self.together_max = rules;
     }
 
-    /// Which addresses have which DNS names of policies now.
+    /// The current addresses of the policies' DNS names.
     #[must_use]
     pub const fn names(&self) -> &Arc<Names> {
         &self.names
     }
 
-    /// Generations say what a level below may refuse of packets without a flow (`Chains::early`).
+    /// Sets whether generations include the list for a level below that drops packets without a flow
+    /// (`Chains::early`).
     pub fn set_early(&mut self, early: bool) {
         self.early = early;
     }
 
-    /// What the thread that compiles tables beside the work calls when it has done so: much was allocated
-    /// there, and is free again.
+    /// Sets a hook that the compaction thread calls after each compilation, to give freed memory back.
     pub fn set_behind_compaction(&mut self, behind: fn()) {
         self.compaction.set_behind(behind);
     }
 
-    /// The ports that the host file names, in its order: what policies may redirect to. Until this is called
-    /// they may name any.
+    /// Sets the ports of the host file, in its order, that policies may redirect to. Without this call they
+    /// may name any.
     pub fn set_ports(&mut self, names: Vec<String>) {
         self.ports = Some(names);
     }
 
-    /// Names that the sections of a policy file may have.
+    /// Names of the sections that a policy file may have.
     #[must_use]
     pub fn function_names(&self) -> Vec<&'static str> {
         self.kinds.iter().map(|k| k.spec().name).filter(|n| ![GATE, NAMES].contains(n)).collect()
     }
 
-    /// The bit of a function.
+    /// The bit of a function in paths.
     #[must_use]
     pub fn function_id(&self, name: &str) -> Option<FunctionId> {
         self.kinds.iter().zip(&self.ids).find(|(k, _)| k.spec().name == name).map(|(_, id)| *id)
@@ -254,10 +255,10 @@ impl Agent {
         &self.state.table
     }
 
-    /// Builds the next generation from a policy file. `links`: those of the host file, by name.
+    /// Builds the next generation from a policy file. `links`: the links of the host file, by name.
     ///
     /// # Errors
-    /// Everything that is wrong, with its place in the file; nothing has changed then.
+    /// All faults of the file, with their places; the agent is unchanged then.
     pub fn prepare(&mut self, file: &PolicyFile, links: &[(&str, LinkId)]) -> Result<Prepared, PolicyError> {
         let mut build = self.begin(file, links);
         build.state.generation = Generation(build.state.generation.0 + 1);
@@ -276,11 +277,11 @@ impl Agent {
         }
     }
 
-    /// The rules on headers by which a generation of this file would find a new flow's policy. No function is
-    /// built, and the agent stays as it is. `links`: as for [`Agent::prepare`].
+    /// The header rules by which a generation of this file would find a new flow's policy. Builds no function
+    /// and leaves the agent unchanged. `links`: as for [`Agent::prepare`].
     ///
     /// # Errors
-    /// Chains, tenants or links that cannot be, with their places in the file.
+    /// Faults of chains, tenants or links, with their places in the file.
     pub fn policy_entries(
         &self,
         file: &PolicyFile,
@@ -308,14 +309,14 @@ impl Agent {
     }
 }
 
-/// The problems in the order of the file, each once.
+/// Sorts the problems by place, without duplicates.
 fn wrong(file: &PolicyFile, mut problems: Vec<Problem>) -> PolicyError {
     problems.sort_by_key(|p| (p.position.line, p.position.column));
     problems.dedup();
     PolicyError::Wrong { file: file.name.clone(), problems }
 }
 
-/// What the data plane is told of overload.
+/// The data plane's form of an overload setting.
 fn overload(said: Overload) -> bartizan_stages::overload::Overload {
     use bartizan_stages::overload::OverloadAction as Action;
     let action = match said.action {
@@ -327,7 +328,7 @@ fn overload(said: Overload) -> bartizan_stages::overload::Overload {
     bartizan_stages::overload::Overload { priority: said.priority, action }
 }
 
-/// Callback `rules` of a function; one that panics has no rules, and the running generation stays.
+/// Calls `rules` of a function; one that panics has no rules, and the running generation stays.
 fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>> {
     contained(|| kind.rules(source)).unwrap_or_else(|panicked| {
         let message = format!("this section cannot be used: {panicked}; please report it");
@@ -335,8 +336,8 @@ fn rules_of(kind: &dyn FunctionKind, source: &RuleSource<'_>) -> Result<Box<dyn 
     })
 }
 
-/// What each owner selects, the last one, the default, all; and the class of its flows for its first tenant.
-/// One without tenants has no flows.
+/// The selection of each owner, the default last and selecting all, with the class of its flows for its first
+/// tenant. An owner without tenants has no flows.
 fn selected_by(owners: &[Arc<Made>]) -> Vec<Selected> {
     let of = |owner: &Arc<Made>| Selected {
         within: match owner.policy {
@@ -355,9 +356,9 @@ struct Build<'a> {
     links: &'a [(&'a str, LinkId)],
     state: State,
     problems: Vec<Problem>,
-    /// The DNS names of its groups.
+    /// A lease on the DNS names of the file's groups.
     names: Option<Arc<Lease>>,
-    /// What the next generation may have of this one.
+    /// Parts that the next generation may reuse.
     lookup: KeptLookup,
     kept: Option<LastBuild>,
 }
@@ -367,8 +368,8 @@ impl<'a> Build<'a> {
         self.problems.push(Problem { position: self.file.locate(path), path: path.to_owned(), message });
     }
 
-    /// What the policies come to, in their order, and the default: those of the generation before, where they
-    /// hold.
+    /// The compiled policies in order, then the default; reuses those of the previous generation that are
+    /// unchanged.
     fn owners(&mut self, context: &Arc<Context>) -> Option<Vec<Arc<Made>>> {
         let (agent, file) = (self.agent, self.file);
         let before = agent.kept.as_ref().filter(|kept| Arc::ptr_eq(&kept.context, context));
@@ -509,7 +510,8 @@ impl<'a> Build<'a> {
         entries
     }
 
-    /// Every function that some path needs, with its rules, and those of its rules that are looked up for it.
+    /// Builds every function that some path needs, with its rules, and collects the rules for the common
+    /// lookup.
     fn functions(
         &mut self,
         context: &Context,
@@ -565,14 +567,14 @@ impl<'a> Build<'a> {
     }
 }
 
-/// What a function is told of an owner.
+/// A function's input for one owner.
 struct OwnersGroup<'m> {
     owner: usize,
     staged: bool,
     group: &'m Group,
 }
 
-/// Adds a function's rules on headers, each with the policies that it is for.
+/// Adds a function's header rules, each with the policies that it applies to.
 fn of_policies(
     function: FunctionId,
     header_rules: Vec<HeaderRules>,
@@ -613,7 +615,7 @@ fn entries(owners: &[Arc<Made>]) -> List {
     List::new((0u32..).zip(owners).map(placed).collect())
 }
 
-/// The classes of policies by the fids that flows find them by, and of the default by tenant.
+/// The classes of policies by the fids of their entries, and those of the default by tenant.
 fn classes(owners: &[Arc<Made>]) -> (Vec<Option<Variants>>, HashMap<TenantId, Variants>) {
     let placed = |owner: usize, variants: &Variants| Variants { owner, ..variants.clone() };
     let (mut by_fid, mut defaults) = (Vec::new(), HashMap::new());

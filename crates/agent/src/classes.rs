@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which class a new flow gets, and what functions' rules on headers say of it: one lookup.
+//! The classifier: one lookup gives a new flow its class and the matching header rules of all functions.
 
 use crate::lookup::{Found, KeptLookup, Lookup, PolicyRules, TOGETHER_MAX};
 use crate::tenants::{TenantQuestion, TenantSelector};
@@ -21,14 +21,15 @@ use bartizan_stages::quotas::Quotas;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The classes of a policy for one tenant: by the service level of the flow's hosts.
+/// The classes of a policy for one tenant, by the service level of the flow's hosts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variants {
-    /// Without a service level.
+    /// The class without a service level.
     pub(crate) plain: Class,
-    /// By the index of the service level.
+    /// The classes by index of the service level.
     pub(crate) by_level: Option<Arc<[Class]>>,
-    /// The policy's place among all, by which its rules on headers are found; behind them is the default.
+    /// The policy's place among all, by which its header rules are found; the number after the last policy is
+    /// the default.
     pub(crate) owner: usize,
 }
 
@@ -39,37 +40,37 @@ impl Variants {
     }
 }
 
-/// See the module.
+/// The classifier of a generation; see the module.
 #[derive(Debug)]
 pub struct PolicyClassifier {
     pub(crate) lookup: Lookup,
-    /// By the fid that the policies' rule set answers with.
+    /// Classes by the fid that the policies' rule set returns.
     pub(crate) classes: Vec<Option<Variants>>,
-    /// What traffic gets that no policy names, by tenant.
+    /// Classes of the default, by tenant.
     pub(crate) defaults: HashMap<TenantId, Variants>,
-    /// What the functions are called, and what their rules on headers.
+    /// Functions with header rules: id, name, and the name of their rules.
     pub(crate) functions: Vec<(FunctionId, &'static str, &'static str)>,
-    /// The service levels, in their order.
+    /// The service levels, in order.
     pub(crate) levels: Vec<String>,
-    /// Whose traffic a packet is.
+    /// Assigns packets to tenants.
     pub(crate) tenants: TenantSelector,
-    /// Which policy a class belongs to.
+    /// Maps classes to their policies.
     pub(crate) policies: Arc<PolicyMap>,
-    /// How much tenants may use.
+    /// The tenants' quotas in the data plane.
     pub(crate) quotas: Quotas,
-    /// Groups by DNS name, where there are some.
+    /// Data for groups by DNS name, if there are some.
     pub(crate) by_name: Option<ByName>,
 }
 
-/// What groups by DNS name rest on.
+/// Data for groups by DNS name.
 #[derive(Debug)]
 pub(crate) struct ByName {
     pub(crate) names: Arc<Names>,
-    /// Who reads answers.
+    /// The function that reads resolvers' answers.
     pub(crate) reader: FunctionId,
-    /// Whose answers count: for whose traffic (`None`: everybody's).
+    /// Trusted resolvers, each for the traffic of one tenant, or of all (`None`).
     pub(crate) resolvers: Vec<(Option<TenantId>, Prefix)>,
-    /// As long as packets are looked up here the names keep their numbers.
+    /// Keeps the names' numbers while this classifier is in use.
     pub(crate) _lease: Arc<Lease>,
 }
 
@@ -77,10 +78,10 @@ pub(crate) struct ByName {
 const DNS_PORT: u16 = 53;
 
 impl ByName {
-    /// The names that a header's addresses have now, with those by which its flow was found before.
+    /// The current names of a header's addresses, plus those by which its flow was found before.
     fn of(&self, header: &Header, now: Timestamp, before: &Matches) -> HeaderNames {
         let mut names = names_among(before);
-        // Captures: workers touch what they share in the order of the packets.
+        // Captures: workers access shared state in the order of packets.
         wait_for_turn();
         let sides = [(&mut names.source, header.source), (&mut names.destination, header.destination)];
         for (known, address) in sides {
@@ -94,7 +95,7 @@ impl ByName {
         names
     }
 
-    /// Whether a flow asks a resolver whose answers count.
+    /// Whether a flow is a query to a trusted resolver.
     fn is_asking(&self, header: &Header) -> bool {
         header.destination_port == DNS_PORT
             && matches!(header.protocol, 6 | 17)
@@ -118,7 +119,7 @@ impl ByName {
     }
 }
 
-/// Matching rules that are listed.
+/// Most matching rules that are listed.
 pub(crate) const LISTED_MAX: usize = 50;
 
 fn explained(set: &'static str, numbers: &[u32], name: impl Fn(u32) -> String) -> SetExplained {
@@ -151,7 +152,7 @@ impl FlowClassifier for PolicyClassifier {
                 found.matches(self.lookup.places(variants.owner), (header, &names), matches);
                 variants.of(found.level)
             }
-            // A flow of a tenant that is gone, which no packet belongs to any more.
+            // The flow's tenant was removed: no packet belongs to it any more.
             None => {
                 matches.clear();
                 self.defaults.get(&TenantId(0)).map(|v| v.plain).unwrap_or_default()
@@ -201,7 +202,7 @@ impl FlowClassifier for PolicyClassifier {
             tunnel: packet.tunnel,
             vlans: packet.vlan.as_slice(),
             link,
-            // An ICMP error is of the tenant whose packet it quotes, whichever router sent it.
+            // An ICMP error belongs to the tenant of the packet that it quotes, whichever router sent it.
             addresses: match packet.about() {
                 Some(quoted) => Some((quoted.src, quoted.dst)),
                 None => packet.src().zip(packet.dst()),
@@ -218,8 +219,8 @@ impl FlowClassifier for PolicyClassifier {
     }
 }
 
-/// A generation without policies: all functions in one chain for every flow, with one lookup for their rules
-/// on headers.
+/// A generation without policies: all functions in one chain for every flow, with one lookup for their header
+/// rules.
 ///
 /// # Errors
 /// The classifier cannot be built.
@@ -231,7 +232,7 @@ pub fn one_chain(generation: Generation, functions: Vec<Box<dyn Function>>) -> R
     for mut function in functions {
         let id = function.id();
         path = path.with(id);
-        // All flows are of one class, so a function has one list of rules at most.
+        // All flows are of one class, so a function has at most one list of rules.
         if let Some(HeaderRules { called, rules: list, .. }) = function.take_header_rules().into_iter().next()
         {
             names.push((id, function.spec().name, called));
@@ -257,7 +258,7 @@ pub fn one_chain(generation: Generation, functions: Vec<Box<dyn Function>>) -> R
     Ok(Chains::new(generation, shared, Box::new(classifier)))
 }
 
-/// A pair of sides, both ways round.
+/// The rules of a pair of sides, for both directions.
 pub(crate) fn both_ways(
     from: &[Side],
     to: &[Side],

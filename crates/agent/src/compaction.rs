@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles whole what generations have as differences to the tables of earlier ones, in a thread of its own,
-//! once changes rest.
+//! Recompiles classification tables that consist of a base and differences, in a thread of its own, once no
+//! changes come for a while.
 //!
-//! It changes how fast flows are looked up, never what is found: so its time is the machine's, and where the
-//! system gives no thread nothing is lost but speed.
+//! Compaction changes the speed of lookups, never their result, so it uses the machine's clock; where the
+//! system provides no thread, only speed is lost.
 
 use bartizan_classify::Layered;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,17 +11,17 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long no change may have come.
+/// Time without a change before tables are compiled.
 const QUIET: Duration = Duration::from_secs(1);
-/// After compiling it is quiet for so many times as long as that took, at least: changes that go on take a
-/// tenth of a core at most.
+/// Pause after a compilation, as a multiple of its duration: continuous changes use at most a tenth of a
+/// core.
 const REST: u32 = 10;
-/// Rules added to tables with which they are compiled at once: about half of what can be added.
+/// Rules added to tables from which they are compiled at once: about half of the possible number.
 const URGENT: usize = 128;
 
 type Tables = Vec<Weak<Layered>>;
 
-/// See the module. Dropping it ends the thread.
+/// The compaction thread's handle; dropping it ends the thread.
 #[derive(Debug, Default)]
 pub(crate) struct Compaction {
     asked: Option<Sender<Tables>>,
@@ -29,10 +29,10 @@ pub(crate) struct Compaction {
 }
 
 impl Compaction {
-    /// Lets these tables be compiled in some time, unless others are asked for.
+    /// Schedules these tables for compilation, in place of those scheduled before.
     pub(crate) fn ask<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<Layered>>) {
         let tables: Tables = tables.filter(|tables| !tables.is_compact()).map(Arc::downgrade).collect();
-        // What was asked for before is of no use any more, either.
+        // Tables scheduled before are not in use any more.
         if tables.is_empty() && self.asked.is_none() {
             return;
         }
@@ -48,7 +48,7 @@ impl Compaction {
         }
     }
 
-    /// What its thread calls each time that it has compiled something, from its next start on.
+    /// Sets a hook that the thread calls after each compilation, from its next start on.
     pub(crate) fn set_behind(&mut self, behind: fn()) {
         self.behind = Some(behind);
     }

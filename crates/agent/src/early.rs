@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a level below may refuse of packets without a flow: policies and the rules of their first function as
-//! one list, in the order in which the lookup of a new flow has them.
+//! The early list, by which a level below drops packets without a flow: policies with the rules of their
+//! first function, in the order in which the lookup of a new flow uses them.
 //!
-//! A policy's rules are asked within what the policy selects; what none of them matches its default decides.
-//! So nothing behind a policy is asked about its flows. A policy of which something else comes first (a
-//! function that judges by more than headers, a staged one) sends its packets up.
+//! A policy's rules apply within what the policy selects, and its default decides the rest, so that no later
+//! policy sees its flows. A policy sends its packets up if its first function judges by more than headers, or
+//! if it is staged.
 
 use crate::lookup::PolicyRules;
 use crate::tenants::{Selector, TenantSelector};
@@ -17,17 +17,18 @@ use bartizan_stages::early::{Early, NotBelow, Origin};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A policy, or the default behind all of them.
+/// A policy or the default, as the list needs it.
 pub(crate) struct Selected {
-    /// What it selects, whole.
+    /// The headers that it selects.
     pub within: Arc<[HeaderRule]>,
-    /// The class of its flows. (Others of its classes have the same rules.)
+    /// The class of its flows. (Its other classes have the same rules.)
     pub class: Class,
-    /// Whether packets go on while its first function is away: nobody may refuse them in its name then.
+    /// Whether packets are forwarded while its first function is unavailable: a level may not drop for it
+    /// then.
     pub goes_on_without: bool,
 }
 
-/// Makes the list. `rules`: those that are looked up, of all functions.
+/// Makes the list. `rules`: the looked-up rules of all functions.
 pub(crate) fn list<'r>(
     tenants: &TenantSelector,
     owners: &[Selected],
@@ -48,7 +49,7 @@ pub(crate) fn list<'r>(
     early
 }
 
-/// The selector of a tenant, as a table has it.
+/// The selector of a tenant, in the form of the table.
 fn told(selector: &Selector) -> EarlyTenant {
     let net =
         |prefix: &bartizan_config::policy::Prefix| Net { address: prefix.address, length: prefix.length };
@@ -61,7 +62,7 @@ fn told(selector: &Selector) -> EarlyTenant {
     }
 }
 
-/// Adds the rules of a policy. Of one whose packets go on without its first function no rule is asked below.
+/// Adds the rules of a policy; none if its packets are forwarded without its first function.
 fn add(
     early: &mut Early,
     Selected { within, class, goes_on_without }: &Selected,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a flow is treated as it is: tenant, policy, service level, class, chain, and what each function says
-//! to its first packet. For `bartizan explain flow`.
+//! Explains the handling of a flow: tenant, policy, service level, class, chain, and each function's decision
+//! on its first packet. For `bartizan explain flow`.
 //!
-//! What is decided comes from the generation itself: its classifier gives the class, and its functions are
-//! asked with a packet made for the flow ([`bartizan_dataplane::explain::first`]). Why, with its places in
-//! the file, is read from the policy by a walk in the order of the file. Both have to agree;
-//! [`FlowExplanation::disagreement`] says so when they do not, which is a defect.
+//! The decisions come from the generation itself: its classifier gives the class, and its functions run on a
+//! packet made for the flow ([`bartizan_dataplane::explain::first`]). The reasons, with places in the file,
+//! come from a walk through the policies in order. If the two differ, which is a defect,
+//! [`FlowExplanation::disagreement`] describes it.
 //!
 //! The structure grows by adding fields.
 
@@ -25,42 +25,42 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// A flow that is asked about.
+/// A flow to explain.
 #[derive(Clone, Debug, Default)]
 pub struct FlowQuestion {
     /// IP protocol.
     pub protocol: u8,
-    /// Address and port of the side that opens the flow.
+    /// Address and port of the initiator.
     pub source: Option<(IpAddr, u16)>,
-    /// Address and port of the other side.
+    /// Address and port of the responder.
     pub destination: Option<(IpAddr, u16)>,
-    /// ICMP: type and code.
+    /// Type and code, for ICMP.
     pub icmp: Option<(u8, u8)>,
-    /// The tenant, where it is given; else its selectors are asked.
+    /// The tenant, if given; otherwise the selectors determine it.
     pub tenant: Option<TenantId>,
-    /// The link that it comes in by.
+    /// The link that the flow enters by.
     pub link: LinkId,
     /// VLAN ids, outermost first.
     pub vlans: Vec<u16>,
-    /// VXLAN network that it is in.
+    /// VXLAN network identifier.
     pub vni: Option<u32>,
-    /// What `tenant` is known from; `as asked` unless given.
+    /// The source of `tenant`; `as asked` unless given.
     pub tenant_from: Option<&'static str>,
 }
 
-/// The generation that is asked.
+/// The generation to explain by.
 pub struct Subject<'s> {
     /// The policy file.
     pub file: &'s PolicyFile,
-    /// What the fids stand for.
+    /// The classes, by fid.
     pub classes: &'s [Arc<ClassInfo>],
-    /// Whose traffic a packet is.
+    /// Assigns packets to tenants.
     pub tenants: &'s TenantSelector,
     /// Numbers of the tenants.
     pub tenant_ids: &'s [(String, TenantId)],
     /// Numbers of the links.
     pub links: &'s [(String, LinkId)],
-    /// What runs.
+    /// The chains of the generation.
     pub chains: &'s Arc<Chains>,
     /// Names of the functions by their bit.
     pub functions: &'s [&'static str],
@@ -73,69 +73,69 @@ pub struct Subject<'s> {
 /// Why a flow cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// Two sides are needed.
+    /// The flow does not have two addresses of one IP version.
     #[error(
         "a flow needs two addresses of one IP version: found {found}; write `tcp 10.0.0.1:40000 192.0.2.7:80`"
     )]
     Ends {
-        /// What was given.
+        /// The addresses given.
         found: String,
     },
-    /// No flow table.
+    /// The flow table cannot be made.
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
-/// Why a flow is treated as it is.
+/// The explanation of a flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowExplanation {
     /// The policy file.
     pub file: String,
-    /// Whose traffic it is.
+    /// The tenant of its traffic.
     pub tenant: TenantAnswer,
-    /// The policy; what is said of traffic that no policy names has the name `default`.
+    /// The policy; the default for traffic that no policy matches has the name `default`.
     pub policy: PolicyAnswer,
-    /// Policies that stand before it in the file, and why they are not the flow's.
+    /// Earlier policies of the file, and why they do not match.
     pub passed_over: Vec<PassedOver>,
     /// The service level of one of its hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_level: Option<ServiceLevelAnswer>,
-    /// Its class.
+    /// The fid of its class.
     pub fid: u32,
     /// Generation of policies and rules.
     pub generation: u64,
-    /// Where its packets are handled.
+    /// The level that handles its packets.
     pub level: &'static str,
     /// The functions of its chain, in the order in which they run.
     pub path: Vec<&'static str>,
-    /// Verdicts are only reported.
+    /// Whether verdicts are only reported.
     pub staged: bool,
-    /// What is done when one direction is not seen.
+    /// The handling of the flow if one direction is not seen.
     pub one_sided: OneSided,
-    /// How much of it is inspected, at most.
+    /// Bounds on how much of the flow is inspected.
     #[serde(skip_serializing_if = "Bypass::is_never")]
     pub bypass: Bypass,
-    /// What the lookup of its first packet meets.
+    /// The rules that the lookup of its first packet matches.
     pub lookup: LookupExplained,
-    /// What each function says to the first packet.
+    /// The decision of each function on the first packet.
     pub functions: Vec<FunctionAnswer>,
-    /// What becomes of the first packet (in prevention).
+    /// The verdict on the first packet (in prevention).
     pub verdict: VerdictAnswer,
-    /// Classifier and file differ: a defect of the program.
+    /// A difference between classifier and file, which is a defect of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disagreement: Option<String>,
 }
 
-/// Whose traffic.
+/// The tenant of a flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct TenantAnswer {
     /// Name.
     pub name: String,
     /// Number.
     pub id: u16,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// Where the file says so.
+    /// The place in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
 }
@@ -145,74 +145,74 @@ pub struct TenantAnswer {
 pub struct PolicyAnswer {
     /// Name.
     pub name: String,
-    /// Where it stands.
+    /// The place in the file.
     pub place: String,
-    /// Which side of the policy opens the flow: `from`, `to`, or nothing for the default.
+    /// The side of the policy that opens the flow: `from` or `to`; null for the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<&'static str>,
-    /// The prefixes that the two addresses lie in.
+    /// The prefixes that contain the two addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prefixes: Vec<String>,
 }
 
-/// A policy that is not the flow's.
+/// An earlier policy that does not match the flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct PassedOver {
     /// Name.
     pub policy: String,
-    /// Where it stands.
+    /// The place in the file.
     pub place: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// A service level that holds for a host of the flow.
+/// A service level that applies to a host of the flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServiceLevelAnswer {
     /// Rule group, or `none`.
     pub level: String,
-    /// Where it stands.
+    /// The place in the file.
     pub place: String,
-    /// Whether it changes the flow's class.
+    /// Whether the service level changes the flow's class.
     pub counts: bool,
 }
 
-/// What a function says.
+/// The decision of a function.
 #[derive(Clone, Debug, Serialize)]
 pub struct FunctionAnswer {
     /// The function.
     pub function: &'static str,
-    /// Which half of it was asked.
+    /// The half of the function that decided.
     pub half: Half,
-    /// Whether the packet comes to it: no function before it refuses.
+    /// Whether the packet reaches the function: no earlier one drops it.
     pub reached: bool,
     /// Verdict.
     pub verdict: &'static str,
-    /// Reason of a refusal.
+    /// Reason of a drop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// In words.
+    /// The decision in words.
     pub why: String,
-    /// Number of its rule.
+    /// Number of the deciding rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<u32>,
-    /// Where the policy says so.
+    /// The place in the policy that led to the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// What stands there.
+    /// The text at that place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Value>,
-    /// It needs no further packet of the flow.
+    /// Whether the function needs no further packet of the flow.
     pub done: bool,
-    /// What it reports: rule and message.
+    /// Findings: rule and message.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// What it says beyond that.
+    /// Further details from the function.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub details: Map<String, Value>,
 }
 
-/// What becomes of the packet.
+/// The verdict on a packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct VerdictAnswer {
     /// Verdict.
@@ -220,10 +220,10 @@ pub struct VerdictAnswer {
     /// The function that decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<&'static str>,
-    /// Reason of a refusal.
+    /// Reason of a drop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// What the reason means.
+    /// The meaning of the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meaning: Option<&'static str>,
 }
@@ -231,7 +231,7 @@ pub struct VerdictAnswer {
 /// Explains a flow.
 ///
 /// # Errors
-/// The question is not about a flow, or there is no memory.
+/// The question does not describe a flow, or memory is exhausted.
 pub fn explain(subject: &Subject<'_>, question: &FlowQuestion) -> Result<FlowExplanation, ExplainError> {
     let (source, destination) = ends(question)?;
     let asking = Asking { subject, question, source, destination };
@@ -347,7 +347,7 @@ impl Asking<'_> {
         }
     }
 
-    /// The first policy in the file that the flow fits, and those before it.
+    /// The first policy of the file that matches the flow, and the earlier ones.
     fn walk(&self, tenant: &str) -> (Option<&Policy>, Vec<PassedOver>) {
         let mut passed_over = Vec::new();
         for (index, policy) in self.file().policies.iter().enumerate() {
@@ -363,7 +363,7 @@ impl Asking<'_> {
         (None, passed_over)
     }
 
-    /// Why a policy is not about the flow.
+    /// Why a policy does not match the flow; `None` if it does.
     fn misfit(&self, policy: &Policy, tenant: &str) -> Option<String> {
         if !policy.tenant.iter().any(|t| t == "any" || t == tenant) {
             return Some(format!("it is for tenant {}", policy.tenant.join(", ")));
@@ -393,12 +393,12 @@ impl Asking<'_> {
         )
     }
 
-    /// The prefix of a list that an address lies in.
+    /// The prefix of a list that contains an address.
     fn prefix(&self, targets: &[Target], address: IpAddr) -> Option<Prefix> {
         self.file().prefixes(targets).into_iter().find(|p| p.contains(address))
     }
 
-    /// Which side of a policy opens the flow, and the prefixes of source and destination.
+    /// The side of a policy that opens the flow, and the prefixes of source and destination.
     fn turn(&self, policy: &Policy) -> Option<(&'static str, Prefix, Prefix)> {
         let pair = |a: &[Target], b: &[Target]| {
             self.prefix(a, self.source.0).zip(self.prefix(b, self.destination.0))
@@ -470,7 +470,7 @@ impl Asking<'_> {
         answers
     }
 
-    /// Where the policy says what a function answered: its rule, its default, or its section.
+    /// The place of a function's decision in the policy: its rule, its default, or its section.
     fn place(&self, path: &str, call: &Call, section: Option<&Section>) -> (Option<String>, Option<Value>) {
         let Some(section) = section else {
             let key = if call.name == "gate" { path.to_owned() } else { format!("{path}/chain") };
@@ -491,11 +491,11 @@ impl Asking<'_> {
     }
 }
 
-/// An answer in words.
+/// A decision in words.
 fn why(call: &Call) -> String {
     let decision = &call.decision;
     let rules = call.details.get("rules").and_then(Value::as_u64).unwrap_or(0);
-    // A staged policy's refusals come as findings.
+    // Drops of a staged policy come as findings.
     if let Some((_, message)) = call.findings.first().filter(|_| call.half == Half::Header) {
         return message.clone();
     }

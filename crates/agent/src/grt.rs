@@ -2,66 +2,66 @@
 //! The global rule table: one number, the fid, for each class of flows, the same in every function's table.
 //!
 //! Source: PASS, section on the agent: globally unique identifiers, deletion by the identifier alone. An
-//! entry belongs to one tenant and is known by it and a name, so that the same class has the same fid in
-//! every generation.
+//! entry belongs to one tenant, and tenant and name identify it, so that a class has the same fid in every
+//! generation.
 //!
-//! Which number a new entry gets is the business of a [`FidAllocator`]. The usual one gives [the smallest
-//! free one](SmallestFree); a device below the host whose tables want others (blocks by tenant, say) has one
-//! of its own ([`Agent::set_fid_allocator`](crate::Agent::set_fid_allocator)). The table sees to it that no
-//! number stands for two classes, whatever an allocator gives.
+//! A [`FidAllocator`] chooses the number of a new entry. The default takes [the smallest free
+//! one](SmallestFree); a device below the host whose tables need others (blocks by tenant, for example) has
+//! its own ([`Agent::set_fid_allocator`](crate::Agent::set_fid_allocator)). The table ensures that no number
+//! stands for two classes, whatever an allocator returns.
 
 use bartizan_base::{Fid, TenantId};
 use core::cmp::Reverse;
 use core::fmt;
 use std::collections::{BinaryHeap, HashMap};
 
-/// No fid is this or above: bounds the tables that are indexed by fid.
+/// Exclusive upper bound of fids, and so of tables that are indexed by fid.
 pub const FID_END: u32 = 1 << 20;
 
-/// A class gets no fid.
+/// Why a class gets no fid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoFid {
-    /// No fid is free.
+    /// All fids are in use.
     #[error(
         "global rule table: all {FID_END} fids are in use; use fewer policies, tenants or service levels"
     )]
     Full,
-    /// The allocator gave a number that stands for another class, or none at all.
+    /// The allocator returned a fid that is in use or out of range.
     #[error("the allocator of fids gave {}, which is in use or not below {FID_END}; report it to whoever made it", .0.0)]
     Wrong(Fid),
 }
 
-/// What a fid stands for.
+/// The class that a fid stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Meaning {
-    /// Whose flows.
+    /// The tenant of the flows.
     pub tenant: TenantId,
-    /// Which of the tenant's classes.
+    /// Name of the class within the tenant.
     pub name: String,
 }
 
-/// Who says which number a new class gets. A generation that is not taken leaves no trace: the table works on
-/// a copy ([`FidAllocator::copy`]) until it is.
+/// Chooses the fids of new classes. A generation that fails to build leaves no trace: the table works on a
+/// copy ([`FidAllocator::copy`]) until the build succeeds.
 pub trait FidAllocator: fmt::Debug + Send + Sync {
-    /// A number below [`FID_END`] that is free: never given, or given back.
+    /// Returns a free number below [`FID_END`].
     ///
     /// # Errors
     /// [`NoFid::Full`].
     fn give(&mut self, meaning: &Meaning) -> Result<Fid, NoFid>;
 
-    /// Takes a number back that it gave. `meaning`: what it stood for.
+    /// Takes back a number that it returned; `meaning` is the class it stood for.
     fn take_back(&mut self, fid: Fid, meaning: &Meaning);
 
-    /// One that gives what this one would.
+    /// A copy that would return the same numbers.
     fn copy(&self) -> Box<dyn FidAllocator>;
 }
 
-/// Gives the smallest free number, in O(log n): tables that are indexed by fid stay dense.
+/// Returns the smallest free number, in O(log n), so that tables indexed by fid stay dense.
 #[derive(Clone, Debug, Default)]
 pub struct SmallestFree {
-    /// Numbers below this one were given.
+    /// All numbers below this one were returned at some time.
     end: u32,
-    /// Those of them that are free.
+    /// Free numbers below `end`.
     free: BinaryHeap<Reverse<u32>>,
 }
 
@@ -86,7 +86,7 @@ impl FidAllocator for SmallestFree {
     }
 }
 
-/// See the module.
+/// The global rule table; see the module.
 #[derive(Debug)]
 pub struct GlobalRuleTable {
     entries: Vec<Option<Meaning>>,
@@ -111,13 +111,13 @@ impl Clone for GlobalRuleTable {
 }
 
 impl GlobalRuleTable {
-    /// An empty table whose numbers come from an allocator that has given none.
+    /// An empty table with an allocator that has returned no number yet.
     #[must_use]
     pub fn with(allocator: Box<dyn FidAllocator>) -> Self {
         GlobalRuleTable { entries: Vec::new(), by_meaning: HashMap::new(), allocator }
     }
 
-    /// The fid of a meaning: the one that it has, else one that the allocator gives.
+    /// The fid of a class: its present one, or else a new one from the allocator.
     ///
     /// # Errors
     /// [`NoFid`].
@@ -140,13 +140,13 @@ impl GlobalRuleTable {
         Ok(fid)
     }
 
-    /// The fid that a meaning has.
+    /// The fid that a class has.
     #[must_use]
     pub fn known(&self, meaning: &Meaning) -> Option<Fid> {
         self.by_meaning.get(meaning).copied()
     }
 
-    /// Deletes an entry by its fid alone; returns what it meant.
+    /// Deletes an entry by its fid; returns its class.
     pub fn delete(&mut self, fid: Fid) -> Option<Meaning> {
         let meaning = self.entries.get_mut(fid.0 as usize)?.take()?;
         self.by_meaning.remove(&meaning);
@@ -154,13 +154,13 @@ impl GlobalRuleTable {
         Some(meaning)
     }
 
-    /// What a fid means.
+    /// The class of a fid.
     #[must_use]
     pub fn meaning(&self, fid: Fid) -> Option<&Meaning> {
         self.entries.get(fid.0 as usize)?.as_ref()
     }
 
-    /// Deletes every entry that `keep` does not want.
+    /// Deletes every entry for which `keep` returns `false`.
     pub fn retain(&mut self, mut keep: impl FnMut(Fid) -> bool) {
         let stale: Vec<Fid> = self.fids().filter(|fid| !keep(*fid)).collect();
         for fid in stale {
@@ -168,18 +168,18 @@ impl GlobalRuleTable {
         }
     }
 
-    /// The fids in use, rising.
+    /// The fids in use, ascending.
     pub fn fids(&self) -> impl Iterator<Item = Fid> + '_ {
         self.entries.iter().zip(0..).filter(|(e, _)| e.is_some()).map(|(_, n)| Fid(n))
     }
 
-    /// Entries.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_meaning.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_meaning.is_empty()
@@ -213,7 +213,7 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), model.len());
             }
-            // One fid, one tenant.
+            // A fid belongs to one tenant.
             for (number, meaning) in &model {
                 prop_assert_eq!(table.meaning(Fid(*number)), Some(meaning));
             }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(table.fid(meaning(0, 0)), Err(NoFid::Full));
     }
 
-    /// Gives what it is told to, whether that is right or not.
+    /// An allocator that returns given numbers, valid or not.
     #[derive(Clone, Debug)]
     struct Says(Vec<u32>);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the objects of a controller's generation to the policy file that they are parts of, and from what is
-//! wrong in that file back to the object.
+//! Joins the objects of a controller's generation to a policy file, and maps problems in that file back to
+//! the objects.
 //!
-//! The text of a policy object is JSON, by the object's name: `@tenant`, `@group/NAME`, `@default`,
-//! `@library/NAME`, and any other name for a policy. Tenants and policies come in the order of their `order`,
-//! then of their names. Rule files are rule groups, which libraries name by id. What is the same object as in
-//! the generation before is not read again ([`Joiner`]). Nothing is built here.
+//! The text of a policy object is JSON; the object's name gives its kind: `@tenant`, `@group/NAME`,
+//! `@default`, `@library/NAME`, and any other name for a policy. Tenants and policies are ordered by `order`,
+//! then by name. Rule files are rule groups, which libraries name by id. An object that is unchanged since
+//! the previous generation is not parsed again ([`Joiner`]). Nothing is compiled here.
 
 use crate::session::Held;
 use bartizan_api::southbound::{Diagnostic, Hash, Object, ObjectKey, Policy, RuleGroup, RuleType, Rules};
@@ -18,10 +18,10 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Diagnostics kept: whoever sees so many corrects some first.
+/// Most diagnostics that are kept: enough for an author to begin with.
 const DIAGNOSTICS_MAX: usize = 1_000;
 
-/// The order of a part that does not say one.
+/// The order of a part without one.
 const ORDER: u64 = 100;
 
 const fn usual_order() -> u64 {
@@ -87,17 +87,17 @@ struct FileText {
     sha256: String,
 }
 
-/// A rule library as it came: files and what is chosen of them. Equal ones come to the same rules.
+/// A rule library as received: its files and the selection of rules. Equal libraries give equal rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Each file: its name in messages, the SHA-256 of its text, and its lines.
+    /// The files: name in messages (the SHA-256 of its text), and lines.
     files: Vec<(String, Arc<Object>)>,
     choose: Vec<Choice>,
     except: BTreeSet<u32>,
 }
 
 impl Library {
-    /// Its rules, file by file, with their places.
+    /// The selected rules, file by file, with their places.
     #[must_use]
     pub fn rules(&self) -> Vec<RuleFile> {
         let mut files = self.files();
@@ -105,7 +105,7 @@ impl Library {
         files
     }
 
-    /// Its files, with all rules.
+    /// The files, with all rules.
     #[must_use]
     pub fn files(&self) -> Vec<RuleFile> {
         let read = |(name, object): &(String, Arc<Object>)| match object.as_ref() {
@@ -117,27 +117,27 @@ impl Library {
         self.files.iter().map(read).collect()
     }
 
-    /// Name and content hash of each of its files.
+    /// Name and content hash of each file.
     pub fn hashes(&self) -> impl Iterator<Item = (&str, Hash)> {
-        // One that does not say the SHA-256 of its text is known by that of its lines, as it is sent.
+        // A file whose name is not a SHA-256 is identified by the hash of its object.
         self.files.iter().map(|(name, object)| {
             (name.as_str(), Hash::try_from(name.clone()).unwrap_or_else(|_| object.hash()))
         })
     }
 
-    /// What is chosen of them; nothing: everything.
+    /// The selectors of rules; empty: all rules.
     #[must_use]
     pub fn choices(&self) -> &[Choice] {
         &self.choose
     }
 
-    /// Ids of rules that are left out of what is chosen.
+    /// Ids of rules that are excluded from the selection.
     #[must_use]
     pub const fn except(&self) -> &BTreeSet<u32> {
         &self.except
     }
 
-    /// Whether another one chooses of the same files.
+    /// Whether another library selects from the same files.
     #[must_use]
     pub fn has_files_of(&self, other: &Library) -> bool {
         self.files == other.files
@@ -151,19 +151,19 @@ pub struct Joined {
     pub generation: u64,
     /// The hash of its manifest.
     pub manifest: Hash,
-    /// The file. Parts of it that stay are the same by address from generation to generation.
+    /// The policy file. Unchanged parts are the same by address from generation to generation.
     pub parts: Parts,
-    /// The controller's numbers of the tenants, by name.
+    /// The controller's numbers of the tenants, with their names.
     pub tenants: Arc<[(String, u16)]>,
-    /// The libraries, by the names of the rule files that the policy file has for them.
+    /// The libraries, by the names of their rule files in the policy file.
     pub libraries: Arc<BTreeMap<String, Library>>,
-    /// Where its parts come from.
+    /// The objects that its parts come from.
     places: Arc<Places>,
-    /// The objects of the policies.
+    /// The objects of the policies, in order.
     policies: Vec<Arc<ObjectKey>>,
 }
 
-/// The objects that the parts of a file come from, except its policies.
+/// The objects of a file's parts, except policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Places {
     tenants: Vec<ObjectKey>,
@@ -173,7 +173,7 @@ struct Places {
     dns: Option<ObjectKey>,
 }
 
-/// A part with what its place in the file depends on.
+/// A part with its sort keys in the file.
 struct Placed {
     order: u64,
     name: String,
@@ -182,18 +182,18 @@ struct Placed {
     tenant: u16,
 }
 
-/// What policies have in common, joined.
+/// The parts that policies share, joined.
 #[derive(Debug)]
 struct Common {
     file: Arc<Value>,
     tenants: Arc<[(String, u16)]>,
-    /// Their names by their numbers.
+    /// Names of tenants by number.
     names: BTreeMap<u16, String>,
     libraries: Arc<BTreeMap<String, Library>>,
     places: Arc<Places>,
 }
 
-/// A policy, and the object that it comes from.
+/// A policy with its object.
 #[derive(Debug)]
 struct PolicyOf {
     key: Arc<ObjectKey>,
@@ -201,19 +201,19 @@ struct PolicyOf {
     text: Arc<PolicyText>,
 }
 
-/// By what policies are in order: what they say of it, their names, their objects.
+/// The sort key of policies: order, name, object.
 type Rank = (u64, String, Arc<ObjectKey>);
 
-/// Joins generations, one after the other.
+/// Joins successive generations.
 #[derive(Debug, Default)]
 pub struct Joiner {
-    /// The objects that were joined last, and the ranks of those that are policies.
+    /// The objects joined last, with the ranks of policies.
     objects: BTreeMap<ObjectKey, (Arc<Object>, Option<Rank>)>,
     policies: BTreeMap<Rank, PolicyOf>,
     common: Option<Common>,
 }
 
-/// An object that is another than before, or gone.
+/// An object that was changed or removed (`None`).
 type Changed = (ObjectKey, Option<Arc<Object>>);
 
 #[derive(Default)]
@@ -229,20 +229,20 @@ struct Joining {
     wrong: Vec<Diagnostic>,
 }
 
-/// Joins the objects of a generation. Without `@default` what no policy names is dropped.
+/// Joins the objects of a generation. Without `@default`, traffic that no policy matches is dropped.
 ///
 /// # Errors
-/// All parts that are none, each with its object and place.
+/// All invalid parts, each with its object and place.
 pub fn join(held: &Held) -> Result<Joined, Vec<Diagnostic>> {
     Joiner::default().join(held, held.manifest().hash())
 }
 
 impl Joiner {
-    /// [`join`] for the generation after the last one that was joined here. `manifest`: the hash of its
+    /// As [`join`], for the successor of the generation that was joined last. `manifest`: the hash of its
     /// manifest.
     ///
     /// # Errors
-    /// As [`join`]. The next one is joined from the beginning then.
+    /// As [`join`]. The next generation is then joined from scratch.
     pub fn join(&mut self, held: &Held, manifest: Hash) -> Result<Joined, Vec<Diagnostic>> {
         let joined = self.joined(held, manifest);
         if joined.is_err() {
@@ -285,8 +285,7 @@ impl Joiner {
         Ok(joined)
     }
 
-    /// What is another than before, by address: going through both costs less than knowing who has changed
-    /// what.
+    /// The objects that differ by address: a pass over both maps is cheaper than a record of changes.
     fn changed(&self, held: &Held) -> Vec<Changed> {
         let mut changed: Vec<Changed> = Vec::new();
         let mut before = self.objects.iter().peekable();
@@ -303,7 +302,7 @@ impl Joiner {
         changed
     }
 
-    /// Takes an object in place of the one before. The rank of a policy.
+    /// Replaces an object. Returns the rank of the new one, if it is a policy.
     fn take(&mut self, key: ObjectKey, object: Option<Arc<Object>>, joining: &mut Joining) -> Option<Rank> {
         match self.objects.remove(&key) {
             Some((_, Some(rank))) => drop(self.policies.remove(&rank)),
@@ -325,7 +324,7 @@ impl Joiner {
     }
 }
 
-/// The policy that an object is, if it is one: no other part of a file.
+/// The policy in an object, unless the object is another part of the file.
 fn own_policy(object: &Object) -> Option<&Policy> {
     match object {
         Object::Policy(policy) if !policy.name.starts_with('@') => Some(policy),
@@ -351,7 +350,7 @@ impl Joining {
         }
     }
 
-    /// A part's text as its type. What cannot be read has its line and column.
+    /// Deserializes a part's text; reports errors with line and column.
     fn read<T: DeserializeOwned>(&mut self, key: &ObjectKey, policy: &Policy) -> Option<T> {
         match serde_json::from_str(&policy.text) {
             Ok(part) => Some(part),
@@ -363,7 +362,7 @@ impl Joining {
         }
     }
 
-    /// Whether a part is of whom parts of its name are.
+    /// Checks that a part belongs to a tenant, or to none, as its name requires.
     fn is_of_owner(&mut self, key: &ObjectKey, policy: &Policy) -> bool {
         let everybodys =
             matches!(policy.name.as_str(), "@default" | "@dns") || policy.name.starts_with("@library/");
@@ -476,7 +475,7 @@ impl Joining {
         self.places.libraries.insert(name.to_owned(), key.clone());
     }
 
-    /// Who says something is the one whom it is about.
+    /// Checks that a policy applies to the tenant that owns it.
     fn check_owner(&mut self, PolicyOf { key, tenant, text }: &PolicyOf, names: &BTreeMap<u16, String>) {
         let said = text.json().get("tenant").and_then(Value::as_array).map(Vec::as_slice);
         let own = names.get(tenant);
@@ -487,7 +486,7 @@ impl Joining {
         }
     }
 
-    /// Groups have the names of those who say them.
+    /// Checks that the names of groups contain their owner.
     fn check_groups(&mut self, names: &BTreeMap<u16, String>) {
         let mut wrong = Vec::new();
         for (name, key) in &self.places.groups {
@@ -501,7 +500,8 @@ impl Joining {
         wrong.into_iter().for_each(|(key, pointer, message)| self.wrong(&key, &pointer, message));
     }
 
-    /// Every rule group is a file of some library: what nothing runs is not acknowledged as if it ran.
+    /// Checks that every rule group is a file of some library: a group that nothing runs must not be
+    /// acknowledged.
     fn check_rule_groups(&mut self, held: &Held) {
         let files = self.libraries.values().flat_map(|library| &library.files);
         let used: BTreeSet<ObjectKey> = files.map(|(_, object)| object.key()).collect();
@@ -514,7 +514,7 @@ impl Joining {
         }
     }
 
-    /// Joins what is no policy.
+    /// Joins all parts other than policies.
     fn common(&mut self, held: &Held) -> Common {
         for (key, object) in &held.objects {
             match object.as_ref() {
@@ -554,7 +554,7 @@ impl Joining {
     }
 }
 
-/// What the policy file calls the rules of a library.
+/// Name of a library's rule file in the policy file.
 fn rule_file(library: &str) -> String {
     format!("{library}.rules")
 }
@@ -566,14 +566,14 @@ fn is_rule_file(object: &Object) -> bool {
     )
 }
 
-/// A key in a JSON pointer (RFC 6901).
+/// Escapes a key for a JSON pointer (RFC 6901).
 fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
 impl Joined {
-    /// What is wrong in the file, as something wrong in the object that it comes from. What comes from none
-    /// is said of the default, which is nobody's: a tenant that is blamed is held back.
+    /// Maps a problem in the file to the object that it comes from. A problem of no object is reported on the
+    /// default, which belongs to no tenant: a tenant that is blamed would be held back.
     #[must_use]
     pub fn diagnostic(&self, problem: &Problem) -> Diagnostic {
         let path = problem.path.trim_end_matches('/');

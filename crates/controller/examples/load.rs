@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a change takes, beside the disk's own time: 1,000 tenants, 10,000 policies and 50 devices over
-//! REST with TLS, each answered when it is on the disk; then single changes alternated with bare fsyncs of as
-//! many bytes on the same disk; then 8 and 32 writers at once.
+//! Measures the duration of a change, beside the disk's own time: 1,000 tenants, 10,000 policies and 50
+//! devices over REST with TLS, each answered once it is on the disk; then single changes alternating with
+//! bare fsyncs of as many bytes on the same disk; then 8 and 32 writers at once.
 //!
 //! `cargo run --release -p bartizan-controller --example load [FOLDER]`
 
@@ -27,7 +27,7 @@ const TENANTS: usize = 1000;
 const POLICIES: usize = 10;
 const DEVICES: usize = 50;
 const SAMPLES: usize = 1000;
-/// How many write at once, and what each of them writes.
+/// Numbers of concurrent writers, each with the number of changes per writer.
 const WRITERS: [(usize, usize); 2] = [(8, 250), (32, 100)];
 
 fn start(folder: &Path) -> Result<(Server, Client, String), Failed> {

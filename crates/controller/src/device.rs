@@ -14,7 +14,7 @@ pub const KIND: &str = "devices";
 /// The entry of `tenants` that means all tenants.
 pub const ALL: &str = "*";
 
-/// How a device gets its generation.
+/// The way in which a device gets its generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Follow {
@@ -37,7 +37,7 @@ pub struct DeviceSpec {
     pub labels: BTreeMap<String, String>,
     /// Names of the tenants that the device serves; `*` for all.
     pub tenants: Vec<String>,
-    /// How the device gets its generation.
+    /// The way in which the device gets its generation.
     #[serde(default)]
     pub follow: Follow,
 }
@@ -102,7 +102,7 @@ pub struct LeftOutReport {
     pub first: Vec<RuleReport>,
 }
 
-/// How a level evaluates header rules on packets without a flow.
+/// A level's evaluation of header rules on packets without a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LevelRules {
@@ -131,7 +131,7 @@ pub struct LevelReport {
     /// Why the level is not in its intended state; empty if it is.
     #[serde(default)]
     pub reason: String,
-    /// How the level evaluates header rules; null if it evaluates none and only handles flows that the host
+    /// The level's evaluation of header rules; null if it evaluates none and only handles flows that the host
     /// has decided.
     #[serde(default)]
     pub rules: Option<LevelRules>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole controller in this process: the REST API, and the listener for agents.
+//! Starts a whole controller in this process: the REST API, and the listener for agents.
 
 use crate::access::Secret;
 use crate::bridge::{Office, Own, Way};
@@ -21,74 +21,74 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
-/// How a controller is set.
+/// Configuration of a controller.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Folder of the state; it is made if it is not there.
+    /// The state folder; made if it does not exist.
     pub state: PathBuf,
-    /// Where the REST API listens; port 0 for any that is free.
+    /// Address of the REST API; port 0 for any free port.
     pub listen: SocketAddr,
-    /// The listener for agents, if there is to be one.
+    /// The listener for agents, if there should be one.
     pub southbound: Option<Southbound>,
-    /// Make a bootstrap token even if there are administrators: their tokens are lost.
+    /// Whether to make a bootstrap token even if there are administrators, because their tokens are lost.
     pub bootstrap: bool,
-    /// What the program says to the controller.
+    /// Settings of the controller.
     pub settings: Settings,
-    /// Gets what an operator should know while it runs.
+    /// Receives messages for the operator while the controller runs.
     pub say: fn(&str),
 }
 
-/// The listener for agents.
+/// Configuration of the listener for agents.
 #[derive(Clone, Debug)]
 pub struct Southbound {
-    /// Where it listens; port 0 for any that is free.
+    /// Address of the listener; port 0 for any free port.
     pub listen: SocketAddr,
-    /// Folder of the authority; `ca` in the state's folder unless given. It is made if it is not there.
+    /// Folder of the authority, made if it does not exist; `ca` in the state folder unless given.
     pub authority: Option<PathBuf>,
-    /// How sessions are set.
+    /// Settings of sessions.
     pub server: ServerConfig,
 }
 
-/// The folder of the authority within that of the state.
+/// The default folder of the authority within the state folder.
 pub const AUTHORITY: &str = "ca";
 
-/// Why there is no controller.
+/// Why the controller did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The folder of the state.
+    /// The state folder failed.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The first token.
+    /// The bootstrap token could not be made.
     #[error("the first token: {0}")]
     Token(#[from] Refusal),
-    /// Certificates for agents.
+    /// The certificates for agents failed.
     #[error("certificates for agents: {0}")]
     Certificates(#[from] ChannelError),
-    /// HTTP.
+    /// The HTTP server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// An address cannot be listened at.
+    /// The system refuses to listen on an address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A controller that runs. Dropping it ends it; what was answered stands.
+/// A running controller. Dropping it stops it; answered changes are durable.
 pub struct Plane {
     /// The controller.
     pub controller: Arc<Controller>,
-    /// Where the REST API listens.
+    /// Address of the REST API.
     pub address: SocketAddr,
-    /// Where it listens for agents.
+    /// Address of the listener for agents.
     pub agents: Option<SocketAddr>,
-    /// What was done to begin, for operators: a line each.
+    /// Messages about the start, for operators, one line each.
     pub said: Vec<String>,
     server: Option<Server>,
     listener: Option<(ListenerHandle, JoinHandle<io::Result<()>>)>,
@@ -101,7 +101,7 @@ impl Plane {
         self.listener.as_ref().map(|(handle, _)| handle)
     }
 
-    /// Whether all of it still runs: a listener whose system calls fail ends.
+    /// Whether all parts still run: a listener ends if its system calls fail.
     #[must_use]
     pub fn stands(&self) -> bool {
         self.listener.as_ref().is_none_or(|(_, thread)| !thread.is_finished())
@@ -121,7 +121,7 @@ impl Drop for Plane {
 /// Starts a controller.
 ///
 /// # Errors
-/// Something that it needs is not there, or taken.
+/// A resource is missing, or in use.
 pub fn start(config: &Config) -> Result<Plane, StartError> {
     state::make(&config.state)?;
     let listen =
@@ -160,7 +160,7 @@ pub fn start(config: &Config) -> Result<Plane, StartError> {
     Ok(Plane { controller, address, agents, said, server: Some(server), listener: listener_of_agents })
 }
 
-/// The same clock in seconds, for certificates.
+/// The wall clock in seconds, for certificates.
 fn seconds(clock: &Arc<dyn Clock>) -> tls::Clock {
     let clock = clock.clone();
     Arc::new(move || clock.now() / 1_000_000)
@@ -175,10 +175,10 @@ fn own(
     Own::open(&config.state, &authority, &southbound.server.name, clock())
 }
 
-/// The bootstrap token: made with the first start, and where nobody can administer any more; its file goes
-/// once it is used up.
+/// Makes the bootstrap token at the first start, and when no valid administrator's token is left; removes its
+/// file once the token is used up.
 fn first_token(config: &Config, controller: &Controller) -> Result<Option<String>, StartError> {
-    // In the file first: a token that is known to the store and to nobody else would be of no use.
+    // The file is written first: a token that only the store knows would be useless.
     let put = |secret: &Secret| state::put_bootstrap(&config.state, secret);
     match controller.bootstrap(config.bootstrap, put)? {
         Some(path) => Ok(Some(format!("bootstrap token, to be used once: {}", path?.display()))),
@@ -193,7 +193,7 @@ fn first_token(config: &Config, controller: &Controller) -> Result<Option<String
 
 type Agents = (SocketAddr, ListenerHandle, JoinHandle<io::Result<()>>);
 
-/// Begins to listen for agents, in a thread.
+/// Starts the listener for agents in a thread.
 fn agents(
     config: &Config,
     southbound: &Southbound,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The folder of a controller's state: the store, the certificate, the bootstrap token.
+//! The state folder of a controller: the store, the TLS certificate, the bootstrap token.
 
 use crate::access::Secret;
 use crate::store::hex;
@@ -11,16 +11,16 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The store.
+/// File name of the store.
 pub const STORE: &str = "controller.db";
-/// The certificate, for clients to trust.
+/// File name of the certificate, for clients to trust.
 pub const CERTIFICATE: &str = "tls-certificate.pem";
-/// Its key.
+/// File name of the certificate's key.
 pub const KEY: &str = "tls-key.pem";
-/// The token that makes the first administrator's.
+/// File name of the bootstrap token, which makes the first administrator's token.
 pub const BOOTSTRAP: &str = "bootstrap-token";
 
-/// What is wrong with the folder.
+/// An error of the state folder.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct StateError {
@@ -43,7 +43,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// SHA-256 of the certificate, as other tools print it.
+    /// SHA-256 of the certificate, in the format of other tools.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         let text = hex(&Sha256::digest(&self.certificate));
@@ -52,10 +52,10 @@ impl Identity {
     }
 }
 
-/// Makes the folder, for its owner only.
+/// Makes the folder, accessible to its owner only.
 ///
 /// # Errors
-/// It cannot be made.
+/// The folder cannot be made.
 pub fn make(folder: &Path) -> Result<(), StateError> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -64,7 +64,7 @@ pub fn make(folder: &Path) -> Result<(), StateError> {
         .map_err(|error| StateError::new(folder, format!("cannot make the folder: {error}")))
 }
 
-/// Writes a file for its owner only, all of it or not at all.
+/// Writes a file atomically, readable by its owner only.
 fn write(path: &Path, content: &str) -> Result<(), StateError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
@@ -78,17 +78,17 @@ fn write(path: &Path, content: &str) -> Result<(), StateError> {
     attempt().map_err(|error: std::io::Error| StateError::new(path, format!("cannot write it: {error}")))
 }
 
-/// The certificate of the folder; with none, one is made that signs itself, for `localhost` and the loopback
+/// Reads the folder's certificate; if there is none, makes a self-signed one for `localhost` and the loopback
 /// addresses.
 ///
 /// # Errors
-/// It cannot be read or made.
+/// The certificate cannot be read or made.
 pub fn identity(folder: &Path) -> Result<Identity, StateError> {
     let (certificate, key) = (folder.join(CERTIFICATE), folder.join(KEY));
     if !certificate.exists() && !key.exists() {
         let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
         let made = rcgen::generate_simple_self_signed(names).map_err(|e| StateError::new(&certificate, e))?;
-        // The key first: a certificate without a key is of no use.
+        // The key is written first: a certificate without a key is useless.
         write(&key, &made.signing_key.serialize_pem())?;
         write(&certificate, &made.cert.pem())?;
     }
@@ -103,10 +103,10 @@ pub fn identity(folder: &Path) -> Result<Identity, StateError> {
     })
 }
 
-/// Puts the bootstrap token into its file.
+/// Writes the bootstrap token to its file.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn put_bootstrap(folder: &Path, secret: &Secret) -> Result<PathBuf, StateError> {
     let path = folder.join(BOOTSTRAP);
     write(&path, &format!("{}\n", secret.reveal()))?;
@@ -118,7 +118,7 @@ pub fn clear_bootstrap(folder: &Path) {
     match fs::remove_file(folder.join(BOOTSTRAP)) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        // The token in it is worth nothing any more.
+        // The token in the file is no longer valid.
         Err(_) => {}
     }
 }

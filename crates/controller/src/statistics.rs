@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What devices count of tenants' traffic: a line of status for each tenant and device, so that a report
-//! rewrites only what rose, and a tenant's sums are read without those of others.
+//! Devices' counters of tenants' traffic: a line of status for each tenant and device, so that a report
+//! rewrites only counters that rose, and a tenant's sums are read without those of others.
 //!
-//! Devices say `tenant/TENANT/POLICY/WHAT` of policies, and `tenant/TENANT/@refused/FUNCTION/REASON`
-//! (`@would-refuse`) of tenants. Sums of tenants go on over restarts of agents: each report is added once.
+//! Devices name counters of policies `tenant/TENANT/POLICY/WHAT`, and counters of tenants
+//! `tenant/TENANT/@refused/FUNCTION/REASON` (`@would-refuse`). Tenants' sums continue over restarts of
+//! agents: each report is added once.
 
 use crate::device::DeviceSpec;
 use crate::model::Model;
@@ -16,39 +17,40 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// The kind of status of a device's own counters.
+/// The status kind of a device's own counters.
 pub const STATISTICS: &str = "statistics";
-/// The kind of status: a tenant's counters of a device, by tenant and device.
+/// The status kind of a tenant's counters on a device, by tenant and device.
 pub const KIND: &str = "tenant-statistics";
-/// Policies of a tenant whose sums are kept of a device; what others count is in the tenant's sums only.
+/// Most policies of a tenant with sums of their own per device; further ones count in the tenant's total
+/// only.
 pub const POLICIES_MAX: usize = 2_048;
-/// Functions and reasons that are told apart; of others the packets are in the sums only.
+/// Most pairs of function and reason with counts of their own; further ones count in the total only.
 pub const REASONS_MAX: usize = 256;
-/// Letters of a counter's name: a tenant's and a policy's, and what is counted.
+/// Most letters of a counter's name: tenant, policy and counter.
 pub const COUNTER_LETTERS: usize = 256;
 
-/// The beginning of counters of tenants.
+/// Prefix of tenants' counters.
 const OWNED: &str = "tenant/";
-/// Packets that did not go on, by function and reason.
+/// Dropped packets, by function and reason.
 const REFUSED: &str = "@refused";
-/// Packets that would not have gone on.
+/// Packets that staged policies or detection would have dropped.
 const WOULD_REFUSE: &str = "@would-refuse";
 
-/// What was seen of some traffic.
+/// Counters of some traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Sums {
-    /// Flows that began.
+    /// Flows opened.
     pub flows: u64,
-    /// Packets.
+    /// Packets seen.
     pub packets: u64,
-    /// Their captured bytes.
+    /// Captured bytes of these packets.
     pub bytes: u64,
-    /// Packets that did not go on.
+    /// Packets dropped.
     pub refused: u64,
-    /// Packets that would not have: in detection, and in staged policies.
+    /// Packets that staged policies, or detection without prevention, would have dropped.
     pub would_refuse: u64,
-    /// Alerts.
+    /// Alerts raised.
     pub alerts: u64,
 }
 
@@ -65,7 +67,7 @@ impl Sums {
         })
     }
 
-    /// Names and values of those that are not 0.
+    /// Names and values of the counters that are not 0.
     fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let Sums { flows, packets, bytes, refused, would_refuse, alerts } = *self;
         let all = [
@@ -90,23 +92,23 @@ impl AddAssign for Sums {
     }
 }
 
-/// What a device, or all of them, counted of a tenant's policies.
+/// Counters of a tenant's policies, from one device or from all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct TenantSums {
-    /// Of all policies of the tenant.
+    /// Sums over all policies of the tenant.
     pub total: Sums,
-    /// Packets that did not go on, by `FUNCTION/REASON`.
+    /// Packets dropped, by `FUNCTION/REASON`.
     pub refused_by: BTreeMap<String, u64>,
-    /// Packets that would not have, by `FUNCTION/REASON`.
+    /// Packets that would have been dropped, by `FUNCTION/REASON`.
     pub would_refuse_by: BTreeMap<String, u64>,
-    /// By policy; also those that are gone.
+    /// Counters by policy, removed policies included.
     pub policies: BTreeMap<String, Sums>,
 }
 
 impl TenantSums {
-    /// Adds what a counter rose by; `name`: behind the tenant's. Whether it is told apart, or else known at
-    /// all.
+    /// Adds an increment to a counter; `name` is the part after the tenant. Returns `false` if the name is
+    /// unknown, or has no counter of its own because a bound is reached.
     fn add(&mut self, name: &str, by: u64) -> bool {
         let Some((owner, what)) = name.split_once('/') else { return false };
         let reasons = match owner {
@@ -129,7 +131,7 @@ impl TenantSums {
         true
     }
 
-    /// The counters as the device says them.
+    /// The counters under the names that devices use.
     fn counters(&self, tenant: &str) -> Vec<(String, u64)> {
         let name = |owner: &str, what: &str| format!("{OWNED}{tenant}/{owner}/{what}");
         let policies = self.policies.iter();
@@ -168,46 +170,45 @@ fn add(sums: &mut BTreeMap<String, u64>, name: &str, by: u64) -> bool {
     true
 }
 
-/// What a device counted of a tenant, as it is kept.
+/// A tenant's counters from one device, as stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCounts {
-    /// When the first report came, in microseconds since 1970.
+    /// Time of the first report, in microseconds since 1970.
     pub since: u64,
-    /// When the newest came.
+    /// Time of the newest report, in microseconds since 1970.
     pub newest: u64,
     /// The sums.
     pub sums: TenantSums,
 }
 
-/// The name of a line.
+/// The id of a line of status.
 fn id(tenant: &str, device: &str) -> String {
     format!("{tenant}/{device}")
 }
 
-/// What a device counted of a tenant; nothing before it has reported anything of it.
+/// The stored counters of a tenant on a device; `None` before the first report.
 #[must_use]
 pub fn of(model: &Model, tenant: &str, device: &str) -> Option<StoredCounts> {
     StoredCounts::deserialize(model.status(KIND, &id(tenant, device))?).ok()
 }
 
-/// Whether a counter's name is one that is kept.
+/// Whether a counter's name is short enough to be stored.
 fn fits(name: &str) -> bool {
     name.len() <= COUNTER_LETTERS
 }
 
-/// Counters of a report, taken apart.
+/// The counters of a report, sorted by owner.
 pub struct Taken {
-    /// Those of tenants, as lines of status.
+    /// Tenants' counters, as lines of status.
     pub lines: Vec<Status>,
-    /// Those of the device itself.
+    /// The device's own counters.
     pub own: Vec<(String, u64)>,
-    /// Those that are not kept: of tenants that the device does not serve or that are not there, of unknown
-    /// names, too many.
+    /// Number of counters that are not stored: their tenant does not exist or is not served by the device,
+    /// their name is unknown, or a bound is reached.
     pub refused: u64,
 }
 
-/// What a device reports at a time. `begins`: that is all that there is of it, else it is added to what is
-/// kept.
+/// Sorts the counters of a device's report. `begins`: they replace the stored ones; otherwise they are added.
 pub fn take(
     model: &Model,
     (device, spec): (&str, &DeviceSpec),
@@ -247,7 +248,7 @@ pub fn take(
     taken
 }
 
-/// A device's counters with those of the tenants that it serves; and whether there are more than are told.
+/// The counters of a device and of the tenants that it serves; and whether there are more than are listed.
 #[must_use]
 pub fn of_device(model: &Model, device: &str, spec: &DeviceSpec) -> Option<(Map<String, Value>, bool)> {
     let own = model.status(STATISTICS, device).and_then(Value::as_object);
@@ -268,14 +269,14 @@ pub fn of_device(model: &Model, device: &str, spec: &DeviceSpec) -> Option<(Map<
     Some((all?, more))
 }
 
-/// Lines that go with a tenant.
+/// Removals of the lines of a removed tenant.
 #[must_use]
 pub fn of_tenant_gone(model: &Model, tenant: &str) -> Vec<Status> {
     let prefix = format!("{tenant}/");
     gone(model.statuses(KIND, &prefix).map(|(id, _)| id))
 }
 
-/// Lines that go with a device.
+/// Removals of the lines of a removed device.
 #[must_use]
 pub fn of_device_gone(model: &Model, device: &str) -> Vec<Status> {
     let own = |id: &&str| id.split_once('/').is_some_and(|(_, of)| of == device);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting for devices: a change may be answered once those that it concerns have answered it.
+//! Waiting for devices: a change can be answered after the devices that it concerns have answered it.
 //!
-//! Who waits has a thread, so there are places, and nobody gets all of them: a tenant's tokens together have
-//! a share, and so has each other token.
+//! Each waiting request occupies a thread, so its number of places is bounded, with a share for each tenant's
+//! tokens together and for each token without a tenant.
 
 use crate::device::{ContentReport, DeviceStatus, State, TookReport};
 use crate::kept::HeldBack;
@@ -15,19 +15,19 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Requests that wait at one time: each has one of the server's threads, half of them at most.
+/// Most requests that wait at once: at most half of the server's threads.
 pub const WAITING_MAX: usize = 32;
-/// Of these, requests of one tenant, or of one token that has none.
+/// Most waiting requests of one tenant, or of one token without a tenant.
 pub const SHARE_MAX: usize = WAITING_MAX / 4;
-/// Seconds that a request may wait.
+/// Longest wait of a request, in seconds.
 pub const SECONDS_MAX: u64 = 60;
 
-/// Rings when something has changed.
+/// Wakes waiting requests when something has changed.
 #[derive(Debug)]
 pub struct Bell {
     rung: Mutex<u64>,
     heard: Condvar,
-    /// Places of requests that wait.
+    /// Places of waiting requests.
     pub(crate) places: Shares,
 }
 
@@ -38,7 +38,7 @@ impl Default for Bell {
 }
 
 impl Bell {
-    /// Something has changed, and can be seen.
+    /// Wakes waiting requests, after a change has become visible.
     pub fn ring(&self) {
         if !self.places.are_free() {
             *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -46,7 +46,7 @@ impl Bell {
         }
     }
 
-    /// Looks again after each ring, until something is found or the time is over.
+    /// Calls `found` after each ring, until it returns `true` or the time is over.
     pub fn until(&self, end: Instant, mut found: impl FnMut() -> bool) {
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -67,42 +67,42 @@ impl Bell {
     }
 }
 
-/// What a device said to a change.
+/// A device's answer to a change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct DeviceAnswer {
-    /// Where it stands: `waiting` or `new` if it has not answered in time.
+    /// The state of the device: `waiting` or `new` if it has not answered in time.
     pub state: State,
     /// The generation that it runs.
     pub running: u64,
-    /// How long it took with that; null if it does not say.
+    /// Durations of the change to that generation; null if not reported.
     pub took: Option<TookReport>,
-    /// Content hashes of what it runs; null if it does not say, and for a tenant: other tenants' policies are
-    /// in them.
+    /// Content hashes of the running generation; null if not reported, and for a tenant's token, because they
+    /// cover other tenants' policies.
     pub content: Option<ContentReport>,
-    /// Why not, or what is not as wanted.
+    /// Reasons of a refusal, or of differences from the desired state.
     pub diagnostics: Vec<String>,
-    /// Tenants whose changes it does not take, for who may see all of them; a tenant is told of its own as
-    /// `refused`.
+    /// Tenants whose changes the device refused, for callers that may see all of them; a tenant's token sees
+    /// its own as `refused`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(default)]
     pub held_back: BTreeMap<String, HeldBack>,
 }
 
-/// What a tenant is told where a device says something of others.
+/// The text for a tenant in place of diagnostics about other tenants.
 const OTHERS: &str =
     "for a reason that lies outside this tenant; an administrator sees it in the device's diagnostics";
 
 impl DeviceAnswer {
-    /// What a device says, for who may see all of it.
+    /// The whole answer, for callers that may see all of it.
     #[must_use]
     pub fn of(status: DeviceStatus) -> Self {
         let DeviceStatus { state, running, took, content, diagnostics, held_back, .. } = status;
         DeviceAnswer { state, running, took, content, diagnostics, held_back }
     }
 
-    /// Leaves what concerns a tenant: whether its own documents run there, and if not, what is said of them.
-    /// That others are held back is not for it to see.
+    /// Reduces the answer to what a tenant may see: whether its own documents run there, and the diagnostics
+    /// about them. It does not show that other tenants are held back.
     pub fn only_of(&mut self, model: &Model, tenant: &str) {
         self.content = None;
         let own = std::mem::take(&mut self.held_back).remove(tenant);
@@ -118,8 +118,8 @@ impl DeviceAnswer {
     }
 }
 
-/// Leaves of diagnostics what is said of a tenant's own documents, and names no other tenant: a device that
-/// serves several may refuse a generation whole, and says of all of them why.
+/// Keeps only diagnostics about a tenant's own documents that name no other tenant: a device may refuse a
+/// generation whole, and then reports on all tenants.
 pub(crate) fn only_of(lines: &mut Vec<String>, model: &Model, tenant: &str) {
     let own = format!("{tenant}/");
     let names = |line: &str, other: &str| {
@@ -132,7 +132,7 @@ pub(crate) fn only_of(lines: &mut Vec<String>, model: &Model, tenant: &str) {
     };
     let others = |line: &str| model.all(TENANTS).any(|t| t.id != tenant && names(line, &t.id));
     let before = lines.len();
-    // Behind its place: a tenant may be called as a key in it.
+    // Only the text after the place is searched: a tenant's name may equal a key in the place.
     let says = |line: &str| line.split_once(": ").map_or(String::new(), |(_, says)| says.to_owned());
     lines.retain(|line| line.starts_with(&own) && !others(&says(line)));
     if lines.len() < before {

@@ -293,8 +293,8 @@ fn a_dry_run_that_takes_long_holds_nobodys_change_up_and_counts_for_the_rate() {
     }
 }
 
-/// The same of a change of a tenant whose checks take long: it is done as it was checked, or checked anew if
-/// the tenant has said something else meanwhile.
+/// A change with long checks is made as checked, or checked again if the tenant's documents changed
+/// meanwhile; changes of others go on.
 #[test]
 fn a_change_that_takes_long_to_check_holds_nobodys_up() {
     let (begun, has_begun) = channel();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was said long ago is forgotten and counted, but for what devices run; whoever asks for it is told so.
+//! Old versions are removed and counted, except those that devices run; queries for removed ones say so.
 
 use crate::common::World;
 use bartizan_controller::Settings;
@@ -13,7 +13,7 @@ fn world() -> World {
     World::with(Box::new(MemoryStore::default()), settings)
 }
 
-/// What was counted.
+/// The value of a counter.
 fn counted(world: &World, what: &str) -> u64 {
     let page = world.ask("GET", "/v1/metrics", &Value::Null);
     let text = String::from_utf8(page.body.clone()).unwrap();

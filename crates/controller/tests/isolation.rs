@@ -28,7 +28,7 @@ struct Two {
     names: Vec<String>,
     /// Texts that must not be in an answer.
     marks: Vec<String>,
-    /// What is not the first tenant's, as it stands at the beginning.
+    /// Everything that is not the first tenant's, as it is at the beginning.
     others: Vec<Value>,
 }
 
@@ -110,7 +110,7 @@ fn absent(name: &str) -> String {
     }
 }
 
-/// Who asks: tokens of the first tenant, and of its device.
+/// The callers: tokens of the first tenant, and of its device.
 fn callers(world: &World) -> Vec<(&'static str, String)> {
     vec![
         ("operator", world.token("operator", Some("acme"), None)),
@@ -361,7 +361,7 @@ fn no_route_tells_or_touches_anything_of_another_tenant() {
     assert!(asked.load(Relaxed) > 1_000);
 }
 
-/// What a device that serves both says of a generation: each is told of its own.
+/// Of the report of a device that serves two tenants, each tenant sees only its own part.
 #[test]
 fn who_waits_for_a_device_is_not_told_what_it_says_of_others() {
     let world = World::new();
@@ -425,7 +425,7 @@ fn a_device_reports_of_the_tenants_that_it_serves_only() {
     assert!(metrics.contains("{what=\"alerts-unknown\"} 1\n"), "{metrics}");
 }
 
-/// Who comes by the name of a tenant that is gone finds nothing of it, also after a start.
+/// A new tenant with the name of a removed one finds nothing of the removed one, also after a restart.
 fn nothing_is_left_of_a_tenant(store: Box<dyn Store>) {
     let world = World::on(store);
     let begin = || {

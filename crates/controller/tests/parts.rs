@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels to devices says the same as the policy file, is made once, and has numbers that are given
-//! once.
+//! Parts join to the same policy file, are made once, and have numbers that are given once.
 
 use crate::common;
 
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 const PARTS: &str = include_str!("../../api/tests/vectors/joined/parts.json");
 const POLICY: &str = include_str!("../../api/tests/vectors/joined/policy.json");
 
-/// What the committed example says, by REST. Tenants that are not the device's are there as well.
+/// The content of the committed example, by REST. Tenants that the device does not serve exist as well.
 fn example() -> World {
     let world = World::new();
     let parts: Vec<Object> = serde_json::from_str(PARTS).unwrap();

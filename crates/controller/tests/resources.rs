@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the resources do: checks with pointers, tags, pages, dry run, generations and the way back,
-//! roll-outs, what a device is given.
+//! Resources: checks with pointers, tags, pages, dry run, generations and the way back, roll-outs, the
+//! policies of devices.
 
 use crate::common;
 

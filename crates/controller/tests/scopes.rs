@@ -11,7 +11,7 @@ use bartizan_controller::store::MemoryStore;
 use common::{With, World};
 use serde_json::json;
 
-/// Who may use a route, of the callers of the test: a letter each, as in [`callers`].
+/// The callers of the test that may use a route: a letter each, as in [`callers`].
 fn may(method: Method, path: &str) -> &'static str {
     let reads = method == Method::Get;
     match path {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What devices count of tenants: sums over devices, device by device, and who has said nothing.
+//! Devices' counters of tenants: sums over devices, each device, and devices without a report.
 
 use crate::common;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all policies of a generation rest on beside themselves. As long as it is the same, what was made of a
-//! policy holds.
+//! The input that all policies of a generation share. While it is unchanged, compiled policies stay valid.
 
 use super::{Agent, Build, Made, Overrides};
 use crate::tenants::{Selector, TenantSelector};
@@ -14,32 +13,32 @@ use std::sync::Arc;
 
 /// See the module.
 pub(super) struct Context {
-    /// What the file says beside its policies, by address.
+    /// The parts of the file other than policies, compared by address.
     said: Arc<Common>,
     links: Vec<(String, LinkId)>,
     overrides: Overrides,
     ports: Option<Vec<String>>,
-    /// Whose traffic a packet is.
+    /// Assigns packets to tenants.
     pub tenants: TenantSelector,
-    /// The tenants of the file in its order, the default one last; and where one of a name stands.
+    /// The tenants of the file in its order, the default last; and the place of each name.
     pub known: Arc<[(String, TenantId)]>,
     known_places: HashMap<String, usize>,
-    /// What functions are told of it.
+    /// The part of the functions' input that all policies share.
     pub rules: Arc<RulePart>,
-    /// The DNS names of its groups, with their numbers, which stand in what was made of policies.
+    /// A lease on the DNS names of groups: compiled policies contain their numbers.
     names: Option<Arc<Lease>>,
 }
 
-/// What is kept of a generation for the next one.
+/// The parts of a generation that are kept for the next one.
 #[derive(Clone)]
 pub(super) struct LastBuild {
     pub context: Arc<Context>,
-    /// What its policies came to, in their order, and the default.
+    /// The compiled policies in order, and the default.
     pub owners: Vec<Arc<Made>>,
 }
 
 impl Context {
-    /// Whether a file and an agent's settings have nothing else in common.
+    /// Whether the context was made for this file and these settings of the agent.
     fn is_of(&self, agent: &Agent, file: &PolicyFile, links: &[(&str, LinkId)]) -> bool {
         let same = |((a, x), (b, y)): (&(String, LinkId), &(&str, LinkId))| a == b && x == y;
         Arc::ptr_eq(&self.said, &file.common)
@@ -49,7 +48,7 @@ impl Context {
             && self.links.iter().zip(links).all(same)
     }
 
-    /// The tenants that a policy, or the default, is about, in the order of the file.
+    /// The tenants that a policy, or the default, applies to, in the order of the file.
     pub(super) fn tenants_of(&self, policy: Option<&Policy>) -> Vec<&(String, TenantId)> {
         match policy {
             Some(policy) if !policy.tenant.iter().any(|t| t == "any") => {
@@ -63,7 +62,7 @@ impl Context {
 }
 
 impl Build<'_> {
-    /// What the policies rest on: that of the generation before, if nothing of it is another.
+    /// The context: that of the previous generation if nothing in it has changed.
     pub(super) fn context(&mut self) -> Option<Arc<Context>> {
         let (agent, file) = (self.agent, self.file);
         let kept = agent.kept.as_ref().map(|kept| &kept.context);
@@ -89,7 +88,7 @@ impl Build<'_> {
         }))
     }
 
-    /// Numbers for all tenants, and how their traffic is known.
+    /// Assigns numbers to all tenants, and builds the selector of their traffic.
     fn tenants(&mut self) -> Option<TenantSelector> {
         let mut selectors = Vec::new();
         for (index, tenant) in self.file.tenants.iter().enumerate() {
@@ -116,7 +115,7 @@ impl Build<'_> {
         Some(TenantSelector { selectors: selectors.into() })
     }
 
-    /// What functions are told that is the same for all policies.
+    /// The part of the functions' input that all policies share.
     fn common(&self, known: &[(String, TenantId)]) -> Value {
         let groups: Map<String, Value> = (self.file.groups.iter())
             .map(|(name, members)| (name.clone(), json!(self.texts(members))))
@@ -141,7 +140,7 @@ impl Build<'_> {
     }
 }
 
-/// A tenant's variables as functions get them: names and expressions, and where they stand.
+/// A tenant's variables as functions get them: names, expressions, and their place in the file.
 fn variables(place: &str, tenant: TenantId, vars: &Vars) -> Value {
     let addresses: BTreeMap<_, _> = vars.address_groups.iter().map(|(n, v)| (n, v.expression())).collect();
     let ports: BTreeMap<_, _> = vars.port_groups.iter().map(|(n, v)| (n, v.expression())).collect();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What functions find wrong with their rules, said of the policy file.
+//! Maps errors of functions in their rules to places in the policy file.
 
 use super::{Build, Owner};
 use bartizan_function::RulesError;
 
 impl Build<'_> {
-    /// A function's error, with the place in the file that its path means. `classes`: to which policy each of
-    /// its classes belongs, by place in the file; behind them is the default.
+    /// Reports a function's error, with the place in the file that its path means. `classes`: the policy of
+    /// each of the function's classes, by place in the file; the number after the last policy is the default.
     pub(super) fn rules_error(&mut self, classes: &[usize], error: RulesError) {
         let RulesError { function, place, message } = error;
         if place.starts_with("tenants/") {

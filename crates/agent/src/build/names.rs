@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups by DNS name: who reads answers, and what stands for a name in rules.
+//! Groups by DNS name: the reader of resolvers' answers, and the form of names in rules.
 
 use super::{Build, NAMES};
 use crate::classes::ByName;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 impl Build<'_> {
-    /// Who reads answers of resolvers, where some group has a DNS name, and what groups by name rest on.
+    /// Adds the reader of resolvers' answers if a group has a DNS name; returns the data for lookups by name.
     pub(super) fn by_name(&mut self, functions: &mut Vec<Arc<dyn Function>>) -> Option<ByName> {
         let (agent, file) = (self.agent, self.file);
         let lease = self.names.clone()?;
@@ -52,8 +52,8 @@ impl Build<'_> {
         Some(ByName { names: Arc::clone(&agent.names), reader: *reader, resolvers, _lease: lease })
     }
 
-    /// Holds the names of all groups, if there are some: for the generation, and for whatever the next one
-    /// has of it.
+    /// Takes a lease on the names of all groups, if there are some: for this generation and for parts that
+    /// the next one reuses.
     pub(super) fn hold_names(&mut self) -> Option<()> {
         let (agent, file) = (self.agent, self.file);
         let names = file.names();
@@ -69,12 +69,12 @@ impl Build<'_> {
         Some(())
     }
 
-    /// The number of a DNS name. Each has one.
+    /// The number of a DNS name.
     pub(super) fn name_id(&self, name: &DnsName) -> Option<NameId> {
         self.names.as_ref()?.id(name.as_str())
     }
 
-    /// What rules ask of the address of a side that lies in these.
+    /// The conditions on an address that lies in these targets.
     pub(super) fn sides(&self, targets: &[Target]) -> Vec<Side> {
         let member = |member| match member {
             Member::Prefix(prefix) => Some(SideMember::Prefix(prefix)),
@@ -84,7 +84,7 @@ impl Build<'_> {
         sides(&members)
     }
 
-    /// Members as functions get them.
+    /// Members in the form that functions get.
     pub(super) fn texts(&self, members: &[Member]) -> Vec<String> {
         let text = |member: &Member| match member {
             Member::Prefix(prefix) => Some(prefix.to_string()),

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings that orders give to functions, beside what their sections of the policy say.
+//! Settings that orders give to functions, in addition to their sections of the policy.
 
 use super::{Agent, GATE, Overrides};
 use bartizan_config::policy::unknown_function;
 use serde_json::{Map, Value};
 
 impl Agent {
-    /// Gives a function other settings, from the next generation on and in all its sections; `null` takes one
-    /// back. What they may be the function says when it is built. Gives all that were given before, for
+    /// Gives a function settings from the next generation on, in all its sections; `null` removes one. The
+    /// function itself checks their values when it is built. Returns the settings before, for
     /// [`Agent::restore`].
     ///
     /// # Errors
-    /// There is no such function, or it has no such setting that can be changed so.
+    /// The function does not exist, or has no such setting that can be changed by an order.
     pub fn configure(&mut self, function: &str, settings: &Map<String, Value>) -> Result<Overrides, String> {
         let Some(kind) = self.kinds.iter().find(|kind| kind.spec().name == function && function != GATE)
         else {
@@ -44,13 +44,13 @@ impl Agent {
         Ok(before)
     }
 
-    /// All that were given, by function.
+    /// All settings given by orders, by function.
     #[must_use]
     pub const fn overrides(&self) -> &Overrides {
         &self.overrides
     }
 
-    /// Settings as they were.
+    /// Restores earlier settings.
     pub fn restore(&mut self, overrides: Overrides) {
         self.overrides = overrides;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a policy, or the default, comes to: its chain, classes with fids, the headers that it is about, and
-//! what functions are told of it.
+//! Compiles an owner (a policy or the default): its chain, classes with fids, the headers it selects, and the
+//! functions' input.
 //!
-//! It says nothing of the policy's place among the others, and rests on nothing but the policy and what all
+//! The result does not depend on the policy's place among the others, only on the policy and the common input
+//! ([`Context`]), so later generations reuse it.
 //! have in common ([`Context`]): so the generations behind one that it was made for have it as well.
 
 use super::{Build, ClassInfo, Context, DEFAULT_POLICY, DETECTION, GATE, NAMES, NO_DETECTION, overload};
@@ -23,7 +24,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the policies and the default have in common.
+/// The keys that policies and the default have in common.
 pub(super) struct Owner<'f> {
     pub path: String,
     pub name: Option<&'f str>,
@@ -75,48 +76,48 @@ impl<'f> Owner<'f> {
     }
 }
 
-/// The classes that one owner's section of a function holds for.
+/// The classes that one owner's section of a function applies to.
 pub(super) struct Group {
-    /// Which of the agent's kinds of functions.
+    /// Index of the function's kind in the agent.
     pub kind: usize,
     pub fids: Vec<Fid>,
-    /// What the function is told.
+    /// The function's input.
     pub part: Arc<RulePart>,
 }
 
-/// See the module.
+/// A compiled owner; see the module.
 pub(super) struct Made {
-    /// What it was made of; none: the default.
+    /// The policy that was compiled; `None`: the default.
     pub policy: Option<Arc<Policy>>,
     pub staged: bool,
-    /// It selects all traffic of all tenants: nothing is left to those after it.
+    /// Whether it selects all traffic of all tenants, so that no later policy gets any.
     pub takes_all: bool,
-    /// The class of its flows for its first tenant, as levels below have it.
+    /// The class of its flows for its first tenant, for levels below the host.
     pub first: Option<Class>,
-    /// Packets go on while the first function of its chain is away.
+    /// Whether packets are forwarded while the first function of its chain is unavailable.
     pub goes_on_without_first: bool,
-    /// Its classes by tenant.
+    /// The classes by tenant.
     pub classes: Vec<(TenantId, Variants)>,
     pub infos: Vec<Arc<ClassInfo>>,
     pub traits: Vec<(Fid, ClassTraits)>,
     pub groups: Vec<Group>,
     /// The headers by which its flows are found, with their fids.
     pub entries: Arc<Piece>,
-    /// The headers that it is about; the default is about all that is left.
+    /// The headers that it selects; the default selects the remaining ones.
     pub selected: Arc<[HeaderRule]>,
 }
 
-/// What comes of an owner while its classes are made.
+/// The results collected while an owner's classes are made.
 #[derive(Default)]
 struct Making<'f> {
     infos: Vec<Arc<ClassInfo>>,
     traits: Vec<(Fid, ClassTraits)>,
-    /// By kind of function and level, in the order in which they came.
+    /// Fids by kind of function and service level, in order of first use.
     groups: Vec<(usize, Option<&'f str>, Vec<Fid>)>,
 }
 
 impl<'a> Build<'a> {
-    /// What an owner comes to.
+    /// Compiles an owner.
     pub(super) fn make(
         &mut self,
         context: &Context,
@@ -164,7 +165,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Which headers a policy is about. `tenant`: of one tenant, or of all.
+    /// The header rules that a policy selects, for one tenant or for all.
     pub(super) fn header_rules(
         &mut self,
         path: &str,
@@ -176,7 +177,7 @@ impl<'a> Build<'a> {
         both_ways(&from, &to, tenant, &links)
     }
 
-    /// The path of a chain: its functions exist, each once, in an order in which they can run.
+    /// The path of a chain; checks that its functions exist, occur once, and are in a possible order.
     pub(super) fn chain(&mut self, owner: &Owner<'_>) -> Option<Path> {
         let mut path = Path::EMPTY;
         let mut numbers = Vec::new();
@@ -215,7 +216,7 @@ impl<'a> Build<'a> {
         Some(path)
     }
 
-    /// The classes of an owner for one tenant, with fids.
+    /// Makes the classes of an owner for one tenant, with fids.
     fn variants(
         &mut self,
         making: &mut Making<'a>,
@@ -300,10 +301,10 @@ impl<'a> Build<'a> {
         Some(Class { fid, path })
     }
 
-    /// The functions of a path without which an owner's packets go on.
+    /// The functions of a path without which an owner's packets are still forwarded.
     fn goes_on_without(&self, owner: &Owner<'_>, path: Path) -> Path {
-        // Who reads answers stands in no policy's chain and judges nothing: for want of it nothing is
-        // refused.
+        // The reader of resolvers' answers is in no policy's chain and gives no verdicts: its failure drops
+        // no packet.
         let passes = |kind: &dyn FunctionKind, id: FunctionId| match kind.spec().name {
             NAMES => true,
             name => path.contains(id) && owner.on_failure.of(name) == ForWant::Pass,
@@ -314,7 +315,7 @@ impl<'a> Build<'a> {
             .fold(Path::EMPTY, |path, (_, id)| path.with(*id))
     }
 
-    /// What a function is told of an owner, for some of its classes.
+    /// The function's input for an owner and some of its classes.
     fn section(&self, owner: &Owner<'_>, kind: usize, level: Option<&str>, fids: &[Fid]) -> Value {
         let function = self.agent.kinds.get(kind).map_or("", |kind| kind.spec().name);
         let section = owner.sections.iter().find(|s| s.function == function);
@@ -329,13 +330,13 @@ impl<'a> Build<'a> {
         }
         if let Some(level) = level {
             let mut object = rules.as_object().cloned().unwrap_or_default();
-            // The level says which rules hold for these hosts.
+            // The service level determines the rules for these hosts.
             object.remove("rules");
             object.insert("level".to_owned(), json!(level));
             rules = Value::Object(object);
         }
         let prefixes = |targets: &[Target]| self.texts(&self.file.resolve(targets));
-        // Value by value: `json!` copies what it is given.
+        // Built value by value: `json!` would copy its arguments.
         let mut class = Map::new();
         class.insert("policy".to_owned(), owner.name.unwrap_or(DEFAULT_POLICY).into());
         class.insert("fids".to_owned(), fids.iter().map(|f| f.0).collect());
@@ -347,13 +348,13 @@ impl<'a> Build<'a> {
     }
 }
 
-/// Whether a policy asks for nothing but tenants.
+/// Whether a policy selects by tenant only.
 fn selects_all(policy: &Policy) -> bool {
     let Policy { from, to, link, .. } = policy;
     link.is_none() && [from, to].iter().all(|side| side.contains(&Target::Any))
 }
 
-/// What the data plane is told of a class.
+/// The data plane's form of a class.
 fn traits_of(owner: &Owner<'_>, policy: u32, (path, goes_on_without): (Path, Path)) -> ClassTraits {
     let one_sided = matches!(owner.one_sided, OneSided::Allow | OneSided::IdsOnly);
     let Bypass { encrypted, packets, bytes } = owner.bypass;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much tenants may have: what the data plane counts, and how many rules.
+//! Quotas of tenants: bounds that the data plane enforces, and the number of rules.
 
 use super::{Build, Made};
 use bartizan_base::{Fid, FunctionId};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 impl Build<'_> {
-    /// How much the tenants may use in the data plane.
+    /// The tenants' quotas in the data plane.
     pub(super) fn quotas(&mut self) -> Quotas {
         let mut of = Vec::new();
         for tenant in &self.file.tenants {
@@ -29,8 +29,8 @@ impl Build<'_> {
         Quotas::new(of)
     }
 
-    /// Whether no tenant has more rules than it may, in the policies that name it. A set of rules that
-    /// several of its classes have counts once.
+    /// Checks that no tenant exceeds its quota of rules, over the policies that name it. A set of rules that
+    /// several of its classes share counts once.
     pub(super) fn check_rule_quotas(&mut self, owners: &[Arc<Made>], functions: &[Arc<dyn Function>]) {
         let file = self.file;
         let mut of_tenants: HashMap<&str, Vec<Fid>> = HashMap::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What outlives generations: numbers of classes, tenants and policies. A generation that is built has a
-//! copy, which takes its place if it is whole; what it does not change it shares.
+//! State that outlives generations: numbers of classes, tenants and policies. A build works on a copy, which
+//! replaces the state if the build succeeds; the copy shares everything unchanged.
 
 use crate::grt::{GlobalRuleTable, Meaning, NoFid};
 use bartizan_base::{Fid, Generation, TenantId};
@@ -10,21 +10,21 @@ use bartizan_stages::quotas::Meter;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// See the module.
+/// The state; see the module.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub table: Arc<GlobalRuleTable>,
-    /// Numbers of tenants, by name; a number is never given to another name.
+    /// Numbers of tenants, by name; a number belongs to one name for good.
     pub tenants: Arc<BTreeMap<String, TenantId>>,
-    /// What tenants with quotas use, by their numbers.
+    /// Meters of tenants with quotas, by number.
     meters: Arc<BTreeMap<TenantId, Arc<Meter>>>,
     policies: Arc<Numbers>,
-    /// Their names by number, as the data plane gets them: the same as long as none is added.
+    /// Names of policies by number, as the data plane gets them; the same by address until a name is added.
     names: Arc<[Arc<str>]>,
     pub generation: Generation,
 }
 
-/// Numbers of policies for counters, from 1; a number is never given to another name.
+/// Numbers of policies for counters, from 1; a number belongs to one name for good.
 #[derive(Clone, Debug, Default)]
 struct Numbers {
     by_name: HashMap<Arc<str>, u32>,
@@ -45,7 +45,7 @@ impl Default for State {
 }
 
 impl State {
-    /// The fid of a class.
+    /// The fid of a class; allocates one if it has none.
     pub(super) fn fid(&mut self, meaning: Meaning) -> Result<Fid, NoFid> {
         match self.table.known(&meaning) {
             Some(fid) => Ok(fid),
@@ -53,7 +53,7 @@ impl State {
         }
     }
 
-    /// Deletes all fids but these, each of which is in use once.
+    /// Deletes all fids but these, which are distinct and in use.
     pub(super) fn retain(&mut self, fids: &[Fid]) {
         if self.table.len() != fids.len() {
             let end = fids.iter().map(|fid| fid.0 as usize + 1).max().unwrap_or(0);
@@ -65,18 +65,18 @@ impl State {
         }
     }
 
-    /// The number of a tenant; `None`: none is left.
+    /// The number of a tenant; allocates one if it has none. `None`: all are used up.
     pub(super) fn tenant(&mut self, name: &str) -> Option<TenantId> {
         if let Some(known) = self.tenants.get(name) {
             return Some(*known);
         }
-        // Numbers are given one after the other, and none is taken back.
+        // Numbers are consecutive, and none is taken back.
         let next = u16::try_from(self.tenants.len()).ok().map(TenantId)?;
         Arc::make_mut(&mut self.tenants).insert(name.to_owned(), next);
         Some(next)
     }
 
-    /// What a tenant uses.
+    /// The meter of a tenant.
     pub(super) fn meter(&mut self, tenant: TenantId) -> Arc<Meter> {
         match self.meters.get(&tenant) {
             Some(known) => Arc::clone(known),
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// The number of a policy.
+    /// The number of a policy; allocates one if it has none.
     pub(super) fn number(&mut self, name: &str) -> u32 {
         if let Some(known) = self.policies.by_name.get(name) {
             return *known;
@@ -97,7 +97,7 @@ impl State {
         number
     }
 
-    /// The names of the policies by number; 0 is what belongs to none.
+    /// The names of policies by number; 0 stands for no policy.
     pub(super) fn policies(&mut self) -> Arc<[Arc<str>]> {
         let names = &self.policies.names;
         if self.names.len() != names.len() + 1 {

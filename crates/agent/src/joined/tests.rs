@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts of policy files and what comes of them, right and wrong.
+//! Parts of policy files, valid and invalid, and their diagnostics.
 
 use super::*;
 use bartizan_config::policy::{self, PolicyError, read};
@@ -41,7 +41,7 @@ fn names(joined: &Joined, key: &str) -> Vec<String> {
     items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What is wrong of a generation's objects: object, pointer, message.
+/// The diagnostics of a generation's objects: object, pointer, message.
 fn wrong(objects: &Objects) -> Vec<(String, String, String)> {
     let said = |d: Diagnostic| (d.object.as_str().to_owned(), d.pointer, d.message);
     join(objects).unwrap_err().into_iter().map(said).collect()
@@ -65,10 +65,10 @@ fn rule_groups_that_nothing_runs_are_refused() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].0 == "group:18" && found[0].2.contains("nothing would run it"), "{found:?}");
     }
-    // What a library names has to be a rule file: of another type it is none.
+    // A library's file must be a rule group of type ids.
     let found = wrong(&all([part(0, "@library/web", &library(17)), group(17, 0, RuleType::Pfw, raw())]));
     assert!(found[0].1 == "/library/files/0/group" && found[0].2.contains("of type ids"), "{found:?}");
-    // It is found behind a generation that was right as well.
+    // Also found in a generation after a valid one.
     let mut joiner = Joiner::default();
     let held = |objects: Objects| Held { generation: 1, objects };
     let objects = with(part(0, "@library/more", &library(17)));
@@ -126,7 +126,7 @@ fn labels_and_resolvers_are_part_of_the_file() {
     );
     let file = policy::from_node("controller", read::from_json(&joined.parts.whole()), &["pfw"]).unwrap();
     assert_eq!(file.resolve(&file.policies[0].from).len(), 1);
-    // What is wrong in them is said of them.
+    // Problems of the file are reported on these objects.
     let problem =
         |path: &str| Problem { position: Default::default(), path: path.into(), message: "x".into() };
     let of = |path: &str| joined.diagnostic(&problem(path));
@@ -197,7 +197,7 @@ fn what_is_wrong_is_said_of_its_object() {
     assert_eq!((diagnostic.line, diagnostic.column), (2, 12));
 }
 
-/// What the reader of policy files finds in the whole has its place in the object.
+/// A problem that the policy reader finds in the file is reported at its place in the object.
 #[test]
 fn places_in_the_file_are_places_in_the_objects() {
     let mut bad = policy(7, "acme", "web", 10);

@@ -19,7 +19,7 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often alerts are looked at.
+/// Interval between two reads of the alerts.
 const PAUSE: Duration = Duration::from_millis(200);
 
 struct Rest(Client);

@@ -13,7 +13,7 @@ const POLICY: &str = "block";
 pub const MEMBERS_MAX: usize = 1_000;
 /// Alerts that are looked at in one turn.
 const ALERTS_MAX: usize = 500;
-/// How often a change is tried when others change the group as well.
+/// Attempts of a change if others change the group at the same time.
 const ATTEMPTS: usize = 5;
 
 /// An answer of the API.

@@ -224,7 +224,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, client: Ar
     }
 }
 
-/// How hyper's part of a connection ended.
+/// The end of hyper's part of a connection.
 enum End {
     /// The client is gone, or accepts no data.
     Gone,

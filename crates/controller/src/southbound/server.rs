@@ -157,35 +157,35 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// Whether a connection has to be closed once what there is to send has been sent.
+    /// Whether a connection has to be closed once its pending messages are sent.
     pub fn is_over(&self, connection: Connection) -> bool {
         self.lines
             .get(&connection)
             .is_none_or(|line| matches!(line.state, State::Closing) && line.out.is_empty())
     }
 
-    /// Whether a connection has nothing to be told any more, and takes nothing: it has to be closed at once.
+    /// Whether a connection has nothing left to send and takes no input: it has to be closed at once.
     pub fn is_dead(&self, connection: Connection) -> bool {
         self.lines
             .get(&connection)
             .is_some_and(|line| matches!(line.state, State::Closing) && line.out.is_empty())
     }
 
-    /// Takes bytes of a connection, and carries out all that they say.
+    /// Takes bytes of a connection, and handles all complete messages in them.
     pub fn receive(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
         self.push(now, connection, bytes);
         while self.work(now, connection) {}
     }
 
-    /// Takes bytes of a connection. What they say is carried out by [`Self::work`].
+    /// Takes bytes of a connection. [`Self::work`] handles the messages in them.
     pub fn push(&mut self, now: Now, connection: Connection, bytes: &[u8]) {
         let Some(line) = self.lines.get_mut(&connection) else { return };
         line.pulse.heard(now);
         line.decoder.push(bytes);
     }
 
-    /// Carries out some of what a connection has said: what one device says may take a look at the disk each,
-    /// and others have their turn too. Whether more may wait.
+    /// Handles some of a connection's messages; since each may wait for the disk, other connections get turns
+    /// in between. Returns whether more may be pending.
     pub fn work(&mut self, now: Now, connection: Connection) -> bool {
         for _ in 0..TURN {
             let Some(line) = self.lines.get_mut(&connection) else { return false };
@@ -211,12 +211,12 @@ impl<B: Backend> Server<B> {
         self.lines.get(&connection).is_some_and(|line| matches!(line.state, State::InStep(_)))
     }
 
-    /// Refuses a connection, or ends its session: it is told why, and closed.
+    /// Refuses a connection or ends its session: sends the reason, then closes.
     fn refuse(&mut self, connection: Connection, code: RefuseCode, message: String, retry_ms: u32) {
         self.leave(connection);
         *self.counters.refused.entry(code).or_default() += 1;
         let Some(line) = self.lines.get_mut(&connection) else { return };
-        // It is told in the version that is spoken.
+        // The refusal is sent in the session's protocol version.
         let refuse = Refuse { code, message, versions: VERSIONS.to_vec(), retry_ms };
         line.out.clear();
         line.out.push_back(Message::Session(SessionMessage::Refuse(refuse)));
@@ -260,7 +260,7 @@ impl<B: Backend> Server<B> {
                     line.state = State::Closing;
                 }
             }
-            // A device that may have no new certificate now still has its session.
+            // A device that gets no new certificate now keeps its session.
             Err(refusal) if matches!(line.state, State::InStep(_)) => {
                 *self.counters.refused.entry(refusal.code).or_default() += 1;
             }
@@ -292,8 +292,8 @@ impl<B: Backend> Server<B> {
             return self.refuse(connection, RefuseCode::Protocol, what, 60_000);
         }
         let old = self.sessions.get(&hello.device).and_then(|old| self.lines.get(old));
-        // A start of an agent has a number of its own: with another one, there are two, or it has been
-        // started anew just now.
+        // Each start of an agent has its own number: another number means two programs, or a restart just
+        // now.
         let twin = old.and_then(|old| match &old.state {
             State::InStep(session) if session.instance != hello.instance => Some(old.source.clone()),
             _ => None,
@@ -324,14 +324,13 @@ impl<B: Backend> Server<B> {
         self.changed(&hello.device);
     }
 
-    /// Whether a device may have been sent something under a number. What is wanted is asked for only where
-    /// that decides.
+    /// Whether a device's number is credible. The desired set is made only if the result depends on it.
     fn is_believed(&self, device: &DeviceId, number: u64) -> bool {
         let wanted = || self.backend.wanted(device).map_or(0, |wanted| wanted.generation);
         number <= BELIEVED_AHEAD || number <= wanted().saturating_add(BELIEVED_AHEAD)
     }
 
-    /// What a device shall run, or which tenants it serves, has changed.
+    /// Handles a change of a device's desired set, or of the tenants that it serves.
     pub fn changed(&mut self, device: &DeviceId) {
         let Some(connection) = self.sessions.get(device).copied() else { return };
         let Some(record) = self.backend.device(device) else {
@@ -348,7 +347,7 @@ impl<B: Backend> Server<B> {
         self.note(device, stand);
     }
 
-    /// Tells the rest of the controller, once, that a device is ahead.
+    /// Reports, once, that a device is ahead.
     fn note(&mut self, device: &DeviceId, stand: Stand) {
         match stand {
             Stand::Good => drop(self.ahead.remove(device)),
@@ -361,8 +360,8 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// Gives an order to a function of a device. Whether it is taken: not if the device is away, or too many
-    /// orders are open.
+    /// Queues an order to a function of a device. Returns `false` if the device is away, or too many orders
+    /// are open.
     pub fn order(
         &mut self,
         device: &DeviceId,
@@ -449,7 +448,7 @@ impl<B: Backend> Server<B> {
         Ok(())
     }
 
-    /// A device runs a generation.
+    /// Handles a device's report that it runs a generation.
     fn acknowledged(
         &mut self,
         connection: Connection,
@@ -468,7 +467,7 @@ impl<B: Backend> Server<B> {
         Ok(())
     }
 
-    /// Lets time pass: ends what is dead, late, expired or revoked.
+    /// Runs the timers: ends connections that are dead, late, expired or revoked.
     pub fn tick(&mut self, now: Now) {
         self.backend.tick(now);
         let mut ended = Vec::new();
@@ -481,7 +480,7 @@ impl<B: Backend> Server<B> {
             let peer = line.peer.as_ref().filter(|_| !closing);
             if closing {
                 if dead {
-                    // It does not take what it is to be told.
+                    // The client does not accept the refusal that is pending.
                     line.out.clear();
                 }
             } else if late || dead {
@@ -498,7 +497,7 @@ impl<B: Backend> Server<B> {
         }
         for (connection, code, what) in ended {
             self.refuse(connection, code, what.to_owned(), 60_000);
-            // Who takes nothing cannot be told either.
+            // A peer that accepts nothing gets no reason either.
             if code == RefuseCode::Silent
                 && let Some(line) = self.lines.get_mut(&connection)
             {
@@ -507,7 +506,7 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// The next bytes for a connection, one message. Ask when the transport takes more.
+    /// The next message for a connection, as bytes. Call when the transport has room.
     pub fn transmit(&mut self, now: Now, connection: Connection) -> Option<Vec<u8>> {
         let line = self.lines.get_mut(&connection)?;
         let message = line.next_message(now)?;
@@ -522,7 +521,7 @@ impl<B: Backend> Server<B> {
                 Some(bytes)
             }
             Err(error) => {
-                // An object that no message holds; the store should not have taken it.
+                // The object is larger than a message; the store should have refused it.
                 self.refuse(connection, RefuseCode::Unavailable, error.to_string(), 60_000);
                 None
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One connection of an agent's: what the device has, what it shall have, and what is still to be said. What
-//! is missing is worked out when the transport takes it, so that nothing has to be queued for a slow device.
+//! One session with an agent: what the device holds, what it should hold, and the messages in between. The
+//! next message is computed when the transport has room, so that nothing is queued for a slow device.
 
 use super::backend::Wanted;
 use bartizan_api::southbound::{
@@ -10,24 +10,24 @@ use bartizan_api::southbound::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Who is at the other end, as its certificate says.
+/// The identity of a peer, from its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The device.
     pub device: DeviceId,
-    /// Serial number of the certificate, hexadecimal digits.
+    /// Serial number of the certificate, in hexadecimal digits.
     pub serial: String,
-    /// Until when it is valid, seconds since 1970.
+    /// Expiry of the certificate, in seconds since 1970.
     pub valid_until: u64,
 }
 
-/// Bytes of rules in one message.
+/// Most bytes of rules in one message.
 const RULE_BYTES: usize = 256 << 10;
 
-/// So many times a device may say that what came is not what the manifest says.
+/// Most refusals of a device because its objects do not match the manifest.
 const ATTEMPTS: u32 = 3;
 
-/// What is still to be done for the wanted generation.
+/// A step towards the desired generation.
 #[derive(Debug)]
 enum Step {
     Put(ObjectKey),
@@ -35,7 +35,7 @@ enum Step {
     Commit,
 }
 
-/// A generation as this device gets it.
+/// A generation, reduced to what this device gets.
 #[derive(Debug)]
 struct Target {
     generation: u64,
@@ -44,38 +44,39 @@ struct Target {
     hash: Hash,
 }
 
-/// What is known of the device, and what is being said to it.
+/// The state of a session: knowledge about the device, and messages to send.
 #[derive(Debug)]
 pub(super) struct InStep {
     pub(super) device: DeviceId,
     pub(super) instance: u64,
-    /// The generation that runs there.
+    /// The generation that the device runs.
     running: u64,
     running_manifest: Hash,
-    /// The last generation that it refused.
+    /// The last generation that the device refused.
     refused: u64,
-    /// What it holds ready once all that was sent has come; not known before it was asked.
+    /// The objects that the device will hold once it has everything sent; `None` before its inventory is
+    /// complete.
     ready: Option<Manifest>,
     asked: bool,
-    /// Parts of its inventory that came.
+    /// The parts of the inventory received so far.
     inventory: Manifest,
     target: Option<Target>,
-    /// Steps are worked out once what it holds is known.
+    /// The remaining steps; computed once the inventory is known.
     steps: Option<VecDeque<Step>>,
     parts: VecDeque<RuleMessage>,
-    /// The generation whose answer is waited for, and the hash of its manifest.
+    /// The committed generation that awaits an answer, with the hash of its manifest.
     committed: Option<(u64, Hash)>,
-    /// The workers that it has named.
+    /// The workers that the device has named.
     told: LastRunning,
     attempts: u32,
 }
 
-/// What is to be done about a target.
+/// Result of comparing the running generation to the desired one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stand {
-    /// It runs, or is on its way.
+    /// The desired generation runs, or is on its way.
     Good,
-    /// The device runs something newer, or other things by this number.
+    /// The device runs a higher number, or other objects under the same number.
     Ahead(u64),
 }
 
@@ -99,8 +100,8 @@ impl InStep {
         }
     }
 
-    /// The device shall run this. Says how many objects it does not get, since they are of tenants that it
-    /// does not serve.
+    /// Sets the desired generation. Returns the number of objects withheld, because the device does not serve
+    /// their tenants.
     pub(super) fn want(&mut self, wanted: &Wanted, tenants: &BTreeSet<u16>) -> u64 {
         let (objects, manifest) = wanted.of_tenants(tenants);
         let withheld = (wanted.objects.len() - objects.len()) as u64;
@@ -110,12 +111,12 @@ impl InStep {
         }
         let hash = manifest.hash();
         self.target = Some(Target { generation: wanted.generation, objects, manifest, hash });
-        // A group that is half sent would be a group that cannot be committed: it is sent to its end.
+        // Parts in transit stay: a partly sent group could never be committed.
         self.steps = None;
         withheld
     }
 
-    /// How what runs stands to what is wanted.
+    /// Compares the running generation to the desired one.
     pub(super) fn stand(&self) -> Stand {
         let Some(target) = &self.target else { return Stand::Good };
         match target.generation.cmp(&self.running) {
@@ -125,7 +126,7 @@ impl InStep {
         }
     }
 
-    /// Whether the wanted generation is still to be brought to the device.
+    /// Whether the device still has to get the desired generation.
     fn is_open(&self) -> bool {
         self.target.as_ref().is_some_and(|target| {
             target.generation > self.running.max(self.refused) && self.committed.is_none()
@@ -133,11 +134,11 @@ impl InStep {
     }
 
     pub(super) fn has_news(&self) -> bool {
-        // While the inventory is on its way there is nothing to say.
+        // Nothing is sent while the inventory is awaited.
         !self.parts.is_empty() || (self.is_open() && (self.ready.is_some() || !self.asked))
     }
 
-    /// The next message about the wanted generation.
+    /// The next message for the desired generation.
     pub(super) fn next_message(&mut self) -> Option<Message> {
         if let Some(part) = self.parts.pop_front() {
             return Some(Message::Rule(part));
@@ -185,10 +186,10 @@ impl InStep {
         }
     }
 
-    /// A part of what the device holds ready.
+    /// Takes a part of the device's inventory.
     ///
     /// # Errors
-    /// Nobody asked, or it holds more than a device may.
+    /// The inventory was not requested, or exceeds the bound of a device.
     pub(super) fn inventory(&mut self, objects: Manifest, more: bool) -> Result<(), &'static str> {
         if !self.asked || self.ready.is_some() {
             return Err("an inventory that nobody asked for");
@@ -204,10 +205,10 @@ impl InStep {
         Ok(())
     }
 
-    /// It runs a generation.
+    /// Takes a report that the device runs a generation.
     ///
     /// # Errors
-    /// Generations never go back.
+    /// The generation is lower than an earlier one.
     pub(super) fn running(&mut self, generation: u64, running: &Running) -> Result<(), &'static str> {
         if generation < self.running {
             return Err("a device that runs an older generation than before");
@@ -222,10 +223,10 @@ impl InStep {
         Ok(())
     }
 
-    /// It says in short that it runs what was committed: the same in full.
+    /// Expands the short report that the committed generation runs to a full one.
     ///
     /// # Errors
-    /// Another one was committed or none, or it has named no workers yet.
+    /// Another generation was committed, or none, or the device has named no workers yet.
     pub(super) fn done(&self, generation: u64, took: Took) -> Result<Running, &'static str> {
         let committed = self.committed.filter(|(committed, _)| *committed == generation);
         let (_, manifest) = committed.ok_or("an acknowledgement in short of what was not committed")?;
@@ -233,10 +234,10 @@ impl InStep {
         full.ok_or("an acknowledgement in short of workers that were not named")
     }
 
-    /// It does not take a generation.
+    /// Takes a refusal of a generation.
     ///
     /// # Errors
-    /// It said too often that something else came than was sent.
+    /// The device reported too often that its objects differ from those sent.
     pub(super) fn refused(&mut self, generation: u64, code: RefusalCode) -> Result<(), &'static str> {
         self.committed.take_if(|(committed, _)| *committed == generation);
         match code {
@@ -256,7 +257,8 @@ impl InStep {
     }
 }
 
-/// Takes away what is too much, brings what is missing, and commits.
+/// The steps from the held objects to the desired ones: deletes surplus objects, puts missing ones, and
+/// commits.
 fn missing(ready: &Manifest, wanted: &Manifest) -> VecDeque<Step> {
     let gone = ready.0.keys().filter(|key| !wanted.0.contains_key(*key)).cloned().map(Step::Delete);
     let new = wanted.0.iter().filter(|(key, hash)| ready.0.get(*key) != Some(*hash));

@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Versions = BTreeMap<(String, String), Vec<(u64, Option<Value>)>>;
 
-/// A store in memory; nothing survives it.
+/// A store in memory; its content ends with it.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     generation: u64,
     versions: Versions,
     status: BTreeMap<(String, String), Value>,
     audit: Vec<AuditRow>,
-    /// Generations that were forgotten.
+    /// Generations whose documents were removed.
     gone: BTreeSet<u64>,
     alerts: Vec<(String, KeptAlert)>,
     numbers: u64,
-    /// Every change is refused as on a full disk.
+    /// Whether every change fails as on a full disk.
     pub full: bool,
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of the SQLite store, version by version. A version that was released is never changed: a change
-//! is one more.
+//! Tables of the SQLite store, version by version. A released version never changes: a change adds a version.
 
-/// What makes version n of version n - 1, from 1.
+/// The statements that turn version n - 1 into version n, from 1.
 pub(super) const MIGRATIONS: &[&str] = &["
 CREATE TABLE generations (
     generation INTEGER PRIMARY KEY,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The store in a file of SQLite: write-ahead log, `synchronous=FULL`, so that a change is on the disk before
-//! it is answered.
+//! The store in an SQLite file: write-ahead log with `synchronous=FULL`, so that a change is on the disk
+//! before its answer.
 //!
-//! The file is locked as long as the store is open: a second controller on the same state is refused. Numbers
-//! are SQLite's signed 64 bits, which generations and microseconds do not reach.
+//! The file is locked while the store is open: a second controller on the same state is refused. Numbers are
+//! SQLite's signed 64 bits, which generations and microseconds do not reach.
 
 use super::migrations::MIGRATIONS;
 use super::{
@@ -22,17 +22,17 @@ use std::time::Duration;
 pub struct SqliteStore {
     connection: Connection,
     path: String,
-    /// Set when the system could not say what is on the disk.
+    /// Set once the system did not report whether a change is on the disk.
     doubt: Option<String>,
-    /// Alerts that there are; `None` where they have to be counted.
+    /// Number of alerts; `None` if they have to be counted.
     alerts: Option<u64>,
 }
 
 impl SqliteStore {
-    /// Opens the file, makes it if there is none, and brings its tables up to date.
+    /// Opens the file, makes it if it does not exist, and migrates its tables.
     ///
     /// # Errors
-    /// It cannot be opened, another controller has it, it is no store, or a newer program made it.
+    /// The file cannot be opened, another controller has it, it is not a store, or a newer program made it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let name = path.display().to_string();
         let unusable =
@@ -45,15 +45,15 @@ impl SqliteStore {
     }
 
     fn set_up(&self) -> rusqlite::Result<()> {
-        // Another controller does not go away by waiting.
+        // Waiting does not help against another controller.
         self.connection.busy_timeout(Duration::ZERO)?;
-        // Exclusive before the log is opened: no second process, and no shared memory file beside it.
+        // Exclusive before the log is opened: no second process, and no shared-memory file.
         self.connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         self.connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         self.connection.pragma_update(None, "synchronous", "FULL")?;
         self.connection.pragma_update(None, "foreign_keys", "ON")?;
         self.connection.set_prepared_statement_cache_capacity(64);
-        // Takes the lock now, not with the first change.
+        // Takes the lock now, not at the first change.
         self.connection.execute_batch("BEGIN IMMEDIATE; COMMIT")
     }
 
@@ -229,12 +229,12 @@ fn put_status(transaction: &Transaction<'_>, lines: &[Status]) -> rusqlite::Resu
     Ok(())
 }
 
-/// The tenant of alerts as the table has it: no tenant has a name without letters.
+/// The tenant of alerts as the table's column has it: an empty text is no tenant's name.
 fn column(tenant: Option<&str>) -> &str {
     tenant.unwrap_or_default()
 }
 
-/// Keeps an alert. Whether it is one more.
+/// Stores an alert. Returns whether it is a new row.
 fn keep(transaction: &Transaction<'_>, alert: &Alert) -> rusqlite::Result<bool> {
     let tenant = column(alert.tenant.as_deref());
     let last = i64::try_from(alert.last).unwrap_or(i64::MAX);
@@ -260,8 +260,8 @@ fn keep(transaction: &Transaction<'_>, alert: &Alert) -> rusqlite::Result<bool> 
     Ok(new)
 }
 
-/// Keeps alerts within their bounds. How many there are then, of so many before (counted if that is not
-/// known), and how many were forgotten.
+/// Stores alerts within their bounds. `known` is the number of alerts before, if it is known. Returns the new
+/// number, and how many were removed.
 fn keep_all(
     transaction: &Transaction<'_>,
     alerts: &[Alert],
@@ -295,7 +295,7 @@ fn keep_all(
     Ok((all.saturating_sub(forgotten), forgotten))
 }
 
-/// Forgets a tenant's oldest alerts beyond a number.
+/// Removes a tenant's oldest alerts beyond a number.
 fn forget(transaction: &Transaction<'_>, tenant: &str, keep: i64) -> rusqlite::Result<u64> {
     let forgotten = transaction
         .prepare_cached(
@@ -306,7 +306,7 @@ fn forget(transaction: &Transaction<'_>, tenant: &str, keep: i64) -> rusqlite::R
     Ok(forgotten as u64)
 }
 
-/// Forgets versions of documents of before a generation, but for those that stood in some others.
+/// Removes versions of documents from before a generation, except those of some other generations.
 fn forget_versions(transaction: &Transaction<'_>, before: u64, but: &BTreeSet<u64>) -> rusqlite::Result<()> {
     let at: BTreeSet<u64> = but.iter().copied().filter(|kept| *kept < before).chain([before]).collect();
     let mut select = transaction.prepare_cached(
@@ -331,7 +331,7 @@ fn forget_versions(transaction: &Transaction<'_>, before: u64, but: &BTreeSet<u6
     Ok(())
 }
 
-/// Forgets that generations were there, which is what says that their documents are.
+/// Removes the rows of generations, which state that their documents are kept.
 fn forget_generations(
     transaction: &Transaction<'_>,
     before: u64,
@@ -349,7 +349,7 @@ fn forget_generations(
     Ok(forgotten)
 }
 
-/// A column of JSON.
+/// Reads a column of JSON.
 fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
     let text: String = row.get(column)?;
     serde_json::from_str(&text).map_err(|error| {
@@ -357,7 +357,7 @@ fn json(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
     })
 }
 
-/// A column of a number that is not below 0.
+/// Reads a column with a number that is not negative.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.unsigned_abs())
 }
@@ -413,11 +413,12 @@ impl Store for SqliteStore {
         if !changes.iter().all(Change::is_repeated) {
             return self.write(|transaction| commit_each(transaction, changes));
         }
-        // In the log, and on the disk with the next change whose answer somebody relies on.
+        // The change is in the log now, and on the disk with the next durable change.
         let level = |store: &Self, level: &str| store.connection.pragma_update(None, "synchronous", level);
         level(self, "NORMAL").map_err(|error| self.failed(&error))?;
         let done = self.write(|transaction| commit_each(transaction, changes));
-        // Without this, later changes would be answered too early: nothing more is changed then.
+        // With this level, later changes would be answered too early: on failure, the store takes no more
+        // changes.
         level(self, "FULL").map_err(|error| self.failed(&error))?;
         done
     }
@@ -436,7 +437,7 @@ impl Store for SqliteStore {
 
     fn at_part(&mut self, generation: u64, behind: Option<&Key>, limit: usize) -> Result<Part, StoreError> {
         let generation = i64::try_from(generation).unwrap_or(i64::MAX);
-        // No kind is without letters.
+        // No kind has an empty name.
         let (kind, id) = behind.map_or(("", ""), |(kind, id)| (kind.as_str(), id.as_str()));
         let rows = self.rows(
             "SELECT d.kind, d.id, d.generation, d.body FROM
@@ -446,7 +447,7 @@ impl Store for SqliteStore {
             params![kind, id, generation, i64::try_from(limit).unwrap_or(i64::MAX)],
             |row| {
                 let key = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
-                // Removed ones have no body.
+                // A removed document has no body.
                 let removed = matches!(row.get_ref(3)?, ValueRef::Null);
                 Ok((key, if removed { None } else { Some(document(row)?) }))
             },
@@ -459,7 +460,7 @@ impl Store for SqliteStore {
         let generation = i64::try_from(generation).unwrap_or(i64::MAX);
         let known =
             self.rows("SELECT 1 FROM generations WHERE generation = ?", [generation], |row| number(row, 0))?;
-        // Before the first there was nothing.
+        // Generation 0 is empty.
         Ok(generation == 0 || !known.is_empty())
     }
 
@@ -492,7 +493,7 @@ impl Store for SqliteStore {
         keep: AlertBounds,
         status: &[Status],
     ) -> Result<u64, StoreError> {
-        // Counted again after a failure: what it left is not known here.
+        // Counted again after a failure, which leaves the number unknown.
         let known = self.alerts.take();
         let (all, forgotten) = self.write(|transaction| {
             put_status(transaction, status)?;

@@ -82,7 +82,7 @@ impl World {
         self.send(method, path, bytes, With::default())
     }
 
-    /// What has to work.
+    /// Sends a request that has to succeed.
     pub fn do_it(&self, method: &str, path: &str, body: &Value) -> Value {
         let reply = self.ask(method, path, body);
         assert_eq!(reply.status / 100, 2, "{method} {path} {body}: {}", reply.value());
@@ -93,7 +93,7 @@ impl World {
         self.do_it("GET", path, &Value::Null)
     }
 
-    /// What has to be refused, with its status code.
+    /// Sends a request that has to be refused, with this status code.
     pub fn refused(&self, method: &str, path: &str, body: &Value, status: u16) -> Value {
         let reply = self.ask(method, path, body);
         assert_eq!(reply.status, status, "{method} {path} {body}: {}", reply.value());
