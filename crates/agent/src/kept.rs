@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a list stands in the one before it.
+//! Finds the items of a list in its predecessor.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A list, and by what its items are known.
+/// A list, with the function that gives its items' keys.
 type List<'l, T, K> = (&'l [T], K);
 
-/// For each item of a list the place in the one before of an item that is known by the same. Two lists have
-/// mostly a head and a tail in common, which take a comparison for each item; only what is between them is
-/// searched.
+/// For each item, the place of an item with the same key in the predecessor. Two lists mostly share a head
+/// and a tail, which cost one comparison per item; only the part between them is searched.
 pub(crate) fn places<A, B, K: Eq + Hash>(
     (before, known): List<'_, A, impl Fn(&A) -> K>,
     (now, is): List<'_, B, impl Fn(&B) -> K>,
@@ -38,7 +37,7 @@ mod tests {
             for (item, place) in now.iter().zip(found) {
                 match place {
                     Some(place) => prop_assert_eq!(before[place], *item),
-                    // What stands in the one before is found, unless that is a second one of its kind in the
+                    // An item that the predecessor has is found, unless it is a second one of its kind in
                     // head or tail.
                     None => prop_assert!(!before.contains(item) || now.iter().filter(|n| *n == item).count() > 1),
                 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent: policy to fids, paths, rules and the generation that the data plane runs.
 //!
-//! * [`grt`]: the global rule table, which hands out fids;
-//! * [`order`]: in which order functions run;
-//! * [`tenants`]: whose traffic a packet is;
-//! * [`classes`]: which class a new flow gets, by the one lookup for policies and functions;
-//! * `early`: what a level below may refuse of packets without a flow;
+//! * [`grt`]: the global rule table, which allocates fids;
+//! * [`order`]: the order in which functions run;
+//! * [`tenants`]: assigns packets to tenants;
+//! * [`classes`]: the class of a new flow, by the one lookup for policies and functions;
+//! * `early`: the list by which a level below drops packets without a flow;
 //! * [`staged`]: policies whose verdicts are only reported;
-//! * [`explain`]: why a flow is treated as it is;
-//! * [`replay`]: a generation over traffic that was;
-//! * [`session`]: the southbound protocol, the agent's side;
-//! * [`joined`]: a controller's objects to a policy file, and back from what is wrong in it;
-//! * [`build`]: a policy file to a generation, all or nothing.
+//! * [`explain`]: explains the handling of a flow;
+//! * [`replay`]: evaluates a generation on recorded traffic;
+//! * [`session`]: the agent's side of the southbound protocol;
+//! * [`joined`]: joins a controller's objects to a policy file, and maps problems back to objects;
+//! * [`build`]: builds a generation from a policy file, all or nothing.
 //!
-//! The program drives the data plane with what comes of it.
+//! The program passes the results to the data plane.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod build;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of what is made of policies, and of what is tried with captures, for docs/limits.md.
+//! Bounds of compiled policies and of replays, for docs/limits.md.
 
 use crate::classes::LISTED_MAX;
 use crate::lookup::TOGETHER_MAX;
@@ -8,7 +8,7 @@ use bartizan_base::limit::Trace::{NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     File "flow record of `bartizan ctl replay`" = "{}" [bytes(record::RECORD_BYTES)] in ["agent/replay/record.rs"],
         "left out, counted", [Told("the report")];

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One lookup on a flow's first packet: its policy, its service level and, for each function with rules on
-//! headers, the first of its rules that matches.
+//! One lookup on a flow's first packet finds its policy, its service level and, for each function with header
+//! rules, the first matching rule.
 //!
-//! Each of these is a rule set of one classifier. A function's set has the rules of all policies, those of
-//! the first policy first. So that a policy's rules are met by no other policy's flows, each is cut to what
-//! its policy selects; only those of the last policy need not be, because nothing stands behind them. What is
-//! found counts if it is a rule of the flow's own policy; another's can be found only where none of its own
-//! matches.
+//! Each of these is a rule set of one classifier. A function's set holds the rules of all policies, those of
+//! the first policy first. Each rule is cut to what its policy selects, so that flows of later policies do
+//! not match it; rules of the last policy need no cut. A match counts if it is a rule of the flow's own
+//! policy; a match of another policy occurs only where none of the own rules matches.
 //!
-//! Rules that cutting would multiply too much, or that one structure cannot hold, stand alone: each policy
-//! has a classifier of its own for them, which is asked when the policy is known.
+//! Rules that cutting would multiply too much, or that do not fit one structure, stand alone: each policy has
+//! a classifier of its own for them, which is searched once the policy is known.
 
 use crate::kept;
 use crate::named::NamedClassifier;
@@ -24,61 +23,60 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
-/// Header rules that stand together in one lookup unless [`crate::Agent::set_together_max`] says otherwise.
+/// Most header rules that share one lookup; [`crate::Agent::set_together_max`] changes it.
 pub const TOGETHER_MAX: usize = 1 << 17;
-/// Pairs of rules and their policy's selectors that are compared at most, so that building takes no minutes.
+/// Most comparisons of rules with their policy's selectors, which bounds the time of a build.
 const PAIRS_MAX: usize = 1 << 24;
-/// Bytes that the classifier of a generation may take.
+/// Most bytes of a generation's classifier.
 const TOGETHER_BYTES: usize = 256 << 20;
-/// Bytes that the classifier of one policy's rules may take, and rules up to which it gets fewer: there may
-/// be thousands.
+/// Most bytes of the classifier of one policy's rules. Small rule sets get less: there may be thousands.
 const ALONE_BYTES: usize = 64 << 20;
 const FEW_RULES: usize = 1024;
 const FEW_BYTES: usize = 512 << 10;
-/// Sets before those of functions: policies and service levels.
+/// Number of sets before those of functions: policies and service levels.
 const OWN_SETS: usize = 2;
 
-/// The rules of a function for the flows of a policy, or of all that have the function: then there are no
-/// others.
+/// The rules of a function for the flows of one policy; or for those of all policies with the function, which
+/// then have no others.
 #[derive(Debug)]
 pub(crate) struct PolicyRules {
     pub(crate) function: FunctionId,
-    /// What explanations call one of them.
+    /// Name of one of the rules in explanations.
     pub(crate) called: &'static str,
     /// The policies, in the order in which they are tried.
     pub(crate) policies: Vec<usize>,
-    /// Number and what it matches; the lowest number that matches is found.
+    /// Numbered rules; the lowest number that matches is found.
     pub(crate) rules: Arc<[(u32, HeaderRule)]>,
 }
 
-/// Where the rules of a function for a policy are found.
+/// The place of a function's rules for a policy.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// In a set, by these numbers from the first on.
+    /// In a shared set, with `count` numbers from `first` on.
     Together { set: usize, first: u32, count: u32 },
     /// In a classifier of their own.
     Alone(Arc<NamedClassifier>),
 }
 
-/// Where a policy's rules are found, by function.
+/// The places of a policy's rules, by function.
 type Places = SmallVec<[(FunctionId, Place); 2]>;
 
-/// See the module.
+/// The lookup of a generation; see the module.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     classifier: Arc<NamedClassifier>,
-    /// By policy.
+    /// Places by policy.
     places: Vec<Places>,
     alone: Alone,
     cuts: Cuts,
     unfit: Option<usize>,
 }
 
-/// The classifier of a policy's rules.
+/// The classifier of one policy's rules.
 #[derive(Debug)]
 struct OfPolicy {
     rules: Arc<[(u32, HeaderRule)]>,
-    /// Of the rules, so that those of another policy, or what came anew, find it, too.
+    /// Hash of the rules, so that equal rules of other policies or of new ones share the classifier.
     hash: u64,
     classifier: Arc<NamedClassifier>,
 }
@@ -86,38 +84,38 @@ struct OfPolicy {
 /// Classifiers of single policies, in the order of functions and policies.
 type Alone = Arc<Vec<Arc<OfPolicy>>>;
 
-/// Rules of a policy, cut to what it selects.
+/// Rules of a policy, cut to what the policy selects.
 #[derive(Debug)]
 struct Cut {
-    /// What it selects; `None`: nothing stands behind it, so nothing was cut.
+    /// The headers that the policy selects; `None`: no policy follows, so nothing was cut.
     selected: Option<Arc<[HeaderRule]>>,
     rules: Arc<[(u32, HeaderRule)]>,
     cut: Arc<Piece>,
-    /// Numbers that the rules take.
+    /// The range of numbers that the rules occupy.
     count: u32,
 }
 
-/// By function, in the order of the policies.
+/// Cut rules by function, in the order of the policies.
 type Cuts = Arc<BTreeMap<FunctionId, Vec<Arc<Cut>>>>;
 
-/// What the lookup of the next generation may have of this one's.
+/// The parts of a lookup that the next generation may reuse.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptLookup {
     classifier: Option<Arc<NamedClassifier>>,
     alone: Alone,
     cuts: Cuts,
-    /// With so many rules of functions tables for all did not fit.
+    /// The number of functions' rules for which one classifier did not fit.
     unfit: Option<usize>,
 }
 
 impl KeptLookup {
-    /// The tables that all policies are found by.
+    /// The tables that find all policies.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Arc<Layered>> {
         self.classifier.iter().flat_map(|classifier| classifier.layers())
     }
 }
 
-/// What was found of a header.
+/// The matches of a header.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) policy: Option<Match>,
@@ -126,8 +124,8 @@ pub(crate) struct Found {
 }
 
 impl Lookup {
-    /// Builds it. `selectors`: which headers a policy is about, by its number. `before`: what is kept of the
-    /// generation before, of which it shares what has not changed.
+    /// Builds the lookup. `selectors`: the headers that each policy selects, by its number. `before`: the
+    /// parts of the previous generation, which are shared where nothing has changed.
     ///
     /// # Errors
     /// The classifier cannot be built.
@@ -147,8 +145,8 @@ impl Lookup {
         let owners = selectors.len().max(1);
         let most = together_max.saturating_sub(own);
         let count: usize = rules.iter().map(|of| of.rules.len()).sum();
-        // To find that tables for them do not fit takes longer than to build those that do: it is tried again
-        // with clearly fewer.
+        // Finding that shared tables do not fit takes longer than building separate ones: they are tried
+        // again only with clearly fewer rules.
         let mut unfit = before.unfit.filter(|unfit| count >= unfit - unfit / 4);
         let together = match unfit {
             None => together(&rules, selectors, most, &before.cuts),
@@ -173,18 +171,18 @@ impl Lookup {
         Ok(Lookup { classifier, places, alone: Arc::new(alone), cuts: Cuts::default(), unfit })
     }
 
-    /// What the next generation may have of it.
+    /// The parts that the next generation may reuse.
     pub(crate) fn kept(&self) -> KeptLookup {
         let (classifier, alone) = (Some(Arc::clone(&self.classifier)), Arc::clone(&self.alone));
         KeptLookup { classifier, alone, cuts: Arc::clone(&self.cuts), unfit: self.unfit }
     }
 
-    /// Where a policy's rules are found.
+    /// The places of a policy's rules.
     pub(crate) fn places(&self, policy: usize) -> &[(FunctionId, Place)] {
         self.places.get(policy).map(|places| places.as_slice()).unwrap_or_default()
     }
 
-    /// The lookup of a header whose addresses have these names.
+    /// Looks up a header whose addresses have these names.
     pub(crate) fn find(&self, header: &Header, names: &HeaderNames) -> Found {
         let mut results = [None; SETS_MAX as usize];
         self.classifier.lookup(header, names, &mut results);
@@ -193,18 +191,18 @@ impl Lookup {
     }
 }
 
-/// What a lookup meets, for `explain`.
+/// The matches of a lookup, for `explain`.
 pub(crate) struct Met {
     pub(crate) segments: Segments,
-    /// Fids of the policies and numbers of the service levels that match.
+    /// Matching fids of policies, and matching numbers of service levels.
     pub(crate) policies: Vec<u32>,
     pub(crate) levels: Vec<u32>,
-    /// For each function of the policy its rules that match.
+    /// Matching rules of each function of the policy.
     pub(crate) rules: Vec<(FunctionId, Vec<u32>)>,
 }
 
 impl Lookup {
-    /// What the lookup of a header meets for a policy that has its rules in `places`.
+    /// The matches of a header for a policy that has its rules in `places`.
     pub(crate) fn explain(
         &self,
         header: &Header,
@@ -217,7 +215,7 @@ impl Lookup {
             let of = |set: &Vec<RankedRule>| {
                 let mut fids: Vec<u32> =
                     set.iter().filter(|e| e.rule.matches_named(header, names)).map(|e| e.fid.0).collect();
-                // A rule may stand there several times.
+                // A rule may occur several times.
                 fids.dedup();
                 fids
             };
@@ -240,7 +238,7 @@ impl Lookup {
 }
 
 impl Found {
-    /// What was found among the rules of a policy, into `matches`.
+    /// Writes the matches among a policy's rules to `matches`.
     pub(crate) fn matches(
         &self,
         places: &[(FunctionId, Place)],
@@ -274,7 +272,7 @@ fn add(places: &mut [Places], policies: &[usize], function: FunctionId, place: &
     }
 }
 
-/// A classifier for the rules of each policy: those of the generation before, where it has the same rules.
+/// A classifier for the rules of each policy; reuses those of the previous generation with the same rules.
 fn alone(rules: &[PolicyRules], before: &Alone) -> Result<Vec<Arc<OfPolicy>>, InsertError> {
     let known = kept::places(
         (before.as_slice(), |of: &Arc<OfPolicy>| Arc::as_ptr(&of.rules).addr()),
@@ -310,15 +308,15 @@ fn alone(rules: &[PolicyRules], before: &Alone) -> Result<Vec<Arc<OfPolicy>>, In
     Ok(all)
 }
 
-/// Sets of functions, and where each policy's rules are found there.
+/// Sets of functions, with the places of each policy's rules.
 struct Together {
     places: Vec<Places>,
     sets: Vec<List>,
     cuts: Cuts,
 }
 
-/// Puts each function's rules of all policies into a set. `None`: there are more functions than sets, or more
-/// than `most` rules.
+/// Puts each function's rules of all policies into a set. `None`: more functions than sets, or more than
+/// `most` rules.
 fn together(
     rules: &[PolicyRules],
     selectors: &[&Arc<[HeaderRule]>],
@@ -354,8 +352,8 @@ fn together(
     Some(Together { places, sets, cuts: Arc::new(cuts) })
 }
 
-/// Cuts the rules of a function to what their policies select: those of the generation before, where neither
-/// is another. `None`: they are more than `most`, or cannot be cut.
+/// Cuts the rules of a function to what their policies select; reuses cuts of the previous generation whose
+/// input is unchanged. `None`: more than `most` rules, or a cut is impossible.
 fn cut(
     of_function: &[PolicyRules],
     selectors: &[&Arc<[HeaderRule]>],
@@ -368,7 +366,7 @@ fn cut(
         let own = policies.first().and_then(|policy| selectors.get(*policy).copied());
         wanted.push((if is_last { None } else { Some(own?) }, rules));
     }
-    // Of what is kept, so nothing else has the same.
+    // Kept parts are alive, so that no other has the same address.
     let address = |selected: Option<&Arc<[HeaderRule]>>, rules: &Arc<[(u32, HeaderRule)]>| {
         (selected.map_or(0, |selected| Arc::as_ptr(selected).addr()), Arc::as_ptr(rules).addr())
     };
@@ -391,7 +389,7 @@ fn cut(
 }
 
 impl Cut {
-    /// `None`: they are more than `most`, or cannot be cut.
+    /// `None`: more than `most` rules, or a cut is impossible.
     fn new(
         selected: Option<&Arc<[HeaderRule]>>,
         rules: &Arc<[(u32, HeaderRule)]>,
@@ -409,8 +407,8 @@ impl Cut {
                 }
                 let mut cut = Vec::new();
                 for (number, rule) in rules.iter() {
-                    // An address may have both names, and a rule can ask for one of each side: by itself it
-                    // is looked up exactly.
+                    // An address may have both names, and a rule has one condition on names per side: only a
+                    // lookup of the rule alone is exact.
                     if selectors.iter().any(|selector| selector.asks_other_names(rule)) {
                         return None;
                     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule sets of which some rules ask for names of addresses, as one classifier.
+//! A classifier for rule sets in which some rules have conditions on DNS names of addresses.
 //!
-//! A classifier knows headers, and a header does not say which names its addresses have now. So the rules
-//! that ask for names stand in a classifier of their own, in which the field of the link holds a number for
-//! what they ask beyond the header: names of source and destination, and the link. A header is looked up
-//! there once for each such number that holds for it, which is none for addresses without names. The lowest
-//! rule of all lookups is the answer: exactly what one list of all rules would say. Nothing is compiled when
-//! an address gets a name or loses one, and nothing grows by it.
+//! A classifier matches headers, which do not contain the current names of their addresses. Rules with names
+//! are therefore in a second classifier, in which the link field holds a number for the conditions beyond the
+//! header: names of source and destination, and the link. A header is looked up there once for each number
+//! whose conditions hold, which is none for addresses without names. The lowest rule of all lookups is the
+//! result, as with one list of all rules. When an address gets or loses a name, nothing is compiled and
+//! nothing grows.
 
 use bartizan_base::LinkId;
 use bartizan_classify::list::Placed;
@@ -16,34 +16,34 @@ use bartizan_classify::{
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a rule asks beyond the fields of the header: link, name of the source, name of the destination.
+/// A rule's conditions beyond the header's fields: link, source name, destination name.
 type Asks = (Option<LinkId>, Option<NameId>, Option<NameId>);
 
-/// The rules that ask for names.
+/// The rules with names.
 #[derive(Debug)]
 struct Named {
     classifier: Chosen,
     numbers: HashMap<Asks, LinkId>,
-    /// What each number stands for.
+    /// The conditions that each number stands for.
     asks: HashMap<LinkId, Asks>,
 }
 
-/// See the module.
+/// A classifier for rules with and without names; see the module.
 #[derive(Debug)]
 pub(crate) struct NamedClassifier {
     plain: Chosen,
     named: Option<Named>,
-    /// Whether both keep to the budget without searching many rules linearly.
+    /// Whether both classifiers keep to the budget without long linear searches.
     pub(crate) fits: bool,
 }
 
 impl NamedClassifier {
-    /// From rule sets, each in its order; tables take about `budget` bytes at most, twice that where rules
-    /// ask for names. `before`: what the same was for the generation before, whose tables are shared as far
-    /// as they go.
+    /// Builds a classifier from rule sets, each in order. Tables take about `budget` bytes, twice that if
+    /// rules have names. `before`: the classifier of the previous generation, whose tables are shared where
+    /// possible.
     ///
     /// # Errors
-    /// It cannot be built.
+    /// The tables cannot be built.
     pub(crate) fn new(
         before: Option<&NamedClassifier>,
         lists: Vec<List>,
@@ -72,12 +72,12 @@ impl NamedClassifier {
         Ok(NamedClassifier { plain, named: Some(Named { classifier, numbers, asks }), fits })
     }
 
-    /// Whether it is made of one rule set, with these entries.
+    /// Whether it was made of one rule set with these entries.
     pub(crate) fn is_of(&self, entries: &List) -> bool {
         matches!(self.all_entries().as_slice(), [own] if own.iter().copied().eq(entries.iter()))
     }
 
-    /// Those of its parts whose tables others may share.
+    /// The tables that other classifiers may share.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Arc<Layered>> {
         [Some(&self.plain), self.named.as_ref().map(|named| &named.classifier)]
             .into_iter()
@@ -85,7 +85,7 @@ impl NamedClassifier {
             .filter_map(Chosen::layered)
     }
 
-    /// Looks a header up whose addresses have these names.
+    /// Looks up a header whose addresses have these names.
     pub(crate) fn lookup(&self, header: &Header, names: &HeaderNames, results: &mut [Option<Match>]) {
         self.plain.lookup(header, results);
         if let Some(named) = self.named.as_ref().filter(|_| !names.is_empty()) {
@@ -93,7 +93,7 @@ impl NamedClassifier {
         }
     }
 
-    /// All entries, each set in its order, as they were given.
+    /// All entries, each set in its original order.
     pub(crate) fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         let mut sets = self.plain.all_entries();
         let Some(named) = &self.named else { return sets };
@@ -105,7 +105,7 @@ impl NamedClassifier {
     }
 }
 
-/// A number for everything that rules ask; what had one keeps it.
+/// Numbers for all conditions of rules; those that had a number keep it.
 fn numbers(before: Option<&Named>, lists: &[List]) -> Result<HashMap<Asks, LinkId>, InsertError> {
     let mut numbers = HashMap::new();
     let mut new = Vec::new();
@@ -129,7 +129,7 @@ fn numbers(before: Option<&Named>, lists: &[List]) -> Result<HashMap<Asks, LinkI
     Ok(numbers)
 }
 
-/// A list without rules that ask for names. Pieces without any stay what they are.
+/// A list without rules that have names. Pieces without such rules are shared.
 fn without_names(list: &List) -> List {
     let without = |placed: &Placed| match placed.piece.is_named() {
         false => placed.clone(),
@@ -138,7 +138,7 @@ fn without_names(list: &List) -> List {
     List::new(list.pieces().iter().map(without).collect())
 }
 
-/// A rule that asks for names as one that asks for a number.
+/// Replaces the names of a rule by their number in the link field.
 fn as_numbered(mut entry: RankedRule, numbers: &HashMap<Asks, LinkId>) -> Option<RankedRule> {
     let asks = (entry.rule.link, entry.rule.source_name, entry.rule.destination_name);
     entry.rule.link = Some(*numbers.get(&asks)?);
@@ -171,7 +171,7 @@ impl Named {
         }
     }
 
-    /// Looks up once more; of two matches of a set the one that comes first stays.
+    /// Looks a header up again; of two matches of a set, the first in order stays.
     fn add(&self, header: &Header, results: &mut [Option<Match>]) {
         let mut found = [None; SETS_MAX as usize];
         let sets = results.len().min(found.len());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     proptest! {
-        /// With names or without, two sets, any links: the same as going through one list.
+        /// With and without names, two sets, any links: the result is that of a linear search.
         #[test]
         fn the_same_as_one_list(
             rules in proptest::collection::vec((0u8..4, 0u8..8, 0u8..8, 0u8..4, 0u8..6, 0u8..6), 1..60),
@@ -230,7 +230,7 @@ mod tests {
             let lists = |sets: &[Vec<RankedRule>]| -> Vec<List> {
                 sets.iter().map(|set| set.iter().copied().collect()).collect()
             };
-            // Behind one with some of the rules, which has given numbers to what they ask.
+            // Built after a classifier with some of the rules, whose conditions have numbers already.
             let some: Vec<Vec<RankedRule>> = sets.iter().map(|set| set.iter().step_by(2).copied().collect()).collect();
             let before = NamedClassifier::new(None, lists(&some), 1 << 20).unwrap();
             let classifier = NamedClassifier::new(Some(&before), lists(&sets), 1 << 20).unwrap();

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! In which order functions run: the bits of paths.
+//! The order in which functions run, which is the order of their bits in paths.
 //!
-//! A path's functions run lowest bit first, so every wish to run before or after another becomes an edge, and
-//! the functions get their numbers in an order that satisfies all. Of those that are free to come next the
-//! first registered does, so that the numbers are the same each time.
+//! A path's functions run lowest bit first. Each request of a function to run before or after another becomes
+//! an edge, and the functions are numbered in an order that satisfies all edges. Among functions that may
+//! come next, the one registered first does, so that the numbers are reproducible.
 
 use bartizan_base::FunctionId;
 use bartizan_function::{ENTRY_BYTES_MAX, FunctionSpec, LOOKUPS_MAX, Model};
 
-/// Functions that a path has room for.
+/// Most functions, as a path has that many bits.
 pub const FUNCTIONS_MAX: usize = 32;
 
-/// Why functions cannot be put in an order.
+/// Why functions cannot be ordered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// Each of these wants to run before the next, the last before the first.
+    /// Each of these must run before the next, the last before the first.
     #[error("functions {} want to run before each other in a circle; change `runs_before` or `runs_after` of one", .0.join(", "))]
     Cycle(Vec<&'static str>),
-    /// More than there are bits in a path.
+    /// There are more functions than bits in a path.
     #[error("{0} functions are registered, a path has room for {FUNCTIONS_MAX}; leave some out")]
     TooMany(usize),
-    /// A header half that is too large for any level below the host.
+    /// A header half is too large for levels below the host.
     #[error(
         "the header half of function `{0}` has entries of more than {ENTRY_BYTES_MAX} bytes or more than {LOOKUPS_MAX} lookups; make its tables smaller, or declare none"
     )]
     HeaderHalf(&'static str),
-    /// The first looks at payloads and wants to run before the second, which looks at headers.
+    /// The first handles payloads and must run before the second, which handles headers.
     #[error(
         "function `{0}` looks at payloads and wants to run before `{1}`, which looks at headers: header functions run first; change `runs_before` or `runs_after`"
     )]
     PayloadFirst(&'static str, &'static str),
-    /// Two have the same name.
+    /// Two functions have the same name.
     #[error("two functions are called `{0}`; rename one")]
     SameName(&'static str),
 }
@@ -56,7 +56,7 @@ pub fn order(specs: &[&'static FunctionSpec]) -> Result<Vec<FunctionId>, OrderEr
     let before = |a: &FunctionSpec, b: &FunctionSpec| {
         a.runs_before.contains(&b.name) || b.runs_after.contains(&a.name)
     };
-    // Whatever their numbers are, header functions run before streams are read.
+    // Header functions always run before streams are read.
     for spec in specs.iter().filter(|spec| spec.model == Model::Payload) {
         let later = |other: &&&FunctionSpec| other.model != Model::Payload && before(spec, other);
         if let Some(other) = specs.iter().find(later) {
@@ -83,7 +83,7 @@ pub fn order(specs: &[&'static FunctionSpec]) -> Result<Vec<FunctionId>, OrderEr
     Ok(numbers.into_iter().flatten().collect())
 }
 
-/// A circle among specs each of which has one before it.
+/// Finds a cycle among functions each of which has a predecessor.
 fn circle(
     left: &[&'static FunctionSpec],
     before: impl Fn(&FunctionSpec, &FunctionSpec) -> bool,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Staged policies: verdicts are computed and reported, and nothing is dropped.
 //!
-//! A [`Staged`] stands around a function and knows the classes of staged policies. For their flows a refusal
-//! becomes `Continue`; it is counted, and reported once per flow and reason as a finding of its own with the
-//! class `staged` (the gid is [`STAGED_GID`], the sid the reason's number plus 1). Detection's own alerts say
-//! `allowed` then. What the function keeps per flow goes on as if it had refused, so a stateful function says
-//! what it would have said. It stays the function's own: a policy is staged and enforced under live flows,
-//! whose state (flowbits, who opened them) goes on.
+//! A [`Staged`] wraps a function and knows the classes of staged policies. For their flows a drop becomes
+//! `Continue`; it is counted, and reported once per flow and reason as a finding of its own with the class
+//! `staged` (the gid is [`STAGED_GID`], the sid the reason's number plus 1). Detection's own alerts then have
+//! the action `allowed`. The function's state per flow evolves as if the packet had been dropped, so a
+//! stateful function decides as it would when enforced. The state stays the function's own: a policy is
+//! staged and enforced under live flows, whose state (flowbits, initiator) is kept.
 
 use bartizan_base::{Decision, Fid, FunctionId, Reason, Verdict};
 use bartizan_function::{
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use bartizan_function::STAGED_GID;
 
-/// See the module.
+/// A function whose verdicts are staged for some classes; see the module.
 pub struct Staged {
     inner: Box<dyn Function>,
     fids: HashSet<Fid>,
@@ -29,12 +29,12 @@ pub struct Staged {
 struct Worker {
     inner: WorkerState,
     refusals: u64,
-    /// The same by class, verdict and reason.
+    /// Counts of would-be drops by class, verdict and reason.
     by_class: BTreeMap<(Fid, Verdict, Reason), u64>,
 }
 
 impl Staged {
-    /// Stages `fids` of a function.
+    /// Stages a function for the classes `fids`.
     #[must_use]
     pub fn new(inner: Box<dyn Function>, fids: HashSet<Fid>) -> Self {
         let name = inner.spec().name;
@@ -47,7 +47,8 @@ impl Staged {
         context: &mut PacketContext<'_>,
         callback: impl Fn(&dyn Function, &mut PacketContext<'_>) -> Decision,
     ) -> Decision {
-        // The function gets its own state into its hands for the call (a box of nothing allocates nothing).
+        // Passes the function its own worker state for the call (a box of a zero-sized type does not
+        // allocate).
         let outer = core::mem::replace(context.worker, Box::new(()));
         let mut worker = match outer.downcast::<Worker>() {
             Ok(worker) => worker,
@@ -64,31 +65,32 @@ impl Staged {
         let mut decision = match called {
             Ok(decision) => decision,
             Err(panicked) => {
-                // What it has counted is asked for once more.
+                // The function's counters are still read later.
                 *context.worker = worker;
                 resume_unwind(panicked)
             }
         };
         if staged {
-            // A staged policy changes nothing.
+            // A staged policy changes no packet.
             context.edits.truncate(edits);
             decision.egress = None;
         }
         if staged && !decision.verdict.forwards() {
-            // What refuses a packet is the first that does so: the engine, or a function before this one.
+            // Only the first drop of a packet counts: by the engine, or by an earlier function.
             let is_first = context.notes.decision.reason.is_none();
             if let Some(reason) = decision.reason.filter(|_| is_first) {
                 worker.refusals += 1;
                 *worker.by_class.entry((context.notes.fid, decision.verdict, reason)).or_default() += 1;
                 if decision.verdict == Verdict::Reject {
-                    // Of what goes on the verdict is told by whom an answer would be sent to.
+                    // The packet is forwarded, so the report of a reject names the side that would get the
+                    // answer.
                     context.reject.get_or_insert(RejectTo::Source);
                 }
             }
             self.report(&decision, context.staged, (before, is_first), context.findings);
-            // It would refuse the next packet as well, and is asked about it.
+            // The function would drop the next packet too, so it must see that one.
             decision = Decision {
-                // The reason stays, so that a packet around this one is told as it would be refused with it.
+                // The reason stays, so that an outer packet is reported as it would be dropped for it.
                 verdict: Verdict::Continue,
                 done: false,
                 repeats: false,
@@ -99,7 +101,7 @@ impl Staged {
         decision
     }
 
-    /// Reports a refusal as would-be, if it is the first of the packet; `before`: findings of others.
+    /// Reports a would-be drop, if it is the first of the packet; `before`: number of earlier findings.
     fn report(
         &self,
         decision: &Decision,
@@ -112,7 +114,7 @@ impl Staged {
             own = true;
             finding.action = FindingAction::Allowed;
         }
-        // Nothing is refused, so no record of that names a rule.
+        // Nothing is dropped, so no drop record names the rule.
         let mut place = 0;
         findings.retain(|finding| {
             place += 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose traffic a packet is.
+//! Assigns packets to tenants.
 //!
-//! Selectors are tried in the order of the policy file; traffic that none selects is tenant 0's. Everything
-//! that they look at is the same for both directions of a flow: tunnel id, VLAN ids, link, and the addresses
-//! of both sides taken together.
+//! Selectors are tried in the order of the policy file; traffic that none selects belongs to tenant 0. All
+//! selected properties are the same for both directions of a flow: tunnel id, VLAN ids, link, and the
+//! unordered pair of addresses.
 
 use bartizan_base::{LinkId, TenantId};
 use bartizan_config::policy::Prefix;
@@ -11,20 +11,20 @@ use bartizan_packet::{TunnelKind, TunnelTag};
 use core::net::IpAddr;
 use std::sync::Arc;
 
-/// What is known of a packet when its tenant is asked for.
+/// The properties of a packet that determine its tenant.
 #[derive(Clone, Copy, Debug)]
 pub struct TenantQuestion<'q> {
-    /// The innermost tunnel around it.
+    /// The innermost tunnel around the packet.
     pub tunnel: TunnelTag,
-    /// Its VLAN ids.
+    /// VLAN ids of the packet.
     pub vlans: &'q [u16],
-    /// What it came in by.
+    /// The link by which the packet came.
     pub link: LinkId,
-    /// Source and destination address, if it is IP.
+    /// Source and destination address of an IP packet.
     pub addresses: Option<(IpAddr, IpAddr)>,
 }
 
-/// Selector of one tenant's traffic. A key that is absent asks for nothing; an empty list fits no packet.
+/// Selector of one tenant's traffic. An absent key matches all packets; an empty list matches none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     pub(crate) tenant: TenantId,
@@ -50,7 +50,7 @@ impl Selector {
     }
 }
 
-/// See the module.
+/// The selectors of all tenants; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct TenantSelector {
     pub(crate) selectors: Arc<[Selector]>,
@@ -63,19 +63,19 @@ impl TenantSelector {
         self.selectors.iter().find(|s| s.selects(question)).map_or(TenantId(0), |s| s.tenant)
     }
 
-    /// Whether there is only one tenant, so that nobody needs to ask.
+    /// Whether there is only one tenant, so that no selection is needed.
     #[must_use]
     pub fn is_trivial(&self) -> bool {
         self.selectors.is_empty()
     }
 
-    /// Whether VLAN ids tell tenants apart.
+    /// Whether some selector uses VLAN ids.
     #[must_use]
     pub fn ask_for_vlans(&self) -> bool {
         self.selectors.iter().any(|selector| selector.vlans.is_some())
     }
 
-    /// Whether numbers of tunnels tell tenants apart.
+    /// Whether some selector uses tunnel identifiers.
     #[must_use]
     pub fn ask_for_tunnels(&self) -> bool {
         self.selectors.iter().any(|selector| selector.vnis.is_some())

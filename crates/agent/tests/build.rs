@@ -271,8 +271,8 @@ fn memory(key: &str) -> String {
     status.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned()
 }
 
-/// What policies at their bounds cost a device, in time, memory and for a new flow: `--ignored --nocapture`
-/// prints it.
+/// Prints the cost of policies at their bounds: time and memory of a build, and time of a new flow's lookup
+/// (`--ignored --nocapture`).
 #[test]
 #[ignore = "takes a minute: for figures"]
 fn as_much_as_tenants_may_have() {
@@ -310,8 +310,8 @@ fn as_much_as_tenants_may_have() {
     }
 }
 
-/// The same of rules of the packet filter: tenants with all combinations that they may have, and what a
-/// change of a small policy beside them takes.
+/// Prints the cost of packet filters at their bounds: tenants with all combinations that they may have, and a
+/// change of a small policy beside them.
 #[test]
 #[ignore = "prints figures and takes half a gigabyte; what the bounds refuse is tested in the policy reader"]
 fn as_many_combinations_as_tenants_may_have() {

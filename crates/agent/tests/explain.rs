@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is explained is what the classifier does: for any flow, the walk through the file finds the same
-//! policy.
+//! Explanations agree with the classifier: for any flow, the walk through the file finds the same policy.
 
 use crate::common;
 

@@ -33,7 +33,7 @@ const DNS: [&str; 3] = ["a.example", "b.example", "*.c.example"];
 const GROUPS: [&str; 3] = ["web", "db", "far"];
 const NOW: Timestamp = Timestamp::from_parts(1_000, 0);
 
-/// What a controller might say, and changes it may make.
+/// A controller's documents, with random changes.
 #[derive(Clone)]
 struct World {
     random: Random,
@@ -237,7 +237,7 @@ fn begun() -> (Agent, Lease) {
     (agent, lease)
 }
 
-/// What is known of a class, without its number, which depends on what there was before.
+/// The description of a class without its fid, which depends on earlier generations.
 fn unnumbered(prepared: &Prepared, fid: bartizan_base::Fid) -> ClassInfo {
     let info = prepared.classes.iter().find(|class| class.fid == fid).expect("a class");
     ClassInfo { fid: bartizan_base::Fid(0), ..ClassInfo::clone(info) }

@@ -38,7 +38,7 @@ fn many(tenants: u16, each: u16) -> Held {
     Held { generation: 1, objects }
 }
 
-/// How long joining, reading and building take.
+/// Measures the durations of joining, reading and building.
 fn build(
     agent: &mut Agent,
     held: &Held,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the one lookup found reaches the packet filter in a worker: for flows, packets without one, ICMP,
-//! flows that turn out to be the other way round, and other generations.
+//! Results of the one lookup reach the packet filter in a worker: for flows, packets without a flow, ICMP,
+//! reversed flows, and other generations.
 
 use crate::common;
 

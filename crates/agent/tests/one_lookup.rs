@@ -41,7 +41,7 @@ struct Rule {
     protocols: Vec<(&'static str, Option<u8>)>,
     from: Vec<&'static str>,
     to: Vec<&'static str>,
-    /// Of TCP and UDP ports, of ICMP type and code.
+    /// Ports for TCP and UDP; type and code for ICMP.
     first: Vec<(u16, u16)>,
     second: Vec<(u16, u16)>,
     tenants: Vec<usize>,

@@ -379,7 +379,7 @@ fn a_policy_that_drops_scans_judges_flows_that_were_let_go() {
     }
 }
 
-/// The same of flows that detection had bypassed, which it inspects again.
+/// A policy that drops scans also judges flows that detection had bypassed: detection inspects them again.
 #[test]
 fn a_policy_that_drops_scans_judges_bypassed_flows() {
     let bypass = "alert ip any any -> any any (msg:\"all\"; bypass; sid:1;)\n";
@@ -432,7 +432,7 @@ fn a_scan_that_goes_on_is_dropped_once_the_policy_drops() {
     }
 }
 
-/// What nobody answered in time and what is refused count with one packet: it is one scan.
+/// An unanswered connection and a dropped packet of it count once: they are one scan.
 #[test]
 fn a_scan_that_a_packet_shows_twice_is_told_once_where_it_is_dropped() {
     for (v6, action) in [false, true].into_iter().flat_map(|v6| [(v6, "drop"), (v6, "alert")]) {

@@ -21,7 +21,7 @@ const REQUESTS: u64 = 1_000;
 const RULES: &str = "alert http any any -> any any (msg:\"q\"; http.uri; content:\"7\"; endswith; sid:1;)\n\
     alert http any any => any any (msg:\"a\"; http.uri; content:\"3\"; endswith; http.stat_code; content:\"200\"; sid:2;)\n";
 
-/// What the reader says of the transactions that it is shown.
+/// The reader's reply on the transactions that it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     Nothing,
@@ -39,7 +39,7 @@ enum Says {
     LeaveAt(TxId),
 }
 
-/// What it saw.
+/// The transactions that the reader saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
     calls: u64,
@@ -157,7 +157,7 @@ struct Talk {
     peak: usize,
 }
 
-/// How traffic is looked at.
+/// The mode of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Inline,
@@ -282,7 +282,7 @@ fn unread(way: Way) -> u64 {
     u64::from(way == Way::Passive)
 }
 
-/// What is there behind so many answers, if nobody holds anything.
+/// The transactions present after a number of answers, if no reader holds any.
 fn left(way: Way, answers: u64) -> Vec<TxId> {
     (answers - unread(way)..answers).collect()
 }

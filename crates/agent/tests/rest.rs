@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is left of a flow is shown without a packet: functions see the flow, its stream and its transactions,
-//! and no header. Rules that ask for a header do not hold there, those on addresses do, as in Suricata.
+//! The remainder of a flow is inspected without a packet: functions see the flow, its stream and its
+//! transactions, and no header. Rules with conditions on a header do not match, those on addresses do, as in
+//! Suricata.
 
 use bartizan_base::{Decision, Direction, FunctionId};
 use bartizan_function::{Function, FunctionKind, FunctionSpec, Model, PacketContext, RuleSource, RulesError};

@@ -213,7 +213,7 @@ fn the_test_vectors_hold_both_ways() {
     }
 }
 
-/// What version 2 has beyond version 1.
+/// The test vectors that version 2 adds to version 1.
 const VECTORS_2: &str = include_str!("vectors/southbound-2.txt");
 
 #[test]
@@ -236,7 +236,7 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
     assert!(matches!(decode_as(1, &old), Err(DecodeError::Body { message: "running", .. })));
 }
 
-/// What version 3 has beyond version 2.
+/// The test vectors that version 3 adds to version 2.
 const VECTORS_3: &str = include_str!("vectors/southbound-3.txt");
 
 /// The messages of version 3's vectors, with the bytes of their sub-protocols' heads and of the numbers
@@ -254,10 +254,10 @@ fn messages_3() -> Vec<(&'static str, Message, usize)> {
     ]
 }
 
-/// What version 4 has beyond version 3.
+/// The test vectors that version 4 adds to version 3.
 const VECTORS_4: &str = include_str!("vectors/southbound-4.txt");
 
-/// What a device says of its levels and rules.
+/// A device's report on levels and rules.
 fn stands() -> Stands {
     let of = |rule: &str, why: &str| RuleLeftOut { rule: rule.into(), why: why.into() };
     let rules = RulesAtLevel {

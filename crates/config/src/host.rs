@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host file, bartizan.yaml: links, workers, memory, outputs.
 //!
-//! A key that is left out leaves things as the program's own defaults and the Suricata settings have them,
-//! which is why most are optional here. Not done: whether interfaces exist (the ports say so), defaults that
-//! depend on the machine.
+//! An absent key leaves the default of the program or of the Suricata settings, so most keys are optional.
+//! Not checked here: whether interfaces exist (the ports do), and defaults that depend on the machine.
 
 mod address;
 mod controller;
@@ -34,75 +33,76 @@ use std::path::{Path, PathBuf};
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(title = "Bartizan host file")]
 pub struct HostFile {
-    /// What packets come in by.
+    /// The links, by which packets enter.
     pub links: Vec<Link>,
-    /// Ports that policies can redirect flows to (`redirect` of `pfw`): at most 16. Nothing is received by
+    /// Ports that policies can redirect flows to (`redirect` of `pfw`): at most 16. Nothing is received on
     /// them.
     #[serde(default)]
     pub ports: Vec<NamedPort>,
     /// Worker threads of all links together; one per core unless given, and at least one for each link.
     pub workers: Option<u16>,
-    /// Only report what would be refused, also inline.
+    /// Only report packets that would be dropped, also inline.
     #[serde(default)]
     pub detect: bool,
-    /// How long a worker looks for packets before it sleeps, in microseconds; 0 where no core is free.
+    /// Time for which an idle worker polls for packets before it sleeps, in microseconds; 0 if no core is
+    /// free.
     pub spin: Option<u32>,
-    /// Let idle processors sleep as deep as they like, also while an inline link has traffic.
+    /// Let idle processors use deep sleep states, also while an inline link has traffic.
     #[serde(default)]
     pub save_power: bool,
-    /// Bounds of what traffic can make grow.
+    /// Bounds of memory that traffic can make grow.
     #[serde(default)]
     pub memory: Memory,
-    /// Where events go.
+    /// Destinations of events.
     #[serde(default)]
     pub outputs: Outputs,
-    /// What a reload may take away; read again at each reload.
+    /// Limits on losses by a reload; read again at each reload.
     #[serde(default)]
     pub reload: Reload,
-    /// Metrics for Prometheus; none unless given.
+    /// Metrics for Prometheus; not served unless given.
     pub metrics: Option<Metrics>,
     /// The socket for commands.
     #[serde(default)]
     pub control: Control,
-    /// Rule files, beside this file or absolute: what every flow with detection gets.
+    /// Rule files, beside this file or absolute: the rules of all flows with detection.
     #[serde(default)]
     pub rules: List<PathBuf>,
     /// The policy file, beside this file or absolute; without one the chain is `ids` alone.
     pub policy: Option<PathBuf>,
     /// An existing suricata.yaml, beside this file or absolute.
     pub suricata_config: Option<PathBuf>,
-    /// Single settings over those of Suricata: `stream.midstream: yes`.
+    /// Single settings, with precedence over those of Suricata: `stream.midstream: yes`.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
     /// Folder for compiled patterns, beside this file or absolute; `none` for none.
     pub cache: Option<PathBuf>,
-    /// File that names the process while it runs, beside this file or absolute.
+    /// File for the process id while the program runs, beside this file or absolute.
     pub pid_file: Option<PathBuf>,
-    /// Where policies and rules come from instead of `policy` and `rules`, which hold only until something
-    /// has come; nowhere unless given.
+    /// The controller that sends policies and rules. `policy` and `rules` apply only until the first
+    /// generation has come from it. None unless given.
     pub controller: Option<Controller>,
 }
 
-/// What packets come in by: exactly one of `inline`, `tap` and `capture`.
+/// A link: exactly one of `inline`, `tap` and `capture`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Link {
     /// Name, in policies and events.
     pub name: String,
-    /// Two interfaces that are bridged: prevention.
+    /// Two bridged interfaces: prevention.
     pub inline: Option<Inline>,
-    /// An interface that is listened on: detection.
+    /// A monitored interface: detection.
     pub tap: Option<Tap>,
-    /// Capture files that are read.
+    /// Capture files to read.
     pub capture: Option<List<PathBuf>>,
-    /// Worker threads of this link; unless given its share of those of all links.
+    /// Worker threads of this link; unless given, its share of those of all links.
     pub workers: Option<u16>,
-    /// Of a tap: what is looked at, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops
-    /// the rest.
+    /// Filter of a tap, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops other
+    /// packets.
     pub filter: Option<String>,
 }
 
-/// Two interfaces that are bridged.
+/// Two bridged interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Inline {
@@ -110,50 +110,51 @@ pub struct Inline {
     pub a: String,
     /// The other.
     pub b: String,
-    /// Switch off the interfaces' offloads while running, and on again at the end.
+    /// Switch off the interfaces' offloads while the program runs, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
-    /// Frames that fit into the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless
-    /// given.
+    /// Frames in the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless given.
     pub frames: Option<u32>,
-    /// A level below this program that handles flows of which everything is decided; none unless given.
+    /// A level below the host, which handles flows that are fully decided; none unless given.
     pub offload: Option<Offload>,
 }
 
-/// A level below this program.
+/// A level below the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Offload {
     /// Its name, for example `xdp` (the kernel's XDP hook).
     pub level: String,
-    /// How it is attached to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers
-    /// that cannot), `auto` (native where the driver can), which it is unless given.
+    /// Attachment to the interfaces: `native` (by the driver), `generic` (by the kernel, for drivers that
+    /// cannot), `auto` (native if the driver can); `auto` unless given.
     #[serde(default)]
     pub mode: OffloadMode,
-    /// Flows that it can hold, of all workers of the link together, from 64 to 4,194,304; 131,072 unless
+    /// Most flows at the level, of all workers of the link together, from 64 to 4,194,304; 131,072 unless
     /// given. An entry takes about 200 bytes and 64 more for each processor.
     pub entries: Option<u32>,
-    /// What becomes of frames that the level leaves to this program while that does not serve them, since it
-    /// hangs or was killed: `closed` (they are dropped), which it is unless given, or `open` (they are
-    /// forwarded uninspected; flows that are refused at the level stay refused). `open` needs a bpf file
-    /// system at /sys/fs/bpf.
+    /// Handling of frames that the level passes to this program while the program does not serve them,
+    /// because it hangs or was killed: `closed` (they are dropped; the default), or `open` (they are
+    /// forwarded uninspected; flows dropped at the level stay dropped). `open` needs a bpf file system at
+    /// /sys/fs/bpf.
     #[serde(default)]
     pub fail: OffloadFail,
-    /// How long a worker gives no sign of life until its frames fail so, from 1s to 1h; 1s unless given.
+    /// Time without a sign of life of a worker after which `fail` applies to its frames, from 1s to 1h; 1s
+    /// unless given.
     pub stale: Option<Seconds>,
-    /// Of so many packets that the level would drop one comes up to this program, which drops it, and writes
-    /// a `drop` event if such are wanted: a power of two up to 1,048,576, or 0 for none; 1,024 unless given.
+    /// Sampling of drops: one of this many packets that the level would drop goes up to this program, which
+    /// drops it, and writes a `drop` event if these are enabled. A power of two up to 1,048,576, or 0 for
+    /// none; 1,024 unless given.
     pub drop_samples: Option<u32>,
-    /// `true`: packets of TCP, UDP and ICMP (queries and answers) without a flow that a policy's packet
-    /// filter, or its default action, drops are dropped at the level, before the host makes a flow of them,
-    /// as far as the level has the rules. They are counted by rule, but have no flow record; of their `drop`
-    /// events there are samples (`drop-samples`).
+    /// `true`: the level drops packets of TCP, UDP and ICMP (queries and answers) without a flow if a
+    /// policy's packet filter or its default action drops them, before the host makes a flow of them, as far
+    /// as the level has the rules. Such packets are counted by rule, but have no flow record; their `drop`
+    /// events are sampled (`drop-samples`).
     #[serde(default)]
     pub early_drop: bool,
 }
 
 impl Offload {
-    /// A level with all as it is unless given.
+    /// A level with all settings at their defaults.
     #[must_use]
     pub fn usual(level: &str) -> Self {
         Offload {
@@ -168,7 +169,7 @@ impl Offload {
     }
 }
 
-/// What becomes of frames that nobody serves.
+/// Handling of frames that no worker serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffloadFail {
@@ -179,11 +180,11 @@ pub enum OffloadFail {
     Open,
 }
 
-/// How a level is attached to interfaces.
+/// Attachment of a level to interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffloadMode {
-    /// By the driver where it can.
+    /// By the driver if it can, otherwise by the kernel.
     #[default]
     Auto,
     /// By the driver.
@@ -192,57 +193,57 @@ pub enum OffloadMode {
     Generic,
 }
 
-/// Fewest and most flows of a level below this program.
+/// Fewest and most flows of a level below the host.
 pub const OFFLOAD_ENTRIES: core::ops::RangeInclusive<u32> = 64..=1 << 22;
-/// Flows of a level below this program, unless given.
+/// Default of the most flows of a level below the host.
 pub const OFFLOAD_ENTRIES_USUAL: u32 = 1 << 17;
 
 /// Shortest and longest time, in seconds, without a sign of life until frames fail open or closed.
 pub const OFFLOAD_STALE: core::ops::RangeInclusive<u32> = 1..=3_600;
-/// That time unless given.
+/// Default of that time.
 pub const OFFLOAD_STALE_USUAL: Seconds = Seconds(1);
 
-/// The most packets dropped below of which one is shown.
+/// Largest sampling interval of drops at a level.
 pub const OFFLOAD_DROP_SAMPLES: u32 = 1 << 20;
-/// Of how many packets dropped below one is shown, unless given.
+/// Default sampling interval of drops at a level.
 pub const OFFLOAD_DROP_SAMPLES_USUAL: u32 = 1_024;
 
-/// An interface that is listened on, or several as one.
+/// A monitored interface, or several as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Tap {
     /// The interface, or up to 8: the two sides of a network tap, several mirror ports. Their packets are
     /// handled in the order of their timestamps.
     pub interface: List<String>,
-    /// Milliseconds, from 1 to 1,000, that a packet of one of several interfaces waits at most for older ones
-    /// of the others, counted from its timestamp; 50 unless given.
+    /// Longest time, from 1 to 1,000 milliseconds, that a packet of one of several interfaces waits for older
+    /// packets of the others, counted from its timestamp; 50 unless given.
     pub merge_wait: Option<u32>,
-    /// Switch off the interface's offloads while running, and on again at the end.
+    /// Switch off the interface's offloads while the program runs, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
     /// Receive ring of each worker, from 2MiB to 4GiB in whole MiB; 32MiB unless given.
     pub ring: Option<Size>,
-    /// Who stamps packets with their time: `software` (the kernel), unless given; `hardware` (the device,
-    /// which is told to stamp all packets while this runs; an error where it cannot); `auto` (the device if
-    /// it stamps all packets already and its clock is the system's, else the kernel).
+    /// Source of timestamps: `software` (the kernel; the default), `hardware` (the device, which is set to
+    /// stamp all packets while the program runs; an error if it cannot), `auto` (the device if it already
+    /// stamps all packets by the system's clock, else the kernel).
     pub timestamps: Option<Timestamps>,
-    /// Milliseconds, from 1 to 1,000, within which a second frame of the same bytes is not looked at: mirror
-    /// ports show frames twice. None unless given.
+    /// Time, from 1 to 1,000 milliseconds, within which a second frame with the same bytes is ignored: mirror
+    /// ports duplicate frames. None unless given.
     pub duplicate_window: Option<u32>,
-    /// Bytes of each frame that are looked at; all unless given. A number, from 128 to 65,535, counts from
-    /// the link header on; `{after: layer4, bytes: 64}` takes all headers up to a layer's, and 64 bytes more.
-    /// The kernel leaves out the rest: flows are counted as on the wire, payloads inspected as far as given.
+    /// Bytes of each frame that are captured; all unless given. A number, from 128 to 65,535, counts from the
+    /// link header on; `{after: layer4, bytes: 64}` takes all headers up to a layer's, and 64 bytes more. The
+    /// kernel cuts the rest: flows are counted as on the wire, payloads inspected as far as captured.
     pub snap_length: Option<Snap>,
 }
 
-/// Who stamps packets.
+/// Source of timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timestamps {
     /// The kernel.
     #[default]
     Software,
-    /// The device if it does so already.
+    /// The device, if it already stamps all packets.
     Auto,
     /// The device.
     Hardware,
@@ -250,33 +251,32 @@ pub enum Timestamps {
 
 /// Fewest and most frames of an inline link's ring.
 pub const RING_FRAMES: core::ops::RangeInclusive<u32> = 16..=1 << 20;
-/// Fewest and most bytes of a tap's ring; it is made of blocks of the second number.
+/// Fewest and most bytes of a tap's ring, and the size of its blocks.
 pub const RING_BYTES: (core::ops::RangeInclusive<u64>, u64) = (2 << 20..=4 << 30, 1 << 20);
 /// Most interfaces of a tap.
 pub const TAP_INTERFACES: usize = 8;
 /// Shortest and longest time that packets of one interface wait for those of another, in milliseconds.
 pub const MERGE_WAIT: core::ops::RangeInclusive<u32> = 1..=1_000;
-/// Shortest and longest window for second frames, in milliseconds.
+/// Shortest and longest window for duplicate frames, in milliseconds.
 pub const DUPLICATE_WINDOW: core::ops::RangeInclusive<u32> = 1..=1_000;
 
-/// Fewest and most bytes that a tap's snap length leaves of a frame. The fewest hold the longest headers that
-/// a TCP segment has outside of tunnels: Ethernet with two VLAN tags, IPv6 without extension headers, and 60
-/// bytes of TCP are 122.
+/// Fewest and most bytes of a tap's snap length. The fewest hold the longest headers of a TCP segment outside
+/// tunnels: Ethernet with two VLAN tags, IPv6 without extension headers, and 60 bytes of TCP are 122.
 pub const SNAP_LENGTH: core::ops::RangeInclusive<u32> = 128..=65_535;
 
-/// A link's kind, as one value.
+/// A link's kind with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind<'l> {
     /// Bridged interfaces.
     Inline(&'l Inline),
-    /// An interface that is listened on.
+    /// A monitored interface.
     Tap(&'l Tap),
     /// Capture files.
     Capture(&'l [PathBuf]),
 }
 
 impl Link {
-    /// Which kind it is; `None` unless exactly one is given, which [`parse`] has checked.
+    /// The kind; `None` unless exactly one is given, which [`parse`] has checked.
     #[must_use]
     pub fn kind(&self) -> Option<LinkKind<'_>> {
         match (&self.inline, &self.tap, &self.capture) {
@@ -288,21 +288,21 @@ impl Link {
     }
 }
 
-/// Bounds of what traffic can make grow, in total for all workers; what is left out is as the Suricata
-/// settings say.
+/// Bounds of memory that traffic can make grow, in total for all workers; an absent bound is that of the
+/// Suricata settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Memory {
     /// Entries of the flow tables, from 1,024 to 16,777,216.
     pub flows: Option<u32>,
-    /// Entries of the host tables (rules have one, connection limits have one), from 64 to 16,777,216; 65,536
+    /// Entries of the host tables (one for rules, one for connection limits), from 64 to 16,777,216; 65,536
     /// unless given.
     pub hosts: Option<u32>,
-    /// What a function keeps per host beyond flows (`portscan`), for each such function; 32MiB unless given.
+    /// State that a function keeps per host (`portscan`), for each such function; 32MiB unless given.
     pub function_hosts: Option<Size>,
-    /// Stream reassembly.
+    /// Memory of stream reassembly.
     pub reassembly: Option<Size>,
-    /// IP defragmentation.
+    /// Memory of IP defragmentation.
     pub defrag: Option<Size>,
 }
 
@@ -310,22 +310,22 @@ pub struct Memory {
 pub const FLOWS: core::ops::RangeInclusive<u32> = 1024..=1 << 24;
 /// Fewest and most entries of a host table.
 pub const HOSTS: core::ops::RangeInclusive<u32> = 64..=1 << 24;
-/// Least memory that reassembly and defragmentation can work with, in bytes.
+/// Least memory of reassembly and of defragmentation, in bytes.
 pub const MEMORY_MIN: u64 = 1 << 16;
 
-/// Where events go; with nothing given, to `bartizan-out/eve.json` in the working folder.
+/// Destinations of events; `bartizan-out/eve.json` in the working folder if none is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Outputs {
-    /// EVE JSON files, and the counters at the end beside them.
+    /// EVE JSON files; the final counters are written beside them.
     pub eve: Option<Eve>,
-    /// EVE JSON to a Unix socket that a reader listens on.
+    /// EVE JSON to a Unix socket on which a reader listens.
     pub socket: Option<PathBuf>,
     /// EVE JSON to standard output.
     #[serde(default)]
     pub stdout: bool,
-    /// Mode of all files that are written, in octal digits: `640` unless given; folders can be entered by who
-    /// may read files.
+    /// Mode of all files that are written, in octal digits: `640` unless given; users who may read the files
+    /// may enter their folders.
     pub mode: Option<String>,
     /// Owner of all files that are written: a name or a number.
     pub owner: Option<String>,
@@ -337,42 +337,42 @@ pub struct Outputs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Eve {
-    /// The folder, beside this file or absolute; `eve.json` and `stats.json` are written there.
+    /// The folder, beside this file or absolute, for `eve.json` and `stats.json`.
     pub dir: PathBuf,
-    /// When a new file is begun.
+    /// Rotation of the files.
     #[serde(default)]
     pub rotate: Rotate,
 }
 
-/// When a new file is begun; never, unless something is given.
+/// Rotation of files; none unless a bound is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Rotate {
-    /// When the file has grown to this size.
+    /// Begin a new file at this size.
     pub size: Option<Size>,
-    /// After this time, by the clock of the packets.
+    /// Begin a new file after this time, by the packet clock.
     pub every: Option<Seconds>,
-    /// How many old files are kept; all unless given.
+    /// Number of old files that are kept; all unless given.
     pub keep: Option<u32>,
 }
 
-/// What a reload may take away; more refuses it, and the running generation goes on.
+/// Limits on losses by a reload; a reload that exceeds them is refused, and the running generation stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Reload {
-    /// Largest share of the running rules that may be gone; 10% unless given.
+    /// Largest share of the running rules that may disappear; 10% unless given.
     pub max_loss: Option<Share>,
-    /// Take rule files with malformed lines, and files that have no rules any more.
+    /// Accept rule files with malformed lines, and files that have no rules any more.
     #[serde(default)]
     pub accept_malformed: bool,
 }
 
-/// The socket for commands (`bartizan ctl`, Suricata's tools). Its owner and its group may use it.
+/// The socket for commands (`bartizan ctl`, Suricata's tools), accessible to its owner and group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Control {
-    /// Its path, beside this file or absolute; `none` for no socket. Unless given what the `unix-command` of
-    /// a suricata.yaml says, else control.socket in /run/bartizan, of other users in their own folder.
+    /// Its path, beside this file or absolute; `none` for no socket. Unless given: that of `unix-command` in
+    /// a suricata.yaml, else control.socket in /run/bartizan, or for other users in their own folder.
     pub socket: Option<PathBuf>,
     /// Its group: a name or a number.
     pub group: Option<String>,
@@ -465,7 +465,7 @@ pub fn parse(name: &str, text: &str) -> Result<HostFile, PolicyError> {
     if problems.is_empty() { Ok(file) } else { Err(wrong(problems)) }
 }
 
-/// Whether every link gets its workers.
+/// Checks that every link gets at least one worker.
 fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     for (index, link) in file.links.iter().enumerate() {
         let (path, name) = (format!("links/{index}/workers"), &link.name);
@@ -494,7 +494,7 @@ fn workers(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     }
 }
 
-/// Whether rings can be what they are to be.
+/// Checks the sizes of rings.
 fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     for (index, link) in file.links.iter().enumerate() {
         let name = &link.name;
@@ -537,7 +537,7 @@ fn rings(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     }
 }
 
-/// Whether taps have as many interfaces as they may, and nothing that only several can have.
+/// Checks the number of interfaces of taps, and keys that only taps with several interfaces may have.
 fn taps(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     for (index, link) in file.links.iter().enumerate() {
         let (name, Some(tap)) = (&link.name, &link.tap) else { continue };
@@ -557,7 +557,7 @@ fn taps(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     }
 }
 
-/// Where the values of `settings` stand in a host file that [`parse`] takes.
+/// Positions of the values of `settings` in a host file that [`parse`] accepts.
 #[must_use]
 pub fn places_of_settings(text: &str) -> BTreeMap<String, yaml::Position> {
     let entries = |node: &yaml::Node| match &node.value {
@@ -570,13 +570,13 @@ pub fn places_of_settings(text: &str) -> BTreeMap<String, yaml::Position> {
     pairs.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.position))).collect()
 }
 
-/// Where a value stands in a host file that [`parse`] takes: `links/0/filter`.
+/// Position of a value in a host file that [`parse`] accepts: `links/0/filter`.
 #[must_use]
 pub fn place_of(text: &str, path: &str) -> Option<yaml::Position> {
     yaml::parse(text).ok().map(|root| read::locate(&root, path))
 }
 
-/// What is wrong with single values: path and message.
+/// Problems of single values: path and message.
 fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     if file.links.is_empty() {
@@ -635,15 +635,15 @@ fn numbers(file: &HostFile) -> Vec<(&'static str, String)> {
     found
 }
 
-/// Three octal digits, with or without a leading 0; the owner can read and write. What opens the files reads
-/// it again.
+/// Whether a mode is three octal digits, with or without a leading 0, that let the owner read and write. The
+/// writer of the files parses it again.
 fn is_mode(text: &str) -> bool {
     let digits = text.strip_prefix('0').unwrap_or(text).as_bytes();
     matches!(digits, [b'6' | b'7', b'0'..=b'7', b'0'..=b'7'])
 }
 
 impl HostFile {
-    /// Relative paths become relative to the folder of the file.
+    /// Makes relative paths relative to the folder of the file.
     pub fn relative_to(&mut self, folder: &Path) {
         let named =
             [&mut self.policy, &mut self.suricata_config, &mut self.outputs.socket, &mut self.pid_file];

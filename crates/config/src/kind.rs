@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of the three configuration files a text is, by the keys at its top: for messages when one is given
-//! in the place of another.
+//! Recognizes the kind of a configuration file by its top-level keys, for messages when one kind is given in
+//! place of another.
 
 use crate::yaml::{self, Node, Value};
 
@@ -15,7 +15,7 @@ pub enum FileKind {
     Suricata,
 }
 
-/// Keys that only a suricata.yaml has at its top.
+/// Top-level keys that only a suricata.yaml has.
 const OF_SURICATA: [&str; 13] = [
     "vars",
     "suricata-version",
@@ -31,11 +31,11 @@ const OF_SURICATA: [&str; 13] = [
     "defrag",
     "host-os-policy",
 ];
-/// Keys that only a policy file has at its top.
+/// Top-level keys that only a policy file has.
 const OF_POLICY: [&str; 4] = ["policies", "rule-groups", "service-levels", "tenants"];
 
 impl FileKind {
-    /// What a text is; `None`: nobody can tell.
+    /// The kind of a text; `None` if its keys do not tell.
     #[must_use]
     pub fn of(text: &str) -> Option<FileKind> {
         let root = yaml::parse(text).ok()?;

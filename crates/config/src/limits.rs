@@ -11,7 +11,7 @@ use bartizan_base::limit::Trace::{NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     File "depth of YAML, of `include`" = "{}, {}" [count(DEPTH_MAX), count(INCLUDE_DEPTH_MAX)]
         in ["config/yaml.rs", "config/suricata/mod.rs"], "refused with the position", [Told("the message")];

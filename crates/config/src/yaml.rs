@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! YAML as a tree of nodes with positions.
 //!
-//! Scalars stay text: what `yes` or `0x10` means is for the reader of a key to say (suricata.yaml is
-//! YAML 1.1, where a general reader would guess wrongly).
+//! Scalars stay text: the reader of a key interprets values such as `yes` or `0x10` (suricata.yaml is YAML
+//! 1.1, which a general reader would misinterpret).
 
 use saphyr_parser::{Event, Parser, Tag};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Where a node stands in its file, both from 1.
+/// A position in a file; line and column count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Line.
@@ -20,22 +20,22 @@ pub struct Position {
 /// A node with its position and tag (`!include`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where it begins.
+    /// Position of its first character.
     pub position: Position,
     /// Name of a local tag, without the `!`.
     pub tag: Option<String>,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 
-/// What a node is.
+/// The value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Text of a scalar; `quoted` tells `"no"` from `no`, and an empty plain scalar is null.
+    /// Text of a scalar; `quoted` distinguishes `"no"` from `no`. An empty plain scalar is null.
     Scalar {
         /// The text.
         text: String,
-        /// It stood in quotes or was a block scalar.
+        /// Whether the text was quoted or a block scalar.
         quoted: bool,
     },
     /// Items in order.
@@ -48,18 +48,18 @@ pub enum Value {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}", line = position.line, column = position.column)]
 pub struct YamlError {
-    /// Where reading stopped.
+    /// Position of the error.
     pub position: Position,
-    /// What is wrong there.
+    /// The error.
     pub message: String,
 }
 
-/// Deepest nesting that is read.
+/// Deepest nesting of nodes.
 pub(crate) const DEPTH_MAX: usize = 64;
-/// Nodes of a document, those that aliases repeat included: a few lines of aliases of aliases could mean
+/// Most nodes of a document, with nodes that aliases repeat: a few lines of aliases of aliases could mean
 /// billions.
 pub(crate) const NODES_MAX: usize = 1 << 20;
-/// Bytes of text that aliases repeat, of a document: one long text that is named again and again could mean
+/// Most bytes of text that aliases repeat in a document: one long text with many aliases could mean
 /// gigabytes.
 pub(crate) const REPEATED_MAX: usize = 8 << 20;
 
@@ -73,13 +73,13 @@ impl Node {
         }
     }
 
-    /// Whether the node is empty (`key:` with nothing behind, `~`, `null`).
+    /// Whether the node is empty (`key:` without a value, `~`, `null`).
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar { text, quoted: false } if matches!(text.as_str(), "" | "~" | "null"))
     }
 
-    /// The value of a key of a mapping.
+    /// The value of a key in a mapping.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the book shows is what is read.
+//! The examples in the book are valid.
 
 use bartizan_config::host::{self, HostFile, LinkKind};
 use bartizan_config::suricata::unsupported_rows;

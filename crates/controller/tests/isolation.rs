@@ -361,7 +361,7 @@ fn no_route_tells_or_touches_anything_of_another_tenant() {
     assert!(asked.load(Relaxed) > 1_000);
 }
 
-/// Of the report of a device that serves two tenants, each tenant sees only its own part.
+/// A tenant sees only its own part of the report of a device that serves two.
 #[test]
 fn who_waits_for_a_device_is_not_told_what_it_says_of_others() {
     let world = World::new();

@@ -4,7 +4,6 @@
 //!
 //! The result does not depend on the policy's place among the others, only on the policy and the common input
 //! ([`Context`]), so later generations reuse it.
-//! have in common ([`Context`]): so the generations behind one that it was made for have it as well.
 
 use super::{Build, ClassInfo, Context, DEFAULT_POLICY, DETECTION, GATE, NAMES, NO_DETECTION, overload};
 use crate::classes::{Variants, both_ways};

@@ -239,7 +239,7 @@ fn places_in_the_file_are_places_in_the_objects() {
     };
     assert_eq!(at("tenants/1/select/vni"), ("policy:7:@tenant".into(), "/tenant/select/vni".into()));
     assert_eq!(at("rule-groups/web/0"), ("policy:0:@library/web".into(), "/library".into()));
-    // Of nobody: a tenant that is blamed is held back.
+    // Reported on an object of no tenant: a tenant that is blamed would be held back.
     assert_eq!(at("policies/99/name"), ("policy:0:@default".into(), "".into()));
     assert_eq!(at(""), ("policy:0:@default".into(), "".into()));
 }
@@ -259,7 +259,7 @@ fn libraries_are_the_same_by_what_they_are_made_of() {
     assert_ne!(library("a", &[1]), library("a", &[2]));
 }
 
-/// The example that controller and agent have in common.
+/// The example that tests of controller and agent share.
 #[test]
 fn the_committed_parts_are_the_committed_file() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/tests/vectors/joined");
@@ -270,7 +270,8 @@ fn the_committed_parts_are_the_committed_file() {
 }
 
 proptest! {
-    /// Whatever changes: as the generation is by itself, and what stays is the same by address.
+    /// After any changes, joining successively gives the same as joining anew, and unchanged parts stay the
+    /// same by address.
     #[test]
     fn one_after_the_other_they_are_joined_as_each_by_itself(
         steps in prop::collection::vec((0usize..10, 0u16..3, 0usize..4), 1..40),
@@ -322,7 +323,7 @@ proptest! {
         }
     }
 
-    /// Whatever texts say: parts or diagnostics, and diagnostics are of objects that are there.
+    /// Any texts give parts or diagnostics, and diagnostics name existing objects.
     #[test]
     fn any_texts_are_joined_or_refused(
         parts in prop::collection::vec((0u16..3, "(@tenant|@group/x|@default|@library/y|@|p)", ".{0,80}"), 0..6),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What became of the flows of a capture that went through the engine: a recorder that keeps the end of each.
+//! A recorder for captures that keeps the outcome of each flow at its end.
 
 use super::headers::staged_reason;
 use super::outcome::{Amounts, Fate, FlowName, Outcome};
@@ -10,36 +10,36 @@ use bartizan_stages::record::{Entry, Recorder, RecorderEvent};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Flows that are kept.
+/// Most flows that are kept.
 pub const FLOWS_MAX: usize = 1_000_000;
 
-/// A flow, what became of it, and how much it was.
+/// A flow with its outcome and amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Which.
+    /// The flow.
     pub flow: FlowName,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How much it was.
+    /// Number of packets and bytes.
     pub amounts: Amounts,
 }
 
-/// See the module.
+/// The recorder; see the module.
 pub struct Fates {
     classes: HashMap<Fid, Arc<ClassInfo>>,
     names: Vec<&'static str>,
-    /// Why staged policies would refuse flows that have not ended, by the number of the flow.
+    /// Reasons for which staged policies would drop flows that have not ended, by flow number.
     staged: HashMap<u64, String>,
     /// The flows, in the order of their ends.
     pub seen: Vec<Seen>,
-    /// Flows beyond those that are kept.
+    /// Number of flows beyond [`FLOWS_MAX`].
     pub left_out: u64,
-    /// Packets without a flow that were refused.
+    /// Number of packets that were dropped without a flow.
     pub refused_without_flow: u64,
 }
 
 impl Fates {
-    /// `names`: of the functions, by their bit.
+    /// `names`: of the functions, by their bits.
     #[must_use]
     pub fn new(classes: &[Arc<ClassInfo>], names: &[&'static str]) -> Self {
         Fates {
@@ -54,7 +54,7 @@ impl Fates {
 
     fn fate(&mut self, flow: &Entry) -> Fate {
         let staged = self.staged.remove(&flow.ext.event_id);
-        // What a staged policy would refuse stands as the flow's refusal, and goes on.
+        // The would-be drop of a staged policy counts as the flow's outcome; the flow is forwarded.
         if let Some(reason) = staged.filter(|_| self.classes.get(&flow.fid).is_some_and(|class| class.staged))
         {
             return Fate::Staged { reason };

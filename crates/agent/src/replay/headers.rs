@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation asked about flows by what their records say: the classifier and the functions that look at
-//! headers only. What the others would say is not known, and told as undecided.
+//! Evaluates a generation on flow records: the classifier and the functions that handle headers only.
+//! Decisions of other functions are unknown and reported as undecided.
 
 use super::outcome::{Fate, Outcome};
 use super::record::Record;
@@ -16,20 +16,20 @@ use bartizan_function::Model;
 use bartizan_packet::TunnelTag;
 use std::collections::HashMap;
 
-/// See the module.
+/// The evaluator; see the module.
 pub struct Headers<'s> {
     subject: &'s Subject<'s>,
     classes: HashMap<Fid, &'s ClassInfo>,
-    /// The link of records that name none, or one that the policy does not know.
+    /// The link of records without one, or with one that the policy does not know.
     link: LinkId,
-    /// The tenant of all records, where it is given.
+    /// The tenant of all records, if given.
     tenant: Option<TenantId>,
-    /// Tenants are told by networks of tunnels, which records do not name.
+    /// Whether selectors use networks of tunnels, which records do not have.
     by_network: bool,
 }
 
 impl<'s> Headers<'s> {
-    /// `link`: of records that name none; `tenant`: of all records, else the policy's selectors decide.
+    /// `link`: for records without one; `tenant`: of all records, otherwise the policy's selectors decide.
     #[must_use]
     pub fn new(subject: &'s Subject<'s>, link: LinkId, tenant: Option<TenantId>) -> Self {
         let classes = subject.classes.iter().map(|class| (class.fid, class.as_ref())).collect();
@@ -37,10 +37,10 @@ impl<'s> Headers<'s> {
         Headers { subject, classes, link, tenant, by_network }
     }
 
-    /// What becomes of a flow.
+    /// The outcome of a flow.
     ///
     /// # Errors
-    /// There is no memory for a flow table of a few entries.
+    /// Memory for a small flow table is exhausted.
     pub fn judge(&self, record: &Record) -> Result<Outcome, TableError> {
         if self.tenant.is_none() && self.by_network {
             let fate = Fate::Undecided { by: vec!["the tenant (its network is in no record)".to_owned()] };
@@ -74,8 +74,8 @@ impl<'s> Headers<'s> {
     }
 
     fn fate(&self, first: &FirstPacket) -> Fate {
-        // Of the gate a first packet meets what holds for the whole flow; whether both directions are seen is
-        // known later.
+        // The gate decides on a first packet what holds for the whole flow, except whether both directions
+        // are seen.
         let decides = |call: &&Call| self.by_headers(call.function) || call.name == GATE;
         let mut staged = None;
         for call in first.calls.iter().filter(decides) {
@@ -99,14 +99,14 @@ impl<'s> Headers<'s> {
         if by.is_empty() { Fate::Forwarded } else { Fate::Undecided { by } }
     }
 
-    /// Whether a function looks at nothing but headers.
+    /// Whether a function handles headers only.
     fn by_headers(&self, id: FunctionId) -> bool {
         let function = self.subject.chains.functions.iter().find(|function| function.id() == id);
         function.is_some_and(|function| function.spec().model == Model::StatelessHeaders)
     }
 }
 
-/// The reason that a finding of a staged policy stands for.
+/// The reason in a finding of a staged policy.
 pub(super) fn staged_reason(gid: u32, sid: u32) -> Option<String> {
     let place = sid.checked_sub(1).filter(|_| gid == STAGED_GID)?;
     Reason::ALL.get(place as usize).map(|reason| reason.name().to_owned())

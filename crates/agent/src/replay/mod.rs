@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation over traffic that was: what would become of each flow, beside what became of it or what
-//! another generation says.
+//! Evaluates a generation on recorded traffic: the outcome of each flow, compared to the recorded one or to
+//! that of another generation.
 //!
-//! * [`outcome`]: what becomes of a flow;
-//! * [`record`]: a flow record of EVE, as far as it is needed;
-//! * [`headers`]: a generation asked about flows by their headers alone, as records have them;
-//! * [`fates`]: what became of the flows of a capture that went through the engine;
-//! * [`report`]: all of it beside one another.
+//! * [`outcome`]: the outcome of a flow;
+//! * [`record`]: the fields of an EVE flow record that a replay needs;
+//! * [`headers`]: evaluates a generation on flow records, by headers alone;
+//! * [`fates`]: records the outcomes of flows in a capture;
+//! * [`report`]: compares outcomes.
 
 pub mod fates;
 pub mod headers;

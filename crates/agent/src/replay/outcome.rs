@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of a flow, and of which.
+//! The outcome of a flow, and its identification.
 
 use core::fmt;
 use core::net::IpAddr;
 use serde::Serialize;
 
-/// What becomes of a flow.
+/// The outcome of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Fate {
-    /// It goes on.
+    /// The flow is forwarded.
     Forwarded,
-    /// It is refused, or packets of it are.
+    /// The flow is dropped, or packets of it are.
     Refused {
-        /// By which function; nothing where the record does not say.
+        /// The function; empty if the record does not name one.
         function: String,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// The function's rule.
+        /// Number of the function's rule.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<u32>,
     },
-    /// A staged policy would refuse it; it goes on.
+    /// A staged policy would drop the flow, which is forwarded.
     Staged {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Headers do not say: these have to see what is not there.
+    /// Headers do not decide: these functions need data that is not recorded.
     Undecided {
-        /// Functions that need state or payload, or what of the record is missing.
+        /// Functions that need state or payload, or the missing parts of the record.
         by: Vec<String>,
     },
 }
 
 impl Fate {
-    /// Whether it goes on; `None`: that is not known.
+    /// Whether the flow is forwarded; `None`: unknown.
     #[must_use]
     pub const fn goes_on(&self) -> Option<bool> {
         match self {
@@ -57,48 +57,48 @@ impl fmt::Display for Fate {
     }
 }
 
-/// What becomes of a flow, and by which policy.
+/// The outcome of a flow, and the policy that applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Outcome {
-    /// Whose traffic it is; nothing where that is not known.
+    /// The tenant of the traffic; empty if unknown.
     pub tenant: String,
     /// The policy.
     pub policy: String,
-    /// What becomes of it.
+    /// The outcome.
     #[serde(flatten)]
     pub fate: Fate,
 }
 
-/// Which flow.
+/// Identification of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FlowName {
     /// IP protocol.
     pub protocol: u8,
-    /// Address of the side that opened it.
+    /// Address of the initiator.
     pub src_ip: IpAddr,
-    /// Its port; 0 without ports.
+    /// Port of the initiator; 0 without ports.
     pub src_port: u16,
-    /// Address of the other side.
+    /// Address of the responder.
     pub dest_ip: IpAddr,
-    /// Its port.
+    /// Port of the responder.
     pub dest_port: u16,
-    /// When it began, as events have it.
+    /// Time of the first packet, in the format of events.
     pub start: String,
 }
 
-/// How much it is.
+/// Counts of flows, packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amounts {
-    /// Flows.
+    /// Number of flows.
     pub flows: u64,
-    /// Their packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Amounts {
-    /// With others.
+    /// Adds other amounts.
     pub fn add(&mut self, other: &Amounts) {
         self.flows = self.flows.saturating_add(other.flows);
         self.packets = self.packets.saturating_add(other.packets);

@@ -1,55 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow record of EVE (`event_type` `flow`), of Bartizan or of Suricata, as far as a replay needs it: whose
-//! it was, and what became of it. The text is foreign: what is missing or wrong is said, and nothing is made
-//! up for it.
+//! The fields of an EVE flow record (`event_type` `flow`), of Bartizan or Suricata, that a replay needs: the
+//! flow and its outcome. The text is untrusted: missing or wrong fields are reported, and no values are
+//! invented.
 
 use super::outcome::{Amounts, Fate, FlowName, Outcome};
 use bartizan_events::names::protocol_name;
 use core::net::IpAddr;
 use serde_json::Value;
 
-/// Bytes of a record that is read.
+/// Most bytes of a record.
 pub const RECORD_BYTES: usize = 64 << 10;
 
-/// A record.
+/// A flow record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which flow.
+    /// The flow.
     pub flow: FlowName,
-    /// ICMP: type and code.
+    /// Type and code, for ICMP.
     pub icmp: Option<(u8, u8)>,
     /// VLAN ids, outermost first.
     pub vlans: Vec<u16>,
-    /// Name of the link, where it says so.
+    /// Name of the link, if the record has one.
     pub link: Option<String>,
-    /// What became of it.
+    /// The recorded outcome.
     pub was: Outcome,
-    /// How much it was.
+    /// Number of packets and bytes.
     pub amounts: Amounts,
 }
 
-/// Why a line is no record that can be used.
+/// Why a line is not a usable record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRead {
-    /// Another kind of event: nothing is wrong.
+    /// An event of another type, which is not an error.
     #[error("it is no flow record")]
     Other,
-    /// It is longer than a record may be.
+    /// The line is longer than a record may be.
     #[error("it is longer than {RECORD_BYTES} bytes")]
     TooLong,
-    /// It is no JSON.
+    /// The line is not JSON.
     #[error("it is no JSON: {0}")]
     NoJson(String),
-    /// A key is missing, or says something else than it can.
+    /// A key is missing or has an invalid value.
     #[error("`{0}` is missing or says something else than it can")]
     Key(&'static str),
 }
 
 impl Record {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// It is none that can be used.
+    /// The line is not a usable record.
     pub fn parse(line: &[u8]) -> Result<Self, NotRead> {
         if line.len() > RECORD_BYTES {
             return Err(NotRead::TooLong);
@@ -106,7 +106,7 @@ fn was(value: &Value, own: impl Fn(&str) -> Option<String>) -> Outcome {
         (_, Some("drop")) => refused(String::new(), "as the record says".to_owned()),
         _ => Fate::Forwarded,
     };
-    // A tenant is only a number in records, and another policy file numbers them otherwise.
+    // Records have tenants by number only, and another policy file may number them differently.
     Outcome { tenant: String::new(), policy: own("/bartizan/policy").unwrap_or_default(), fate }
 }
 
@@ -138,7 +138,7 @@ fn vlans(value: &Value) -> Result<Vec<u16>, NotRead> {
     }
 }
 
-/// The number of a protocol that records have by its name, or as a number.
+/// The number of a protocol, from its name or number in a record.
 fn number_of(name: &str) -> Option<u8> {
     let known =
         (0..=u8::MAX).find(|number| protocol_name(*number).is_some_and(|n| n.eq_ignore_ascii_case(name)));

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a replay found: a row for each policy, what was said and what is said now; and the flows whose
-//! verdict changes, so many of them.
+//! The report of a replay: a row for each pair of recorded and new outcome; and the first flows whose verdict
+//! changes.
 
 use super::fates::Seen;
 use super::outcome::{Amounts, FlowName, Outcome};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// Flows whose verdict changes that are listed.
+/// Most flows with changed verdicts that are listed.
 pub const CHANGED_MAX: usize = 1_000;
 
-/// A flow with both.
+/// A flow with both outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// Which flow.
+    /// The flow.
     #[serde(flatten)]
     pub flow: FlowName,
-    /// What became of it, or what the other generation says.
+    /// The recorded outcome, or that of the other generation.
     pub before: Option<Outcome>,
-    /// What would become of it.
+    /// The new outcome.
     pub after: Outcome,
 }
 
 impl Case {
-    /// Whether the verdict is another one; not where one of the two is not known.
+    /// Whether the verdict changes; `false` if one of the two is unknown.
     #[must_use]
     pub fn changes(&self) -> bool {
         let before = self.before.as_ref().and_then(|before| before.fate.goes_on());
@@ -34,38 +34,38 @@ impl Case {
     }
 }
 
-/// Flows of which the same was said and is said.
+/// Flows with the same pair of outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// What was said.
+    /// The recorded outcome.
     pub before: Option<Outcome>,
-    /// What is said.
+    /// The new outcome.
     pub after: Outcome,
-    /// How many.
+    /// Number of flows, packets and bytes.
     #[serde(flatten)]
     pub amounts: Amounts,
 }
 
-/// See the module.
+/// The report; see the module.
 #[derive(Debug, Default)]
 pub struct Report {
     rows: BTreeMap<(Outcome, Option<Outcome>), Amounts>,
-    /// All of them.
+    /// All flows.
     pub all: Amounts,
-    /// Those whose verdict changes.
+    /// Flows whose verdict changes.
     pub changing: Amounts,
-    /// Those of which one of the two is not known.
+    /// Flows of which one outcome is unknown.
     pub undecided: Amounts,
-    /// The first of those whose verdict changes.
+    /// The first flows whose verdict changes.
     pub changed: Vec<Case>,
-    /// Lines that could not be read: why, and how many.
+    /// Unreadable lines, by reason.
     pub unread: BTreeMap<String, u64>,
     /// Flows that only one of two generations has seen.
     pub unmatched: u64,
 }
 
 impl Report {
-    /// One more flow.
+    /// Adds a flow.
     pub fn add(&mut self, case: Case, amounts: &Amounts) {
         self.all.add(amounts);
         let known = |outcome: &Outcome| outcome.fate.goes_on().is_some();
@@ -81,10 +81,10 @@ impl Report {
         }
     }
 
-    /// The flows of two runs over the same captures, or of one.
+    /// Adds the flows of two runs over the same captures, or of one run.
     pub fn add_runs(&mut self, before: Option<Vec<Seen>>, after: Vec<Seen>) {
         let compared = before.is_some();
-        // Flows of one name that began at the same moment are in different networks: in the order of their
+        // Flows with equal identification are in different networks: they are paired in the order of their
         // ends.
         let mut known: HashMap<FlowName, Vec<Outcome>> = HashMap::new();
         for seen in before.into_iter().flatten().rev() {
@@ -107,7 +107,7 @@ impl Report {
         })
     }
 
-    /// A line could not be read.
+    /// Counts an unreadable line.
     pub fn not_read(&mut self, why: &str) {
         *self.unread.entry(why.to_owned()).or_default() += 1;
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to dial again: doubling times with chance in them, so that a thousand agents do not come at once.
+//! Back-off between connection attempts: doubling times with jitter, so that a thousand agents do not connect
+//! at once.
 
 /// The first time, in milliseconds.
 pub(super) const FIRST: u64 = 500;
 
-/// The longest, in milliseconds.
+/// The longest time, in milliseconds.
 pub(super) const LONGEST: u64 = 60_000;
 
 /// Times between attempts. The same seed gives the same times.
@@ -19,12 +20,12 @@ impl Backoff {
         Backoff { attempts: 0, state: seed }
     }
 
-    /// A session stood: begin with the first time again.
+    /// Begins with the first time again, after a session was established.
     pub(super) fn reset(&mut self) {
         self.attempts = 0;
     }
 
-    /// Milliseconds until the next attempt: the upper half of a span that doubles.
+    /// Milliseconds until the next attempt: random in the upper half of a doubling span.
     pub(super) fn next(&mut self) -> u64 {
         let span = FIRST.checked_shl(self.attempts.min(32)).unwrap_or(LONGEST).min(LONGEST);
         self.attempts = self.attempts.saturating_add(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drives a [`Session`] with real sockets, a clock and a store: one thread, which waits for all of them at
-//! once; generations are built in a second one, so that signs of life go on meanwhile.
+//! Drives a [`Session`] with real sockets, a clock and a store, in one thread that polls all of them; a
+//! second thread builds generations, so that keep-alive messages continue meanwhile.
 
 use super::enrolment::{EnrolError, Enrolment};
 use super::machine::{Action, Candidate, Counters, End, Session, SessionConfig};
@@ -29,35 +29,35 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SOCKET: Place = Place(0);
 const WAKER: Place = Place(1);
 
-/// A session looks at the time at least so often, in milliseconds.
+/// Longest interval between two ticks of a session, in milliseconds.
 const LONGEST_WAIT: u64 = 1_000;
 
-/// Seconds after which a device asks again for a certificate that did not come.
+/// Seconds after which a device repeats an unanswered request for a certificate.
 const RENEW_AGAIN: u64 = 3_700;
 
-/// What the device does with what a controller says. A generation is built and stored, the one beside the
-/// other, and only then run: what runs is what a start after a crash would run.
+/// Applies a controller's messages to the device. A generation is built and stored in parallel, and runs only
+/// after both: the running generation is the one that a start after a crash would run.
 pub trait Device: Send {
-    /// Begins to build a generation, if that goes on beside what the caller does meanwhile; [`Device::build`]
-    /// of the same one waits for it.
+    /// Begins to build a generation in the background, if the device can; [`Device::build`] of the same
+    /// generation waits for the result.
     fn begin(&mut self, _candidate: &Candidate) {}
 
-    /// Builds a generation beside the one that runs.
+    /// Builds a generation beside the running one.
     ///
     /// # Errors
-    /// It cannot be built; the refusal says where. What ran goes on.
+    /// It cannot be built; the refusal has the places. The running generation stays.
     fn build(&mut self, candidate: &Candidate) -> Result<(), Refusal>;
 
-    /// Lets all workers run what was built last, and says what they run.
+    /// Lets all workers run the generation built last, and returns what each runs.
     fn swap(&mut self) -> Vec<WorkerRuns>;
 
-    /// What levels do since the last [`Device::swap`], and which rules nobody evaluates; none if the device
-    /// does not say.
+    /// State of the levels since the last [`Device::swap`], and rules that are not evaluated; `None` if the
+    /// device does not report them.
     fn stands(&mut self) -> Option<Stands> {
         None
     }
 
-    /// What was built last is not to run: it could not be stored, and is tried again.
+    /// Discards the generation built last: it could not be stored, and is tried again.
     fn abandon(&mut self, _why: &io::Error) {}
 
     /// Carries out an order to a function.
@@ -65,15 +65,15 @@ pub trait Device: Send {
     -> FunctionState;
 }
 
-/// How a client is set.
+/// Configuration of a client.
 pub struct ClientConfig {
-    /// The session.
+    /// Settings of the session.
     pub session: SessionConfig,
-    /// The controller, `host:port`.
+    /// The controller, as `host:port`.
     pub controller: String,
     /// The folder with the device's key and certificate.
     pub identity: PathBuf,
-    /// Seconds since 1970; [`wall_clock`], or a test's.
+    /// Gives seconds since 1970: [`wall_clock`], or a test's clock.
     pub clock: Clock,
 }
 
@@ -90,42 +90,42 @@ enum Order {
     Health(FunctionState),
 }
 
-/// Orders that wait for a client which is busy (it looks up a name).
+/// Most orders that wait for a busy client, which may be resolving a name.
 const ORDERS: usize = 4_096;
 
-/// What a client shows of itself.
+/// The status of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// Counters of the session.
     pub counters: Counters,
-    /// The generation that runs.
+    /// The running generation.
     pub generation: u64,
     /// The hash of its manifest.
     pub manifest: Hash,
-    /// Whether a controller has taken the session.
+    /// Whether a controller has accepted the session.
     pub in_step: bool,
-    /// Why the last connection ended, or did not come about.
+    /// Why the last connection ended or failed.
     pub last_end: Option<String>,
 }
 
-/// The way to a client that runs in its thread.
+/// A handle to a client that runs in its thread.
 #[derive(Clone)]
 pub struct ClientHandle {
     orders: SyncSender<Order>,
     waker: Arc<Waker>,
     status: Arc<Mutex<Status>>,
     stop: Arc<AtomicBool>,
-    /// Alerts that there was no room for.
+    /// Number of alerts lost for lack of room.
     lost: Arc<AtomicU64>,
 }
 
 impl ClientHandle {
-    /// Hands over what counters rose by. `false`: it is not taken now.
+    /// Passes counter increments on. `false`: not accepted now.
     pub fn statistics(&self, delta: Delta) -> bool {
         self.give(Order::Statistics(delta))
     }
 
-    /// Hands over an alert. One that there is no room for is counted as lost.
+    /// Passes an alert on. Without room, the alert is counted as lost.
     pub fn alert(&self, alert: Alert) {
         let count = alert.count;
         if !self.give(Order::Alert(alert)) {
@@ -133,36 +133,36 @@ impl ClientHandle {
         }
     }
 
-    /// Alerts were lost on the way here.
+    /// Counts alerts that were lost before this call.
     pub fn count_lost(&self, alerts: u64) {
         self.lost.fetch_add(alerts, Ordering::Relaxed);
     }
 
-    /// Says what workers run and levels do, where that has changed without a generation of the controller's.
-    /// `false`: it is not taken now.
+    /// Reports a change of workers or levels that is not due to a controller's generation. `false`: not
+    /// accepted now.
     pub fn workers(&self, workers: Vec<WorkerRuns>, stands: Option<Stands>) -> bool {
         self.give(Order::Workers(workers, stands))
     }
 
-    /// Says how a function stands now. `false`: it is not taken now.
+    /// Reports the state of a function. `false`: not accepted now.
     pub fn health(&self, state: FunctionState) -> bool {
         self.give(Order::Health(state))
     }
 
-    /// Ends the client. What runs on the device goes on.
+    /// Stops the client. The device keeps running its generation.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         let _ = self.waker.wake();
     }
 
-    /// How it stands.
+    /// The current status.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().map(|status| status.clone()).unwrap_or_default()
     }
 
     fn give(&self, order: Order) -> bool {
-        // A client that has ended takes nothing more.
+        // A client that has ended accepts nothing.
         let given = self.orders.try_send(order).is_ok();
         if given {
             let _ = self.waker.wake();
@@ -177,7 +177,7 @@ pub struct Client {
     session: Session,
     poll: Poll,
     wire: Option<Wire>,
-    /// The connection's TLS stands, and the session knows.
+    /// Whether the TLS handshake is done, and the session notified.
     greeted: bool,
     begin: Instant,
     orders: Receiver<Order>,
@@ -199,17 +199,17 @@ enum Done {
     Answered(u32, FunctionState),
 }
 
-/// What workers run then, and how long it took; or why they do not.
+/// The generation that workers run, with durations; or the refusal.
 type Applied = Result<(Vec<WorkerRuns>, Option<Stands>, Took), Refusal>;
 
-/// The thread that builds and stores.
+/// The thread that builds and stores generations.
 struct Workshop<D, S> {
     device: D,
     store: S,
 }
 
 impl<D: Device, S: Store> Workshop<D, S> {
-    /// Runs what was stored. What workers run, and why they do not.
+    /// Runs the stored generation. Returns the state of the workers, and the reason of a failure.
     fn begin(&mut self, held: &Held) -> (Vec<WorkerRuns>, Option<String>) {
         if held.generation == 0 {
             return (Vec::new(), None);
@@ -246,7 +246,7 @@ impl<D: Device, S: Store> Workshop<D, S> {
         build += lap();
         let saved = match ahead {
             Ok(false) => self.store.save(&candidate.held),
-            // Without the proof the next start finds out by itself.
+            // Without the proof, the next start tries the generation once itself.
             Ok(true) => {
                 let _ = self.store.prove();
                 Ok(())
@@ -288,11 +288,11 @@ impl<D: Device, S: Store> Workshop<D, S> {
 }
 
 impl Client {
-    /// Sets a client up. It builds what the store has first, if `device` takes it: a device protects before
+    /// Makes a client. First builds the stored generation, if `device` accepts it: the device protects before
     /// it has a controller.
     ///
     /// # Errors
-    /// The store cannot be read, or the system gives no poll.
+    /// The store cannot be read, or the system provides no poll.
     pub fn new(
         config: ClientConfig,
         mut store: impl Store + Send + 'static,
@@ -304,11 +304,11 @@ impl Client {
         Self::with(config, workshop, held, workers, last_end)
     }
 
-    /// Sets a client up for a device that runs a generation already, which its store has; none (the default)
-    /// if what was stored cannot be used, and why.
+    /// Makes a client for a device that already runs the stored generation; or the default generation, with
+    /// the reason why the stored one cannot be used.
     ///
     /// # Errors
-    /// The system gives no poll.
+    /// The system provides no poll.
     pub fn resume(
         config: ClientConfig,
         store: impl Store + Send + 'static,
@@ -361,7 +361,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The way to it.
+    /// A handle to this client.
     #[must_use]
     pub fn handle(&self) -> ClientHandle {
         self.handle.clone()
@@ -372,10 +372,10 @@ impl Client {
         Now { ms, unix: (self.config.clock)() }
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until stopped.
     ///
     /// # Errors
-    /// The system's poll fails.
+    /// The system's poll failed.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(16);
         loop {
@@ -507,7 +507,7 @@ impl Client {
     fn note_validity(&mut self, identity: &Identity) -> Result<(), ChannelError> {
         let facts = identity.facts()?;
         self.session.set_valid_until(facts.valid_until);
-        // A third of its time is left.
+        // Renewal begins when a third of the validity is left.
         self.renew_at = facts.valid_until - facts.valid_until.saturating_sub(facts.valid_from) / 3;
         Ok(())
     }
@@ -517,7 +517,7 @@ impl Client {
         if !self.session.is_in_step() || now < self.renew_at {
             return;
         }
-        // Without an answer it asks again.
+        // The request is repeated if no answer comes.
         self.renew_at = now.saturating_add(RENEW_AGAIN);
         let asked = NewKey::make().and_then(|key| Ok((key.request()?, key)));
         if let Ok((request, key)) = asked {
@@ -526,14 +526,15 @@ impl Client {
         }
     }
 
-    /// The next connection is made with the new certificate; the one that stands ends before the old one
-    /// does.
+    /// Stores the new certificate for the next connection; the present one ends before the old certificate
+    /// expires.
     fn renewed(&mut self, enrolled: &Enrolled) -> Result<(), ChannelError> {
         let Some(key) = self.renewal.take() else { return Ok(()) };
         let identity = key.with(&enrolled.certificate, &enrolled.authorities)?;
         let (now, valid_from) = (self.now().unix, identity.facts()?.valid_from);
         if valid_from > now {
-            // With it there would be no session until then; the one that is there holds for a while yet.
+            // With the new certificate there would be no session until then; the present one is still valid
+            // for a while.
             let ahead = valid_from - now;
             return Err(ChannelError::Unknown(format!(
                 "it is valid in {ahead} s only: the clock here or that of the controller is wrong"
@@ -544,7 +545,7 @@ impl Client {
         Ok(())
     }
 
-    /// Hands the session's messages to the wire while it has room. Whether to come again at once.
+    /// Writes the session's messages while the connection has room. Returns whether to continue at once.
     fn send(&mut self) -> bool {
         let now = self.now();
         let Some(wire) = &mut self.wire else { return false };
@@ -569,7 +570,7 @@ impl Client {
     }
 }
 
-/// Why a connection ended, for people.
+/// Describes the end of a connection for people.
 fn words(end: &End) -> String {
     match end {
         End::Lost => "the connection was lost".to_owned(),
@@ -608,12 +609,12 @@ fn connect(
     Ok(wire)
 }
 
-/// Enrols the device with a one-time token: makes a key, asks, and stores what came in the folder of the
-/// identity. Blocks, half a minute at most. The same token can be used again if the answer is lost on the
-/// way.
+/// Enrols the device with a one-time token: makes a key, requests a certificate, and stores both in the
+/// identity folder. Blocks for at most half a minute. If the answer is lost, the same token can be used
+/// again.
 ///
 /// # Errors
-/// The controller is not reached, is not the one that the token pins, or refuses.
+/// The controller is unreachable, is not the one that the token pins, or refuses.
 pub fn enrol(
     controller: &str,
     token: &str,
@@ -667,18 +668,18 @@ pub fn enrol(
 /// Why a device was not enrolled.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolFailure {
-    /// Token, key or certificate.
+    /// Token, key or certificate are invalid.
     #[error(transparent)]
     Channel(#[from] ChannelError),
     /// The controller refused, or did not answer.
     #[error(transparent)]
     Enrol(#[from] EnrolError),
-    /// The connection.
+    /// The connection failed.
     #[error("the connection to the controller: {}", lost(.0))]
     Lost(io::Error),
 }
 
-/// What a connection that was lost says; of a certificate that the token does not pin, what to do.
+/// Describes the error of a lost connection; for a certificate that the token does not pin, adds what to do.
 fn lost(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a store does with files, so that tests can stop it at any step.
+//! File operations of a store, as a trait, so that tests can stop it at any step.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,74 +7,74 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Files that are written at the same time.
+/// Files that are written in parallel.
 const WRITERS: usize = 16;
 
-/// See the module. What an operation has done is durable where it says so, and only there.
+/// File operations. They are durable only where stated.
 pub trait Disk {
     /// The content of a file.
     ///
     /// # Errors
-    /// It is not there, or cannot be read.
+    /// The file does not exist, or cannot be read.
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Writes a file in place of the one that may be there. Its content is durable then.
+    /// Writes a file, replacing an existing one. Its content is durable then.
     ///
     /// # Errors
-    /// It cannot be written; part of it may be there.
+    /// The file cannot be written; part of it may exist.
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes behind the end of a file that is there. When it returns that is durable.
+    /// Appends to an existing file, durably.
     ///
     /// # Errors
-    /// It cannot be written; part of it may be there.
+    /// The data cannot be written; part of it may exist.
     fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// The same without waiting for the disk: behind a crash of the system it may not be there, behind one of
-    /// the program it is.
+    /// Appends without waiting for the disk: the data survives a crash of the program, but maybe not of the
+    /// system.
     ///
     /// # Errors
-    /// It cannot be written; part of it may be there.
+    /// The data cannot be written; part of it may exist.
     fn append_soon(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.append(path, bytes)
     }
 
-    /// Writes several files, as [`Disk::write`] does each. What waits for the disk may do so together.
+    /// Writes several files, each as [`Disk::write`] does. Waits for the disk may be combined.
     ///
     /// # Errors
-    /// One of them cannot be written; part of them may be there.
+    /// A file cannot be written; some may exist in part.
     fn write_each(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
         files.iter().try_for_each(|(path, bytes)| self.write(path, bytes))
     }
 
-    /// Gives a file another name, in place of the file that may have it.
+    /// Renames a file, replacing an existing one.
     ///
     /// # Errors
     /// Nothing has changed.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Names that were given in a folder are durable then.
+    /// Makes new names in a folder durable.
     ///
     /// # Errors
-    /// They may not be.
+    /// The names may not be durable.
     fn sync_folder(&mut self, folder: &Path) -> io::Result<()>;
 
-    /// Makes a folder, and those above it, for the owner only, if it is not there.
+    /// Makes a folder, with its parents, accessible to the owner only, unless it exists.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be made.
     fn make_folder(&mut self, folder: &Path) -> io::Result<()>;
 
-    /// The names of a folder's files.
+    /// Names of the files in a folder.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The folder cannot be read.
     fn names(&mut self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// It is still there.
+    /// The file still exists.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
 }
 
@@ -104,15 +104,14 @@ impl Disk for SystemDisk {
     }
 
     fn write_each(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
-        // A journal takes many files with one wait, if they are there at the same time: fourteen times as
-        // many a second.
+        // A journaling file system commits files that are written at the same time with one wait.
         let share = files.len().div_ceil(WRITERS).max(1);
         thread::scope(|scope| {
             let one = |own: &'_ [(PathBuf, Vec<u8>)]| {
                 own.iter().try_for_each(|(path, bytes)| SystemDisk.write(path, bytes))
             };
             let begin = |own| thread::Builder::new().spawn_scoped(scope, move || one(own));
-            // All of them, before the first is waited for.
+            // All writers start before the first is joined.
             let writers = files.chunks(share).map(begin).collect::<io::Result<Vec<_>>>()?;
             let mut done = writers.into_iter().map(thread::ScopedJoinHandle::join);
             done.try_for_each(|done| done.unwrap_or_else(|_| Err(io::Error::other("a writer broke off"))))
@@ -124,7 +123,7 @@ impl Disk for SystemDisk {
     }
 
     fn sync_folder(&mut self, folder: &Path) -> io::Result<()> {
-        // What a relative path of one part lies in has no name.
+        // A relative path of one part has an empty parent.
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(folder)?.sync_all()
     }
@@ -134,7 +133,7 @@ impl Disk for SystemDisk {
             return Ok(());
         }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        // The names of the new folders, up to one that was there.
+        // Makes the names of the new folders durable, up to an existing one.
         folder.ancestors().skip(1).take(2).try_for_each(|above| self.sync_folder(above))
     }
 

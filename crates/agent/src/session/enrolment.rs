@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device's first certificate: one question, one answer, on a connection of its own.
+//! A device's first certificate: one request, one answer, on a connection of its own.
 
 use bartizan_api::southbound::{
     Decoder, Enrol, Enrolled, FIRST_VERSION, Message, Now, Refuse, SessionMessage,
 };
 
-/// Milliseconds until the answer, at most.
+/// Time limit of the answer, in milliseconds.
 const ANSWER: u64 = 30_000;
 
 /// Why a device got no certificate.
@@ -17,7 +17,7 @@ pub enum EnrolError {
     /// No answer came.
     #[error("the controller did not answer within {} s; try again with the same token", ANSWER / 1_000)]
     Silent,
-    /// What came was no answer.
+    /// The message was not an answer.
     #[error("what came is no answer to an enrolment: {0}")]
     Protocol(String),
 }
@@ -31,21 +31,21 @@ pub struct Enrolment {
 }
 
 impl Enrolment {
-    /// Begins on a connection that stands.
+    /// An enrolment on an open connection.
     #[must_use]
     pub fn new(now: Now, ask: Enrol) -> Self {
         Enrolment { ask: Some(ask), decoder: Decoder::default(), until: now.ms.saturating_add(ANSWER) }
     }
 
-    /// The bytes to send, once.
+    /// The bytes of the request, once.
     pub fn transmit(&mut self) -> Option<Vec<u8>> {
         Message::Session(SessionMessage::Enrol(self.ask.take()?)).encode(FIRST_VERSION).ok()
     }
 
-    /// Takes bytes; the certificate once it is there.
+    /// Takes bytes; returns the certificate once it is complete.
     ///
     /// # Errors
-    /// The controller refused, or what came is no answer.
+    /// The controller refused, or the message is not an answer.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<Enrolled>, EnrolError> {
         self.decoder.push(bytes);
         match self.decoder.next_message() {
@@ -57,7 +57,7 @@ impl Enrolment {
         }
     }
 
-    /// Lets time pass.
+    /// Checks the time limit.
     ///
     /// # Errors
     /// The answer did not come in time.

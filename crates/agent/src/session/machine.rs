@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The session: dial, greet, be in step, and again when the connection is lost.
+//! The state machine of sessions: connect, greet, be in step, and reconnect after a loss.
 
 use super::backoff::Backoff;
 use super::outbox::{Alerts, Outbox};
@@ -14,39 +14,39 @@ use bartizan_api::southbound::{
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Milliseconds from dialling to the controller's welcome, at most.
+/// Milliseconds from connecting to the controller's welcome, at most.
 const GREETING: u64 = 10_000;
 
-/// Bytes of text of alerts in one message.
+/// Most bytes of an alert's texts in a message.
 const ALERT_BYTES: usize = 2 << 10;
 
-/// Counters of one message.
+/// Most counters of one message.
 const DELTA_COUNTERS: usize = limits::COUNTERS / 4;
 
-/// What a session is begun with.
+/// Configuration of a session.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// Who the device is.
+    /// The device's identity.
     pub device: DeviceId,
     /// Program and version.
     pub software: String,
-    /// A number by chance, another one with each start.
+    /// A random number, new with each start.
     pub instance: u64,
-    /// For the times between attempts.
+    /// Seed of the back-off between attempts.
     pub seed: u64,
-    /// Messages with statistics that wait at most.
+    /// Most statistics messages that are queued.
     pub statistics: usize,
-    /// Alerts that wait at most.
+    /// Most alerts that are queued.
     pub alerts: usize,
-    /// Orders to functions that are open at most.
+    /// Most open orders to functions.
     pub orders: usize,
-    /// The links and ports of the device, for policies to name; none if it does not say. They are those of a
-    /// start: the host file is read once.
+    /// The links and ports of the device, which policies can name; `None`: not reported. They do not change:
+    /// the host file is read once, at the start.
     pub interfaces: Option<Interfaces>,
 }
 
 impl SessionConfig {
-    /// With the usual bounds.
+    /// A configuration with the default bounds.
     #[must_use]
     pub fn new(device: DeviceId, instance: u64) -> Self {
         let software = concat!("bartizan ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -63,33 +63,33 @@ impl SessionConfig {
     }
 }
 
-/// A generation that came whole: to be built, stored and answered with [`Session::applied`].
+/// A complete generation: to be built, stored and answered with [`Session::applied`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its number and objects.
+    /// Number and objects of the generation.
     pub held: Held,
-    /// Hash of its manifest.
+    /// Hash of the manifest.
     pub manifest: Hash,
 }
 
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The transport was lost, or never came about.
+    /// The transport was lost, or never established.
     Lost,
-    /// The controller gave no sign of life, or took none.
+    /// The controller showed no sign of life, or accepted no data.
     Dead,
-    /// What came was no message, or none that may stand there.
+    /// A malformed message, or one that is not allowed in this state.
     Protocol(String),
-    /// The controller refused or ended it.
+    /// The controller refused or ended the session.
     Refused(Refuse),
-    /// The controller ended it in order.
+    /// The controller closed the session regularly.
     Bye,
-    /// The device's certificate has expired: the device goes on with what it has, and needs a new one.
+    /// The device's certificate has expired: the device keeps its generation, and needs a new certificate.
     Expired,
 }
 
-/// What is to be done by whoever drives the session.
+/// Actions for the driver of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make a connection; answer with [`Session::dialled`] or [`Session::lost`].
@@ -102,41 +102,41 @@ pub enum Action {
     Order {
         /// Number of the request.
         request: u32,
-        /// What to do.
+        /// The kind of order.
         order: FunctionOrder,
-        /// With which function.
+        /// Name of the function.
         function: String,
-        /// Its settings.
+        /// Settings for the function.
         settings: Map<String, Value>,
     },
-    /// A new certificate, which was asked for with [`Session::renew`].
+    /// Store a new certificate, which [`Session::renew`] requested.
     Renewed(Enrolled),
 }
 
-/// What happened, counted since the start.
+/// Counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections that were asked for.
+    /// Connections requested.
     pub dials: u64,
-    /// Sessions that a controller took.
+    /// Sessions that a controller accepted.
     pub sessions: u64,
     /// Controllers' refusals, by reason.
     pub refused: BTreeMap<RefuseCode, u64>,
-    /// Controllers that gave no sign of life.
+    /// Sessions ended because the controller showed no sign of life.
     pub dead: u64,
-    /// What was no message, by kind.
+    /// Malformed messages, by kind of error.
     pub malformed: BTreeMap<ErrorKind, u64>,
-    /// Messages that may not stand where they stood.
+    /// Messages that are not allowed in their state.
     pub out_of_place: u64,
     /// Rule messages for another device.
     pub misaddressed: u64,
-    /// Messages for a generation that is not newer than what runs.
+    /// Messages for a generation that is not newer than the running one.
     pub stale: u64,
-    /// Generations that were refused, by reason.
+    /// Generations refused, by reason.
     pub generations_refused: BTreeMap<RefusalCode, u64>,
-    /// Statistics messages that were thrown away.
+    /// Statistics messages discarded.
     pub statistics_lost: u64,
-    /// Alerts that were thrown away.
+    /// Alerts discarded.
     pub alerts_lost: u64,
     /// Connections that ended because the certificate has expired.
     pub expired: u64,
@@ -159,48 +159,47 @@ pub struct Session {
     decoder: Decoder,
     pulse: Pulse,
     actions: VecDeque<Action>,
-    /// What runs.
+    /// The running generation.
     held: Held,
     manifest: Hash,
     workers: Vec<WorkerRuns>,
-    /// How long what runs took; not known of what a start has built.
+    /// Durations of the change to the running generation; `None` if it was built at the start.
     took: Option<Took>,
     next_took: Option<Took>,
-    /// What levels do, where the device says so.
+    /// State of the levels, if the device reports it.
     stands: Option<Stands>,
     next_stands: Option<Stands>,
     stage: Stage,
-    /// What is being built, and the commit that came meanwhile.
+    /// The generation being built, and a commit that arrived meanwhile.
     building: Option<Candidate>,
     next_commit: Option<(u64, Hash)>,
-    /// The last commit over this connection, while it is not answered, and the workers that were named over
-    /// it.
+    /// The last unanswered commit of this connection, and the workers named over this connection.
     unanswered: Option<(u64, Hash)>,
     told: LastRunning,
-    /// What could not be stored, and when to try again.
+    /// A generation that could not be stored, and the time of the next attempt.
     unstored: Option<(Option<u64>, Candidate)>,
     patience: Backoff,
     refused: Option<(u64, Refusal)>,
     tell_interfaces: bool,
     tell_running: bool,
     tell_refused: bool,
-    /// An inventory is to be sent: behind which key it goes on.
+    /// An inventory to send, and the key after which it continues.
     inventory: Option<Option<ObjectKey>>,
     answers: VecDeque<(u32, FunctionState)>,
-    /// Functions that are not as they should be, and those whose state the controller was not told yet.
+    /// Functions that do not run, and those whose state is not yet reported to the controller.
     health: BTreeMap<String, FunctionState>,
     untold: BTreeMap<String, FunctionState>,
     open_orders: usize,
     statistics: Outbox<Delta>,
     alerts: Alerts,
     renewal: Option<Enrol>,
-    /// Until when the certificate is valid, seconds since 1970.
+    /// Expiry of the certificate, in seconds since 1970.
     valid_until: u64,
     counters: Counters,
 }
 
 impl Session {
-    /// Begins with what the store has. It dials at once.
+    /// A session with the stored generation. Connects at once.
     #[must_use]
     pub fn new(config: SessionConfig, held: Held, workers: Vec<WorkerRuns>) -> Self {
         Session {
@@ -241,42 +240,42 @@ impl Session {
         }
     }
 
-    /// Until when the device's certificate is valid, seconds since 1970.
+    /// Sets the expiry of the device's certificate, in seconds since 1970.
     pub fn set_valid_until(&mut self, unix: u64) {
         self.valid_until = unix;
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let (statistics_lost, alerts_lost) = (self.statistics.lost(), self.alerts.outbox.lost());
         Counters { statistics_lost, alerts_lost, ..self.counters.clone() }
     }
 
-    /// The generation that runs.
+    /// The running generation.
     #[must_use]
     pub fn running(&self) -> &Held {
         &self.held
     }
 
-    /// The hash of its manifest.
+    /// The hash of the running generation's manifest.
     #[must_use]
     pub const fn manifest(&self) -> Hash {
         self.manifest
     }
 
-    /// Whether a controller has taken the session.
+    /// Whether a controller has accepted the session.
     #[must_use]
     pub fn is_in_step(&self) -> bool {
         matches!(self.link, Link::InStep { .. })
     }
 
-    /// What is to be done next.
+    /// The next action for the driver.
     pub fn action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Lets time pass: dials, ends what is dead, and tries again what could not be stored.
+    /// Runs the timers: connects, ends dead connections, and retries what could not be stored.
     pub fn tick(&mut self, now: Now) {
         self.store_again(now);
         let to_say = self.has_something_to_say(now);
@@ -284,7 +283,7 @@ impl Session {
         match self.link {
             Link::Idle { again } if now.ms >= again => {
                 if expired {
-                    // It waits for a new certificate, or a clock that is set right.
+                    // Waits for a new certificate, or for a corrected clock.
                     self.counters.expired += 1;
                     self.link = Link::Idle { again: now.ms.saturating_add(self.backoff.next()) };
                     return;
@@ -309,7 +308,7 @@ impl Session {
         }
     }
 
-    /// When to call [`Session::tick`] at the latest, in milliseconds; and [`Session::transmit`] too.
+    /// The latest time of the next call of [`Session::tick`] and [`Session::transmit`], in milliseconds.
     #[must_use]
     pub fn wake(&self) -> u64 {
         let link = match self.link {
@@ -321,8 +320,8 @@ impl Session {
         link.min(unstored.unwrap_or(u64::MAX))
     }
 
-    /// What could not be stored is tried again by itself: a disk that was full has room some time, and nobody
-    /// sends a generation twice over one connection.
+    /// Retries to store a generation after a pause: a full disk may have room again, and a controller sends a
+    /// generation only once per connection.
     fn store_again(&mut self, now: Now) {
         if self.building.is_some() {
             return;
@@ -336,7 +335,7 @@ impl Session {
         }
     }
 
-    /// The connection stands, with its TLS.
+    /// The connection is established, with TLS.
     pub fn dialled(&mut self, now: Now) {
         self.decoder = Decoder::default();
         self.pulse = Pulse::new(now, GREETING);
@@ -347,13 +346,13 @@ impl Session {
         self.link = Link::Greeting { since: now.ms, said: false };
     }
 
-    /// A refusal that says nothing of the generation itself is not said again: it may be taken another time.
+    /// Transient refusals (manifest, store) are not repeated after a reconnect.
     fn forget_passing_refusal(&mut self) {
         let passing = |code| matches!(code, RefusalCode::Manifest | RefusalCode::Store);
         drop(self.refused.take_if(|(_, refusal)| passing(refusal.code)));
     }
 
-    /// The connection is lost, or did not come about.
+    /// The connection was lost, or failed.
     pub fn lost(&mut self, now: Now) {
         if !matches!(self.link, Link::Idle { .. }) {
             self.rest(now, 0);
@@ -371,7 +370,7 @@ impl Session {
         self.actions.push_back(Action::HangUp(why));
     }
 
-    /// Nothing is open; it dials again after a while.
+    /// Waits for the back-off time before connecting again.
     fn rest(&mut self, now: Now, at_least: u64) {
         self.link = Link::Idle { again: now.ms.saturating_add(self.backoff.next().max(at_least)) };
     }
@@ -430,10 +429,10 @@ impl Session {
         self.alerts.outbox.begin(welcome.alerts);
         let says = self.config.interfaces.as_ref().is_some_and(Interfaces::fits);
         self.tell_interfaces = says && welcome.version >= INTERFACES_SINCE;
-        // Whatever answer was lost is said again.
+        // Repeats answers that may have been lost.
         self.tell_running = true;
         self.tell_refused = self.refused.is_some();
-        // With each session anew; that a function runs needs no word.
+        // Functions' states are repeated with each session; running functions are not reported.
         self.untold = self.health.clone();
     }
 
@@ -478,7 +477,7 @@ impl Session {
         self.end(now, End::Protocol(format!("a {} message that may not stand here", message.sub().name())));
     }
 
-    /// Whether a generation is newer than what runs. What is not is counted.
+    /// Whether a generation is newer than the running one. Counts those that are not.
     fn is_new(&mut self, generation: u64) -> bool {
         let new = generation > self.held.generation;
         self.counters.stale += u64::from(!new);
@@ -542,17 +541,17 @@ impl Session {
         self.tell_refused = true;
     }
 
-    /// How long it took with what is applied next: said with its acknowledgement.
+    /// Sets the durations that the next acknowledgement reports.
     pub fn took(&mut self, took: Took) {
         self.next_took = Some(took);
     }
 
-    /// What levels do once what is applied next runs, or as of what [`Session::workers_changed`] says next.
+    /// Sets the state of the levels for the next acknowledgement, or for [`Session::workers_changed`].
     pub fn stands(&mut self, stands: Stands) {
         self.next_stands = Some(stands);
     }
 
-    /// A candidate was built and stored and runs, worker by worker; or it is refused, and what ran goes on.
+    /// A candidate runs on these workers; or is refused, and the running generation stays.
     pub fn applied(&mut self, generation: u64, outcome: Result<Vec<WorkerRuns>, Refusal>) {
         let Some(candidate) = self.building.take_if(|candidate| candidate.held.generation == generation)
         else {
@@ -579,10 +578,10 @@ impl Session {
         }
     }
 
-    /// Workers run something else than was said: a link came, a level joined.
+    /// Workers run something else than reported: a link came up, a level joined.
     pub fn workers_changed(&mut self, workers: Vec<WorkerRuns>) {
         let stands = self.next_stands.take();
-        // Who looks by itself has seen a generation that was acknowledged with it.
+        // The driver may report a generation that is already acknowledged.
         self.tell_running |= (&self.workers, &self.stands) != (&workers, &stands);
         (self.workers, self.stands) = (workers, stands);
     }
@@ -593,8 +592,8 @@ impl Session {
         self.answers.push_back((request, state));
     }
 
-    /// A function stands otherwise than before: told as soon as a session stands, and with each session until
-    /// it runs again.
+    /// Records a function's new state: reported at once if a session is open, and with each session until the
+    /// function runs again.
     pub fn health(&mut self, state: FunctionState) {
         if state.state == "running" {
             self.health.remove(&state.function);
@@ -604,7 +603,7 @@ impl Session {
         self.untold.insert(state.function.clone(), state);
     }
 
-    /// Hands over what counters rose by.
+    /// Queues counter increments.
     pub fn statistics(&mut self, delta: Delta) {
         let Delta { from, to, counters, .. } = delta;
         let mut counters = counters.into_iter().peekable();
@@ -615,8 +614,8 @@ impl Session {
         }
     }
 
-    /// Hands over an alert. Texts beyond 2 KiB are cut, an event beyond its bound is left out; an alert whose
-    /// key is that long is counted as lost.
+    /// Queues an alert. Texts beyond 2 KiB are cut, an event beyond its bound is left out; an alert with such
+    /// a long key is counted as lost.
     pub fn alert(&mut self, mut alert: Alert) {
         if alert.key.len() + alert.rule.len() > ALERT_BYTES {
             self.alerts.outbox.count_lost(alert.count);
@@ -631,12 +630,12 @@ impl Session {
         self.alerts.push(alert);
     }
 
-    /// Alerts were thrown away before they came here.
+    /// Counts alerts that were discarded before this call.
     pub fn count_lost(&mut self, alerts: u64) {
         self.alerts.outbox.count_lost(alerts);
     }
 
-    /// Asks for a new certificate, for a key that the device has made.
+    /// Requests a new certificate for the device's new key.
     pub fn renew(&mut self, csr: String) {
         self.renewal = Some(Enrol { device: self.config.device.clone(), token: None, csr });
     }
@@ -661,8 +660,7 @@ impl Session {
             || self.statistics.next_sequence().is_some()
     }
 
-    /// The next bytes to send, one message. Ask when the transport takes more: what waits is kept here,
-    /// bounded.
+    /// The next message to send, as bytes. Call when the transport has room: queues are kept here, bounded.
     pub fn transmit(&mut self, now: Now) -> Option<Vec<u8>> {
         let (message, version) = match &mut self.link {
             Link::Greeting { said, .. } if !*said => {
@@ -697,7 +695,7 @@ impl Session {
         }))
     }
 
-    /// The acknowledgement of what runs: in short where the controller knows the rest.
+    /// The acknowledgement of the running generation; short if the controller knows the rest.
     fn acknowledgement(&mut self, version: u8) -> PolicyMessage {
         let (workers, stands) = (self.workers.clone(), self.stands.clone());
         let running = Running { manifest: self.manifest, workers, took: self.took, stands };
@@ -713,7 +711,7 @@ impl Session {
     }
 
     fn next_message(&mut self, now: Now, version: u8) -> Option<Message> {
-        // First: what is said of policies behind it can be judged by it.
+        // Sent first, so that the controller can check policies against it.
         if std::mem::take(&mut self.tell_interfaces)
             && let Some(interfaces) = self.config.interfaces.clone()
         {

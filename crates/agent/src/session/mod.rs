@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's side of the southbound protocol, without I/O: bytes, times and what was done go in; bytes and
-//! what is to be done come out. Who drives it has the sockets, the clock and the store.
+//! The agent's side of the southbound protocol, without I/O: bytes, times and results go in; bytes and
+//! actions come out. The driver has the sockets, the clock and the store.
 //!
-//! * [`Session`]: the connection to a controller, again and again;
+//! * [`Session`]: the connection to a controller, with reconnects;
 //! * [`enrolment`]: a device's first certificate;
-//! * `stage`: what is held ready for the next generation;
-//! * `outbox`: statistics and alerts that wait, bounded;
-//! * `backoff`: when to dial again;
-//! * [`store`]: what outlives the process; [`disk`]: the files that it has.
+//! * `stage`: the objects staged for the next generation;
+//! * `outbox`: bounded queues of statistics and alerts;
+//! * `backoff`: back-off between connection attempts;
+//! * [`store`]: the stored generation; [`disk`]: its file operations.
 //!
-//! A session never touches what runs: a controller that is away, refuses or speaks nonsense costs a device no
-//! protection.
+//! A session never touches the running generation by itself: a controller that is away, refuses or sends
+//! invalid messages does not reduce a device's protection.
 
 mod backoff;
 pub mod client;

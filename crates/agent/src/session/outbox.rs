@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits for the controller, bounded: the oldest goes first, counted. What was sent stays until the
-//! controller says that it came, so that a lost connection loses nothing; it sees by the sequence what it has
-//! already.
+//! Bounded queues for the controller: when full, the oldest item is discarded and counted. A sent item stays
+//! until the controller confirms it, so that a lost connection loses nothing; sequences let the controller
+//! ignore duplicates.
 
 use bartizan_api::southbound::Alert;
 use std::collections::{HashMap, VecDeque};
 
-/// Messages with sequences, which are dense.
+/// Items with consecutive sequences.
 #[derive(Debug)]
 pub(super) struct Outbox<T> {
     queue: VecDeque<T>,
-    /// Sequence of the first in the queue; sequences begin with 1.
+    /// Sequence of the first item in the queue; sequences begin with 1.
     front: u64,
-    /// The last sequence that was sent on this connection.
+    /// The last sequence sent on this connection.
     sent: u64,
     most: usize,
     lost: u64,
@@ -23,7 +23,7 @@ impl<T> Outbox<T> {
         Outbox { queue: VecDeque::new(), front: 1, sent: 0, most: most.max(1), lost: 0 }
     }
 
-    /// Takes one at the end. What has to go for it, if the queue is full.
+    /// Appends an item. Returns the item discarded for it, if the queue is full.
     pub(super) fn push(&mut self, item: T) -> Option<T> {
         let gone = if self.queue.len() >= self.most { self.queue.pop_front() } else { None };
         self.front += u64::from(gone.is_some());
@@ -39,20 +39,20 @@ impl<T> Outbox<T> {
         self.lost
     }
 
-    /// All up to a sequence came. More than was ever given cannot have.
+    /// Removes items up to a confirmed sequence; ignores sequences that were never given.
     pub(super) fn received(&mut self, sequence: u64) {
         while self.front <= sequence && self.queue.pop_front().is_some() {
             self.front += 1;
         }
     }
 
-    /// A connection begins on which nothing was sent, and whose peer has all up to a sequence.
+    /// Begins a connection, whose peer has all items up to a sequence.
     pub(super) fn begin(&mut self, received: u64) {
         self.received(received);
         self.sent = self.front - 1;
     }
 
-    /// Sequence of the next that is to be sent.
+    /// Sequence of the next item to send.
     pub(super) fn next_sequence(&self) -> Option<u64> {
         let next = self.front.max(self.sent + 1);
         (next < self.front + self.queue.len() as u64).then_some(next)
@@ -66,7 +66,7 @@ impl<T> Outbox<T> {
         self.queue.get_mut(usize::try_from(sequence.checked_sub(self.front)?).ok()?)
     }
 
-    /// All up to a sequence was sent.
+    /// Marks items up to a sequence as sent.
     pub(super) fn sent(&mut self, sequence: u64) {
         self.sent = self.sent.max(sequence);
     }
@@ -76,11 +76,11 @@ impl<T> Outbox<T> {
     }
 }
 
-/// Alerts: one with the key of one that was not sent yet counts there.
+/// A queue of alerts; an alert with the key of an unsent one increments its count.
 #[derive(Debug)]
 pub(super) struct Alerts {
     pub(super) outbox: Outbox<Alert>,
-    /// Where alerts lie that were never sent, by key.
+    /// Sequences of unsent alerts, by key.
     unsent: HashMap<String, u64>,
 }
 
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(outbox.next_sequence(), Some(2));
         outbox.sent(3);
         assert_eq!(outbox.next_sequence(), Some(4));
-        // The connection is lost; the controller has 2.
+        // The connection is lost; the controller has item 2.
         outbox.begin(2);
         assert_eq!((outbox.next_sequence(), outbox.get(3)), (Some(3), Some(&3)));
         outbox.received(u64::MAX);
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!((sequence, sent.len()), (2, 2));
         assert_eq!((sent[0].count, sent[0].first, sent[0].last), (3, 3, 9));
         assert_eq!(alerts.take(10), None);
-        // What was sent counts no further: a new one is another alert, and the oldest goes.
+        // A sent alert counts no further: a new one is another item, and the oldest is discarded.
         alerts.push(alert("a", 10));
         assert_eq!(alerts.outbox.lost(), 3);
         assert_eq!(alerts.take(10).unwrap().1[0].count, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is held ready for the next generation: what runs, with what the controller has changed since. It
-//! outlives a connection, so that only what is missing comes again.
+//! The stage of the next generation: the running generation's objects with the controller's changes. It
+//! outlives a connection, so that only missing objects are sent again.
 
 use bartizan_api::southbound::{
     Hash, Manifest, Object, ObjectKey, RefusalCode, RuleMessage, RuleOp, RuleParts, limits,
@@ -12,36 +12,36 @@ use std::sync::Arc;
 /// Objects of a generation, by key.
 pub(super) type Objects = BTreeMap<ObjectKey, Arc<Object>>;
 
-/// A generation of a controller's, whole.
+/// A complete generation of a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Its number; 0 if there was none yet.
+    /// The generation's number; 0 if there was none yet.
     pub generation: u64,
-    /// What it consists of.
+    /// The objects of the generation.
     pub objects: BTreeMap<ObjectKey, Arc<Object>>,
 }
 
 impl Held {
-    /// Its manifest.
+    /// The manifest of the objects.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
         Manifest::of(self.objects.values().map(Arc::as_ref))
     }
 }
 
-/// What is held ready.
+/// The staged objects.
 #[derive(Debug)]
 pub(super) struct Stage {
     objects: Objects,
     manifest: Manifest,
     bytes: usize,
     parts: RuleParts,
-    /// Why the next commit is refused, whatever it says.
+    /// Why the next commit is refused, whatever its manifest.
     spoilt: Option<RefusalCode>,
 }
 
 impl Stage {
-    /// Begins with what runs.
+    /// A stage with the objects of a generation.
     pub(super) fn of(held: &Held) -> Self {
         Stage {
             objects: held.objects.clone(),
@@ -52,7 +52,7 @@ impl Stage {
         }
     }
 
-    /// Takes an object, in place of the one with its key.
+    /// Puts an object, replacing one with the same key.
     pub(super) fn put(&mut self, object: Object) {
         let key = object.key();
         let gone = self.objects.get(&key).map_or(0, |object| object.bytes());
@@ -72,7 +72,7 @@ impl Stage {
         self.bytes -= self.objects.remove(key).map_or(0, |object| object.bytes());
     }
 
-    /// Takes a part of a rule group. A part that does not fit spoils the generation, not the session.
+    /// Takes a part of a rule group. An invalid part invalidates the generation, not the session.
     pub(super) fn rules(&mut self, message: RuleMessage) {
         if message.op == RuleOp::Delete {
             self.delete(&ObjectKey::group(message.group));
@@ -85,12 +85,12 @@ impl Stage {
         }
     }
 
-    /// A connection begins: parts of a group whose rest was under way are void.
+    /// Begins a connection: incomplete groups are discarded.
     pub(super) fn reconnected(&mut self) {
         self.parts.clear();
     }
 
-    /// The objects, if they are what the manifest says.
+    /// The staged objects, if they match the manifest.
     pub(super) fn commit(&mut self, manifest: Hash) -> Result<Objects, RefusalCode> {
         if let Some(code) = self.spoilt {
             return Err(code);
@@ -101,7 +101,7 @@ impl Stage {
         Ok(self.objects.clone())
     }
 
-    /// Entries of the manifest behind a key, at most so many, and whether there are more.
+    /// At most `most` entries of the manifest after a key, and whether there are more.
     pub(super) fn page(&self, behind: Option<&ObjectKey>, most: usize) -> (Manifest, bool) {
         let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
         let mut entries = self.manifest.0.range::<ObjectKey, _>((from, Bound::Unbounded));

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What outlives the agent's process: the generation that runs, as the controller sent it.
+//! The agent's stored generation, as the controller sent it.
 //!
-//! A folder: each object is a file under its hash, written once; a list has the hashes of a generation's
-//! objects. What changes after it is appended to a journal, a line a generation, which takes one write and
-//! one flush, however many objects there are. Now and then, and with the first change after a start, objects
-//! and list are written anew, and with the list a journal of a new name begins. A line is written while its
-//! generation is built, and says so; what is built is proven by a line behind it, and if it cannot run, the
-//! next line leads back. A start that finds neither has the one before at hand: it tries what is not proven
-//! once, noted in a file of its own, and behind a start that did not outlive the attempt it begins with the
-//! one before. So whatever stops it: the list that is there names files that are there, and its journal is
-//! whole up to a last line that may be cut off, which nobody was told is stored. Objects and journals that
-//! belong to no list are removed behind it.
+//! The store is a folder. Each object is a file named by its hash, written once; a list has the hashes of a
+//! generation's objects. Later changes are appended to a journal, one line per generation, which takes one
+//! write and one flush however many objects there are. Now and then, and at the first change after a start,
+//! objects and list are written anew, and a journal with a new name begins.
+//!
+//! A line is written while its generation is being built, and is marked so; a proof line follows once the
+//! build succeeds, and if it fails, the next line leads back to the generation before. A start that finds
+//! neither has both generations: it tries the unproven one once, noted in a file of its own, and a start
+//! after one that did not survive this attempt begins with the generation before.
+//!
+//! So wherever the store is stopped, the list names existing files, and the journal is whole except for a
+//! last line that may be cut off and was never confirmed as stored. Objects and journals of no list are
+//! removed later.
 
 use super::disk::{Disk, SystemDisk};
 use super::stage::Held;
@@ -21,72 +24,73 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where an agent keeps its generation. What was stored is there after a crash, whole.
+/// Storage of an agent's generation. A stored generation is complete after a crash.
 pub trait Store {
-    /// What was stored last; nothing at the first start.
+    /// Loads the generation stored last; empty at the first start.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The store cannot be read.
     fn load(&mut self) -> io::Result<Held>;
 
-    /// Stores a generation in place of the one before. When this returns it is durable.
+    /// Stores a generation in place of the one before, durably.
     ///
     /// # Errors
-    /// It cannot be written; the one before is still there.
+    /// The generation cannot be written; the one before is still stored.
     fn save(&mut self, held: &Held) -> io::Result<()>;
 
-    /// The same while it is not known yet whether it can run, so that the disk is waited for beside the
-    /// build; [`Store::withdraw`] takes it back. `false`: not this one, it has to be saved when that is
-    /// known.
+    /// Stores a generation durably before it is known whether it can run, so that build and disk work in
+    /// parallel; [`Store::withdraw`] undoes it. `false`: not possible for this generation, which must be
+    /// saved after its build.
     ///
     /// # Errors
-    /// It cannot be written; the one before is still there.
+    /// The generation cannot be written; the one before is still stored.
     fn save_ahead(&mut self, _held: &Held) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// What was saved ahead last is built and can run.
+    /// Records that the generation saved ahead last can run.
     ///
     /// # Errors
-    /// It cannot be written: the next start tries it once, and has the one before at hand.
+    /// The record cannot be written: the next start tries the generation once, and also has the one before.
     fn prove(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// What was saved ahead last cannot run: the one before holds.
+    /// Undoes the last save ahead, because the generation cannot run.
     ///
     /// # Errors
-    /// It cannot be written: a start finds what was saved ahead, and the one before with it.
+    /// The record cannot be written: a start finds the generation saved ahead, and the one before.
     fn withdraw(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A folder of the agent's.
+/// A store in a folder.
 #[derive(Debug)]
 pub struct FileStore<D = SystemDisk> {
     folder: PathBuf,
     disk: D,
-    /// What was stored last, with its hashes, which are not worked out again for objects that stay.
+    /// The objects stored last, with their hashes, so that hashes of unchanged objects are not computed
+    /// again.
     written: BTreeMap<ObjectKey, (Arc<Object>, Hash)>,
-    /// Its generation.
+    /// The number of the generation stored last.
     generation: u64,
-    /// The generation before that, and what leads back to it; only of one that was saved ahead, or that a
-    /// start has found.
+    /// The generation before, and the change that leads back to it; present after a save ahead, also if a
+    /// start found one.
     back: Option<(u64, Change)>,
-    /// What was stored last was saved ahead, and it is not known to have been built.
+    /// Whether the generation stored last was saved ahead and not proven.
     is_unproven: bool,
-    /// Of those that have a file.
+    /// Hashes of the objects that have a file.
     filed: BTreeSet<Hash>,
-    /// Number of the list, by which its journal is called.
+    /// Number of the list, which names its journal.
     number: u64,
-    /// What may be appended to; `None`: list and objects are written first.
+    /// The journal, if lines may be appended; `None`: list and objects are written first.
     journal: Option<Journal>,
-    /// Lines of a journal with which it ends.
+    /// Most lines of a journal.
     records_max: usize,
 }
 
-/// How much is in a journal.
+/// The size of a journal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Journal {
     records: usize,
@@ -97,16 +101,16 @@ struct Journal {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
-    /// Version of the form.
+    /// Version of the format.
     form: u32,
     generation: u64,
     objects: BTreeMap<ObjectKey, Hash>,
-    /// Number of its journal; none up to form 2.
+    /// Number of the journal; absent up to format 2.
     #[serde(default)]
     journal: u64,
 }
 
-/// A line of the journal: what a generation has that the one before had not.
+/// A line of the journal: the changes from the generation before.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record<O> {
@@ -117,16 +121,16 @@ struct Record<O> {
     line: Line,
 }
 
-/// What a line of the journal says of its generation.
+/// The state of a line's generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
-    /// It was built before it was written.
+    /// The generation was built before the line was written.
     #[default]
     Built,
-    /// It is written while it is built.
+    /// The line was written during the build.
     Ahead,
-    /// The one that was written ahead is built; nothing of it changes.
+    /// The generation of the last line was built; no objects change.
     Proof,
 }
 
@@ -136,46 +140,46 @@ impl Line {
     }
 }
 
-/// The generation that a start is about to build without knowing that it ever was.
+/// The generation that a start is about to try, unproven.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Trial {
     generation: u64,
 }
 
-/// How a generation differs from what was stored last.
+/// The difference between a generation and the one stored last.
 #[derive(Debug, Default)]
 struct Change {
     put: Vec<(ObjectKey, Arc<Object>, Hash)>,
     gone: Vec<ObjectKey>,
 }
 
-/// Version of the list's form, and the oldest that is read. Up to form 3 lines of the journal do not say
-/// whether they were built.
+/// Version of the list's format, and the oldest that is read. Up to format 3, lines of the journal do not
+/// have the state of the build.
 const FORM: u32 = 4;
 const FORM_READ: u32 = 2;
 
 const LIST: &str = "generation.json";
 const OBJECTS: &str = "objects";
 const TRIAL: &str = "trial.json";
-/// Objects that are written together, and their bytes.
+/// Most objects that are written together, and most bytes of them.
 const TOGETHER: usize = 1_024;
 const TOGETHER_BYTES: usize = 16 << 20;
-/// Before the number of a journal.
+/// Prefix of the names of journals.
 const JOURNAL: &str = "journal.";
-/// Behind the names of files that are being written.
+/// Suffix of the names of files that are being written.
 const NEW: &str = ".new";
 
-/// Lines and bytes of a journal with which it ends: a start goes through all of it.
+/// Most lines and bytes of a journal: a start reads all of it.
 const RECORDS_MAX: usize = 256;
 const JOURNAL_MAX: usize = 1 << 20;
-/// Bytes that an object takes in a line beside its text, about.
+/// Approximate bytes of an object in a line beside its text.
 const OBJECT_BESIDE: usize = 150;
-/// Bytes of a change up to which it goes into the journal.
+/// Most bytes of a change that goes into the journal.
 const RECORD_MAX: usize = 64 << 10;
 
 impl FileStore {
-    /// Keeps it in a folder, which is made if it is not there.
+    /// A store in a folder, which is made if it does not exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self::on(folder, SystemDisk)
@@ -183,7 +187,7 @@ impl FileStore {
 }
 
 impl<D: Disk> FileStore<D> {
-    /// Keeps it in a folder of a disk.
+    /// A store in a folder of a disk.
     #[must_use]
     pub fn on(folder: &Path, disk: D) -> Self {
         FileStore {
@@ -204,7 +208,7 @@ impl<D: Disk> FileStore<D> {
         self.folder.join(OBJECTS)
     }
 
-    /// What is wrong with a file, and what to do.
+    /// An error of a file, with what to do.
     fn wrong(&self, path: &Path, what: &str) -> io::Error {
         let (path, folder) = (path.display(), self.folder.display());
         let message = format!("{path}: {what}; move the folder {folder} away to begin without a generation");
@@ -226,7 +230,7 @@ impl<D: Disk> FileStore<D> {
         self.folder.join(format!("{JOURNAL}{number}"))
     }
 
-    /// Does what a journal says once more.
+    /// Applies the lines of a journal.
     fn replay(&mut self, number: u64) -> io::Result<()> {
         let path = self.journal(number);
         let bytes = match self.disk.read(&path) {
@@ -237,7 +241,7 @@ impl<D: Disk> FileStore<D> {
         while let Some(line) = lines.next() {
             let record = match read_record(line) {
                 Ok(record) => record,
-                // It was cut off while it was written: nobody was told that it is stored.
+                // The line was cut off during writing, and never confirmed as stored.
                 Err(_) if lines.peek().is_none() => return Ok(()),
                 Err(what) => return Err(self.wrong(&path, &what)),
             };
@@ -252,7 +256,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// How a generation differs from what was stored last.
+    /// The difference between a generation and the one stored last.
     fn change(&self, held: &Held) -> Change {
         let mut change = Change::default();
         let mut before = self.written.iter().peekable();
@@ -270,7 +274,7 @@ impl<D: Disk> FileStore<D> {
         change
     }
 
-    /// A change as a line of the journal, if it may be appended there.
+    /// A change as a line of the journal, if the line may be appended.
     fn line(&self, generation: u64, change: &Change, line: Line) -> io::Result<Option<Vec<u8>>> {
         let Some(Journal { records, bytes }) = self.journal else { return Ok(None) };
         let put = change.put.iter().map(|(_, object, _)| object.bytes() + OBJECT_BESIDE);
@@ -281,7 +285,7 @@ impl<D: Disk> FileStore<D> {
         write_record(generation, change, line).map(Some)
     }
 
-    /// Notes what is stored now. What leads back.
+    /// Updates the record of what is stored. Returns the change that leads back.
     fn apply(&mut self, change: Change) -> Change {
         let mut back = Change::default();
         for key in change.gone {
@@ -297,14 +301,14 @@ impl<D: Disk> FileStore<D> {
         back
     }
 
-    /// The same with the way back.
+    /// Updates the record of what is stored, and keeps the change that leads back.
     fn step(&mut self, generation: u64, change: Change) {
         let before = std::mem::replace(&mut self.generation, generation);
         self.back = Some((before, self.apply(change)));
     }
 
-    /// The generation before what was stored last, where that was saved ahead: for a start that finds that it
-    /// cannot run.
+    /// The generation before the last one, if that was saved ahead: for a start that cannot build the last
+    /// one.
     #[must_use]
     pub fn before(&self) -> Option<Held> {
         let (generation, back) = self.back.as_ref()?;
@@ -318,21 +322,21 @@ impl<D: Disk> FileStore<D> {
         self.written.iter().map(|(key, (object, _))| (key.clone(), Arc::clone(object))).collect()
     }
 
-    /// Writes a line behind the others, if there is a journal.
+    /// Appends a line, if there is a journal.
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        // If it fails, part of it may be there: nothing is appended behind that.
+        // If the write fails, part of the line may exist: no line may follow.
         let Some(Journal { records, bytes }) = self.journal.take() else { return Ok(()) };
         self.disk.append(&self.journal(self.number), line)?;
         self.journal = Some(Journal { records: records + 1, bytes: bytes + line.len() });
         Ok(())
     }
 
-    /// An error with the folder.
+    /// Adds the folder to an error.
     fn named<T>(&self, done: io::Result<T>) -> io::Result<T> {
         done.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.folder.display())))
     }
 
-    /// Writes the objects that have no file yet; those that a generation consists of, with their hashes.
+    /// Writes the objects that have no file yet. `all`: the objects of a generation, with their hashes.
     fn write_objects(&mut self, all: &BTreeMap<ObjectKey, (Arc<Object>, Hash)>) -> io::Result<()> {
         let folder = self.objects();
         self.disk.make_folder(&folder)?;
@@ -357,7 +361,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Writes files, and gives them the names without what stands behind those of new ones.
+    /// Writes files under names with [`NEW`], and renames them.
     fn put(&mut self, files: &[(PathBuf, Vec<u8>)]) -> io::Result<()> {
         match files {
             [(new, bytes)] => self.disk.write(new, bytes)?,
@@ -386,8 +390,8 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// Removes objects and journals that belong to no list, and what was tried of the one before. What cannot
-    /// be removed is tried again behind the next list.
+    /// Removes objects and journals of no list, and the note of an attempt. Removals that fail are repeated
+    /// after the next list.
     fn collect(&mut self) {
         let folder = self.objects();
         let names: BTreeSet<String> = self.filed.iter().map(Hash::to_string).collect();
@@ -405,7 +409,7 @@ impl<D: Disk> FileStore<D> {
     }
 }
 
-/// A change as a line of the journal.
+/// Formats a change as a line of the journal.
 fn write_record(generation: u64, change: &Change, line: Line) -> io::Result<Vec<u8>> {
     let put = change.put.iter().map(|(_, object, hash)| (*hash, object.as_ref())).collect();
     let mut text = serde_json::to_vec(&Record { generation, put, gone: change.gone.clone(), line })?;
@@ -413,7 +417,7 @@ fn write_record(generation: u64, change: &Change, line: Line) -> io::Result<Vec<
     Ok(text)
 }
 
-/// A line of the journal, whole, with objects that are what was stored.
+/// Parses a line of the journal, and checks the hashes of its objects.
 fn read_record(line: &[u8]) -> Result<Record<Object>, String> {
     let line = line.strip_suffix(b"\n").ok_or("a line is cut off")?;
     let record: Record<Object> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
@@ -469,7 +473,7 @@ impl<D: Disk> Store for FileStore<D> {
     fn withdraw(&mut self) -> io::Result<()> {
         let Some((generation, back)) = self.back.take() else { return Ok(()) };
         self.is_unproven = false;
-        // In the words of any change: the one before comes behind the one that cannot run.
+        // An ordinary change: the generation before follows the one that cannot run.
         let line = write_record(generation, &back, Line::Built);
         self.apply(back);
         self.generation = generation;
@@ -479,7 +483,7 @@ impl<D: Disk> Store for FileStore<D> {
 }
 
 impl<D: Disk> FileStore<D> {
-    /// Puts a generation in the place of what is stored.
+    /// Stores a generation in place of the last one.
     fn replace(&mut self, held: &Held) -> io::Result<()> {
         let change = self.change(held);
         match self.line(held.generation, &change, Line::Built)? {
@@ -494,7 +498,7 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// The same if it takes a line of the journal. Whether it does.
+    /// Stores a generation ahead, if it fits a line of the journal. Returns whether it does.
     fn replace_ahead(&mut self, held: &Held) -> io::Result<bool> {
         let change = self.change(held);
         let Some(line) = self.line(held.generation, &change, Line::Ahead)? else { return Ok(false) };
@@ -504,11 +508,11 @@ impl<D: Disk> FileStore<D> {
         Ok(true)
     }
 
-    /// Writes that what was saved ahead is built. Nobody waits for the disk: where the system crashes and the
-    /// line is lost, a start finds out by itself.
+    /// Records that the generation saved ahead was built. Does not wait for the disk: if a crash of the
+    /// system loses the line, the next start tries the generation once.
     fn write_proof(&mut self) -> io::Result<()> {
         let Some(Journal { records, bytes }) = self.journal.take() else {
-            // Of a start, which appends to no journal that may end in half a line.
+            // After a start: its journal may end in half a line, so nothing is appended.
             self.back = None;
             return self.write_whole(self.generation, &Change::default());
         };
@@ -518,18 +522,17 @@ impl<D: Disk> FileStore<D> {
         Ok(())
     }
 
-    /// The generation that a start tried to build and that was never proven.
+    /// The generation that an earlier start tried without proof.
     fn trial(&mut self) -> Option<u64> {
         let bytes = self.disk.read(&self.folder.join(TRIAL)).ok()?;
         serde_json::from_slice(&bytes).ok().map(|trial: Trial| trial.generation)
     }
 
-    /// What was loaded is about to be built. `false`: an earlier start tried that, and ended before it was
-    /// known whether it can run: so [`FileStore::before`] is to be built in its place. What was built once
-    /// before may always be.
+    /// Permits to build the loaded generation. `false`: an earlier start tried it and did not survive, so
+    /// [`FileStore::before`] should be built instead. A proven generation is always permitted.
     ///
     /// # Errors
-    /// It cannot be noted that it is tried.
+    /// The attempt cannot be noted.
     pub fn may_build(&mut self) -> io::Result<bool> {
         if !self.is_unproven || self.back.is_none() {
             return Ok(true);

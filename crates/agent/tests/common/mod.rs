@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent's tests share: an agent with the program's functions, a stand-in for detection, what a
-//! worker runs on.
+//! Shared parts of the agent's tests: an agent with the program's functions, a stand-in for detection,
+//! settings of a worker.
 #![allow(dead_code)] // Not every test uses everything.
 
 use bartizan_agent::Agent;
@@ -99,7 +99,7 @@ pub fn links<'n>(names: &[&'n str]) -> Vec<(&'n str, LinkId)> {
     names.iter().zip(0..).map(|(name, id)| (*name, LinkId(id))).collect()
 }
 
-/// What a worker in prevention runs on.
+/// The settings and application layer of a worker in prevention.
 pub fn engine(settings: &Settings) -> (EngineSettings, Arc<Engine>) {
     let engine = Arc::new(Engine::new(settings, FileSettings::default()).expect("an engine"));
     let (settings, _) = EngineSettings::from_settings(settings, true, [1, 2]).expect("settings");

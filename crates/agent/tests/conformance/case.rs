@@ -37,7 +37,7 @@ pub struct Case {
     pub why: String,
 }
 
-/// What becomes of a frame.
+/// The outcome of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

@@ -23,7 +23,7 @@ const LINKS: [&str; 2] = ["one", "two"];
 /// Switches off what the stream engine refuses for payload functions.
 const ENGINE_OFF: [(&str, &str); 2] = [("stream.midstream-policy", "ignore"), ("stream.drop-invalid", "no")];
 
-/// How the host stands.
+/// The configuration of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
     /// As a live link has it. The stream engine refuses some segments before functions are asked.
@@ -37,7 +37,7 @@ pub enum Stands {
 /// The level under test: the host.
 pub struct Host {
     pub worker: Worker,
-    /// What it runs with.
+    /// The engine's settings.
     pub settings: Settings,
     tenants: Vec<(String, TenantId)>,
     /// The packets without a flow that a level may refuse, if it is asked for.

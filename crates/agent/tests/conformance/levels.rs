@@ -38,7 +38,7 @@ const MOST_BETWEEN_TURNS_MS: u64 = 1_000;
 /// The file whose cases are about levels: conversations that can leave the host, beside all kinds of frames
 /// that cannot.
 const HEADERS: &str = "headers.jsonl";
-/// The same in tunnels.
+/// The cases in tunnels.
 const TUNNELS: &str = "tunnels.jsonl";
 /// Conversations that are inspected, and leave the host when a rule of detection says that it is enough, or
 /// refuses them.
@@ -53,7 +53,7 @@ struct Arrival<'a> {
     packets: &'a [Decoded],
 }
 
-/// What may handle a frame before the host sees it.
+/// A level, which may handle a frame before the host.
 trait Level {
     /// For the cases of one worker.
     fn device(&mut self, host: &Host, link: LinkId) -> Option<Box<dyn Device>>;
@@ -63,7 +63,7 @@ trait Level {
         false
     }
 
-    /// What it does with a frame; `None`: it goes up.
+    /// The outcome of a frame at the level; `None`: the frame goes up.
     fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome>;
 
     /// A case is over: nothing of it may act upon the next one.
@@ -286,7 +286,7 @@ impl Level for Xdp {
         self.early
     }
 
-    /// What refuses a flow stays in the tables of a program that outlives its run.
+    /// The entry that drops a flow stays in the tables of a program that outlives its run.
     fn forget(&mut self, keys: &[DeviceKey]) {
         let tables = self.program.tables();
         for key in keys {
@@ -317,11 +317,11 @@ impl Level for Xdp {
     }
 }
 
-/// What became of a case.
+/// The results of a case.
 #[derive(Default)]
 struct Played {
     fates: Vec<Outcome>,
-    /// Of its flows.
+    /// Flow records.
     records: Vec<Value>,
     alerts: Vec<Value>,
     /// Events of packets that were dropped.
@@ -342,7 +342,7 @@ impl Played {
     }
 }
 
-/// How many frames a level handled.
+/// Numbers of frames that a level handled.
 #[derive(Clone, Copy, Default)]
 struct Share {
     frames: u64,
@@ -563,7 +563,7 @@ fn of_packet(event: &Value) -> Value {
     event
 }
 
-/// Where two values differ: each place with what stands there, without the level behind `not`.
+/// The differences of two values: each place with both contents, without the level after `not`.
 fn differences(place: &str, with: &Value, without: &Value, out: &mut Vec<String>) {
     let nothing = Value::Null;
     match (with, without) {

@@ -185,7 +185,7 @@ fn the_files_are_whole() {
     }
 }
 
-/// Who changes a case changes the script that writes it.
+/// The files of cases are the output of their script.
 #[test]
 fn the_files_are_those_of_their_script() {
     let done = Command::new("python3").arg(folder().join("generate")).arg("--check").output();
@@ -196,7 +196,7 @@ fn the_files_are_those_of_their_script() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// What differs from a line is told: the runner looks at each part of it.
+/// The runner checks every part of a line, so that any difference is found.
 #[test]
 fn a_wrong_line_is_found() {
     let cases = cases();

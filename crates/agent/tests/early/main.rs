@@ -75,7 +75,7 @@ impl Level {
         Level { program, interfaces: names.map(|names| names.map(number)), generation: 0 }
     }
 
-    /// What the program does with a frame that comes by a side of a link.
+    /// Whether the program drops a frame that comes by a side of a link.
     fn refuses(&mut self, frame: &[u8], (link, side): (usize, usize)) -> bool {
         match self.program.run_on(frame, self.interfaces[link][side], 1).unwrap().result {
             PASS => false,
@@ -147,7 +147,7 @@ impl Hosts {
         Hosts { with, without: worker(&other), chains, words: table.words, clock }
     }
 
-    /// What becomes of a frame, without a level and with it; whether the level refused it.
+    /// The verdict on a frame without a level and with one, and whether the level dropped it.
     fn fates(&mut self, level: &mut Level, frame: &[u8], way: (usize, usize)) -> (Decision, Verdict, bool) {
         self.clock = Timestamp::from_nanos(self.clock.as_nanos() + 1_000_000);
         let early = level.refuses(frame, way);
@@ -194,8 +194,8 @@ fn counted(worker: &Worker) -> BTreeMap<String, u64> {
     counted
 }
 
-/// Of ICMP: queries, answers, errors about nothing that is there, and messages between neighbours. Each of
-/// another flow: its source has a number of its own.
+/// An ICMP message: a query, an answer, an error about no existing flow, or a message between neighbours.
+/// Each is of another flow: its source has a number of its own.
 fn message(random: &mut Random, (from, number): End, to: IpAddr) -> Vec<u8> {
     let from = match from {
         IpAddr::V4(v4) => {
@@ -252,7 +252,7 @@ fn settings(random: &mut Random) -> Settings {
     settings
 }
 
-/// What is met while policies are tried.
+/// Counts of the cases that the test has met.
 #[derive(Debug, Default)]
 struct Met {
     early: u32,
@@ -261,7 +261,7 @@ struct Met {
     rejected: u32,
     by_others: u32,
     answers: u32,
-    /// Of ICMP, of those that were refused early.
+    /// ICMP messages among the frames dropped early.
     messages: u32,
     /// Refusals by rules where the packet filter is the first function: at the level, at the host. Then of
     /// that what is for a tenant, and what is in a tunnel.
@@ -360,8 +360,8 @@ fn frame_protocol(frame: &[u8]) -> Option<u8> {
     }
 }
 
-/// What is asked of a frame whose headers are all right. (Tags do not matter, but the reader of this test
-/// does not step over them.)
+/// The table's query for a frame with intact headers. (Tags do not matter, but the parser of this test does
+/// not skip them.)
 fn question(frame: &[u8], ends: [End; 2]) -> Option<Question> {
     let protocol = Protocol::of(frame_protocol(frame).filter(|_| is_plain(frame))?)?;
     let ports = match (protocol, frame[12]) {
@@ -523,8 +523,7 @@ fn answers_to_an_echo_and_errors_are_not_refused() {
     assert!(level.refuses(&late, (0, 1)), "the flow is over");
 }
 
-/// Where rules have codes each message is judged by itself: one that is refused takes the mark of its flow
-/// away from nobody.
+/// Rules with codes judge each message by itself: a message that is dropped does not remove its flow's mark.
 #[test]
 fn a_message_that_is_refused_for_its_code_leaves_its_flow_known() {
     if !inside("a_message_that_is_refused_for_its_code_leaves_its_flow_known") {
@@ -639,7 +638,7 @@ fn who_may_have_opened_unseen_is_asked_as_well() {
     assert_eq!((told.verdict, verdict, early), (Verdict::Drop, Verdict::Drop, true));
 }
 
-/// What it costs: printed.
+/// Prints the cost of a search.
 #[test]
 fn ten_thousand_prefixes_cost_two_searches() {
     if !inside("ten_thousand_prefixes_cost_two_searches") {
@@ -724,7 +723,7 @@ fn dressed(random: &mut Random, mut packet: Packet) -> Vec<u8> {
     packet.frame()
 }
 
-/// What the table says of a packet and of one that answers it.
+/// The table's results for a packet and for one that answers it.
 fn both_ways(
     words: &[u64],
     (ends, vlans): ([End; 2], VlanIds),

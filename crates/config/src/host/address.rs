@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses with a port, as host files write them.
+//! Addresses with a port, as in host files.
 
 use core::net::SocketAddr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// As [`read_listen_address`], of a key that may be left out.
+/// As [`read_listen_address`], for an optional key.
 pub(super) fn read_some_listen_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
     read_listen_address(deserializer).map(Some)
 }
 
-/// Reads an address with a port.
+/// Deserializes an address with a port.
 pub(super) fn read_listen_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<SocketAddr, D::Error> {
     listen_address(&String::deserialize(deserializer)?).map_err(Error::custom)
 }
 
-/// Reads an address with a port.
+/// Parses an address with a port.
 ///
 /// # Errors
-/// What is wrong, and how it is written.
+/// The text is not an address with a port; the message shows the format.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         format!("`{text}` is no address with a port; write it like 127.0.0.1:9100 or '[::1]:9100'")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The section of a host file about the controller that the device belongs to.
+//! The section of a host file for the device's controller.
 
 use super::address::read_some_listen_address;
 use crate::policy::values::Seconds;
@@ -12,28 +12,28 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Controller {
-    /// Name or address, and port: `controller.example:9444`. Either this or `here` is given.
+    /// Name or address, and port: `controller.example:9444`. Give either this or `here`.
     pub address: Option<String>,
-    /// The controller runs in this process.
+    /// A controller in this process.
     pub here: Option<Here>,
     /// Folder with the device's key and certificate (`bartizan ca enrol`), beside this file or absolute. The
-    /// device's id stands in the certificate.
+    /// certificate contains the device's id.
     pub identity: PathBuf,
-    /// Folder where what the controller has sent is kept over restarts, beside this file or absolute; made if
-    /// it is not there.
+    /// Folder that stores the controller's generation over restarts, beside this file or absolute; made if it
+    /// does not exist.
     pub state: PathBuf,
-    /// How often counters are sent, from 1s to 1h; 10s unless given.
+    /// Interval between reports of counters, from 1s to 1h; 10s unless given.
     pub statistics_every: Option<Seconds>,
 }
 
 impl Controller {
-    /// Folders that it names.
+    /// The folders in this section.
     pub(super) fn folders(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let here = self.here.as_mut().map(|here| &mut here.state);
         [&mut self.identity, &mut self.state].into_iter().chain(here)
     }
 
-    /// What is wrong with single values: path and message.
+    /// Problems of single values: path and message.
     pub(super) fn wrong(&self) -> impl Iterator<Item = (&'static str, String)> {
         let out = self.statistics_every.filter(|every| !STATISTICS_EVERY.contains(&every.0));
         let every = out.map(|Seconds(seconds)| {
@@ -44,38 +44,38 @@ impl Controller {
     }
 }
 
-/// A controller in the process of a run, whose first device that is.
+/// A controller in the process of a run; the run is its first device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Here {
-    /// Folder of its state, beside this file or absolute; made if it is not there.
+    /// Folder of its state, beside this file or absolute; made if it does not exist.
     pub state: PathBuf,
-    /// Where its REST API listens; `127.0.0.1:9443` unless given.
+    /// Address of its REST API; `127.0.0.1:9443` unless given.
     #[schemars(with = "Option<String>")]
     #[serde(default, deserialize_with = "read_some_listen_address")]
     pub listen: Option<SocketAddr>,
-    /// Where it listens for agents, also those of other hosts; `127.0.0.1:7443` unless given.
+    /// Address of its listener for agents, also those of other hosts; `127.0.0.1:7443` unless given.
     #[schemars(with = "Option<String>")]
     #[serde(default, deserialize_with = "read_some_listen_address")]
     pub agents: Option<SocketAddr>,
-    /// The name of this device at the controller; `local` unless given. It serves all tenants unless the
-    /// controller is told otherwise.
+    /// Name of this device at the controller; `local` unless given. The device serves all tenants unless the
+    /// controller has another setting.
     pub device: Option<String>,
 }
 
-/// Where the REST API of a controller in a run listens unless given.
+/// Default address of the REST API of a controller in a run.
 pub const HERE_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9443);
-/// Where it listens for agents unless given.
+/// Default address of its listener for agents.
 pub const HERE_AGENTS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7443);
-/// The name of its device unless given.
+/// Default name of the device of a controller in a run.
 pub const HERE_DEVICE: &str = "local";
 
-/// Shortest and longest time, in seconds, between two statistics to a controller.
+/// Shortest and longest interval, in seconds, between two reports of counters.
 pub const STATISTICS_EVERY: core::ops::RangeInclusive<u64> = 1..=3_600;
-/// That time unless given.
+/// Default of that interval.
 pub const STATISTICS_EVERY_USUAL: Seconds = Seconds(10);
 
-/// What is wrong with where a controller is.
+/// Problem with the address of the controller.
 fn address_of(controller: &Controller) -> Option<(&'static str, String)> {
     let address = match (&controller.address, &controller.here) {
         (Some(address), None) => address,

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that a host file names, for packets that policies redirect.
+//! Named ports of a host file, for packets that policies redirect.
 
 use super::HostFile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// A port that redirected packets leave by.
+/// A port by which redirected packets leave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct NamedPort {
     /// Name, in policies and events.
     pub name: String,
-    /// Its interface, which no link uses.
+    /// Its interface, which no link may use.
     pub interface: String,
 }
 
-/// Most ports that a host file names.
+/// Most ports of a host file.
 pub const NAMED_PORTS: usize = 16;
 
-/// Whether named ports are told apart, and are none of a link's (`used`): what is redirected would come back
-/// by it.
+/// Checks that named ports are distinct, and that no link uses their interfaces (`used`): redirected packets
+/// would come back by it.
 pub(super) fn check(file: &HostFile, used: &HashSet<&String>, problem: &mut impl FnMut(String, String)) {
     if file.ports.len() > NAMED_PORTS {
         let message = format!("{} ports; more than {NAMED_PORTS} are not supported", file.ports.len());

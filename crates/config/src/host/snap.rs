@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Snap lengths of taps: a number of bytes, or headers and a number of bytes behind them.
+//! Snap lengths of taps: a number of bytes, or headers and a number of bytes after them.
 
 use super::{HostFile, SNAP_LENGTH};
 use core::fmt;
@@ -11,27 +11,26 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 
-/// Bytes of each frame of a tap that are looked at.
+/// Bytes of each frame of a tap that are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Snap {
     /// This number of bytes, from the link header on.
     Frame(u32),
-    /// The headers, and so many behind them.
+    /// The headers, and bytes after them.
     After(SnapAfter),
 }
 
-/// A snap length that is counted from behind headers.
+/// A snap length that counts from the end of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SnapAfter {
-    /// The layer whose header is the last that is looked at whole. Of packets in tunnels the innermost
-    /// counts.
+    /// The layer of the last header that is captured whole. In tunnels, the innermost packet counts.
     pub after: SnapLayer,
-    /// Bytes behind it: from 120 after `layer2`, from 60 after `layer3`, from 0 after `layer4`; 65,535 at
-    /// most.
+    /// Bytes after that header: from 120 after `layer2`, from 60 after `layer3`, from 0 after `layer4`;
+    /// 65,535 at most.
     pub bytes: u32,
-    /// Bytes of any frame at most, from 128 to 65,535 and more than `bytes`: also of those without an IP
-    /// header, and of those whose headers are broken, which are looked at whole unless this is given.
+    /// Most bytes of any frame, from 128 to 65,535 and more than `bytes`: also of frames without an IP header
+    /// or with malformed headers, which are captured whole unless this is given.
     pub max: Option<u32>,
 }
 
@@ -39,18 +38,18 @@ pub struct SnapAfter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SnapLayer {
-    /// The link header with VLAN tags, and all else that stands before the IP header.
+    /// The link header with VLAN tags, and everything else before the IP header.
     Layer2,
     /// The IP header with its options or extension headers.
     Layer3,
-    /// The header of TCP, UDP, SCTP, ICMP, GRE, ESP or AH; the IP header where there is none.
+    /// The header of TCP, UDP, SCTP, ICMP, GRE, ESP or AH; the IP header of other packets.
     Layer4,
 }
 
 impl SnapLayer {
     const ALL: [SnapLayer; 3] = [SnapLayer::Layer2, SnapLayer::Layer3, SnapLayer::Layer4];
 
-    /// Its name in a host file.
+    /// The layer's name in a host file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +59,8 @@ impl SnapLayer {
         }
     }
 
-    /// Fewest and most bytes after it. The fewest hold the longest headers of IPv4 and TCP, 60 bytes each.
+    /// Fewest and most bytes after the layer. The fewest hold the longest headers of IPv4 and TCP, 60 bytes
+    /// each.
     #[must_use]
     pub const fn bytes(self) -> RangeInclusive<u32> {
         match self {
@@ -72,7 +72,7 @@ impl SnapLayer {
 }
 
 impl Snap {
-    /// Why it cannot be, and what could, with the key that is wrong.
+    /// The problem of this snap length, with the key at fault and the valid range.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
         let out = |value: u32, range: RangeInclusive<u32>, of: &str| {
             let (least, most) = (range.start(), range.end());
@@ -114,7 +114,7 @@ impl fmt::Display for Snap {
     }
 }
 
-/// The form of the command line: `128`, `layer4+64`.
+/// Parses the form of the command line: `128`, `layer4+64`.
 impl FromStr for Snap {
     type Err = String;
 
@@ -182,7 +182,7 @@ impl JsonSchema for Snap {
     }
 }
 
-/// Whether snap lengths of taps can be what they are to be.
+/// Checks the snap lengths of taps.
 pub(super) fn check(file: &HostFile, problem: &mut impl FnMut(String, String)) {
     for (index, link) in file.links.iter().enumerate() {
         let snap = link.tap.as_ref().and_then(|tap| tap.snap_length);
@@ -215,7 +215,7 @@ mod tests {
         ] {
             let snap = read(text).unwrap().unwrap();
             assert_eq!(snap, expected);
-            // What is written is read again.
+            // Serialized values can be parsed again.
             let json = serde_json::to_string(&snap).unwrap();
             assert_eq!(serde_json::from_str::<Snap>(&json).unwrap(), snap);
         }

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many rules for headers a section of the packet filter comes to: one for each combination of what its
-//! rules list. Counted by the lengths of lists, before anything is made of them.
+//! Counts the header rules of a packet filter section: one for each combination of its rules' list items.
+//! Counts by the lengths of lists, before any rule is built.
 
 use super::read;
 use super::values::{List, Target};
 use crate::yaml::{Node, Value};
 
-/// What a rule may list beside addresses. Of the first four it has one.
+/// Lists of a rule beside addresses. A rule has one of the first four.
 const LISTS: [&str; 9] =
     ["allow", "drop", "reject", "redirect", "from-ports", "to-ports", "type", "code", "tenant"];
 
-/// Combinations of the rules of a section; `own`: members of the two sides of its policy, which rules have
-/// that name no others; `members` counts those of a list. A pair of addresses of different versions counts as
-/// any other.
+/// Number of combinations of a section's rules. `own`: members of the two sides of the policy, for rules
+/// without sides; `members` counts those of a list. Pairs of addresses of different versions count as well.
 pub(super) fn of_section(section: &Node, own: (usize, usize), members: impl Fn(&[Target]) -> usize) -> usize {
     let Some(Value::Sequence(rules)) = section.get("rules").map(|rules| &rules.value) else { return 0 };
     let of = |rule: &Node| {
         let side = |key: &str, own: usize| match rule.get(key) {
-            // What cannot be read is the function's to say.
+            // The function reports values that cannot be read.
             Some(said) => read::read::<List<Target>>(said).map_or(1, |targets| members(&targets)),
             None => own,
         };
@@ -28,7 +27,7 @@ pub(super) fn of_section(section: &Node, own: (usize, usize), members: impl Fn(&
     rules.iter().map(of).fold(0, usize::saturating_add)
 }
 
-/// Items of a list; a value that stands alone is one.
+/// Items of a list; a single value counts as one.
 fn items(node: &Node) -> usize {
     match &node.value {
         Value::Sequence(items) => items.len(),
@@ -54,7 +53,7 @@ mod tests {
         assert_eq!(counted("[{reject: tcp, from: [a, b]}]"), 14 * 5);
         assert_eq!(counted("[{redirect: tcp, egress: x, from: a, to: [b, {label: {k: v}}, any]}]"), 7 * 21);
         assert_eq!(counted("[{allow: icmp, type: [0, 8], code: [0, 1, 2]}]"), 60);
-        // What the function does not take is not for here.
+        // Values that the function refuses are no matter here.
         assert_eq!(counted("[{allow: tcp, from: {odd: 1}}]"), 5);
     }
 }

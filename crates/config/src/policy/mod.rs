@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The policy file: who may talk to whom, and what to protect against.
+//! The policy file: the permitted traffic, and the protection against attacks.
 //!
-//! A policy is about the conversations between `from` and `to`, whoever opens them; the first policy in the
-//! file that a flow fits is the flow's. Its `chain` names the functions that look at the flow, each with a
-//! section of its name; what a section may say is the function's business ([`sections`] for those that come
-//! with the program). [`parse`] finds every problem of a file with its position.
+//! A policy applies to the conversations between `from` and `to`, in either direction; a flow belongs to the
+//! first policy in the file that it matches. `chain` names the functions for the flow, each with a section of
+//! its name, whose format the function defines ([`sections`] for the built-in functions). [`parse`] finds
+//! every problem of a file with its position.
 //!
-//! Not done here: in which order the functions of a chain run (the agent knows them), and whether they exist,
-//! unless [`parse`] is told their names.
+//! Not done here: the order in which the functions of a chain run (the agent knows it), and whether they
+//! exist, unless [`parse`] gets their names.
 
 mod combinations;
 mod names;
@@ -36,25 +36,26 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Name of the tenant of traffic that no selector names.
+/// Name of the tenant of traffic that no selector matches.
 pub const DEFAULT_TENANT: &str = "default";
-/// Policies and tenants of one file at most.
+/// Most policies, and most tenants, of one file.
 pub const ITEMS_MAX: usize = 65_000;
 
-/// A policy file, checked: every name in it that it defines itself is known, every value is in its range.
-/// What it says beside its policies is its [`Common`], which stands here as if it were its own.
+/// A checked policy file: every name that refers to a definition in the file is defined, every value is in
+/// its range. Dereferences to its [`Common`], the parts other than policies.
 #[derive(Clone, Debug)]
 pub struct PolicyFile {
-    /// Name for messages.
+    /// Name of the file in messages.
     pub name: String,
-    /// What policies have in common: the same by address as in the file before if nothing of it has changed
+    /// The parts other than policies: the same by address as in the previous file if unchanged
     /// ([`from_parts`]).
     pub common: Arc<Common>,
-    /// The policies, first match first: each the same by address as in the file before if its text is.
+    /// The policies, first match first: each the same by address as in the previous file if its text is
+    /// unchanged.
     pub policies: Vec<Arc<Policy>>,
-    /// What its policies take of what there is a bound of.
+    /// Usage of the bounded quantities by the policies.
     taken: Arc<shares::Taken>,
-    /// What `common` was made of, if the file came in parts.
+    /// The text of `common`, if the file came in parts.
     common_text: Option<Arc<Json>>,
     root: Arc<Node>,
 }
@@ -67,83 +68,82 @@ impl core::ops::Deref for PolicyFile {
     }
 }
 
-/// What a policy file says beside its policies.
+/// The parts of a policy file other than policies.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The tenants, in the order in which their selectors are tried.
     pub tenants: Vec<Tenant>,
-    /// Groups, their members down to prefixes and DNS names.
+    /// Groups, with their members resolved to prefixes and DNS names.
     pub groups: BTreeMap<String, Vec<Member>>,
-    /// What groups carry, by the group's name.
+    /// Labels of groups, by the group's name.
     pub labels: BTreeMap<String, Labels>,
-    /// Whose answers say which addresses names have.
+    /// Resolvers that are trusted for DNS names.
     pub dns: DnsSection,
-    /// Rule files by the name of their group.
+    /// Rule files by the name of their rule group.
     pub rule_groups: BTreeMap<String, Vec<String>>,
-    /// How much detection hosts get, first match first.
+    /// Service levels of hosts, first match first.
     pub service_levels: Vec<ServiceLevel>,
-    /// What traffic gets that no policy names.
+    /// The default for traffic that no policy matches.
     pub default: DefaultPolicy,
 }
 
-/// Whose traffic: a tenant and how its traffic is known.
+/// A tenant and the selector of its traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Tenant {
     /// Name.
     pub name: String,
-    /// What its traffic has in common; where several keys are given, all have to hold.
+    /// The selector of its traffic; a packet must match all given keys.
     pub select: Select,
-    /// Variables of detection rules that the tenant has for itself; others are those of the settings.
+    /// The tenant's own variables of detection rules; others are those of the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vars: Option<Vars>,
-    /// How much it may use; without bounds of its own unless given.
+    /// Quotas of the tenant; none of its own unless given.
     #[serde(default, skip_serializing_if = "Quotas::is_none")]
     pub quotas: Quotas,
-    /// Resolvers whose answers say which addresses DNS names have for this tenant's traffic, beside those of
-    /// `dns`.
+    /// Resolvers that are trusted for DNS names in this tenant's traffic, in addition to those of `dns`.
     #[serde(default, skip_serializing_if = "List::is_none")]
     pub resolvers: List<Target>,
 }
 
-/// How much a tenant may use. What is left out has no bound but those of the whole program.
+/// Quotas of a tenant. An absent quota leaves only the bounds of the whole program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Quotas {
-    /// Flows at a time, of all workers. At the bound its own half-open and idle flows give way to new ones;
-    /// others get no flow.
+    /// Most concurrent flows, over all workers. At the bound, the tenant's own half-open and idle flows give
+    /// way to new ones; otherwise new packets get no flow.
     pub flows: Option<NonZeroU64>,
-    /// Rules of the policies that name it: those of `pfw`, and those of each different set of `ids`. A file
-    /// with more is refused.
+    /// Most rules of the policies that name the tenant: those of `pfw`, and those of each different set of
+    /// `ids`. A file with more is refused.
     pub rules: Option<u64>,
-    /// Alerts that are written of one second of the packet clock, of all workers; those beyond are counted.
+    /// Most alerts written per second of the packet clock, over all workers; those beyond are only counted.
     pub alerts_per_second: Option<u32>,
-    /// Bytes that streams, application layers and functions keep of its flows, of all workers. Beyond, its
-    /// own flows give way.
+    /// Most bytes of streams, application layers and functions for the tenant's flows, over all workers.
+    /// Beyond, the tenant's own flows give way.
     pub state_bytes: Option<Size>,
 }
 
 impl Quotas {
-    /// Whether there are none.
+    /// Whether no quota is given.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Quotas::default()
     }
 }
 
-/// Variables of rules, named as in Suricata's settings.
+/// Variables of rules, with the names of Suricata's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Vars {
-    /// Addresses, by the variable's name: `HOME_NET`.
+    /// Address variables, by name: `HOME_NET`.
     #[serde(default)]
     pub address_groups: BTreeMap<String, List<AddressGroup>>,
-    /// Ports, by the variable's name: `HTTP_PORTS`.
+    /// Port variables, by name: `HTTP_PORTS`.
     #[serde(default)]
     pub port_groups: BTreeMap<String, List<PortGroup>>,
 }
 
-/// What the traffic of a tenant has in common.
+/// The selector of a tenant's traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Select {
@@ -156,12 +156,12 @@ pub struct Select {
     /// Links of the host file.
     #[serde(default, deserialize_with = "values::filled_if_any")]
     pub link: Option<List<String>>,
-    /// Addresses: of either side of a packet, so that both directions get the same tenant.
+    /// Addresses of either side of a packet, so that both directions belong to the same tenant.
     #[serde(default, deserialize_with = "values::filled_if_any")]
     pub prefixes: Option<List<Target>>,
 }
 
-/// How much detection hosts get.
+/// A service level: the amount of detection that hosts get.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ServiceLevel {
@@ -170,59 +170,59 @@ pub struct ServiceLevel {
     pub hosts: List<Target>,
     /// A name of `rule-groups`, or `none`.
     pub level: String,
-    /// Tenants, by name; every one unless given.
+    /// Tenants, by name; all unless given.
     #[serde(default, deserialize_with = "values::filled_if_any")]
     pub tenant: Option<List<String>>,
 }
 
-/// What is done with flows of which one direction does not come by.
+/// Handling of flows of which only one direction is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OneSided {
-    /// As the settings of the stream engine say (`stream.async-oneside`): unless that is on, prevention
-    /// refuses them.
+    /// By the setting of the stream engine (`stream.async-oneside`): unless that is on, prevention drops such
+    /// flows.
     #[default]
     Auto,
-    /// The chain runs, as far as it can. To `sfw` a TCP connection whose SYN does not come by is one whose
-    /// beginning was not seen: its section's `midstream` decides. Whose answers are not seen can go on with a
-    /// connection that was opened before the engine looked, so say this only of networks whose packets really
-    /// take two ways.
+    /// The chain runs as far as possible. For `sfw`, a TCP connection whose SYN is not seen is a midstream
+    /// connection: its section's `midstream` decides. A connection whose answers are not seen may have been
+    /// opened before the engine could check it, so use this only for networks whose packets really take two
+    /// ways.
     Allow,
-    /// Only payload functions look at them.
+    /// Only payload functions inspect them.
     IdsOnly,
     /// They are dropped.
     Drop,
 }
 
-/// The action for a flow that gives way when memory for application layers is used up, or more comes than
-/// a worker takes.
+/// The action for a flow that gives way when memory for application layers is used up, or when more traffic
+/// comes than a worker can process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadAction {
-    /// It goes on; packets and streams are inspected, its protocol is not parsed any more. Where more comes
-    /// than a worker takes, as for `drop`.
+    /// The flow is forwarded; packets and streams are inspected, its protocol is no longer parsed. Under too
+    /// much traffic, as for `drop`.
     Inspect,
-    /// It goes on uninspected.
+    /// The flow is forwarded uninspected.
     Pass,
-    /// It is dropped; where more comes than a worker takes, its packets are dropped while that is so (on a
-    /// watched link they are not inspected).
+    /// The flow is dropped; under too much traffic, its packets are dropped meanwhile (on a monitored link
+    /// they are not inspected).
     Drop,
 }
 
-/// The priority of a policy's flows when memory for application layers is used up, or more comes than a
-/// worker takes.
+/// Handling of a policy's flows when memory for application layers is used up, or when more traffic comes
+/// than a worker can process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Overload {
-    /// Flows of lower priority give way first: 0 to 255, 100 unless given.
+    /// Priority from 0 to 255; flows of lower priority give way first; 100 unless given.
     pub priority: u8,
-    /// The action for a flow that gives way; unless given as the setting `app-layer.memcap-policy` says,
-    /// and as for `drop` where more comes than a worker takes.
+    /// The action for a flow that gives way; unless given, that of the setting `app-layer.memcap-policy`, and
+    /// under too much traffic as for `drop`.
     pub action: Option<OverloadAction>,
 }
 
 impl Bypass {
-    /// Whether all of its flows is inspected.
+    /// Whether no bound is given, so that flows are inspected to their end.
     #[must_use]
     pub fn is_never(&self) -> bool {
         *self == Bypass::default()
@@ -235,41 +235,41 @@ impl Default for Overload {
     }
 }
 
-/// How much of its flows a policy has inspected, at most, whatever comes first. Header functions go on; a
-/// flow without any is bypassed.
+/// Bounds on how much of a policy's flows is inspected; the first one reached counts. Header functions
+/// continue; a flow without any is bypassed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Bypass {
-    /// Once what follows is encrypted (TLS behind its handshake).
+    /// Stop when the rest is encrypted (TLS after its handshake).
     pub encrypted: bool,
-    /// After so many packets of both directions.
+    /// Stop after this many packets of both directions.
     pub packets: Option<NonZeroU64>,
-    /// After so many bytes of their frames.
+    /// Stop after this many bytes of frames.
     pub bytes: Option<Size>,
 }
 
-/// What becomes of packets for want of a function that should have looked at them.
+/// Handling of packets if a function that should inspect them is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForWant {
-    /// They go on without it; the others of the chain decide.
+    /// Packets are handled without the function; the others of the chain decide.
     Pass,
-    /// Where packets can be refused they are dropped.
+    /// Packets are dropped, if the link can drop.
     #[default]
     Drop,
 }
 
-/// What becomes of packets while a function of the chain has failed or is stopped: the same for all
-/// functions, or for some of them each by its name (for the others they are dropped).
+/// Handling of packets while a function of the chain has failed or is stopped: one value for all functions,
+/// or values by function name (packets of the others are dropped).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "write `on-failure: pass` or `drop`, or name functions: `on-failure: {ids: pass}`"
 )]
 pub enum OnFailure {
-    /// For each function.
+    /// The same for each function.
     Each(ForWant),
-    /// By function.
+    /// By function; `drop` for those without an entry.
     By(BTreeMap<String, ForWant>),
 }
 
@@ -280,7 +280,7 @@ impl Default for OnFailure {
 }
 
 impl OnFailure {
-    /// What becomes of packets for want of a function.
+    /// The handling of packets if a function is unavailable.
     #[must_use]
     pub fn of(&self, function: &str) -> ForWant {
         match self {
@@ -290,28 +290,28 @@ impl OnFailure {
     }
 }
 
-/// What traffic gets that no policy names.
+/// The default action for traffic that no policy matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DefaultAction {
-    /// The chain decides; what it does not refuse goes on.
+    /// The chain decides; packets that it does not drop are forwarded.
     Allow,
-    /// It is dropped.
+    /// The traffic is dropped.
     Drop,
 }
 
-/// A section of a policy for one function, as it stands in the file.
+/// A function's section of a policy, as in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
     /// The function.
     pub function: String,
-    /// Where its name stands.
+    /// Position of the section's key.
     pub position: Position,
-    /// What it says.
+    /// Content of the section.
     pub node: Node,
 }
 
-/// Who talks to whom, and which functions look at it.
+/// A policy: the conversations it applies to, and the functions that inspect them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Policy {
@@ -320,30 +320,30 @@ pub struct Policy {
     /// One side of the conversations; any address unless given.
     #[serde(default = "any", deserialize_with = "values::filled")]
     pub from: List<Target>,
-    /// The other side; any address unless given.
+    /// The other side of the conversations; any address unless given.
     #[serde(default = "any", deserialize_with = "values::filled")]
     pub to: List<Target>,
     /// Tenants, by name, or `any`; `default` unless given.
     #[serde(default = "default_tenant", deserialize_with = "values::filled")]
     pub tenant: List<String>,
-    /// Links of the host file; every one unless given.
+    /// Links of the host file; all unless given.
     #[serde(default, deserialize_with = "values::filled_if_any")]
     pub link: Option<List<String>>,
     /// The functions, in the order in which they run. Empty: packets are only forwarded and counted.
     pub chain: List<String>,
-    /// Verdicts are computed and reported as would-be; nothing is dropped.
+    /// Verdicts are computed and only reported; nothing is dropped.
     #[serde(default)]
     pub staged: bool,
-    /// Flows of which one direction is not seen.
+    /// Handling of flows of which only one direction is seen.
     #[serde(default)]
     pub one_sided: OneSided,
-    /// How its flows stand when memory for application layers is used up.
+    /// Handling of its flows when memory for application layers is used up.
     #[serde(default)]
     pub overload: Overload,
-    /// How much of its flows is inspected, at most.
+    /// Bounds on how much of its flows is inspected.
     #[serde(default)]
     pub bypass: Bypass,
-    /// What becomes of its packets while a function of the chain has failed or is stopped.
+    /// Handling of its packets while a function of the chain has failed or is stopped.
     #[serde(default)]
     pub on_failure: OnFailure,
     /// The sections of the chain's functions.
@@ -352,28 +352,28 @@ pub struct Policy {
     pub sections: Vec<Section>,
 }
 
-/// What traffic gets that no policy names.
+/// The default for traffic that no policy matches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DefaultPolicy {
-    /// What happens to it.
+    /// The action.
     pub action: DefaultAction,
-    /// The functions that look at it.
+    /// The functions that inspect the traffic.
     #[serde(default)]
     pub chain: List<String>,
-    /// Verdicts are computed and reported as would-be; nothing is dropped.
+    /// Verdicts are computed and only reported; nothing is dropped.
     #[serde(default)]
     pub staged: bool,
-    /// Flows of which one direction is not seen.
+    /// Handling of flows of which only one direction is seen.
     #[serde(default)]
     pub one_sided: OneSided,
-    /// How its flows stand when memory for application layers is used up.
+    /// Handling of its flows when memory for application layers is used up.
     #[serde(default)]
     pub overload: Overload,
-    /// How much of its flows is inspected, at most.
+    /// Bounds on how much of its flows is inspected.
     #[serde(default)]
     pub bypass: Bypass,
-    /// What becomes of its packets while a function of the chain has failed or is stopped.
+    /// Handling of its packets while a function of the chain has failed or is stopped.
     #[serde(default)]
     pub on_failure: OnFailure,
     /// The sections of the chain's functions.
@@ -393,20 +393,20 @@ fn default_tenant() -> List<String> {
 /// A policy file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the policy file {path}: {source}; check the path and its permissions")]
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It says something wrong.
+    /// The file has problems.
     #[error("{}", lines(file, problems))]
     Wrong {
         /// The file.
         file: String,
-        /// What is wrong, in the order of the file.
+        /// The problems, in the order of the file.
         problems: Vec<Problem>,
     },
 }
@@ -415,7 +415,7 @@ fn lines(file: &str, problems: &[Problem]) -> String {
     problems.iter().map(|p| format!("{file}:{p}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The keys of a policy that are no sections.
+/// The keys of a policy other than sections.
 const POLICY_KEYS: &[&str] = &[
     "name",
     "from",
@@ -433,8 +433,8 @@ const DEFAULT_KEYS: &[&str] = &["action", "chain", "staged", "one-sided", "overl
 const FILE_KEYS: &[&str] =
     &["groups", "labels", "dns", "rule-groups", "tenants", "service-levels", "policies", "default"];
 
-/// Reads and checks a policy file. `functions`: the names that chains and sections may have; with an empty
-/// list, any.
+/// Parses and checks a policy file. `functions`: the valid names in chains and of sections; an empty list
+/// allows any.
 ///
 /// # Errors
 /// [`PolicyError::Wrong`] with every problem.
@@ -450,27 +450,26 @@ pub fn parse(name: &str, text: &str, functions: &[&str]) -> Result<PolicyFile, P
     from_node(name, root, functions)
 }
 
-/// As [`parse`], from nodes: of JSON ([`read::from_json`]), problems have paths only.
+/// As [`parse`], from nodes; problems in JSON ([`read::from_json`]) have paths only.
 ///
 /// # Errors
 /// [`PolicyError::Wrong`] with every problem.
 pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
-    // In sections of functions as well, which are read later. JSON has none of it, but for `null`, which is a
-    // key that
-    // is left out.
+    // Also in sections of functions, which are read later. Of these faults JSON can only have `null`, which
+    // counts as an absent key.
     let unfit = if root.position == Position::default() { None } else { read::unfit(&root) };
     let mut builder = Builder { problems: Vec::new(), functions, before: None };
     let file = builder.file(name, root);
     let mut problems = builder.problems;
     if let Some(unfit) = unfit {
-        // What else is said of the same place follows from it.
+        // Other problems at the same place are consequences.
         problems.retain(|problem| problem.position != unfit.position);
         problems.push(unfit);
     }
     finished(name, file, problems)
 }
 
-/// What was read, if nothing is wrong.
+/// The file, if there are no problems.
 fn finished(
     name: &str,
     file: Option<PolicyFile>,
@@ -484,16 +483,16 @@ fn finished(
     }
 }
 
-/// What is said of a name in a chain that no function has. `known`: the names that it could be.
+/// Message about a name in a chain that is not a function. `known`: the valid names.
 #[must_use]
 pub fn unknown_function(name: &str, known: &[&str]) -> String {
     format!("there is no function `{name}`; {}", did_you_mean(name, known.iter().copied()))
 }
 
-/// Reads and checks a policy file from disk; see [`parse`].
+/// Reads, parses and checks a policy file; see [`parse`].
 ///
 /// # Errors
-/// It cannot be read, or see [`parse`].
+/// The file cannot be read, or see [`parse`].
 pub fn load(path: &std::path::Path, functions: &[&str]) -> Result<PolicyFile, PolicyError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| PolicyError::Read { path: path.display().to_string(), source })?;
@@ -501,26 +500,26 @@ pub fn load(path: &std::path::Path, functions: &[&str]) -> Result<PolicyFile, Po
 }
 
 impl PolicyFile {
-    /// Where the file says what a path (`policies/0/pfw/rules/2`) names.
+    /// Position in the file of a path (`policies/0/pfw/rules/2`).
     #[must_use]
     pub fn locate(&self, path: &str) -> Position {
         locate(&self.root, path)
     }
 
-    /// `file:line:column` of a path.
+    /// A path's position as `file:line:column`.
     #[must_use]
     pub fn place(&self, path: &str) -> String {
         let at = self.locate(path);
         format!("{}:{}:{}", self.name, at.line, at.column)
     }
 
-    /// The members of a list of targets; `any` is both versions' whole space. The groups are known to exist.
+    /// The members of a list of targets; `any` is the whole space of both IP versions. The groups exist.
     #[must_use]
     pub fn resolve(&self, targets: &[Target]) -> Vec<Member> {
         resolve::targets((&self.groups, &self.labels), targets)
     }
 
-    /// The prefixes of a list of targets, without names.
+    /// The prefixes in a list of targets, without DNS names.
     #[must_use]
     pub fn prefixes(&self, targets: &[Target]) -> Vec<Prefix> {
         let prefix = |member| match member {
@@ -537,7 +536,7 @@ impl PolicyFile {
         members.filter_map(|member| if let Member::Name(name) = member { Some(name) } else { None }).collect()
     }
 
-    /// Whether something is dropped because no policy, or no rule of a packet filter, lets it go on.
+    /// Whether some traffic is dropped because no policy, or no rule of a packet filter, allows it.
     #[must_use]
     pub fn drops_by_default(&self) -> bool {
         let filters = |policy: &Arc<Policy>| {
@@ -549,8 +548,8 @@ impl PolicyFile {
         default || self.policies.iter().any(filters)
     }
 
-    /// What is right and does nothing: groups by names, and nobody whose answers count; lists whose groups
-    /// have no members.
+    /// Warnings about valid parts without effect: groups with DNS names but no trusted resolver; lists whose
+    /// groups have no members.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let without = |(group, members): (&String, &Vec<Member>)| {
@@ -573,7 +572,7 @@ impl PolicyFile {
 struct Builder<'f> {
     problems: Vec<Problem>,
     functions: &'f [&'f str],
-    /// The file before, whatever of it is the same.
+    /// The previous file, whose unchanged parts are reused.
     before: Option<&'f PolicyFile>,
 }
 
@@ -589,7 +588,7 @@ impl Builder<'_> {
         self.file_with(name, root, read)
     }
 
-    /// A file whose policies are read by `policies`.
+    /// Reads a file; `policies` reads its policies.
     fn file_with(
         &mut self,
         name: &str,
@@ -664,7 +663,7 @@ impl Builder<'_> {
         root.get(key).and_then(|node| self.read(node, key))
     }
 
-    /// Every item of a list by itself, so that the problems of all are found.
+    /// Reads each item of a list by itself, so that the problems of all are found.
     fn list<T>(
         &mut self,
         root: &Node,
@@ -689,7 +688,7 @@ impl Builder<'_> {
         read.into_iter().collect()
     }
 
-    /// Takes the sections out of a policy's mapping.
+    /// Separates the sections from a policy's other keys.
     fn sections(&mut self, node: &Node, path: &str, keys: &[&str]) -> (Node, Vec<Section>) {
         let Value::Mapping(pairs) = &node.value else { return (node.clone(), Vec::new()) };
         let mut own = Vec::new();
@@ -719,8 +718,8 @@ impl Builder<'_> {
         (Node { value: Value::Mapping(own), ..node.clone() }, sections)
     }
 
-    /// Said here and not by the agent alone, which sees no file that has other problems: a section of the
-    /// function that was meant is one.
+    /// Checked here as well as in the agent, which sees no file with problems: a section for a misspelt
+    /// function is one.
     fn known_functions(&mut self, node: &Node, path: &str, chain: &[String]) {
         let known = self.functions;
         for (index, name) in chain.iter().enumerate() {
@@ -742,7 +741,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What is said for want of functions is said of functions of the chain.
+    /// Checks that `on-failure` names functions of the chain only.
     fn on_failure(&mut self, node: &Node, path: &str, chain: &[String], said: &OnFailure) {
         let OnFailure::By(by) = said else { return };
         for name in by.keys().filter(|name| !chain.contains(name)) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups by DNS name: names as policies write them, members of groups, and what is said of answers (section
-//! `dns`).
+//! Groups by DNS name: names in policies, members of groups, and trusted resolvers (section `dns`).
 
 use super::values::{List, Prefix, Seconds, Target, from_text, text_value};
 use core::fmt;
@@ -11,24 +10,24 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::borrow::Cow;
 
-/// Longest name, as text without the dot at its end (RFC 1035 section 2.3.4).
+/// Longest name, as text without the final dot (RFC 1035 section 2.3.4).
 const LENGTH_MAX: usize = 253;
 /// Longest label (RFC 1035 section 2.3.4).
 const LABEL_MAX: usize = 63;
 
-/// A DNS name, or all names below one (`*.example.com`, which is not `example.com` itself). Held as it stands
-/// on the wire: small letters, A-labels (UTS 46), no dot at the end.
+/// A DNS name, or all names below one (`*.example.com`, which excludes `example.com` itself). Stored as on
+/// the wire: lower case, A-labels (UTS 46), no final dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DnsName(String);
 
 impl DnsName {
-    /// The name, or `*.` and the name that the others lie below.
+    /// The name; with the prefix `*.` for all names below it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name that the others lie below, if it stands for those.
+    /// The name after `*.`, if it stands for the names below it.
     #[must_use]
     pub fn below(&self) -> Option<&str> {
         self.0.strip_prefix("*.")
@@ -73,10 +72,10 @@ impl FromStr for DnsName {
 
 text_value!(DnsName, "A DNS name, or `*.` and the name that all meant lie below.", "string");
 
-/// What a group lists: addresses, other groups, or the addresses that names have been answered with.
+/// An item of a group: addresses, another group, or the addresses in answers for DNS names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupMember {
-    /// Addresses and groups.
+    /// Addresses or a group.
     Target(Target),
     /// `{dns: NAMES}`.
     Names(List<DnsName>),
@@ -145,30 +144,30 @@ impl JsonSchema for GroupMember {
     }
 }
 
-/// A member of a group, with groups followed.
+/// A resolved member of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Member {
-    /// These addresses.
+    /// Addresses with a prefix.
     Prefix(Prefix),
-    /// Those that a name has been answered with.
+    /// The addresses in answers for a name.
     Name(DnsName),
 }
 
-/// Section `dns`: whose answers say which addresses names have.
+/// Section `dns`: the resolvers that are trusted for the addresses of DNS names.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct DnsSection {
-    /// Resolvers whose answers count. Without any, names have no addresses.
+    /// Trusted resolvers. Without any, names have no addresses.
     pub resolvers: List<Target>,
-    /// An address stays a member for so long at least, whatever its answer says.
+    /// Shortest time that an address stays a member, whatever the TTL of its answer.
     pub ttl_min: Seconds,
-    /// And for so long at most.
+    /// Longest time that an address stays a member.
     pub ttl_max: Seconds,
-    /// Addresses that each tenant may have by names at a time.
+    /// Most addresses that each tenant has by names at a time.
     pub addresses: u32,
 }
 
-/// Most addresses that a tenant may be given room for.
+/// Largest value of `addresses`.
 pub const ADDRESSES_MAX: u32 = 1 << 20;
 
 impl Default for DnsSection {

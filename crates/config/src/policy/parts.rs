@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Policy files that come in parts, one after the other: what is the same as in the file before is neither
-//! read nor checked again.
+//! Successive policy files in parts: parts unchanged from the previous file are neither read nor checked
+//! again.
 //!
-//! Parts are compared by address: who makes a file of parts that stay gives the same again. So a change of
-//! one of thousands of policies costs the reading of one.
+//! Parts are compared by address: the caller passes unchanged parts by the same `Arc`. So a change of one of
+//! thousands of policies costs the reading of one.
 
 use super::{Builder, ITEMS_MAX, Policy, PolicyError, PolicyFile, finished, read, resolve, shares};
 use serde_json::Value as Json;
@@ -12,22 +12,22 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// A policy as it stands under `policies`, and what was read of it.
+/// The text of a policy, as under `policies`, with the policy that was read from it.
 #[derive(Debug, Default)]
 pub struct PolicyText {
     json: Json,
-    /// With a hash of the names that functions had.
+    /// The policy, with a hash of the function names that it was read with.
     read: OnceLock<(u64, Arc<Policy>)>,
 }
 
 impl PolicyText {
-    /// Of JSON.
+    /// A policy in JSON.
     #[must_use]
     pub const fn new(json: Json) -> Self {
         PolicyText { json, read: OnceLock::new() }
     }
 
-    /// What it says.
+    /// The JSON.
     #[must_use]
     pub const fn json(&self) -> &Json {
         &self.json
@@ -45,7 +45,7 @@ impl PartialEq for PolicyText {
 pub struct Parts {
     /// The file without its policies.
     pub common: Arc<Json>,
-    /// The policies, in their order.
+    /// The policies, in order.
     pub policies: Vec<Arc<PolicyText>>,
 }
 
@@ -62,7 +62,7 @@ impl Parts {
     }
 }
 
-/// As [`super::from_node`], of parts. `before`: the file that was read before, for the same functions.
+/// As [`super::from_node`], from parts. `before`: the previous file, read for the same functions.
 ///
 /// # Errors
 /// As [`super::from_node`]; problems have paths only.
@@ -88,7 +88,7 @@ pub fn from_parts(
 }
 
 impl Builder<'_> {
-    /// A file that has everything but some policies in common with one that nothing was wrong with.
+    /// A file that differs only in policies from a valid previous one.
     fn file_behind(&mut self, name: &str, parts: &Parts, before: &PolicyFile) -> Option<PolicyFile> {
         let policies = self.texts(&parts.policies)?;
         let mut file = PolicyFile {
@@ -103,7 +103,7 @@ impl Builder<'_> {
         let names = |policies: &[Arc<Policy>], range: Range<usize>| {
             policies.get(range).into_iter().flatten().map(|p| p.name.clone()).collect::<HashSet<_>>()
         };
-        // The same names in the place of others are still each once.
+        // The names stay distinct if the same names replace others.
         let all_new = is.len();
         let new = names(&file.policies, is.clone());
         if new.len() != all_new || names(&before.policies, was.clone()) != new {
@@ -186,11 +186,11 @@ mod tests {
                 (file, whole) => panic!("{file:?}\n{whole:?}"),
             }
         }
-        // Without some of them, too; other functions are other policies.
+        // Also without some of them; other functions make other policies.
         parts.policies.remove(0);
         assert_eq!(said(&parts, Some(&before)).unwrap().policies, before.policies[1..]);
         assert!(from_parts("x", &parts, &["sfw"], None).is_err());
-        // Another common part is read.
+        // A changed common part is read.
         parts.common = Arc::new(json!({"default": {"action": "drop"}}));
         assert!(said(&parts, Some(&before)).unwrap_err().contains("there is no tenant `a`"));
     }

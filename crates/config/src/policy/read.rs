@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From YAML nodes to types, with the place of every error.
+//! Deserializes YAML nodes, with the position of every error.
 //!
-//! [`read`] runs serde over a [`Node`]. Beyond what serde does, every problem has its position, unknown and
-//! repeated keys are all collected (not only the first) and come with the nearest right key.
+//! [`read`] runs serde over a [`Node`]. Beyond serde, every problem has its position; all unknown and
+//! duplicate keys are reported (not only the first), with the nearest valid key.
 //!
-//! Not done: maps with other keys than text, enums with data.
+//! Not supported: maps with keys other than text, enums with data.
 
 use crate::yaml::{Node, Position, Value};
 use core::cell::RefCell;
@@ -12,18 +12,17 @@ use core::fmt;
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 use std::collections::HashSet;
 
-/// Problems kept of one file: whoever sees so many fixes some first.
+/// Most problems that are kept of one file: enough for an author to begin with.
 pub const PROBLEMS_MAX: usize = 100;
 
-/// One thing that is wrong, and where.
+/// A problem, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where, in the file; zero when the nodes come from no file.
+    /// Position in the file; zero if the nodes come from no file.
     pub position: Position,
-    /// Keys and indices from the root to it: `policies/0/chain/2`; with a `/` at the end it is about the key
-    /// itself.
+    /// Keys and indices from the root: `policies/0/chain/2`; a final `/` means the key itself.
     pub path: String,
-    /// What is wrong and what to do.
+    /// The problem, and how to fix it.
     pub message: String,
 }
 
@@ -33,13 +32,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Bytes of a word that is compared with those that are known.
+/// Longest word, in bytes, that is compared with known ones.
 pub(crate) const NEAREST_MAX: usize = 128;
 
-/// The name nearest to a misspelt one, when a slip of the keyboard explains the difference.
+/// The known name nearest to a word, if a typing error explains the difference.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody slips that often; comparing takes the product of both lengths.
+    // Longer words are no typing errors, and a comparison costs the product of both lengths.
     if word.len() > NEAREST_MAX {
         return None;
     }
@@ -54,7 +53,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// The tail of a message about a name that is not known.
+/// The end of a message about an unknown name.
 #[must_use]
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(word, candidates.clone()) {
@@ -70,15 +69,15 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     }
 }
 
-/// Reads a node as a type.
+/// Deserializes a node.
 ///
 /// # Errors
-/// Every problem that was found; none is left out when there is a type error beside unknown keys.
+/// Every problem found; a type error does not hide unknown keys.
 pub fn read<T: de::DeserializeOwned>(node: &Node) -> Result<T, Vec<Problem>> {
     read_at(node, "")
 }
 
-/// As [`read`], with the path of the node for the problems' paths.
+/// As [`read`]; `path` is the path of the node, for the problems' paths.
 ///
 /// # Errors
 /// As [`read`].
@@ -99,7 +98,7 @@ pub fn read_at<T: de::DeserializeOwned>(node: &Node, path: &str) -> Result<T, Ve
     }
 }
 
-/// A node as JSON: plain scalars by the core schema of YAML 1.2 (with `yes` and `no` as text).
+/// Converts a node to JSON: plain scalars by the core schema of YAML 1.2 (`yes` and `no` stay text).
 #[must_use]
 pub fn to_json(node: &Node) -> serde_json::Value {
     use serde_json::Value as Json;
@@ -124,7 +123,7 @@ pub fn to_json(node: &Node) -> serde_json::Value {
     }
 }
 
-/// Keys that say what a policy, a rule or a tenant is about: left out they mean everything.
+/// Keys that restrict what a policy, a rule or a tenant applies to: without them it applies to everything.
 const SELECTORS: &[&str] = &[
     "allow",
     "code",
@@ -153,9 +152,8 @@ fn no_value(node: &Node) -> String {
     }
 }
 
-/// The first thing that readers would understand differently, or that would mean more than was written: a key
-/// that
-/// stands twice in one mapping, a tag in the place of a value, a key that selects and has no value.
+/// The first fault that readers would understand differently, or that would mean more than intended: a
+/// duplicate key in a mapping, a tag in place of a value, a restricting key without a value.
 #[must_use]
 pub fn unfit(node: &Node) -> Option<Problem> {
     fn below(node: &Node, path: &str) -> Option<Problem> {
@@ -193,7 +191,7 @@ pub fn unfit(node: &Node) -> Option<Problem> {
     below(node, "")
 }
 
-/// JSON as a node, without positions: problems then have paths only.
+/// Converts JSON to a node without positions: problems then have paths only.
 #[must_use]
 pub fn from_json(json: &serde_json::Value) -> Node {
     use serde_json::Value as Json;
@@ -217,7 +215,7 @@ pub fn from_json(json: &serde_json::Value) -> Node {
     Node { position: Position::default(), tag: None, value }
 }
 
-/// The position of what a path (as in [`Problem::path`]) names, or of the deepest part of it that is there.
+/// The position of a path (as in [`Problem::path`]), or of the deepest part of it that exists.
 #[must_use]
 pub fn locate(root: &Node, path: &str) -> Position {
     let mut node = root;
@@ -233,7 +231,7 @@ pub fn locate(root: &Node, path: &str) -> Position {
             Value::Scalar { .. } => None,
         };
         let Some((at, found)) = next else { return position };
-        // A scalar's own place says more than its key's.
+        // A scalar's own position is more precise than its key's.
         let own = matches!(found.value, Value::Scalar { .. }) && !found.is_null() && !path.ends_with('/');
         position = if own { found.position } else { at };
         node = found;
@@ -241,7 +239,7 @@ pub fn locate(root: &Node, path: &str) -> Position {
     position
 }
 
-/// An error on its way to the outside: the innermost reader that knows its place adds it.
+/// An error that propagates outwards: the innermost reader that knows a position adds it.
 #[derive(Debug)]
 struct Fault {
     message: String,
@@ -278,7 +276,7 @@ enum Part<'n> {
     Index(usize),
 }
 
-/// Where a reader is, as a list from the inside out: made into text only when something is wrong.
+/// The path of a reader, linked from the inside out; formatted only for problems.
 #[derive(Clone, Copy)]
 struct Path<'n, 'p> {
     parent: Option<&'p Path<'n, 'p>>,
@@ -420,8 +418,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
         if !self.node.is_null() {
             return visitor.visit_some(self);
         }
-        // Of JSON, which has no positions, `null` is as good as a key that is left out. Who wrote text forgot
-        // the value.
+        // In JSON, which has no positions, `null` counts as an absent key. In text, the value was forgotten.
         if self.node.position == Position::default() {
             return visitor.visit_none();
         }
@@ -451,7 +448,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.node.value {
             Value::Sequence(_) => self.items(visitor),
-            // `key:` with nothing behind it is an empty list.
+            // `key:` without a value is an empty list.
             _ if self.node.is_null() => {
                 visitor.visit_seq(Items { reader: &self, items: [].iter().enumerate(), listed: true })
             }
@@ -463,7 +460,7 @@ impl<'de> de::Deserializer<'de> for Reader<'_, '_> {
         self.deserialize_seq(visitor)
     }
 
-    /// A list that may be written as its only item: [`super::List`] asks for it under this name.
+    /// A list that may be written as its only item: [`super::List`] requests it under this name.
     fn deserialize_tuple_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -548,7 +545,7 @@ struct Pairs<'n, 'p> {
     reader: &'p Reader<'n, 'p>,
     pairs: core::slice::Iter<'n, (Node, Node)>,
     value: Option<(&'n str, &'n Node)>,
-    /// The fields of a struct; unknown ones are reported and left out.
+    /// The fields of a struct; unknown keys are reported and skipped.
     known: Option<&'static [&'static str]>,
     seen: HashSet<&'n str>,
 }

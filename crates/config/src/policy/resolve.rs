@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of a policy file: groups down to prefixes, whether every name that is used is defined, and whether
-//! selectors select something.
+//! Resolves the names of a policy file: groups to prefixes; checks that every used name is defined, and that
+//! selectors can match.
 
 use super::sections::PfwSection;
 use super::shares::{self, Share};
@@ -13,16 +13,16 @@ use crate::yaml::Node;
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Groups in each other.
+/// Deepest nesting of groups.
 pub(crate) const GROUP_DEPTH_MAX: usize = 64;
 
-/// Members of a list whose groups are known to exist; sorted, each once.
+/// Members of a list whose groups exist; sorted and distinct.
 pub(super) fn targets(
     (groups, labels): (&BTreeMap<String, Vec<Member>>, &BTreeMap<String, Labels>),
     targets: &[Target],
 ) -> Vec<Member> {
     let mut members = Vec::new();
-    // A group that is named again and again brings its members once.
+    // A group that is named repeatedly contributes its members once.
     let mut named = BTreeSet::new();
     for target in targets {
         match target {
@@ -49,7 +49,7 @@ fn each_once(mut members: Vec<Member>) -> Vec<Member> {
     members
 }
 
-/// Follows groups within groups.
+/// Resolves groups within groups.
 pub(super) fn groups(
     builder: &mut Builder<'_>,
     root: &Node,
@@ -68,15 +68,15 @@ pub(super) fn groups(
     following.done
 }
 
-/// Groups on their way to their members.
+/// The resolution of groups to members.
 struct Following<'f, 'b> {
     builder: &'f mut Builder<'b>,
     root: &'f Node,
     raw: &'f BTreeMap<String, super::List<GroupMember>>,
     done: BTreeMap<String, Vec<Member>>,
-    /// How many groups lie in each other, of those that are done.
+    /// Depth of nesting of each resolved group.
     depths: BTreeMap<String, usize>,
-    /// What they have.
+    /// Usage of members by the resolved groups.
     members: Share,
     names: Share,
 }
@@ -94,8 +94,8 @@ impl Following<'_, '_> {
         );
     }
 
-    /// Follows a group; `open`: those that it is followed for. How many groups lie in each other from it on;
-    /// 0 where that was too many.
+    /// Resolves a group; `open`: the groups on the way to it. Returns the depth of nesting from it on; 0 if
+    /// that is too deep.
     fn follow(&mut self, name: &str, open: &mut Vec<String>) -> usize {
         let raw = self.raw;
         let Some(members) = raw.get(name) else { return 0 };
@@ -121,7 +121,7 @@ impl Following<'_, '_> {
         depth
     }
 
-    /// A member of a group: if it is one itself, that is followed first.
+    /// Resolves a member of a group: a group is resolved first.
     fn inner(&mut self, path: &str, member: &GroupMember, open: &mut Vec<String>) -> usize {
         let inner = match member {
             GroupMember::Target(Target::Group(inner)) => inner,
@@ -146,7 +146,8 @@ impl Following<'_, '_> {
         0
     }
 
-    /// The members of a group whose groups are done. Where there are too many it has none.
+    /// Collects the members of a group whose inner groups are resolved. A group with too many members gets
+    /// none.
     fn collect(&mut self, name: &str, members: &[GroupMember]) {
         let owner = shares::owner_of_group(name);
         if self.members.is_over(owner) || self.names.is_over(owner) {
@@ -172,7 +173,7 @@ impl Following<'_, '_> {
         self.done.insert(name.to_owned(), all);
     }
 
-    /// If all groups together have too much, whose fault that is.
+    /// Reports the group at fault if all groups together have too many members.
     fn blame(&mut self) {
         let before = self.builder.before.map(|before| &before.groups);
         let used = |count| before.map(|groups| shares::used_by_groups(groups, count));
@@ -184,7 +185,7 @@ impl Following<'_, '_> {
     }
 }
 
-/// Checks every name that is used in a file against what it defines.
+/// Checks every name in a file against its definitions.
 pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
     tenants(builder, file);
     hidden_tenants(builder, file);
@@ -216,7 +217,7 @@ pub(super) fn check(builder: &mut Builder<'_>, file: &PolicyFile) {
     }
 }
 
-/// Whether each policy has a name of its own.
+/// Checks that the names of policies are distinct.
 pub(super) fn policy_names(builder: &mut Builder<'_>, file: &PolicyFile) {
     let mut names = HashSet::new();
     for (index, policy) in file.policies.iter().enumerate() {
@@ -228,7 +229,7 @@ pub(super) fn policy_names(builder: &mut Builder<'_>, file: &PolicyFile) {
     }
 }
 
-/// Checks the names that some policies use.
+/// Checks the names in some policies.
 pub(super) fn policies(builder: &mut Builder<'_>, file: &PolicyFile, some: Range<usize>) {
     let known = known_tenants(file);
     for (index, policy) in file.policies.iter().enumerate().take(some.end).skip(some.start) {
@@ -270,7 +271,7 @@ fn tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
     }
 }
 
-/// Parts of tenants' selectors that no packet reaches, since an earlier tenant has all of their traffic.
+/// Reports parts of tenants' selectors that no packet reaches, because earlier tenants take their traffic.
 fn hidden_tenants(builder: &mut Builder<'_>, file: &PolicyFile) {
     builder.problems.extend(hidden_in(file));
 }
@@ -290,7 +291,8 @@ fn dns(builder: &mut Builder<'_>, file: &PolicyFile) {
     }
 }
 
-/// Names have no addresses before answers are seen, so nothing that answers rest on may be said by them.
+/// Reports DNS names where the lists determine trusted answers: names have no addresses before answers are
+/// seen.
 fn without_names(builder: &mut Builder<'_>, file: &PolicyFile, path: &str, list: &[Target], what: &str) {
     for (index, target) in list.iter().enumerate() {
         let members = file.resolve(core::slice::from_ref(target));
@@ -357,9 +359,9 @@ struct Resolved<'f> {
 /// An item of a tenant's selector that never matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hidden {
-    /// Place of the tenant in the list.
+    /// Index of the tenant in the list.
     pub tenant: usize,
-    /// Place of the earlier one that has its traffic.
+    /// Index of the earlier tenant that takes its traffic.
     pub by: usize,
     /// The path within the selector: `vlan/2`.
     pub path: String,
@@ -367,7 +369,7 @@ pub struct Hidden {
     pub message: String,
 }
 
-/// One item of a selector, which is to be the only one of its key.
+/// A single item of a selector, in place of the list of its key.
 #[derive(Clone, Copy)]
 enum Item<'f> {
     Vni(u32),
@@ -387,12 +389,11 @@ impl core::fmt::Display for Item<'_> {
     }
 }
 
-/// Items of tenants' selectors that no packet reaches. The keys of a selector all have to hold, and the first
-/// tenant that fits gets a packet: so an item is hidden
-/// where an earlier tenant asks for no key that this one does not ask for, and each of its lists has what is
-/// left of this one's.
+/// Items of tenants' selectors that no packet reaches. A packet must match all keys of a selector, and
+/// belongs to the first tenant that it matches: so an item is hidden if an earlier tenant has no key that
+/// this one lacks, and each of its lists covers this one's, reduced to the item.
 ///
-/// `tenants`: names and selectors in the order in which they are tried; `prefixes`: what targets stand for.
+/// `tenants`: names and selectors in the order in which they are tried; `prefixes`: resolves targets.
 pub fn hidden(tenants: &[(&str, &Select)], prefixes: impl Fn(&[Target]) -> Vec<Prefix>) -> Vec<Hidden> {
     let resolved = |(_, select): &(&str, &'_ Select)| select.prefixes.as_ref().map(|own| prefixes(own));
     let all: Vec<Resolved<'_>> =
@@ -420,7 +421,7 @@ pub fn hidden(tenants: &[(&str, &Select)], prefixes: impl Fn(&[Target]) -> Vec<P
     found
 }
 
-/// Selectors of a file's tenants that never match.
+/// Problems of a file's selectors that never match.
 pub(super) fn hidden_in(file: &PolicyFile) -> Vec<Problem> {
     let tenants: Vec<(&str, &Select)> =
         file.tenants.iter().map(|tenant| (tenant.name.as_str(), &tenant.select)).collect();
@@ -448,8 +449,8 @@ fn items(select: &Select) -> Vec<(&'static str, usize, Item<'_>)> {
         .collect()
 }
 
-/// Whether a tenant has all traffic that another one selects by an item; `meant`: the other one's prefixes
-/// with it.
+/// Whether a tenant takes all traffic that another one selects by an item; `meant`: the other one's prefixes,
+/// reduced to the item.
 fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (Item<'_>, &[Prefix])) -> bool {
     fn within<T: PartialEq>(first: Option<&List<T>>, own: Option<&List<T>>, item: Option<&T>) -> bool {
         let Some(first) = first else { return true };
@@ -476,9 +477,8 @@ fn covers(first: &Resolved<'_>, own: &Resolved<'_>, (item, meant): (Item<'_>, &[
         && prefixes()
 }
 
-/// The tenants that may hide an item of a later one, so that not all are compared with all: those with the
-/// same number or link, and of those that ask for
-/// prefixes alone the ones around the first of its prefixes.
+/// Candidates for hiding an item of a later tenant, so that not all pairs are compared: tenants with the same
+/// number or link, and of tenants with prefixes alone, those whose prefixes contain its first prefix.
 struct Firsts<'f> {
     vnis: HashMap<u32, Vec<usize>>,
     vlans: HashMap<u16, Vec<usize>>,
@@ -491,7 +491,7 @@ impl<'f> Firsts<'f> {
         let (mut vnis, mut vlans, mut links) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut prefixes = HashMap::new();
         for (index, Resolved { select, prefixes: own }) in all.iter().enumerate() {
-            // Under one of its keys, which a selector that it hides has as well.
+            // Listed under one of its keys, which every selector that it hides has as well.
             if let Some(list) = &select.vni {
                 list.iter().for_each(|vni| vnis.entry(*vni).or_insert_with(Vec::new).push(index));
             } else if let Some(list) = &select.vlan {
@@ -506,7 +506,7 @@ impl<'f> Firsts<'f> {
         Firsts { vnis, vlans, links, prefixes }
     }
 
-    /// The tenants before one, in their order.
+    /// The candidates before a tenant, in order.
     fn candidates(&self, before: usize, own: &Select, (item, meant): (Item<'_>, &[Prefix])) -> Vec<usize> {
         let Select { vni, vlan, link, .. } = own;
         let mut found = Vec::new();
@@ -536,7 +536,7 @@ impl<'f> Firsts<'f> {
     }
 }
 
-/// Lists of groups that have no members: what they select is nothing until they have some.
+/// Warnings about lists whose groups have no members: they select nothing.
 pub(super) fn nothing_selected(file: &PolicyFile) -> Vec<String> {
     let mut warnings = Vec::new();
     if file.groups.values().all(|members| !members.is_empty()) {

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The keys of a policy file, for the schema only: the reader takes each list's items one by one.
+/// The keys of a policy file, for the schema only: the reader reads each list's items one by one.
 #[derive(JsonSchema)]
 #[schemars(rename = "PolicyFile", rename_all = "kebab-case", deny_unknown_fields)]
 #[allow(dead_code)] // See above.
@@ -15,29 +15,29 @@ struct File {
     /// Names for lists of addresses; groups may contain groups.
     #[schemars(default)]
     groups: BTreeMap<String, List<GroupMember>>,
-    /// Labels that groups carry, by the group's name; policies may ask for groups by them.
+    /// Labels of groups, by the group's name; policies can select groups by them.
     #[schemars(default)]
     labels: BTreeMap<String, Labels>,
-    /// Whose answers say which addresses the DNS names of groups have.
+    /// Resolvers that are trusted for the DNS names of groups.
     #[schemars(default)]
     dns: DnsSection,
     /// Names for lists of rule files.
     #[schemars(default)]
     rule_groups: BTreeMap<String, List<String>>,
-    /// Whose traffic is whose; first match first.
+    /// Tenants with the selectors of their traffic; first match first.
     #[schemars(default)]
     tenants: Vec<Tenant>,
-    /// How much detection hosts get, whatever policy their flows belong to; first match first.
+    /// Service levels of hosts, whatever policy their flows belong to; first match first.
     #[schemars(default)]
     service_levels: Vec<ServiceLevel>,
-    /// The policies; the first that a flow fits is its policy.
+    /// The policies; a flow belongs to the first that it matches.
     #[schemars(default)]
     policies: Vec<Policy>,
-    /// What traffic gets that no policy names.
+    /// The default for traffic that no policy matches.
     default: DefaultPolicy,
 }
 
-/// The schema of policy files; `more` are sections of functions that others added, by the function's name.
+/// The schema of policy files; `more`: sections of other functions, by the function's name.
 #[must_use]
 pub fn schema(more: &[(&str, Schema)]) -> Value {
     let mut generator = SchemaGenerator::default();

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a policy says to the functions that come with the program: its sections `pfw`, `sfw` and `ids`.
+//! Sections of a policy for the built-in functions: `pfw`, `sfw` and `ids`.
 //!
-//! A function that others add brings the type of its section along; see docs/writing-a-function.md.
+//! A function from elsewhere provides the type of its section; see docs/writing-a-function.md.
 
 use super::values::{List, Ports, Protocol, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is done with a packet that a rule matches, or none.
+/// The action of the packet filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FilterAction {
-    /// It goes on.
+    /// The packet is forwarded.
     Allow,
-    /// It does not, silently.
+    /// The packet is dropped silently.
     Drop,
-    /// It does not, and the sender is told.
+    /// The packet is dropped, and the sender notified.
     Reject,
 }
 
@@ -23,42 +23,42 @@ pub enum FilterAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PfwSection {
-    /// What happens to a flow that no rule matches.
+    /// The action for a flow that no rule matches.
     pub default: FilterAction,
     /// The rules in order: the first that matches decides.
     #[serde(default)]
     pub rules: Vec<PfwRule>,
 }
 
-/// A rule of the packet filter. Exactly one of `allow`, `drop`, `reject` and `redirect`; what is left out
-/// matches anything, except that `from` and `to` are then those of the policy.
+/// A rule of the packet filter, with exactly one of `allow`, `drop`, `reject` and `redirect`. An absent key
+/// matches anything, except that absent `from` and `to` are those of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PfwRule {
-    /// Protocols that are let through.
+    /// Protocols to allow.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub allow: Option<List<Protocol>>,
-    /// Protocols that are dropped.
+    /// Protocols to drop.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub drop: Option<List<Protocol>>,
-    /// Protocols that are dropped, telling the sender.
+    /// Protocols to drop, notifying the sender.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub reject: Option<List<Protocol>>,
-    /// Protocols whose flows are let through and leave, both ways, by the port that `egress` names.
+    /// Protocols to allow and to send, in both directions, by the port in `egress`.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub redirect: Option<List<Protocol>>,
-    /// Of `redirect`: a port, by its name in `ports` of the host file.
+    /// The port for `redirect`, by its name in `ports` of the host file.
     pub egress: Option<String>,
-    /// Addresses of the side that opens the flow.
+    /// Addresses of the initiator of the flow.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub from: Option<List<Target>>,
-    /// Addresses of the other side.
+    /// Addresses of the responder.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub to: Option<List<Target>>,
-    /// Ports of the side that opens the flow.
+    /// Ports of the initiator of the flow.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub from_ports: Option<List<Ports>>,
-    /// Ports of the other side.
+    /// Ports of the responder.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub to_ports: Option<List<Ports>>,
     /// ICMP or ICMPv6 types.
@@ -70,34 +70,34 @@ pub struct PfwRule {
     /// Tenants, by name.
     #[serde(default, deserialize_with = "super::values::filled_if_any")]
     pub tenant: Option<List<String>>,
-    /// Its name, one within the policy: its counter goes by it, wherever the rule stands and whatever else of
-    /// it changes.
+    /// Name of the rule, unique within the policy: its counter keeps this name when the rule moves or
+    /// changes.
     pub name: Option<String>,
     /// A remark for people.
     pub comment: Option<String>,
 }
 
-/// Which side of a policy may open flows.
+/// The side of a policy that may open flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initiate {
-    /// Those of `from`.
+    /// The side in `from`.
     #[default]
     From,
-    /// Those of `to`.
+    /// The side in `to`.
     To,
-    /// Both.
+    /// Both sides.
     Both,
 }
 
-/// What happens to a TCP connection whose beginning was not seen.
+/// Handling of a TCP connection whose beginning was not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Midstream {
     /// Its packets are dropped.
     #[default]
     Drop,
-    /// It is taken as open (stream tracking has to pick it up: `stream.midstream`).
+    /// The connection counts as open (stream tracking must pick it up: `stream.midstream`).
     Allow,
 }
 
@@ -105,18 +105,18 @@ pub enum Midstream {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SfwSection {
-    /// Which side may open flows.
+    /// The side that may open flows.
     #[serde(default)]
     pub initiate: Initiate,
-    /// Half-open TCP connections that one source may have; no limit unless given.
+    /// Most half-open TCP connections of one source; no limit unless given.
     pub max_half_open: Option<u32>,
-    /// Open flows that one source may have; no limit unless given. One that was open before there was a limit
+    /// Most open flows of one source; no limit unless given. A flow that was open before the limit existed
     /// stays, and counts from its next packet on.
     pub max_connections: Option<u32>,
-    /// TCP connections whose beginning was not seen.
+    /// Handling of TCP connections whose beginning was not seen.
     #[serde(default)]
     pub midstream: Midstream,
-    /// Sequence and acknowledgement numbers have to lie in the window.
+    /// Whether sequence and acknowledgement numbers must be in the window.
     #[serde(default = "yes")]
     pub window_check: bool,
 }
@@ -125,13 +125,13 @@ fn yes() -> bool {
     true
 }
 
-/// What detection does with what its rules refuse.
+/// Handling of packets that detection's rules drop or reject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdsMode {
-    /// Reports it.
+    /// They are only reported.
     Detect,
-    /// Reports and refuses it, where the program stands inline.
+    /// They are reported and, inline, dropped.
     #[default]
     Prevent,
 }
@@ -143,9 +143,9 @@ pub struct IdsSection {
     /// Rule files, beside the policy file or absolute.
     #[serde(default)]
     pub rules: List<String>,
-    /// A name of `rule-groups`, or `none`: these flows need no detection.
+    /// A name of `rule-groups`, or `none`: no detection for these flows.
     pub level: Option<String>,
-    /// Whether what rules refuse is refused.
+    /// Whether rules that drop or reject take effect.
     #[serde(default)]
     pub mode: IdsMode,
 }

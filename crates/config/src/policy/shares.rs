@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much of a device policies and groups take, whose that is, and how much it may be.
+//! Shares of a device's bounds: usage by policies and groups, its owner, and the most that an owner may use.
 //!
 //! New flows find their policy by a rule for each pair of a member of one side and a member of the other, so
-//! long lists on both sides multiply: two of 40,000 addresses each would be 1.6 billion pairs. They are
-//! counted before anything is made of them. A device has a bound for all of it, and each tenant one that is a
-//! part of that, so that no tenant can fill a device. Where several fill it together, whoever uses most of
-//! those that have taken more since the file before is blamed: what was there and runs stays. Rules of the
-//! packet filter multiply in the same way, and are counted as well.
+//! long lists on both sides multiply: two of 40,000 addresses each would be 1.6 billion pairs. Pairs are
+//! counted before any rule is built. A device has a bound for the total, and each tenant a part of it, so
+//! that no tenant can fill a device. If several fill it together, the largest user of those that have grown
+//! since the previous file is at fault: parts that run already stay. Rules of the packet filter multiply in
+//! the same way, and are counted as well.
 
 use super::values::EVERYTHING;
 use super::{
@@ -16,28 +16,29 @@ use super::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Members of all groups of a file together, with groups in them followed: a few that contain each other
+/// Most members of all groups of a file together, inner groups resolved: a few groups that contain each other
 /// could mean billions.
 pub const MEMBERS_MAX: usize = 1 << 22;
-/// The same of a tenant's groups.
+/// Most members of a tenant's groups.
 pub const TENANT_MEMBERS_MAX: usize = 1 << 20;
-/// Those of the members that are DNS names.
+/// Most DNS names among the members.
 pub const DNS_NAMES_MAX: usize = 1 << 20;
-/// The same of a tenant's groups.
+/// Most DNS names in a tenant's groups.
 pub const TENANT_DNS_NAMES_MAX: usize = 1 << 16;
-/// Pairs of members of the two sides of policies and service levels, for each tenant and link that they name.
+/// Most pairs of members of the two sides of policies and service levels, for each tenant and link that they
+/// name.
 pub const PAIRS_MAX: usize = 1 << 20;
-/// The same of a tenant's policies: a list of so many addresses on one side, say, and one network on the
-/// other.
+/// Most pairs of a tenant's policies: for example a list of this many addresses on one side, and one network
+/// on the other.
 pub const TENANT_PAIRS_MAX: usize = 1 << 18;
 
-/// Combinations of addresses, ports and protocols that rules of the packet filter list, of all policies and
-/// the default.
+/// Most combinations of addresses, ports and protocols in rules of the packet filter, of all policies and the
+/// default.
 pub const COMBINATIONS_MAX: usize = 1 << 22;
-/// The same of a tenant's policies.
+/// Most combinations of a tenant's policies.
 pub const TENANT_COMBINATIONS_MAX: usize = 1 << 18;
 
-/// Something that there is a bound of.
+/// A bounded quantity.
 pub(super) struct Bound {
     what: &'static str,
     all: usize,
@@ -74,27 +75,27 @@ const COMBINATIONS: Bound = Bound {
     advice: "use fewer or coarser ones: larger networks, ranges of ports",
 };
 
-/// The function whose rules multiply.
+/// The function whose rules form combinations.
 const FILTER: &str = "pfw";
 
-/// Something that policies have of which there is a bound.
+/// A bounded quantity of policies.
 struct Counted {
     bound: &'static Bound,
-    /// Where within a policy it is said.
+    /// Place within a policy, for messages.
     place: &'static str,
     of: fn(&PolicyFile, &Policy) -> usize,
 }
 
-/// See [`Counted`].
+/// The bounded quantities of policies.
 const COUNTED: [Counted; 2] = [
     Counted { bound: &PAIRS, place: "from", of: pairs_of },
     Counted { bound: &COMBINATIONS, place: "pfw/rules", of: combinations_of },
 ];
 
-/// How much is used by policies, of each of [`COUNTED`].
+/// Usage by policies of each quantity in [`COUNTED`].
 pub(super) type Taken = [Used; COUNTED.len()];
 
-/// How much is used: by all, and by each tenant.
+/// Usage of a quantity: in total, and by each tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Used {
     all: usize,
@@ -127,11 +128,11 @@ impl Used {
     }
 }
 
-/// What is used while it is counted.
+/// Usage of a quantity while it is counted.
 pub(super) struct Share {
     bound: &'static Bound,
     used: Used,
-    /// By owner the item that has most, and how much.
+    /// The largest item of each owner, with its size.
     largest: BTreeMap<Option<String>, (usize, String)>,
     over: BTreeSet<String>,
 }
@@ -141,7 +142,7 @@ impl Share {
         Share { bound, used: Used::default(), largest: BTreeMap::new(), over: BTreeSet::new() }
     }
 
-    /// Counts what an item has. What is wrong, if its owner has more than a tenant may with it: said once.
+    /// Counts an item. Returns a message, once per owner, if its owner exceeds a tenant's share with it.
     pub(super) fn add(&mut self, owner: Option<&str>, item: &str, more: usize) -> Option<String> {
         self.used.add(owner, more);
         let largest = self.largest.entry(owner.map(str::to_owned)).or_default();
@@ -154,18 +155,18 @@ impl Share {
         self.over.insert(owner.to_owned()).then_some(message)
     }
 
-    /// Whether an owner has more than a tenant may. What else it has need not be counted.
+    /// Whether an owner exceeds a tenant's share, so that its other items need not be counted.
     pub(super) fn is_over(&self, owner: Option<&str>) -> bool {
         owner.is_some_and(|owner| self.over.contains(owner))
     }
 
-    /// Whether all together have more than a file may.
+    /// Whether the total exceeds the bound.
     pub(super) fn is_full(&self) -> bool {
         self.used.all > self.bound.all
     }
 
-    /// The item to blame if all together have too much, and what is wrong with it. `before`: what was used in
-    /// the file before.
+    /// The item at fault if the total exceeds the bound, with a message. `before`: usage in the previous
+    /// file.
     pub(super) fn blamed(&self, before: Option<&Used>) -> Option<(&str, String)> {
         if !self.is_full() {
             return None;
@@ -174,7 +175,7 @@ impl Share {
         let grown = self.used.of.iter().filter(|(tenant, own)| **own > was(tenant));
         let most = grown.max_by_key(|(_, own)| **own).map(|(tenant, own)| (tenant.clone(), *own));
         let Bound { what, all, advice, .. } = self.bound;
-        // What is of no tenant is the fault of whoever wrote the file.
+        // Usage of no tenant is the fault of the file's author.
         let owned = self.used.of.values().fold(0usize, |sum, own| sum.saturating_add(*own));
         let most = most.filter(|(_, own)| *own >= self.used.all.saturating_sub(owned));
         let item = self.largest.get(&most.as_ref().map(|(tenant, _)| tenant.clone()));
@@ -187,14 +188,14 @@ impl Share {
     }
 }
 
-/// Whose a group is: a controller gives a tenant's groups the tenant's name behind `@`. Others are the file's
-/// own.
+/// The tenant that owns a group: a controller appends `@` and the tenant to the names of its groups. Others
+/// belong to the file.
 pub(super) fn owner_of_group(name: &str) -> Option<&str> {
     name.rsplit_once('@').map(|(_, tenant)| tenant)
 }
 
-/// Whose a policy is: the one tenant's that it is about. Those about several, or about traffic of nobody, are
-/// the file's own.
+/// The tenant that owns a policy: the only one that it applies to. A policy for several tenants, or for the
+/// default tenant, belongs to the file.
 fn owner_of_policy(policy: &Policy) -> Option<&str> {
     match &*policy.tenant {
         [one] if one != DEFAULT_TENANT && one != "any" => Some(one),
@@ -202,19 +203,19 @@ fn owner_of_policy(policy: &Policy) -> Option<&str> {
     }
 }
 
-/// What groups have of something.
+/// Usage of a quantity by groups.
 pub(super) fn used_by_groups(groups: &BTreeMap<String, Vec<Member>>, of: fn(&[Member]) -> usize) -> Used {
     let mut used = Used::default();
     groups.iter().for_each(|(name, members)| used.add(owner_of_group(name), of(members)));
     used
 }
 
-/// Those of some members that are DNS names.
+/// Number of DNS names among members.
 pub(super) fn names_among(members: &[Member]) -> usize {
     members.iter().filter(|member| matches!(member, Member::Name(_))).count()
 }
 
-/// Members of a side; all of both versions' space is one.
+/// Number of members of a side; the whole space of both IP versions counts as one.
 fn members_of(file: &Common, targets: &[Target]) -> usize {
     let count =
         |members: &[Member]| if *members == EVERYTHING.map(Member::Prefix) { 1 } else { members.len() };
@@ -253,7 +254,7 @@ fn combinations_in(file: &Common, sections: &[Section], (from, to): (&[Target], 
     combinations::of_section(&section.node, own, |targets| members_of(file, targets))
 }
 
-/// Counts what the policies of a file have. What is wrong with that is the builder's.
+/// Counts the usage by a file's policies. Reports excesses to the builder.
 pub(super) fn taken(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Taken> {
     let [mut pairs, mut combinations] = COUNTED.map(|counted| Share::of(counted.bound));
     for (index, level) in file.service_levels.iter().enumerate() {
@@ -283,8 +284,7 @@ pub(super) fn taken(builder: &mut Builder<'_>, file: &PolicyFile) -> Arc<Taken> 
     Arc::new(shares.map(|share| share.used))
 }
 
-/// The same of a file that has other policies than the one before in the place of some: only these are
-/// counted.
+/// Counts the usage of a file that differs from the previous one in some policies: only these are counted.
 pub(super) fn taken_behind(
     builder: &mut Builder<'_>,
     before: &PolicyFile,
@@ -307,13 +307,13 @@ pub(super) fn taken_behind(
             new.iter().for_each(|(owner, more)| used.add(owner.as_deref(), *more));
         }
     }
-    // Who is to blame takes all of them.
+    // Finding the policy at fault needs a full count.
     let keeps = taken.iter().zip(&COUNTED).all(|(used, counted)| used.keeps_to(counted.bound));
     if keeps { taken } else { self::taken(builder, file) }
 }
 
 impl PolicyFile {
-    /// What is wrong with a file whose groups are all of one tenant, as a controller has it before a device
+    /// Problems of a file whose groups all belong to one tenant, for a controller that checks before a device
     /// does.
     #[must_use]
     pub fn beyond_a_tenant(&self, tenant: &str) -> Vec<Problem> {
@@ -370,14 +370,14 @@ mod tests {
         };
         let file = read(&parts("other@a", "any"), None).unwrap();
         assert_eq!((file.taken[0].all, file.taken[0].of("a")), (40_002, 40_002));
-        // As new as behind another file.
+        // The same for a new file and for a successor.
         for before in [None, Some(&file)] {
             for (from, to) in [("other@a", "other@a"), ("long@a", "10.0.0.1"), ("two@a", "long@a")] {
                 let wrong = read(&parts(from, to), before).unwrap_err();
                 assert!(wrong.contains("with this tenant `a` has more than 262144 pairs"), "{wrong}");
             }
         }
-        // What is nobody's alone may be as much as a device takes.
+        // A policy of no single tenant may use as much as a device takes.
         let mut parts = parts("long@a", "10.0.0.1");
         parts.policies.truncate(1);
         parts.policies.push(policy("own", "default", "long@a", "two@a"));
@@ -402,7 +402,7 @@ mod tests {
         let common = common(&tenants, &[("g", 1 << 14)]);
         let of = |policies: Vec<Arc<PolicyText>>| Parts { common: Arc::clone(&common), policies };
         let read = |parts: &Parts, before| from_parts("x", parts, &["pfw"], before);
-        // 16,384 addresses, two protocols, two ports: 65,536 a rule.
+        // 16,384 addresses, two protocols, two ports: 65,536 combinations per rule.
         let full = of(vec![filter("p", "a", "g", 4), filter("q", "b", "g", 1)]);
         let before = read(&full, None).unwrap();
         let [pairs, combinations] = &*before.taken;
@@ -416,12 +416,12 @@ mod tests {
             let told: Vec<_> = problems.iter().map(|p| format!("{}: {}", p.path, p.message)).collect();
             assert!(told.len() == 1 && told[0].starts_with(said), "{told:?}");
         }
-        // One rule less makes room, and the count goes down with it.
+        // One rule less makes room, and the usage falls with it.
         let less =
             of(vec![filter("p", "a", "g", 3), full.policies[1].clone(), filter("r", "a", "10.0.0.1", 1)]);
         let next = read(&less, Some(&before)).unwrap();
         assert_eq!(next.taken[1].of("a"), 3 * (1 << 16) + 4);
-        // The default's rules are nobody's, and count for the device.
+        // The default's rules belong to no tenant, and count for the device.
         let mut own = (*common).clone();
         let rule = json!({"allow": "tcp", "from": "g", "to": ["g"]});
         own["default"] =
@@ -451,7 +451,7 @@ mod tests {
                 .map(|(tenant, group)| policy(&format!("{tenant}-{group}"), tenant, group, "any"))
                 .collect(),
         };
-        // `a` to `c` take all they may, which leaves room for one more.
+        // `a` to `c` use their full shares, which leaves room for one more.
         let three = [("a", "full"), ("b", "full"), ("c", "full")];
         let before = read(&of(&three), None).unwrap();
         assert_eq!((before.taken[0].all, before.taken[0].of("b")), (3 * TENANT_PAIRS_MAX, TENANT_PAIRS_MAX));
@@ -462,17 +462,17 @@ mod tests {
                 || wrong.contains("and tenant `e` has 131072 of them"),
             "{wrong}"
         );
-        // Without that one the others get what they asked for.
+        // Without the policy at fault the others fit.
         let without = [&three[..], &[("d", "few"), ("e", "half")]].concat();
         let next = read(&of(&without), Some(&before)).unwrap();
-        // Less is counted as less, with no trace of what was.
+        // A smaller file leaves no trace of earlier usage.
         let back = read(&of(&three), Some(&next)).unwrap();
         assert_eq!((back.taken[0].all, back.taken[0].of("e")), (before.taken[0].all, 0));
     }
 
     #[test]
     fn members_of_a_tenant_leave_room_for_others() {
-        // A group of groups has their members once more: few letters, many members.
+        // A group of groups counts its members again: few letters, many members.
         let many: Vec<String> =
             (0..150_000u32).map(|n| std::net::Ipv4Addr::from(n << 8).to_string()).collect();
         let file = |groups: usize| {
@@ -488,7 +488,7 @@ mod tests {
         let wrong = file(8).unwrap_err();
         assert!(wrong.contains("with this tenant `a` has more than 1048576 members"), "{wrong}");
         assert!(!wrong.contains("`b`") && wrong.lines().count() == 1, "{wrong}");
-        // A controller has the groups of one tenant, under their own names.
+        // A controller has the groups of one tenant, under the tenant's own names.
         let wrong = six.beyond_a_tenant("z");
         assert!(
             matches!(wrong.as_slice(), [one] if one.message.contains("tenant `z` has more than 1048576 members"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of the policy file: what is read, and the exact text of every kind of error.
+//! Tests of the policy file: valid content, and the exact text of every kind of error.
 
 use super::sections::{FilterAction, PfwSection};
 use super::*;
@@ -106,7 +106,7 @@ fn a_key_that_selects_has_a_value_of_its_own() {
     for select in ["vlan: , prefixes: [10.0.0.0/8]", "vni: !5", "link: ~, vlan: 5", "vlan: 5, prefixes: "] {
         assert!(said(&tenant(select)).contains("value"), "{select}");
     }
-    // What is in quotes is a value, and a key that is left out selects nothing.
+    // A quoted text is a value, and an absent key restricts nothing.
     assert!(parse("p.yaml", &rule("to-ports: \"!443\""), FUNCTIONS).is_ok());
     assert!(parse("p.yaml", &with("{allow: tcp}"), FUNCTIONS).is_ok());
 }
@@ -154,7 +154,7 @@ policy.yaml:4:12: two policies are called `a`; rename one
 policy.yaml:4:15: the section `sfw` has no effect: `sfw` is not in the chain; add it there, or remove the section
 policy.yaml:4:37: there is no function `swf`; did you mean `sfw`?";
     assert_eq!(problems(text), expected);
-    // Who does not know the functions leaves them to the agent.
+    // Without the list of functions, unknown ones are left to the agent.
     let text = "default: {action: allow, chain: isd}\npolicies: [{name: a, chain: [pfwx], pfwx: {}}]";
     assert_eq!(parse("policy.yaml", text, &[]).expect("a policy").policies[0].chain.0, ["pfwx"]);
 }
@@ -295,7 +295,7 @@ fn errors_of_function_sections_have_paths() {
     }
 }
 
-/// Wherever a list selects something: in the same words.
+/// An empty list is an error with the same text everywhere.
 #[test]
 fn an_empty_list_selects_nothing_and_is_an_error() {
     let words = "this list is empty, so it selects nothing; name what is meant, or leave the key out";
@@ -326,7 +326,7 @@ fn an_empty_list_selects_nothing_and_is_an_error() {
     }
 }
 
-/// A group may have no members for a while: what names it selects nothing, and says so.
+/// A group may be without members for a while: rules that name it select nothing, with a warning.
 #[test]
 fn a_group_without_members_selects_nothing_and_warns() {
     let text = "\
@@ -362,7 +362,7 @@ fn addresses_of_ipv4_in_the_form_of_ipv6_are_refused() {
         let error = text.parse::<Prefix>().expect_err(text);
         assert!(error.ends_with(&format!("write `{instead}`")), "{error}");
     }
-    // What no packet should have may be named as a whole.
+    // Prefixes that no packet should have may be named as a whole.
     assert!("::ffff:0:0/96".parse::<Prefix>().is_ok() && "::/0".parse::<Prefix>().is_ok());
 }
 
@@ -385,12 +385,12 @@ fn a_tenant_behind_another_one_is_an_error_only_where_no_packet_reaches_it() {
         ("vlan: 10", "vlan: 10", 1),
         ("vlan: [10, 11]", "vlan: [12, 11, 10]", 2),
         ("vlan: 10", "vlan: 11", 0),
-        // The first asks for more.
+        // The first tenant has more keys.
         ("vlan: 10, link: x", "vlan: 10", 0),
         ("vlan: 10, link: x", "vlan: 10, link: [x, y]", 1),
-        // The second asks for more than the first, and never gets it: each of its keys says so.
+        // The second tenant has more keys than the first, and gets nothing: each key is reported.
         ("vlan: 10", "vlan: 10, prefixes: 192.0.2.0/24", 2),
-        // Of keys that only one of them has nothing is known.
+        // A key that only one tenant has does not hide anything.
         ("vlan: 10", "vni: 10", 0),
         ("vni: [7, 8]", "vni: 8", 1),
         ("link: x", "link: [x, y]", 1),
@@ -434,7 +434,7 @@ fn all_problems_of_a_file_are_found_in_order() {
 
 #[test]
 fn the_schema_knows_the_sections() {
-    // With those of all functions it is compared with the committed one in crate functions.
+    // The schema with all functions' sections is compared in crate functions.
     let schema = schema(&[("more", schemars::json_schema!({ "type": "object" }))]);
     assert_eq!(schema["$defs"]["DefaultPolicy"]["properties"]["more"]["type"], "object");
     let pfw = &schema["$defs"]["Policy"]["properties"]["pfw"];
@@ -534,7 +534,7 @@ fn groups_in_groups_are_bounded() {
         let links = (1..long).map(|n| format!("  g{n}: [g{}]\n", n - 1));
         file(["  g0: [10.0.0.1]\n".to_owned()].into_iter().chain(links).collect())
     };
-    // From the top, which is looked at first, or from the bottom.
+    // From the top, which is resolved first, or from the bottom.
     let from_the_top = |long: usize| chain(long) + &format!("  a: [g{}]\n", long - 1);
     let parse = |text: &str| super::parse("policy.yaml", text, FUNCTIONS);
     assert!(parse(&from_the_top(60)).is_ok());
@@ -543,7 +543,7 @@ fn groups_in_groups_are_bounded() {
         assert!(wrong.contains("more than 64 groups lie in each other"), "{wrong}");
     }
     assert!(parse(&chain(64)).is_ok());
-    // Each has all members of the one before, and 10,000 of its own.
+    // Each group has all members of the one before, and 10,000 of its own.
     let own = |n: u32| (0..10_000u32).map(move |i| std::net::Ipv4Addr::from((n << 24) + i).to_string());
     let grown = (0..30u32).map(|n| {
         let inner = n.checked_sub(1).map(|m| format!("g{m:02}")).into_iter();
@@ -551,7 +551,7 @@ fn groups_in_groups_are_bounded() {
     });
     let wrong = parse(&file(grown.collect())).expect_err("too many").to_string();
     assert!(wrong.contains("there are more than 4194304 members of groups"), "{wrong}");
-    // One that is named again and again comes once.
+    // A group that is named repeatedly counts once.
     let again = format!("  a: [10.0.0.1, 10.0.0.2]\n  b: [{}]\n", "a, ".repeat(100_000));
     assert_eq!(parse(&file(again)).expect("a file").groups["b"].len(), 2);
 }

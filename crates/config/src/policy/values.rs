@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The small values of policies: addresses, ports, protocols, and lists that may be written as their only
-//! item.
+//! Scalar types of policies: addresses, ports, protocols; and lists that may be written as their only item.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -12,7 +11,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A list; with one item, the brackets may be left out.
+/// A list; the brackets may be left out around a single item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<T>(pub Vec<T>);
 
@@ -23,7 +22,7 @@ impl<T> Default for List<T> {
 }
 
 impl<T> List<T> {
-    /// Whether there is nothing in it.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.0.is_empty()
@@ -77,11 +76,11 @@ impl<T: JsonSchema> JsonSchema for List<T> {
     }
 }
 
-/// The error about a list that selects and is empty.
+/// The error about an empty list where items are required.
 pub const EMPTY_LIST: &str =
     "this list is empty, so it selects nothing; name what is meant, or leave the key out";
 
-/// Reads a list that selects something.
+/// Deserializes a list that must not be empty.
 pub(super) fn filled<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<List<T>, D::Error> {
@@ -89,7 +88,7 @@ pub(super) fn filled<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     if list.is_none() { Err(de::Error::custom(EMPTY_LIST)) } else { Ok(list) }
 }
 
-/// The error where the list may be left out.
+/// Deserializes an optional list that must not be empty.
 pub(super) fn filled_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<List<T>>, D::Error> {
@@ -99,7 +98,7 @@ pub(super) fn filled_if_any<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     }
 }
 
-/// Reads text through `FromStr`; numbers count as their text.
+/// Deserializes text through `FromStr`; numbers count as their text.
 pub(super) fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -139,8 +138,8 @@ macro_rules! text_value {
     };
 }
 
-/// Addresses as rules name them: networks, ranges, lists in brackets, variables (`$HOME_NET`), each negated
-/// by `!`.
+/// Addresses in the syntax of rules: networks, ranges, lists in brackets, variables (`$HOME_NET`), each
+/// negated by `!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressGroup(pub String);
 
@@ -152,7 +151,8 @@ impl FromStr for AddressGroup {
     }
 }
 
-/// Ports as rules name them: numbers, ranges (`1024:`), lists in brackets, variables, each negated by `!`.
+/// Ports in the syntax of rules: numbers, ranges (`1024:`), lists in brackets, variables, each negated by
+/// `!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortGroup(pub String);
 
@@ -177,7 +177,7 @@ impl fmt::Display for PortGroup {
 }
 
 impl<T: fmt::Display> List<T> {
-    /// The list as rules write one.
+    /// The list in the syntax of rules.
     #[must_use]
     pub fn expression(&self) -> String {
         match self.0.as_slice() {
@@ -200,17 +200,17 @@ text_value!(
     ["string", "integer"]
 );
 
-/// Addresses with common leading bits.
+/// A network: addresses with common leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
     /// First address; host bits are zero.
     pub address: IpAddr,
-    /// Leading bits that count: 0 to 32 or 128.
+    /// Number of leading bits: 0 to 32 or 128.
     pub length: u8,
 }
 
 impl Prefix {
-    /// The prefix of `length` bits that an address lies in.
+    /// The network of `length` bits that contains an address.
     #[must_use]
     pub fn new(address: IpAddr, length: u8) -> Self {
         match address {
@@ -227,7 +227,7 @@ impl Prefix {
         }
     }
 
-    /// Whether an address lies in it.
+    /// Whether the network contains an address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4()
@@ -277,29 +277,29 @@ impl FromStr for Prefix {
     }
 }
 
-/// Leading bits of the IPv6 addresses that stand for addresses of IPv4 (`::ffff:0:0/96`). All of them
-/// together may be named: no packet of IPv6 should have one.
+/// Prefix length of the IPv4-mapped IPv6 addresses (`::ffff:0:0/96`). Only the whole network may be named: no
+/// IPv6 packet should have such an address.
 const MAPPED: u8 = 96;
 
 text_value!(Prefix, "An address or prefix: 192.0.2.7, 10.0.0.0/8, 2001:db8::/32.", "string");
 
-/// What `from`, `to` and groups list: a prefix, the name of a group, or `any`.
+/// An item of `from`, `to` and groups: a prefix, the name of a group, or `any`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Every address of both versions.
+    /// All addresses of both IP versions.
     Any,
-    /// These addresses.
+    /// The addresses of a network.
     Prefix(Prefix),
     /// The addresses of a group.
     Group(String),
-    /// `{label: {role: web}}`: the addresses of all groups that carry these labels.
+    /// `{label: {role: web}}`: the addresses of all groups with these labels.
     Label(Labels),
 }
 
-/// Labels that groups carry, and that policies ask for: keys and values.
+/// Labels of groups, or of a selector: keys and values.
 pub type Labels = BTreeMap<String, String>;
 
-/// Whether a group that carries `carried` is meant by `asked`: it carries all of these.
+/// Whether labels `carried` include all of `asked`.
 #[must_use]
 pub fn carries(carried: &Labels, asked: &Labels) -> bool {
     asked.iter().all(|(key, value)| carried.get(key) == Some(value))
@@ -392,7 +392,7 @@ impl JsonSchema for Target {
     }
 }
 
-/// Ports (or ICMP types and codes) from a first to a last.
+/// A range of ports (or of ICMP types or codes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
     /// First.
@@ -402,7 +402,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Every port.
+    /// All ports.
     pub const ANY: Ports = Ports { first: 0, last: u16::MAX };
 }
 
@@ -437,7 +437,7 @@ impl FromStr for Ports {
 
 text_value!(Ports, "A port, a range (8000-8999) or `any`.", ["string", "integer"]);
 
-/// Protocols that have names here; any other is written as its number.
+/// Protocols that have names here; others are written as numbers.
 pub const PROTOCOLS: &[(&str, u8)] = &[
     ("icmp", 1),
     ("igmp", 2),

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Are the values of settings what their keys want?
+//! Checks the types of settings' values.
 //!
-//! Each crate reads its own section and says what it cannot understand; but some values are read late (by a
-//! rule, by a record), and some not at all (`host.memcap` has no counterpart here). A value that nobody can
-//! understand is a mistake in either case, and the operator learns of it at the start. So numbers, sizes and
-//! switches are checked by name for the whole tree. Source of the kinds: Suricata 8's user guide,
-//! "Suricata.yaml", and its shipped file. Keys that are not listed are not judged; values in words are left
+//! Each crate parses its own section and reports values that it cannot understand; but some values are parsed
+//! late (by a rule, by a record), and some not at all (`host.memcap` has no counterpart here). An invalid
+//! value is a mistake in either case, and should be reported at the start. So numbers, sizes and switches are
+//! checked by key for the whole tree. Source of the types: Suricata 8's user guide, "Suricata.yaml", and its
+//! shipped file. Keys that are not listed are not checked; keyword values are checked by their parsers.
 //! to those who read them.
 
 use bartizan_base::{SettingError, Settings, parse_bool, parse_size};
 
-/// What a key wants.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// yes or no.
     Switch,
     /// yes, no or auto.
     SwitchOrAuto,
-    /// A whole number from 0 on.
+    /// An integer that is not negative.
     Number,
-    /// A whole number, or -1 and the like for none.
+    /// An integer, where -1 and other negative ones mean none.
     Signed,
     /// A number, or yes or no.
     NumberOrSwitch,
@@ -62,9 +62,9 @@ const ACTION: Kind = Word(&["pass", "drop", "reject", "alert"], "pass, drop, rej
 const SIDES: Kind =
     Word(&["both", "request", "response", "none", "no", "false"], "both, request, response or none");
 
-/// Keys with what they want; `*` stands for one part of a key, `**` in front for any number of them.
+/// Keys with their types; `*` matches one part of a key, a leading `**` any number of parts.
 const KINDS: &[(&str, Kind)] = &[
-    // Bounds of memory have the same name everywhere.
+    // Memory bounds have the same name everywhere.
     ("**.memcap", Size),
     ("**.global-memcap", Size),
     ("**.state-memcap", Size),
@@ -160,8 +160,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("outputs.*.eve-log.types.*.*.dump-all-headers", SIDES),
 ];
 
-/// Every value that is not what its key wants, in the order of the keys. A key without a value is as if it
-/// were not there.
+/// All values of the wrong type, in the order of the keys. A key without a value counts as absent.
 #[must_use]
 pub fn check(settings: &Settings) -> Vec<SettingError> {
     let mut found = Vec::new();
@@ -179,7 +178,7 @@ pub fn check(settings: &Settings) -> Vec<SettingError> {
     found
 }
 
-/// Whether a key is of a pattern.
+/// Whether a key matches a pattern.
 pub(super) fn is_like(key: &str, pattern: &str) -> bool {
     if pattern == "**" {
         return true;

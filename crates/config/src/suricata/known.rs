@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which keys a suricata.yaml can have, to tell a misspelt one from one that this program has no use for.
+//! The possible keys of a suricata.yaml, to distinguish misspelt keys from keys without effect here.
 //!
-//! The table has patterns, one a line (its head says of what); names that users choose (variables, servers)
-//! stand as `*`.
+//! The table has one pattern per line (its header names the source); names that users choose (variables,
+//! servers) are `*`.
 
 use super::check::is_like;
 use crate::policy::nearest;
@@ -13,14 +13,13 @@ fn patterns() -> impl Iterator<Item = &'static str> {
     TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Whether Suricata or this program has a setting of this name.
+/// Whether Suricata or this program has a setting with this key.
 #[must_use]
 pub fn is_known(key: &str) -> bool {
     patterns().any(|pattern| is_like(key, pattern))
 }
 
-/// The setting that was probably meant by a name that none has: the same parts, each with a slip of the
-/// keyboard at most.
+/// The setting nearest to an unknown key: the same number of parts, each with at most one typing error.
 #[must_use]
 pub fn nearest_known(key: &str) -> Option<String> {
     let parts: Vec<&str> = key.split('.').collect();
@@ -32,7 +31,7 @@ pub fn nearest_known(key: &str) -> Option<String> {
     nearest(key, candidates.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// A pattern with the parts of a key where it leaves them open.
+/// A pattern with its wildcards replaced by the parts of a key.
 fn filled(pattern: &str, parts: &[&str]) -> String {
     let mut whole: Vec<&str> = Vec::new();
     for (at, part) in pattern.split('.').enumerate() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading an existing suricata.yaml into [`Settings`].
+//! Reads an existing suricata.yaml into [`Settings`].
 //!
-//! The result is what `suricata --dump-config` prints: dotted keys, list items numbered, an item that is a
-//! mapping with one key known by that key (`outputs.1 = eve-log`). With a file given, Suricata's shipped
-//! defaults do not apply; without one they do ([`shipped`]).
+//! The result is that of `suricata --dump-config`: dotted keys, numbered list items, with the single key of a
+//! mapping as the item's value (`outputs.1 = eve-log`). Suricata's shipped defaults apply only without a file
+//! ([`shipped`]).
 
 mod check;
 mod known;
@@ -29,7 +29,7 @@ pub enum SuricataConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file is not YAML.
@@ -37,16 +37,16 @@ pub enum SuricataConfigError {
     Yaml {
         /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// The error with its position.
         source: YamlError,
     },
-    /// The file holds something else than keys and values.
+    /// The file is not a mapping at the top.
     #[error("{path}: expected `key: value` lines at the top level, as in suricata.yaml")]
     NotAMapping {
         /// The file.
         path: PathBuf,
     },
-    /// Files include each other without end.
+    /// Includes are nested too deeply, or form a cycle.
     #[error("{path}: included more than {INCLUDE_DEPTH_MAX} levels deep; does a file include itself?")]
     IncludeDepth {
         /// The file.
@@ -55,14 +55,14 @@ pub enum SuricataConfigError {
     /// A `--set` without `=`.
     #[error("`--set {given}`: expected KEY=VALUE, for example `--set stream.midstream=true`")]
     Override {
-        /// What was given.
+        /// The text given.
         given: String,
     },
 }
 
 /// Deepest chain of includes.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 16;
-/// Notes kept of one configuration.
+/// Most notes that are kept of one configuration.
 pub(crate) const NOTES_MAX: usize = 20;
 
 /// The settings of Suricata's shipped configuration.
@@ -79,8 +79,8 @@ pub fn shipped() -> Settings {
     settings
 }
 
-/// Reads a suricata.yaml with its includes. Relative includes are looked for beside the including file, then
-/// in the working folder.
+/// Reads a suricata.yaml with its includes. Relative includes are searched beside the including file, then in
+/// the working folder.
 ///
 /// # Errors
 /// A file cannot be read or is not YAML; see [`SuricataConfigError`].
@@ -88,15 +88,15 @@ pub fn load(path: &Path) -> Result<Settings, SuricataConfigError> {
     load_noting(path, &mut Notes::default())
 }
 
-/// Takes the name and the bytes of each file that is read.
+/// Receives the name and bytes of each file that is read.
 pub type FileObserver<'n> = &'n mut dyn FnMut(&Path, &[u8]);
 
-/// Notes of a configuration while it is read.
+/// Notes taken while a configuration is read.
 #[derive(Default)]
 pub struct Notes<'n> {
-    /// Oddities that are read all the same.
+    /// Oddities that do not prevent reading.
     pub odd: Vec<String>,
-    /// Is given each file that is read, with its bytes.
+    /// Called with each file that is read, and its bytes.
     pub on_file: Option<FileObserver<'n>>,
 }
 
@@ -108,7 +108,7 @@ impl Notes<'_> {
     }
 }
 
-/// [`load`], with notes.
+/// As [`load`], with notes.
 ///
 /// # Errors
 /// As [`load`].
@@ -118,10 +118,10 @@ pub fn load_noting(path: &Path, notes: &mut Notes<'_>) -> Result<Settings, Suric
     Ok(settings)
 }
 
-/// Applies `KEY=VALUE` overrides, as Suricata's `--set`.
+/// Applies `KEY=VALUE` overrides, as Suricata's `--set` does.
 ///
 /// # Errors
-/// One has no `=`.
+/// An override has no `=`.
 pub fn apply_overrides<S: AsRef<str>>(
     settings: &mut Settings,
     overrides: &[S],
@@ -180,7 +180,7 @@ fn flatten(
         Value::Sequence(items) => {
             for (index, item) in items.iter().enumerate() {
                 let key = join(prefix, &index.to_string());
-                // An item with keys is known by its first one: `outputs.1 = eve-log`.
+                // An item that is a mapping has its first key as value: `outputs.1 = eve-log`.
                 if let Value::Mapping(pairs) = &item.value
                     && let Some((first, _)) = pairs.first()
                     && let Some(name) = first.as_str()
@@ -208,7 +208,7 @@ fn flatten(
                         node.position.column
                     ));
                 }
-                // A key that comes again replaces all of what it was, as in Suricata ("redefined").
+                // A repeated key replaces its whole earlier value, as in Suricata ("redefined").
                 settings.prune(&full);
                 flatten(settings, value, &full, (file, depth), notes)?;
             }
@@ -236,7 +236,7 @@ fn include(
 }
 
 /// Old spellings: Suricata reads `checksum_validation` as `checksum-validation`, but leaves names of
-/// variables alone.
+/// variables unchanged.
 fn dashed(prefix: &str, key: &str) -> String {
     if prefix.starts_with("vars.") || prefix.starts_with("multi-detect") || prefix.starts_with("datasets") {
         key.to_owned()

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of Suricata whose loss makes the program see, refuse or guard less than its operator wrote.
+//! Settings of Suricata whose absence here makes the program inspect, drop or protect less than its operator
+//! intended.
 //!
-//! Most settings without an effect here tune what works in another way (hash sizes, thread counts): one line
-//! sums them up. Those of this
-//! table are different: a filter that is not applied, tenants whose rules are not loaded, rights that are not
-//! given up. Each has a
-//! message of its own, and an error with `--strict`. A value that asks for no more than Suricata does without
-//! the key is none.
+//! Most settings without an effect here tune mechanisms that work differently (hash sizes, thread counts):
+//! one message sums them up. The settings in this table are different: a filter that is not applied, tenants
+//! whose rules are not loaded, privileges that are not dropped. Each has a message of its own, and is an
+//! error with `--strict`. Values that equal Suricata's default are not reported.
 //!
 //! Source: Suricata 8's shipped suricata.yaml and its user guide, key by key. docs/suricata.md has the same
 //! table.
@@ -15,7 +14,7 @@ use super::check::is_like;
 use bartizan_base::{Settings, parse_bool, parse_size};
 use core::fmt;
 
-/// Values with which a key asks for more than Suricata does without it.
+/// Values with which a key demands more than Suricata's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     /// Any value.
@@ -24,11 +23,11 @@ enum Condition {
     On,
     /// A switch that is off.
     Off,
-    /// Any word but these.
+    /// Any word except these.
     NotOneOf(&'static [&'static str]),
     /// The number zero.
     Zero,
-    /// A size above this one.
+    /// A size above this one, in bytes.
     Above(u64),
 }
 
@@ -62,12 +61,13 @@ impl Condition {
 
 /// A row of the table.
 struct Row {
-    /// Keys, as patterns: `*` is one part of a key, `**` one part or more.
+    /// Key pattern: `*` is one part of a key, `**` one part or more.
     key: &'static str,
-    /// Leading parts of the key that name the section of one message; 0: the key is a message of its own.
+    /// Leading parts of the key that name the section of a common message; 0: the key has a message of its
+    /// own.
     section: usize,
     condition: Condition,
-    /// The consequence: an effect that is missing.
+    /// The missing effect.
     loss: &'static str,
     /// The advice to the operator.
     remedy: &'static str,
@@ -94,7 +94,7 @@ const NO_PARSER: &str = "leave its traffic to another sensor, or switch the sett
 const FEWER_HOSTS: &str = "thresholds, bits and tags of hosts have the room that the host file gives";
 const HOSTS: &str = "set `memory: {hosts: NUMBER}` in the host file";
 
-/// See the module. The first row that fits a key counts.
+/// The table; the first row that matches a key counts.
 const TABLE: &[Row] = &[
     row("*.*.bpf-filter", 0, Condition::Always, NOT_FILTERED, FILTER),
     row("*.*.ebpf-filter-file", 0, Condition::Always, NOT_FILTERED, FILTER),
@@ -211,12 +211,12 @@ const TABLE: &[Row] = &[
     row("detect.thresholds.memcap", 0, Condition::Above(16 << 20), FEWER_HOSTS, HOSTS),
 ];
 
-/// A setting whose loss weakens, as it stands in the settings.
+/// A reported setting, as in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedSetting {
-    /// The key, or the section that one message speaks of.
+    /// The key, or the section of a common message.
     pub key: String,
-    /// The value of a key of its own.
+    /// The value, for a key with a message of its own.
     value: Option<String>,
     /// File, line and column, or `--set`.
     pub origin: String,
@@ -225,7 +225,7 @@ pub struct UnsupportedSetting {
 }
 
 impl UnsupportedSetting {
-    /// Whether a key belongs to it.
+    /// Whether a key belongs to this report.
     #[must_use]
     pub fn covers(&self, key: &str) -> bool {
         key.strip_prefix(self.key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -246,8 +246,8 @@ fn leading(key: &str, parts: usize) -> &str {
     key.get(..end).unwrap_or(key)
 }
 
-/// Settings whose loss weakens among those that nothing has read, one for each section. Values without an
-/// origin are no operator's.
+/// Reported settings among those that nothing has read, one for each section. Values without an origin are
+/// not the operator's.
 #[must_use]
 pub fn unsupported_settings(settings: &Settings, unread: &[String]) -> Vec<UnsupportedSetting> {
     let mut found: Vec<UnsupportedSetting> = Vec::new();
@@ -277,7 +277,7 @@ pub fn unsupported_settings(settings: &Settings, unread: &[String]) -> Vec<Unsup
     found
 }
 
-/// Whether a section around a key is switched off.
+/// Whether a section around a key is disabled.
 #[must_use]
 pub fn is_off(settings: &Settings, key: &str) -> bool {
     key.match_indices('.').any(|(at, _)| {
@@ -374,9 +374,9 @@ mod tests {
         ] {
             assert_eq!(of(&[(key, value)]), Vec::<String>::new(), "{key}: {value}");
         }
-        // Of a section that is off.
+        // In a section that is disabled.
         assert!(of(&[("security.enabled", "no"), ("security.limit-noproc", "yes")]).is_empty());
-        // What ships has no origin.
+        // Shipped settings have no origin.
         let shipped = crate::suricata::shipped();
         assert_eq!(unsupported_settings(&shipped, &shipped.unread()), []);
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! In which order a generation is built, stored and run, whatever fails.
+//! The order in which a generation is built, stored and run, with any failure.
 
 use super::*;
 
-/// A device and a store that tell what they are asked for, and do as they were told.
+/// A device and a store that report their calls, with preset results.
 struct Told {
     tell: Sender<&'static str>,
-    /// The generation can be built; it is saved ahead; it is saved.
+    /// Whether the generation builds; whether it is saved ahead; whether it is saved.
     builds: bool,
     ahead: Option<bool>,
     saves: bool,
@@ -60,7 +60,7 @@ impl Store for Told {
     }
 }
 
-/// What is done, what comes of it, and whether something is noted.
+/// The calls, the resulting refusal, and whether a note was made.
 fn applied(builds: bool, ahead: Option<bool>, saves: bool) -> (Vec<&'static str>, Option<RefusalCode>, bool) {
     let (tell, steps) = channel();
     let told = |tell| Told { tell, builds, ahead, saves };

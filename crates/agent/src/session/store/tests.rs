@@ -6,8 +6,8 @@ use bartizan_api::southbound::{Policy, RuleGroup, RuleType, Rules};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A disk that does so many more steps, and then nothing any more, as if the program had been killed; a write
-/// stops half way.
+/// A disk that performs a number of steps and then nothing, as if the program had been killed; a write stops
+/// half way.
 #[derive(Clone, Default)]
 struct Killed {
     left: Rc<Cell<usize>>,
@@ -88,7 +88,7 @@ fn held(generation: u64, objects: &[Arc<Object>]) -> Held {
     Held { generation, objects: objects.iter().map(|object| (object.key(), Arc::clone(object))).collect() }
 }
 
-/// A folder that is gone behind the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -129,7 +129,7 @@ fn a_save_that_is_killed_at_any_step_leaves_the_one_before_or_the_next() {
         assert!(found == first || found == second, "{steps}");
         assert!(!saved || found == second, "{steps}: said to be stored, and is not");
         seen.insert(found.generation);
-        // Whatever was left behind does no harm, and goes.
+        // Remains of the stopped store do no harm, and are removed.
         again.save(&held(3, &[policy("changed", "3")])).unwrap();
         assert_eq!((again.load().unwrap().generation, folder.objects()), (3, 1), "{steps}");
         if whole {
@@ -139,8 +139,8 @@ fn a_save_that_is_killed_at_any_step_leaves_the_one_before_or_the_next() {
     assert_eq!(seen, [1, 2].into());
 }
 
-/// Changes one after the other, killed at any step: what was said to be stored is there behind the next
-/// start, and nothing that was not asked for.
+/// Successive changes, killed at any step: the next start finds the last confirmed change, or the one in
+/// progress.
 #[test]
 fn changes_that_are_killed_at_any_step_leave_the_last_that_was_stored_or_the_next() {
     let text = |number: u64| policy("changed", &number.to_string());
@@ -175,8 +175,9 @@ fn changes_that_are_killed_at_any_step_leave_the_last_that_was_stored_or_the_nex
     }
 }
 
-/// Every fourth change cannot run, which is known once it is stored ahead. Killed at any step, a start finds
-/// the last that could, or the next one; and with one that cannot run the last that could.
+/// Every fourth change cannot run, which is known only after it is saved ahead. Killed at any step, a start
+/// finds the last generation that could run, or the next one; with one that cannot run, also the last that
+/// could.
 #[test]
 fn what_was_saved_ahead_and_cannot_run_leads_back_at_any_step() {
     let kept = policy("kept", "k");
@@ -241,9 +242,9 @@ fn a_change_that_is_withdrawn_is_two_lines_and_what_large_changes_are_is_not_sav
     assert_eq!(FileStore::new(&folder.0).load().unwrap(), large);
 }
 
-/// Every change kills the program while it is built, or the start behind it, or is proven. What was built
-/// once is found for good, whatever stops the program; what was not is tried once by a start, and a start
-/// behind one that did not outlive that begins with the one before.
+/// Every change kills the program during its build, or the next start, or is proven. A proven generation is
+/// found for good; an unproven one is tried once by a start, and a start after a failed attempt begins with
+/// the one before.
 #[test]
 fn what_no_build_has_proven_is_tried_once_by_a_start() {
     let folder = Folder::new("unproven");
@@ -256,15 +257,15 @@ fn what_no_build_has_proven_is_tried_once_by_a_start() {
     };
     let mut store = FileStore::new(&folder.0);
     store.save(&of(1)).unwrap();
-    // Proven, and killed: any number of starts begins with it.
+    // Proven, then killed: any number of starts begins with it.
     assert!(store.save_ahead(&of(2)).unwrap());
     store.prove().unwrap();
     for _ in 0..3 {
         let (_, found, may) = start();
         assert_eq!((found, may), (of(2), true));
     }
-    // Killed while it is built, and the start behind it as well: the third begins with the one before, as
-    // often as it takes.
+    // Killed during the build, and in the next start as well: the third start begins with the generation
+    // before, however often.
     let (mut store, ..) = start();
     store.save(&of(3)).unwrap();
     assert!(store.save_ahead(&of(4)).unwrap());
@@ -273,14 +274,14 @@ fn what_no_build_has_proven_is_tried_once_by_a_start() {
         let (store, found, may) = start();
         assert_eq!((found, may, store.before()), (of(4), false, Some(of(3))));
     }
-    // The controller brings it again, and now it can be built.
+    // The controller sends the generation again, and now it builds.
     let (mut store, ..) = start();
     store.withdraw().unwrap();
     assert!(!store.save_ahead(&of(4)).unwrap());
     store.save(&of(4)).unwrap();
     assert_eq!((start().1, start().2), (of(4), true));
     assert!(!folder.0.join(TRIAL).exists());
-    // A start proves what it tries.
+    // A start proves the generation that it tries.
     assert!(store.save_ahead(&of(5)).unwrap());
     let (mut store, found, may) = start();
     assert_eq!((found, may), (of(5), true));
@@ -308,7 +309,7 @@ fn a_proof_that_is_cut_off_or_lost_is_none_and_journals_of_before_are_read() {
         let mut again = FileStore::new(&folder.0);
         assert_eq!((again.load().unwrap(), again.is_unproven), (two.clone(), end < whole.len()));
     }
-    // Up to form 3 no line says how it stands: none is doubted.
+    // Up to format 3 lines have no state: none is unproven.
     let old = whole[..ahead].replace(",\"line\":\"ahead\"", "");
     assert_ne!(old.len(), ahead);
     std::fs::write(&path, old).unwrap();
@@ -332,7 +333,7 @@ fn a_small_change_is_one_step_on_the_disk() {
         assert_eq!(left - disk.left.get(), 1);
         assert!(disk.bytes.get() - bytes < 250);
     }
-    // What fits no line, and what comes when the journal is full, is written with objects and list.
+    // Changes that do not fit a line, or come when the journal is full, are written with objects and list.
     for large in [policy("p1", &"x".repeat(RECORD_MAX)), policy("p1", "small")] {
         next[1] = large;
         let left = disk.left.get();
@@ -368,7 +369,7 @@ fn a_broken_journal_is_said_and_a_cut_one_is_as_far_as_it_goes() {
         let error = load(&good.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("move the folder"), "{error}");
     }
-    // A list of the form before has none.
+    // A list of the previous format has no journal.
     let list = folder.0.join(LIST);
     let text = std::fs::read_to_string(&list).unwrap();
     let old = text.replace("\"form\":4", "\"form\":2").replace(",\"journal\":1", "");
@@ -390,7 +391,7 @@ fn a_change_writes_what_is_new_and_the_list() {
     let all = disk.bytes.take();
     let mut next = many.clone();
     next[7] = policy("p7", "another text");
-    // Also behind a start.
+    // Also after a start.
     let mut store = FileStore::on(&folder.0, disk.clone());
     let loaded = store.load().unwrap();
     assert_eq!(loaded, held(1, &many));
