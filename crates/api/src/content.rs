@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Content hashes of what a program has read: two hosts with the same files have the same hashes, in whatever
-//! folders the files lie.
+//! Content hashes of the files that a program has read: hosts with the same files have the same hashes,
+//! whatever the folders.
 //!
-//! A file is known by its name without folders and by the SHA-256 of its bytes. The hash of a kind is the
-//! SHA-256 over, for each of its files in the order of their names, the name behind its length (u32, network
-//! order), and the file's hash; a file that was read twice counts once. The hash over all is the same over
-//! the kinds, by their names.
+//! A file is identified by its name without folders and the SHA-256 of its bytes. The hash of a kind is the
+//! SHA-256 over, for each of its files in the order of names: the length of the name (u32, network order),
+//! the name, and the file's hash; a file that was read twice counts once. The hash over all kinds is computed
+//! in the same way from the kinds' names and hashes.
 
 use crate::southbound::{Hash, hash_part};
 use serde::{Deserialize, Serialize};
@@ -18,14 +18,13 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum ContentKind {
-    /// Files that rules name, and those of reputations and locations.
+    /// Files that rules name, and files of reputations and locations.
     Lists,
-    /// The policy file; on a controller's device the manifest of what the controller has sent.
+    /// The policy file; on a controller's device the manifest of the controller's generation.
     Policy,
     /// Rule files.
     Rules,
-    /// Host file, suricata.yaml, what they name besides rules and lists, and settings that were given
-    /// otherwise.
+    /// Host file, suricata.yaml, other files that they name, and settings from elsewhere.
     Settings,
 }
 
@@ -34,7 +33,7 @@ impl ContentKind {
     pub const ALL: [ContentKind; 4] =
         [ContentKind::Lists, ContentKind::Policy, ContentKind::Rules, ContentKind::Settings];
 
-    /// The name.
+    /// The kind's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,35 +49,35 @@ impl ContentKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents([BTreeSet<(String, Hash)>; 4]);
 
-/// Endings of compressed files: their content is what is in them.
+/// Suffixes of compressed files, whose decompressed content counts.
 const COMPRESSED: [&str; 2] = [".gz", ".zst"];
 
 impl Contents {
-    /// Adds what was read from a file, after decompression.
+    /// Adds the content of a file, after decompression.
     pub fn add_file(&mut self, kind: ContentKind, path: &Path, bytes: &[u8]) {
         self.add_hash(kind, &file_name(path), Hash(Sha256::digest(bytes).into()));
     }
 
-    /// Adds something that is no file, under a name.
+    /// Adds content that is not a file, under a name.
     pub fn add(&mut self, kind: ContentKind, name: &str, bytes: &[u8]) {
         self.add_hash(kind, name, Hash(Sha256::digest(bytes).into()));
     }
 
-    /// Adds something whose hash is known.
+    /// Adds content whose hash is known.
     pub fn add_hash(&mut self, kind: ContentKind, name: &str, hash: Hash) {
         if let Some(files) = self.0.get_mut(kind as usize) {
             files.insert((name.to_owned(), hash));
         }
     }
 
-    /// Adds all that others are.
+    /// Adds the content of another collection.
     pub fn absorb(&mut self, other: &Contents) {
         for (own, more) in self.0.iter_mut().zip(&other.0) {
             own.extend(more.iter().cloned());
         }
     }
 
-    /// The hashes.
+    /// Computes the hashes.
     #[must_use]
     pub fn hashes(&self) -> ContentHashes {
         let [lists, policy, rules, settings] = self.0.each_ref().map(hash_of);
@@ -91,7 +90,7 @@ impl Contents {
     }
 }
 
-/// The name of a file without folders, and without the ending of a compressed one.
+/// The name of a file without folders, and without the suffix of a compressed one.
 #[must_use]
 pub fn file_name(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -108,7 +107,7 @@ fn hash_of(files: &BTreeSet<(String, Hash)>) -> Hash {
     Hash(hasher.finalize().into())
 }
 
-/// Hashes of what a generation was built from.
+/// Hashes of the content that a generation was built from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentHashes {
     /// Over all kinds.
@@ -126,7 +125,7 @@ pub struct ContentHashes {
 /// Digits of a hash in a log line.
 const SHORT: usize = 12;
 
-/// The hashes in a log line: twelve digits each.
+/// Formats the hashes for a log line, with twelve digits each.
 impl fmt::Display for ContentHashes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ContentHashes { all, lists, policy, rules, settings } = self;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON in which a key stands once in an object. Readers differ about which of two holds (RFC 8259, section
-//! 4), and what one of them has checked another one would run.
+//! JSON without duplicate keys. Parsers differ on which of two values holds (RFC 8259, section 4), so one
+//! parser could check what another one then does not use.
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::fmt;
 
-/// Why a text is not taken.
+/// Why a text is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
-    /// It is no JSON.
+    /// The text is not JSON.
     #[error("it is no JSON: {0}")]
     Json(String),
-    /// A key stands twice.
+    /// An object has a duplicate key.
     #[error("{pointer}: {message}")]
     Twice {
         /// JSON pointer (RFC 6901) of the first such key.
@@ -23,7 +23,7 @@ pub enum NotTaken {
     },
 }
 
-/// Reads a text.
+/// Parses a text.
 ///
 /// # Errors
 /// [`NotTaken`].
@@ -38,7 +38,7 @@ pub fn read(bytes: &[u8]) -> Result<Value, NotTaken> {
     }
 }
 
-/// The reader's position, and the first key that stood twice.
+/// The position of the parser, and the first duplicate key.
 #[derive(Default)]
 struct Place {
     path: RefCell<Vec<String>>,
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// Reads a value, and notes keys that stand twice.
+/// Parses a value, and notes duplicate keys.
 struct Once<'p>(&'p Place);
 
 impl<'de> DeserializeSeed<'de> for Once<'_> {
@@ -135,7 +135,7 @@ mod tests {
         let twice = r#"{"a": [0, {"x/y": 1, "b": 1, "x/y": 2}]}"#;
         let message = "the key `x/y` stands here twice; remove one".to_owned();
         assert_eq!(read(twice.as_bytes()), Err(NotTaken::Twice { pointer: "/a/1/x~1y".to_owned(), message }));
-        // The same key, written otherwise.
+        // The same key in another spelling.
         assert!(matches!(read(br#"{"a": 1, "\u0061": 2}"#), Err(NotTaken::Twice { .. })));
         assert!(matches!(read(b"{} x"), Err(NotTaken::Json(_))));
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Wire contracts, as types: what is said, not who says it when.
+//! Wire contracts, as types: the messages, not the sessions that exchange them.
 //!
-//! * [`content`]: content hashes of what a program has read.
-//! * [`control`]: the command socket, as Suricata's tools speak it.
-//! * [`json`]: JSON whose keys stand once.
+//! * [`content`]: content hashes of the files that a program has read.
+//! * [`control`]: the command socket, in the protocol of Suricata's tools.
+//! * [`json`]: JSON without duplicate keys.
 //! * [`southbound`]: between controller and agent. docs/southbound.md specifies it to the byte.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

@@ -11,7 +11,7 @@ use bartizan_base::limit::Trace::{NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     Control "bytes of a message on the command socket" = "{}" [bytes(MESSAGE_MAX)] in ["api/control/mod.rs", "api/control/messages.rs"],
         "the client is told and let go", [Told("`too_long` of `control-stats`")];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The certificate authority, in a folder: `ca.key` and `ca.pem`, `trusted.pem` (with authorities that still
-//! hold after a rotation), `register.json` (every certificate that was given, and which are revoked). Several
-//! processes may use it: each change holds a lock, and begins with what is on the disk.
+//! The certificate authority, in a folder: `ca.key` and `ca.pem`, `trusted.pem` (with former authorities that
+//! are still trusted after a rotation), `register.json` (every issued certificate, with its revocation).
+//! Several processes may use it: each change holds a lock, and begins by reading the disk.
 
 use crate::ChannelError;
 use crate::certificate::{CONTROLLER_NAME, DEVICE_URI, chain, facts, fingerprint, serial};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Seconds of a day.
 pub const DAY: u64 = 86_400;
 
-/// Clocks may differ by so many seconds: certificates are valid from then on.
+/// Tolerated difference of clocks, in seconds: certificates are valid from that much earlier.
 const SLACK: u64 = 300;
 
 /// Seconds for which expired certificates stay in the register.
@@ -29,26 +29,26 @@ const DEVICE: &str = "device";
 const KEY: &str = "ca.key";
 const CERTIFICATE: &str = "ca.pem";
 const TRUSTED: &str = "trusted.pem";
-/// The file with all certificates that were given.
+/// The file with all issued certificates.
 pub const REGISTER: &str = "register.json";
 
-/// A certificate that was given.
+/// An issued certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuedCertificate {
-    /// Serial number, hexadecimal digits.
+    /// Serial number, in hexadecimal digits.
     pub serial: String,
     /// `device` or `controller`.
     pub role: String,
-    /// Whose it is.
+    /// Id or name of the holder.
     pub name: String,
-    /// Until when it is valid, seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub valid_until: u64,
-    /// When it was revoked.
+    /// Time of the revocation, in seconds since 1970.
     pub revoked: Option<u64>,
 }
 
-/// An authority of before, which holds until then.
+/// A former authority, trusted until its expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Retired {
@@ -63,33 +63,33 @@ struct Register {
     retired: Vec<Retired>,
 }
 
-/// Key and certificate with what it was signed with; PEM.
+/// Key and certificate chain, in PEM.
 #[derive(Clone)]
 pub struct Issued {
-    /// The private key, if it was made here.
+    /// The private key, if the authority made it.
     pub key: Option<String>,
-    /// The certificate and the authority's.
+    /// The certificate, followed by the authority's.
     pub certificate: String,
     /// The certificate's serial number.
     pub serial: String,
 }
 
-/// What a device had that is not good any more.
+/// Certificates and tokens of a device that were revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Withdrawn {
-    /// Certificates that were not revoked yet.
+    /// Number of certificates that were not revoked before.
     pub certificates: usize,
-    /// One-time tokens that could still be used.
+    /// Number of one-time tokens that were still usable.
     pub tokens: usize,
 }
 
 /// Why a device gets no certificate for its token.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
-    /// The token is not taken.
+    /// The token is refused.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The certificate cannot be made or written down.
+    /// The certificate cannot be made or registered.
     #[error(transparent)]
     Certificate(#[from] ChannelError),
 }
@@ -101,10 +101,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a new one, in a folder that has none.
+    /// Makes a new authority in a folder without one.
     ///
     /// # Errors
-    /// There is one, or it cannot be written.
+    /// The folder has an authority, or cannot be written.
     pub fn make(folder: &Path, now: u64, days: u64) -> Result<Self, ChannelError> {
         files::make_folder(folder)?;
         let _held = files::hold(folder)?;
@@ -119,10 +119,10 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Opens the one in a folder.
+    /// Opens the authority in a folder.
     ///
     /// # Errors
-    /// There is none.
+    /// The folder has no authority.
     pub fn open(folder: &Path) -> Result<Self, ChannelError> {
         let authority = Authority { folder: folder.to_owned() };
         authority.register()?;
@@ -167,10 +167,10 @@ impl Authority {
         files::replace(&self.folder, TRUSTED, PUBLIC, text.as_bytes())
     }
 
-    /// The authorities that hold now: PEM.
+    /// The authorities trusted at `now`, in PEM.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// A file cannot be read.
     pub fn trusted(&self, now: u64) -> Result<String, ChannelError> {
         let mut text = files::read(&self.folder, CERTIFICATE)?;
         let register = self.register()?;
@@ -179,10 +179,10 @@ impl Authority {
         Ok(text)
     }
 
-    /// A new key and certificate for a controller.
+    /// Issues a new key and certificate for a controller.
     ///
     /// # Errors
-    /// It cannot be made or written down.
+    /// The certificate cannot be made or registered.
     pub fn issue_controller(&self, name: &str, now: u64, days: u64) -> Result<Issued, ChannelError> {
         let key = KeyPair::generate().map_err(ChannelError::certificate("no key can be made"))?;
         let (mut params, serial) = params(name, now, days)?;
@@ -199,11 +199,11 @@ impl Authority {
         Ok(Issued { key: Some(key.serialize_pem()), certificate, serial })
     }
 
-    /// A certificate for a device, for the key of its request. Of the request only the key is taken.
+    /// Issues a certificate for a device. Of the request, only the public key is used.
     ///
     /// # Errors
-    /// The request cannot be read or is not signed by its key; or the certificate cannot be made or written
-    /// down.
+    /// The request cannot be read or is not signed by its key; or the certificate cannot be made or
+    /// registered.
     pub fn issue_device(
         &self,
         device: &str,
@@ -215,11 +215,11 @@ impl Authority {
         self.issue_held(device, request, now, days)
     }
 
-    /// The same for a one-time token, which is used up by it. Under one lock: of a device that is revoked
-    /// meanwhile either the certificate is revoked, or the token is gone.
+    /// Issues a certificate for a one-time token, which is used up. Both happen under one lock: if the device
+    /// is revoked meanwhile, either the certificate is revoked or the token is gone.
     ///
     /// # Errors
-    /// The token is not taken; or as for [`Authority::issue_device`].
+    /// The token is refused; or as for [`Authority::issue_device`].
     pub fn enrol(
         &self,
         token: &str,
@@ -233,17 +233,17 @@ impl Authority {
         Ok(self.issue_held(device, request, now, days)?)
     }
 
-    /// The same for a device that shows the certificate that it has: its session may be older than what was
-    /// revoked a moment ago.
+    /// Issues a certificate for a device that presents its current one: its session may be older than a
+    /// revocation a moment ago.
     ///
     /// # Errors
-    /// All of its certificates are revoked; or as for [`Authority::issue_device`].
+    /// All certificates of the device are revoked; or as for [`Authority::issue_device`].
     pub fn renew(&self, device: &str, request: &str, now: u64, days: u64) -> Result<Issued, ChannelError> {
         let _held = files::hold(&self.folder)?;
         let register = self.register()?;
         let mut own =
             register.certificates.iter().filter(|e| e.role == DEVICE && e.name == device).peekable();
-        // One that is not in the register may be older than a register that was put back.
+        // A certificate that is not in the register may be newer than a register restored from a backup.
         if own.peek().is_some() && own.all(|entry| entry.revoked.is_some()) {
             let what =
                 format!("the certificates of `{device}` are revoked; it is enrolled again with a new token");
@@ -252,7 +252,7 @@ impl Authority {
         self.issue_held(device, request, now, days)
     }
 
-    /// Makes a device's certificate. The lock is held.
+    /// Issues a device's certificate; the caller holds the lock.
     fn issue_held(&self, device: &str, request: &str, now: u64, days: u64) -> Result<Issued, ChannelError> {
         let mut request = CertificateSigningRequestParams::from_pem(request)
             .map_err(ChannelError::certificate("the request for a certificate cannot be read"))?;
@@ -279,7 +279,7 @@ impl Authority {
         Ok((issuer, pem))
     }
 
-    /// Writes a certificate down before it is given away. The lock is held.
+    /// Registers a certificate before it is handed out; the caller holds the lock.
     fn note(
         &self,
         role: &str,
@@ -295,30 +295,32 @@ impl Authority {
         self.save(&register)
     }
 
-    /// A new key for the authority; what was signed with the old one holds for so many days still. Agents get
-    /// the new one when they renew their certificates, so the overlap has to be longer than these are valid.
+    /// Makes a new key for the authority; certificates of the old one stay valid for `overlap_days`. Agents
+    /// get the new authority when they renew their certificates, so the overlap must be longer than these are
+    /// valid.
     ///
     /// # Errors
-    /// It cannot be made or written.
+    /// The key cannot be made or written.
     pub fn rotate(&self, now: u64, days: u64, overlap_days: u64) -> Result<(), ChannelError> {
         let _held = files::hold(&self.folder)?;
         let mut register = self.register()?;
         register.retired.retain(|retired| retired.until > now);
         let until = now.saturating_add(overlap_days.saturating_mul(DAY));
         register.retired.push(Retired { certificate: files::read(&self.folder, CERTIFICATE)?, until });
-        // First the old one is kept: a crash between the two makes no certificate void.
+        // The old authority is saved first: a crash between the two steps invalidates no certificate.
         self.save(&register)?;
         self.new_key(now, days)?;
         self.save_trusted(&register, now)
     }
 
-    /// Revokes a device's certificate by its serial number, or all of a device by its id; and drops the
-    /// one-time tokens of that device, with which it, or whoever has its key, would get another certificate.
-    /// Controllers look at this; agents do not, so a controller's certificate cannot be revoked: for a key of
-    /// one that was stolen the authority has to be rotated.
+    /// Revokes a device's certificate by serial number, or all certificates of a device by its id; and
+    /// removes the device's one-time tokens, with which the holder of its key could get another certificate.
+    /// Controllers check revocations, agents do not, so a controller's certificate cannot be revoked: after
+    /// the theft of its key the authority has to be rotated.
     ///
     /// # Errors
-    /// There is neither certificate nor token, it is a controller's, or it cannot be written.
+    /// There is neither certificate nor token, the certificate is a controller's, or the register cannot be
+    /// written.
     pub fn revoke(&self, which: &str, now: u64) -> Result<Withdrawn, ChannelError> {
         let _held = files::hold(&self.folder)?;
         let mut register = self.register()?;
@@ -327,7 +329,8 @@ impl Authority {
         let known = !found.is_empty();
         found.retain(|entry| entry.role == DEVICE);
         let device = found.first().map_or(which, |entry| &entry.name).to_owned();
-        // First: if it breaks off here, whoever asked asks again, and nobody has got a certificate meanwhile.
+        // Tokens first: if the next step fails, the caller repeats the call, and no certificate was issued
+        // meanwhile.
         let tokens = Tokens::new(&self.folder).drop_held(&device, now)?;
         if found.is_empty() && tokens == 0 {
             return Err(nothing_to_revoke(which, known));
@@ -339,7 +342,7 @@ impl Authority {
         Ok(Withdrawn { certificates, tokens })
     }
 
-    /// Every certificate that was given.
+    /// All issued certificates.
     ///
     /// # Errors
     /// The register cannot be read.
@@ -347,7 +350,7 @@ impl Authority {
         Ok(self.register()?.certificates)
     }
 
-    /// Serial numbers of revoked certificates.
+    /// Serial numbers of the revoked certificates.
     ///
     /// # Errors
     /// The register cannot be read.
@@ -356,17 +359,17 @@ impl Authority {
         Ok(revoked.map(|entry| entry.serial).collect())
     }
 
-    /// SHA-256 of the authority's certificate, hexadecimal digits.
+    /// SHA-256 of the authority's certificate, in hexadecimal digits.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The certificate cannot be read.
     pub fn fingerprint(&self) -> Result<String, ChannelError> {
         let chain = chain(&files::read(&self.folder, CERTIFICATE)?)?;
         Ok(chain.first().map(|der| hex(&fingerprint(der))).unwrap_or_default())
     }
 }
 
-/// Why nothing is revoked: there is nothing, or only a controller's certificate (`known`).
+/// The error if there is nothing to revoke, or only a controller's certificate (`known`).
 fn nothing_to_revoke(which: &str, known: bool) -> ChannelError {
     ChannelError::Unknown(if known {
         format!(
@@ -380,7 +383,7 @@ fn nothing_to_revoke(which: &str, known: bool) -> ChannelError {
     })
 }
 
-/// What all certificates have, and the serial number.
+/// The parameters that all certificates share, and the serial number.
 fn params(name: &str, now: u64, days: u64) -> Result<(CertificateParams, String), ChannelError> {
     let time = |unix: u64| {
         time::OffsetDateTime::from_unix_timestamp(i64::try_from(unix).unwrap_or(i64::MAX))
@@ -401,10 +404,10 @@ fn params(name: &str, now: u64, days: u64) -> Result<(CertificateParams, String)
     Ok((params, serial(&number)))
 }
 
-/// Reads the facts of the first certificate of a PEM text.
+/// Parses the first certificate of a PEM text.
 ///
 /// # Errors
-/// There is none that can be read.
+/// The text has no valid certificate.
 pub fn facts_of(pem: &str) -> Result<crate::certificate::Facts, ChannelError> {
     let chain = chain(pem)?;
     let first = chain.first().map_or(&[][..], |der| der.as_ref());
@@ -462,14 +465,14 @@ mod tests {
         assert_eq!(withdrawn, Withdrawn { certificates: 2, tokens: 2 });
         assert_eq!(enrol(&used, "edge-1"), Err(TokenError::Bad));
         assert_eq!(enrol(&unused, "edge-1"), Err(TokenError::Bad));
-        // Nor for the session that it still has.
+        // Also not over its open session.
         let again = authority.renew("edge-1", &request(&key), NOW + 3, 10).err().expect("it is revoked");
         assert!(again.to_string().contains("revoked"), "{again}");
-        // A new token is good again, and others' are what they were.
+        // A new token is valid again, and tokens of other devices are unchanged.
         assert_eq!(enrol(&token("edge-1"), "edge-1"), Ok(()));
         assert_eq!(enrol(&others, "edge-2"), Ok(()));
         assert!(authority.renew("edge-1", &request(&key), NOW + 4, 10).is_ok());
-        // By its serial number as well.
+        // Also by its serial number.
         let (serial, unused) =
             (authority.list().expect("a list").last().expect("one").serial.clone(), token("edge-1"));
         assert_eq!(authority.revoke(&serial, NOW + 5).expect("revoked").tokens, 2);
@@ -489,7 +492,7 @@ mod tests {
         );
         let key = NewKey::make().expect("a key");
         assert_eq!(taken(authority.enrol(&token, "edge-1", &request(&key), NOW, 10)), Err(TokenError::Bad));
-        // One that is over is nothing to cancel.
+        // An expired token cannot be revoked.
         tokens.make("edge-1", [0; 32], NOW, 1).expect("a token");
         assert!(authority.revoke("edge-1", NOW + 1).is_err());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a certificate says.
+//! Facts read from certificates.
 
 use crate::ChannelError;
 use crate::files::hex;
@@ -7,30 +7,29 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// What stands before a device's id in its certificate's subject alternative name (a URI).
+/// Prefix of a device's id in its certificate's subject alternative name (a URI).
 pub const DEVICE_URI: &str = "bartizan:device:";
 
-/// The name in controllers' certificates, and the one that agents ask for: which controller it is does not
-/// matter to them.
+/// The name in controllers' certificates, which agents expect: all controllers have the same.
 pub const CONTROLLER_NAME: &str = "controller.bartizan";
 
-/// What is read of a certificate. Nothing here says that it is good: TLS checks that.
+/// The facts read from a certificate, which is not verified here: TLS does that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Serial number, hexadecimal digits without leading zeros.
+    /// Serial number, in hexadecimal digits without leading zeros.
     pub serial: String,
-    /// The device that it is for; none for a controller's or an authority's.
+    /// The device that the certificate is for; `None` for a controller's or an authority's.
     pub device: Option<String>,
-    /// From when it is valid, seconds since 1970.
+    /// Begin of the validity, in seconds since 1970.
     pub valid_from: u64,
-    /// Until when.
+    /// End of the validity, in seconds since 1970.
     pub valid_until: u64,
 }
 
-/// Reads a certificate.
+/// Parses a certificate.
 ///
 /// # Errors
-/// It is none, or names several devices.
+/// The bytes are not a certificate, or it names several devices.
 pub fn facts(der: &[u8]) -> Result<Facts, ChannelError> {
     let wrong = |what: &str| ChannelError::Certificate(format!("a certificate {what}"));
     let (_, certificate) = X509Certificate::from_der(der).map_err(|_| wrong("that cannot be read"))?;
@@ -58,7 +57,7 @@ pub(crate) fn serial(bytes: &[u8]) -> String {
     hex(bytes.get(zeros..).unwrap_or_default())
 }
 
-/// SHA-256 of a certificate: what a token pins.
+/// SHA-256 of a certificate, which tokens pin.
 #[must_use]
 pub fn fingerprint(der: &[u8]) -> [u8; 32] {
     Sha256::digest(der).into()
@@ -67,7 +66,7 @@ pub fn fingerprint(der: &[u8]) -> [u8; 32] {
 /// The certificates of a PEM text.
 ///
 /// # Errors
-/// There are none, or one cannot be read.
+/// There are none, or one cannot be parsed.
 pub fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, ChannelError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match chain {
@@ -80,7 +79,7 @@ pub fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, ChannelError> {
 /// The private key of a PEM text.
 ///
 /// # Errors
-/// There is none that can be read.
+/// There is no valid one.
 pub fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, ChannelError> {
     PrivateKeyDer::from_pem_slice(pem.as_bytes())
         .map_err(|error| ChannelError::Certificate(format!("the private key cannot be read: {error}")))

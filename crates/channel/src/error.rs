@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with certificates, keys and their files.
+//! Errors of certificates, keys and their files.
 
 use std::path::{Path, PathBuf};
 
-/// Why something about certificates did not work.
+/// Why an operation on certificates failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// A file or folder.
+    /// A file or folder cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file has other content than it should.
+    /// A file has invalid content.
     #[error("{}: {what}", path.display())]
     Content {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
-    /// A certificate, request or key that cannot be read or used.
+    /// A certificate, request or key cannot be parsed or used.
     #[error("{0}")]
     Certificate(String),
-    /// There is none of that name or number.
+    /// No certificate has this name or number.
     #[error("{0}")]
     Unknown(String),
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that are whole or not there, and that others do not read.
+//! Files that are written atomically, and that other users cannot read.
 
 use crate::ChannelError;
 use std::fs::{self, File, OpenOptions};
@@ -7,23 +7,23 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Rights of keys and tokens.
+/// Mode of keys and tokens.
 pub(crate) const SECRET: u32 = 0o600;
 
-/// Rights of certificates.
+/// Mode of certificates.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// Makes a folder that only its owner enters, if it is not there.
+/// Makes a folder that only its owner can enter, unless it exists.
 pub(crate) fn make_folder(path: &Path) -> Result<(), ChannelError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(ChannelError::file(path))
 }
 
-/// Writes a file in place of the one that is there. When this returns it is durable.
+/// Writes a file, replacing an existing one. Durable on return.
 pub(crate) fn replace(folder: &Path, name: &str, mode: u32, bytes: &[u8]) -> Result<(), ChannelError> {
     let path = folder.join(name);
     let new = folder.join(format!("{name}.new"));
     let write = || {
-        // What a crash left there may have other rights.
+        // A remainder of a crash may have another mode.
         let _ = fs::remove_file(&new);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
         file.write_all(bytes)?;
@@ -40,7 +40,7 @@ pub(crate) fn read(folder: &Path, name: &str) -> Result<String, ChannelError> {
     fs::read_to_string(&path).map_err(ChannelError::file(&path))
 }
 
-/// Holds a folder for one process at a time, until what is returned is dropped.
+/// Locks a folder for one process, until the returned file is dropped.
 pub(crate) fn hold(folder: &Path) -> Result<File, ChannelError> {
     let path = folder.join("lock");
     let open = || {
@@ -51,12 +51,12 @@ pub(crate) fn hold(folder: &Path) -> Result<File, ChannelError> {
     open().map_err(ChannelError::file(&path))
 }
 
-/// Hexadecimal digits.
+/// Formats bytes in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes from the system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], ChannelError> {
     let mut bytes = [0; N];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)

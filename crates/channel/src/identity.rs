@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device's key and certificate. The key is made on the device and never leaves it: only a request goes to
-//! the controller.
+//! A device's key and certificate. The key is made on the device and never leaves it: only a certificate
+//! request goes to the controller.
 
 use crate::ChannelError;
 use crate::certificate::{Facts, chain, facts};
@@ -8,7 +8,7 @@ use crate::files::{self, PUBLIC, SECRET};
 use rcgen::{CertificateParams, KeyPair};
 use std::path::Path;
 
-/// A key whose certificate is still to come.
+/// A key that has no certificate yet.
 #[derive(Debug)]
 pub struct NewKey {
     key: KeyPair,
@@ -18,15 +18,15 @@ impl NewKey {
     /// Makes a key (ECDSA, P-256).
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn make() -> Result<Self, ChannelError> {
         Ok(NewKey { key: KeyPair::generate().map_err(ChannelError::certificate("no key can be made"))? })
     }
 
-    /// The request for a certificate (PKCS #10, PEM). Who the certificate is for is up to who signs it.
+    /// The certificate request (PKCS #10, PEM). The issuer chooses the certificate's subject.
     ///
     /// # Errors
-    /// It cannot be signed.
+    /// The request cannot be signed.
     pub fn request(&self) -> Result<String, ChannelError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -34,31 +34,31 @@ impl NewKey {
         request.map_err(ChannelError::certificate("no request can be made"))
     }
 
-    /// The identity, with the certificate that came for the key.
+    /// The identity with the certificate issued for the key.
     ///
     /// # Errors
-    /// The certificate cannot be read, or is for another key.
+    /// The certificate cannot be parsed, or is for another key.
     pub fn with(self, certificate: &str, authorities: &str) -> Result<Identity, ChannelError> {
         let identity = Identity {
             key: self.key.serialize_pem(),
             certificate: certificate.to_owned(),
             authorities: authorities.to_owned(),
         };
-        // rustls takes no certificate of another key.
+        // rustls refuses a certificate of another key.
         crate::tls::certified(&identity.certificate, &identity.key)?;
         chain(authorities)?;
         Ok(identity)
     }
 }
 
-/// Key, certificate, and what controllers are checked with; all PEM.
+/// Key, certificate, and the authorities of controllers; all in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The private key.
     pub key: String,
-    /// The certificate and what it was signed with.
+    /// The certificate and that of its issuer.
     pub certificate: String,
-    /// Authorities for controllers' certificates.
+    /// Authorities by which to verify controllers.
     pub authorities: String,
 }
 
@@ -73,10 +73,10 @@ const CERTIFICATE: &str = "device.pem";
 const AUTHORITIES: &str = "authorities.pem";
 
 impl Identity {
-    /// What its certificate says.
+    /// The facts in its certificate.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The certificate cannot be parsed.
     pub fn facts(&self) -> Result<Facts, ChannelError> {
         chain(&self.certificate)?.first().map_or_else(
             || Err(ChannelError::Certificate("the device has no certificate".to_owned())),
@@ -84,8 +84,8 @@ impl Identity {
         )
     }
 
-    /// Stores it in a folder, which is made if it is not there. Key and certificate are one file, so that a
-    /// crash does not part them.
+    /// Stores the identity in a folder, which is made if it does not exist. Key and certificate are one file,
+    /// so that a crash cannot separate them.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -96,7 +96,7 @@ impl Identity {
         files::replace(folder, CERTIFICATE, PUBLIC, self.certificate.as_bytes())
     }
 
-    /// What [`Identity::save`] stored.
+    /// Loads a stored identity.
     ///
     /// # Errors
     /// A file cannot be read.

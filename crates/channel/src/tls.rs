@@ -20,10 +20,10 @@ use rustls::{
 use std::fmt;
 use std::sync::Arc;
 
-/// How a controller does TLS.
+/// The TLS settings of a controller.
 pub type ServerTls = ServerConfig;
 
-/// Seconds since 1970, whenever a handshake asks.
+/// Gives seconds since 1970, at each handshake.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Whether the certificate with this serial number is revoked.
@@ -65,8 +65,9 @@ pub(crate) fn certified(certificate: &str, key: &str) -> Result<CertifiedKey, Ch
         .map_err(|error| wrong("certificate and key do not belong together")(error.to_string()))
 }
 
-/// How a controller does TLS: devices show certificates of one of the authorities that are not revoked; who
-/// has none may come, since enrolment begins so, and is told apart by [`crate::wire::Wire::peer`].
+/// The TLS settings of a controller: devices present certificates of one of the authorities that are not
+/// revoked. Clients without a certificate are admitted for enrolment; [`crate::wire::Wire::peer`]
+/// distinguishes them.
 ///
 /// # Errors
 /// Certificate, key or authorities cannot be used.
@@ -92,7 +93,7 @@ pub fn server(
     Ok(Arc::new(config))
 }
 
-/// How an agent does TLS once it has a certificate.
+/// The TLS settings of an agent with a certificate.
 ///
 /// # Errors
 /// Certificate, key or authorities cannot be used.
@@ -107,8 +108,8 @@ pub fn client(clock: Clock, identity: &Identity) -> Result<Arc<ClientConfig>, Ch
     Ok(Arc::new(config))
 }
 
-/// How an agent does TLS before it has a certificate: with the one controller whose certificate the token
-/// pins.
+/// The TLS settings of an agent without a certificate: they accept only the controller whose certificate the
+/// token pins.
 ///
 /// # Errors
 /// TLS cannot be set up.
@@ -130,15 +131,15 @@ fn client_builder(
         .with_custom_certificate_verifier(verifier))
 }
 
-/// The name that agents ask for.
+/// The server name that agents expect.
 ///
 /// # Errors
-/// Never: it is a good name.
+/// Never: the name is valid.
 pub fn controller_name() -> Result<ServerName<'static>, ChannelError> {
     ServerName::try_from(CONTROLLER_NAME).map_err(|error| wrong("the controller's name")(error.to_string()))
 }
 
-/// Devices' certificates: what webpki asks for, and not revoked.
+/// Verifies devices' certificates: by webpki, and against the revocations.
 struct Devices {
     inner: Arc<dyn ClientCertVerifier>,
     revoked: Revoked,
@@ -196,7 +197,7 @@ impl ClientCertVerifier for Devices {
     }
 }
 
-/// One certificate and no other. That the peer has its key is checked by the handshake's signature.
+/// Accepts one certificate only. The handshake's signature proves that the peer has its key.
 #[derive(Debug)]
 struct Pinned {
     pin: [u8; 32],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One-time tokens for a device's first certificate: `bzt1.ID.SECRET.PIN`, all hexadecimal. The secret is
-//! hashed at rest; the pin is the SHA-256 of the controller's certificate, so that nobody in between can take
-//! the token for itself.
+//! stored hashed; the pin is the SHA-256 of the controller's certificate, so that no man in the middle can
+//! use the token.
 
 use crate::ChannelError;
 use crate::files::{self, SECRET, hex, random};
@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// What a token begins with.
+/// Prefix of tokens.
 const MARK: &str = "bzt1";
 
 const FILE: &str = "tokens.json";
 
-/// A token, as the device has it.
+/// A token as the device has it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     id: String,
@@ -30,10 +30,10 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads a token.
+    /// Parses a token.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a token.
     pub fn parse(text: &str) -> Result<Self, ChannelError> {
         let wrong = || {
             let what = "this is no token: it has the form bzt1.ID.SECRET.PIN and is copied whole".to_owned();
@@ -57,40 +57,39 @@ impl Token {
         Ok(Token { id: id.to_owned(), secret: secret.to_owned(), pin: bytes })
     }
 
-    /// The controller's certificate has this SHA-256.
+    /// SHA-256 of the controller's certificate.
     #[must_use]
     pub fn pin(&self) -> [u8; 32] {
         self.pin
     }
 
-    /// What is said to the controller.
+    /// The text of the token, which the controller receives.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{MARK}.{}.{}.{}", self.id, self.secret, hex(&self.pin))
     }
 }
 
-/// A token, as it lies on the controller's disk.
+/// A token as the controller stores it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
     id: String,
-    /// SHA-256 of the secret. The secret has 256 bits by chance, so nothing slower is needed, and how long a
-    /// comparison takes tells nobody the secret.
+    /// SHA-256 of the secret. The secret has 256 random bits, so a slow hash is not needed, and the duration
+    /// of a comparison does not reveal the secret.
     hash: String,
     device: String,
-    /// Until when it can be used, seconds since 1970.
+    /// Expiry, in seconds since 1970.
     expires: u64,
-    /// SHA-256 of the request's public key that it was used for. The same device may ask again with it: its
-    /// answer may have been lost.
+    /// SHA-256 of the public key of the request that used the token. The same device may repeat its request:
+    /// the answer may have been lost.
     used_by: Option<String>,
 }
 
-/// Why a token is not taken.
+/// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// There is no such token, it is used, has expired, or is another device's. Which of these is for the log
-    /// only.
+    /// The token does not exist, is used, has expired, or is another device's. Only the log tells which.
     #[error("the token is not good for this device: it is unknown, used or expired. Make another one")]
     Bad,
     /// The store cannot be read or written.
@@ -98,14 +97,14 @@ pub enum TokenError {
     Unavailable,
 }
 
-/// Tokens in a folder.
+/// The tokens in a folder.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     folder: PathBuf,
 }
 
 impl Tokens {
-    /// Those of a folder.
+    /// The tokens in a folder.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Tokens { folder: folder.to_owned() }
@@ -126,10 +125,10 @@ impl Tokens {
         files::replace(&self.folder, FILE, SECRET, &text)
     }
 
-    /// A new token for a device, for so many seconds. It is shown once: only its hash is kept.
+    /// Makes a token for a device, valid for `seconds`. It is shown once: only its hash is stored.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn make(&self, device: &str, pin: [u8; 32], now: u64, seconds: u64) -> Result<Token, ChannelError> {
         let _held = files::hold(&self.folder)?;
         let (id, secret) = (hex(&random::<8>()?), hex(&random::<32>()?));
@@ -147,11 +146,11 @@ impl Tokens {
         Ok(Token { id, secret, pin })
     }
 
-    /// Uses a token up, for a device and the request that it came with. When this returns `Ok`, nobody else
-    /// can use it. The folder is held.
+    /// Uses a token up, for a device and its request. After `Ok`, no other request can use it. The caller
+    /// holds the folder's lock.
     ///
     /// # Errors
-    /// It is not good, or the store does not work.
+    /// The token is invalid, or the store fails.
     pub(crate) fn spend_held(
         &self,
         text: &str,
@@ -175,10 +174,11 @@ impl Tokens {
         self.save(&records).map_err(|_| TokenError::Unavailable)
     }
 
-    /// Drops the tokens of a device, used or not. How many could still be used. The folder is held.
+    /// Removes the tokens of a device, used or not. Returns how many were still usable. The caller holds the
+    /// folder's lock.
     ///
     /// # Errors
-    /// They cannot be read or written.
+    /// The file cannot be read or written.
     pub(crate) fn drop_held(&self, device: &str, now: u64) -> Result<usize, ChannelError> {
         let mut records = self.load()?;
         let good = records.iter().filter(|record| record.device == device && record.expires > now).count();
@@ -190,31 +190,31 @@ impl Tokens {
     }
 }
 
-/// SHA-256 of the public key of a request.
+/// SHA-256 of the public key in a request.
 fn public_key(request: &str) -> Option<String> {
     let request = rcgen::CertificateSigningRequestParams::from_pem(request).ok()?;
     Some(hex(&Sha256::digest(rcgen::PublicKeyData::der_bytes(&request.public_key))))
 }
 
-/// How often somebody may fail in a minute. It is about the work that guesses make: a token cannot be
-/// guessed, so who has a good one is held up by own failures only.
+/// Limits failures per source and minute. This bounds the work that guesses cause, not their success: a token
+/// cannot be guessed, and only own failures delay a source.
 #[derive(Debug)]
 pub struct Attempts {
     by_source: HashMap<String, u32>,
-    /// Beginning of the minute, in milliseconds.
+    /// Begin of the minute, in milliseconds.
     since: u64,
 }
 
-/// Failures of one source in a minute.
+/// Most failures of one source in a minute.
 pub const FAILURES: u32 = 5;
 
-/// Sources whose failures are remembered for a minute; others may fail unseen.
+/// Most sources whose failures are remembered in a minute; failures of further ones are not counted.
 pub const SOURCES: usize = 4_096;
 
 const MINUTE: u64 = 60_000;
 
 impl Attempts {
-    /// Begins at a time, in milliseconds.
+    /// A limit whose first minute begins at `now`, in milliseconds.
     #[must_use]
     pub fn new(now: u64) -> Self {
         Attempts { by_source: HashMap::new(), since: now }
@@ -229,7 +229,7 @@ impl Attempts {
         if failures >= FAILURES { self.since + MINUTE - now } else { 0 }
     }
 
-    /// An attempt of a source failed. The table has at most [`SOURCES`].
+    /// Counts a failure of a source. The table holds at most [`SOURCES`].
     pub fn failed(&mut self, source: &str) {
         if self.by_source.len() < SOURCES || self.by_source.contains_key(source) {
             *self.by_source.entry(source.to_owned()).or_default() += 1;

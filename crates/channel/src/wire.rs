@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A socket with its TLS, which never blocks: whoever polls it moves it on.
+//! A non-blocking socket with TLS, driven by its poller.
 
 use crate::ChannelError;
 use crate::certificate::{Facts, facts};
@@ -9,13 +9,13 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// Bytes that one turn reads at most: others have their turn too.
+/// Most bytes read in one turn, so that other connections get turns.
 const TURN: usize = 256 << 10;
 
-/// Bytes that wait for the socket at most, beyond one message.
+/// Most bytes that wait for the socket, beyond one message.
 const WAITING: usize = 64 << 10;
 
-/// Bytes of messages that travel together, in one record of TLS, which takes no more than 16 KiB.
+/// Most bytes of messages that share one TLS record, which holds at most 16 KiB.
 const TOGETHER: usize = 8 << 10;
 
 /// A connection.
@@ -26,22 +26,22 @@ pub struct Wire {
     tls: Connection,
 }
 
-/// What a turn of reading came to.
+/// The result of a turn of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// All that was there has been read.
+    /// All available data was read.
     Drained,
-    /// There is more: come again without waiting.
+    /// More data may be available: read again without polling.
     More,
-    /// The peer has ended, in order.
+    /// The peer has closed the connection regularly.
     Ended,
 }
 
 impl Wire {
-    /// The controller's side of a connection that came.
+    /// The controller's side of an accepted connection.
     ///
     /// # Errors
-    /// TLS cannot begin.
+    /// TLS cannot be set up.
     pub fn accepted(socket: TcpStream, config: Arc<ServerConfig>) -> Result<Self, ChannelError> {
         let tls = ServerConnection::new(config)
             .map_err(|error| ChannelError::Certificate(format!("TLS cannot begin: {error}")))?;
@@ -51,7 +51,7 @@ impl Wire {
     /// The agent's side of a connection.
     ///
     /// # Errors
-    /// TLS cannot begin.
+    /// TLS cannot be set up.
     pub fn dialled(socket: TcpStream, config: Arc<ClientConfig>) -> Result<Self, ChannelError> {
         let tls = ClientConnection::new(config, controller_name()?)
             .map_err(|error| ChannelError::Certificate(format!("TLS cannot begin: {error}")))?;
@@ -59,29 +59,29 @@ impl Wire {
     }
 
     fn of(socket: TcpStream, mut tls: Connection) -> Self {
-        // A message is as long as it is; who fills this asks `has_room` first.
+        // Messages have any length; the caller checks `has_room` before writing.
         tls.set_buffer_limit(None);
         Wire { socket, tls }
     }
 
-    /// Whether the handshake is still under way.
+    /// Whether the handshake is in progress.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// What the peer's certificate says, if it showed one; behind the handshake.
+    /// The facts in the peer's certificate, if it presented one; call after the handshake.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The certificate cannot be parsed.
     pub fn peer(&self) -> Result<Option<Facts>, ChannelError> {
         self.tls.peer_certificates().and_then(|chain| chain.first()).map(|first| facts(first)).transpose()
     }
 
-    /// Reads what is there, behind `bytes`.
+    /// Appends available data to `bytes`.
     ///
     /// # Errors
-    /// The connection is lost, or the peer's TLS is not taken: what was wrong is told to it if it can be.
+    /// The connection is lost, or the peer's TLS is refused; an alert is sent if possible.
     pub fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<Turn> {
         let mut read = 0;
         while read < TURN {
@@ -93,7 +93,7 @@ impl Wire {
                 Err(error) => return Err(error),
             }
             let state = self.tls.process_new_packets().map_err(|error| {
-                // The alert that says what was wrong.
+                // Sends the alert with the error.
                 let _ = self.tls.write_tls(&mut self.socket);
                 io::Error::new(io::ErrorKind::InvalidData, error)
             })?;
@@ -116,10 +116,10 @@ impl Wire {
         !self.tls.is_handshaking() && !self.tls.wants_write()
     }
 
-    /// Takes bytes, to be sent with [`Wire::flush`].
+    /// Takes bytes to send with [`Wire::flush`].
     ///
     /// # Errors
-    /// TLS does not take them.
+    /// TLS refuses them.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(WAITING) {
             self.tls.writer().write_all(piece)?;
@@ -127,7 +127,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Hands what waits to the socket, as far as it takes it. Whether all of it went.
+    /// Writes pending data while the socket has room. Returns whether all was written.
     ///
     /// # Errors
     /// The connection is lost.
@@ -144,8 +144,8 @@ impl Wire {
         Ok(true)
     }
 
-    /// Hands messages to the socket one by one while it has room; short ones that are there at the same time
-    /// travel together. Whether all went.
+    /// Writes messages one by one while the socket has room; short ones that are available together share a
+    /// record. Returns whether all were written.
     ///
     /// # Errors
     /// The connection is lost.
@@ -164,7 +164,7 @@ impl Wire {
         Ok(all)
     }
 
-    /// Says that nothing more comes, and closes.
+    /// Sends a close notification, and closes.
     pub fn close(mut self) {
         self.tls.send_close_notify();
         let _ = self.flush();

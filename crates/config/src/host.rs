@@ -64,7 +64,7 @@ pub struct HostFile {
     /// The socket for commands.
     #[serde(default)]
     pub control: Control,
-    /// Rule files, beside this file or absolute: the rules of all flows with detection.
+    /// Rule files, beside this file or absolute, for all flows with detection.
     #[serde(default)]
     pub rules: List<PathBuf>,
     /// The policy file, beside this file or absolute; without one the chain is `ids` alone.
@@ -78,8 +78,8 @@ pub struct HostFile {
     pub cache: Option<PathBuf>,
     /// File for the process id while the program runs, beside this file or absolute.
     pub pid_file: Option<PathBuf>,
-    /// The controller that sends policies and rules. `policy` and `rules` apply only until the first
-    /// generation has come from it. None unless given.
+    /// The controller that sends policies and rules; until it has, `policy` and `rules` apply. None unless
+    /// given.
     pub controller: Option<Controller>,
 }
 
@@ -97,8 +97,7 @@ pub struct Link {
     pub capture: Option<List<PathBuf>>,
     /// Worker threads of this link; unless given, its share of those of all links.
     pub workers: Option<u16>,
-    /// Filter of a tap, in tcpdump's language (pcap-filter(7)): `not port 22`. The kernel drops other
-    /// packets.
+    /// Filter of a tap (pcap-filter(7)): `not port 22`. The kernel drops other packets.
     pub filter: Option<String>,
 }
 
@@ -113,7 +112,7 @@ pub struct Inline {
     /// Switch off the interfaces' offloads while the program runs, and on again at the end.
     #[serde(default)]
     pub fix_offloads: bool,
-    /// Frames in the receive ring of each worker and interface, from 16 to 1,048,576; 4,096 unless given.
+    /// Frames in each worker's and interface's receive ring, 16 to 1,048,576; 4,096 unless given.
     pub frames: Option<u32>,
     /// A level below the host, which handles flows that are fully decided; none unless given.
     pub offload: Option<Offload>,
@@ -138,17 +137,15 @@ pub struct Offload {
     /// /sys/fs/bpf.
     #[serde(default)]
     pub fail: OffloadFail,
-    /// Time without a sign of life of a worker after which `fail` applies to its frames, from 1s to 1h; 1s
-    /// unless given.
+    /// Silence of a worker after which `fail` applies to its frames, from 1s to 1h; 1s unless given.
     pub stale: Option<Seconds>,
-    /// Sampling of drops: one of this many packets that the level would drop goes up to this program, which
-    /// drops it, and writes a `drop` event if these are enabled. A power of two up to 1,048,576, or 0 for
-    /// none; 1,024 unless given.
+    /// One of this many packets that the level would drop goes up to this program, which drops it and writes
+    /// a `drop` event if enabled. A power of two up to 1,048,576, or 0 for none; 1,024 unless given.
     pub drop_samples: Option<u32>,
-    /// `true`: the level drops packets of TCP, UDP and ICMP (queries and answers) without a flow if a
-    /// policy's packet filter or its default action drops them, before the host makes a flow of them, as far
-    /// as the level has the rules. Such packets are counted by rule, but have no flow record; their `drop`
-    /// events are sampled (`drop-samples`).
+    /// `true`: as far as it has the rules, the level drops packets of TCP, UDP and ICMP (queries and answers)
+    /// without a flow that a policy's packet filter or default action drops, before the host makes a flow of
+    /// them. They are counted by rule, without a flow record; their `drop` events are sampled
+    /// (`drop-samples`).
     #[serde(default)]
     pub early_drop: bool,
 }
@@ -224,8 +221,8 @@ pub struct Tap {
     /// Receive ring of each worker, from 2MiB to 4GiB in whole MiB; 32MiB unless given.
     pub ring: Option<Size>,
     /// Source of timestamps: `software` (the kernel; the default), `hardware` (the device, which is set to
-    /// stamp all packets while the program runs; an error if it cannot), `auto` (the device if it already
-    /// stamps all packets by the system's clock, else the kernel).
+    /// stamp all packets; an error if it cannot), `auto` (the device if it stamps all packets already, by the
+    /// system's clock).
     pub timestamps: Option<Timestamps>,
     /// Time, from 1 to 1,000 milliseconds, within which a second frame with the same bytes is ignored: mirror
     /// ports duplicate frames. None unless given.
@@ -288,17 +285,16 @@ impl Link {
     }
 }
 
-/// Bounds of memory that traffic can make grow, in total for all workers; an absent bound is that of the
-/// Suricata settings.
+/// Bounds of memory that traffic can make grow, over all workers; default: the Suricata settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Memory {
     /// Entries of the flow tables, from 1,024 to 16,777,216.
     pub flows: Option<u32>,
-    /// Entries of the host tables (one for rules, one for connection limits), from 64 to 16,777,216; 65,536
-    /// unless given.
+    /// Entries of each host table (for rules; for connection limits), from 64 to 16,777,216; 65,536 unless
+    /// given.
     pub hosts: Option<u32>,
-    /// State that a function keeps per host (`portscan`), for each such function; 32MiB unless given.
+    /// State per host of each function that keeps some (`portscan`); 32MiB unless given.
     pub function_hosts: Option<Size>,
     /// Memory of stream reassembly.
     pub reassembly: Option<Size>,

@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-/// Reads a text of one document.
+/// Parses a text with one document.
 ///
 /// # Errors
 /// The text is not YAML, nests too deeply, uses an alias before its anchor, or has a second document.
@@ -114,15 +114,15 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
 
 struct Reader<'t> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
-    /// What anchors stand for.
+    /// The anchors' nodes.
     anchors: HashMap<usize, Anchored>,
     nodes: usize,
-    /// Bytes of texts so far, and of those that aliases repeated.
+    /// Bytes of text so far, and of text that aliases repeated.
     bytes: usize,
     repeated: usize,
 }
 
-/// What an anchor stands for, and how much it is.
+/// The node of an anchor, with its size.
 struct Anchored {
     node: Node,
     nodes: usize,
@@ -143,7 +143,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Nothing comes behind the document.
+    /// Checks that nothing follows the document.
     fn end(&mut self) -> Result<(), YamlError> {
         loop {
             match self.next()? {
@@ -258,11 +258,11 @@ mod tests {
         let error = parse(&text).expect_err("too much").to_string();
         assert!(error.contains("aliases") && error.contains("1048576 nodes"), "{error}");
         assert!(parse("a: &x [*x]\n").is_err());
-        // One long text, named again and again: 20 KB mean a gigabyte with the next three zeros.
+        // One long text with many aliases: three more zeros on 20 KB would mean a gigabyte.
         let text = format!("a: &x {}\nb: [{}]\n", "A".repeat(10_000), "*x, ".repeat(2_000));
         let error = parse(&text).expect_err("too long").to_string();
         assert!(error.contains("8388608 bytes"), "{error}");
-        // Many anchors are found as fast as few.
+        // The lookup of many anchors is as fast as that of few.
         let (anchors, aliases): (Vec<_>, Vec<_>) =
             (0..20_000).map(|n| (format!("&a{n} x"), format!("*a{n}"))).unzip();
         assert!(parse(&format!("[{}, {}]", anchors.join(", "), aliases.join(", "))).is_ok());

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands that there are: one table for who answers, who asks and who reads about it.
+//! The table of commands, for the program, its clients and the documentation.
 //!
-//! Those above `levels` are Suricata's, with its names, arguments and answers; the others are this program's
-//! own.
+//! Commands before `levels` are Suricata's, with its names, arguments and answers; the others are this
+//! program's.
 
 use super::Request;
 use serde_json::{Map, Value};
 
-/// What a value of an argument is.
+/// The form of an argument's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A text.
     Text,
-    /// A number; as a text of digits, too.
+    /// A number, also as a text of digits.
     Number,
-    /// All words that are left on a command line, as one text.
+    /// All remaining words of a command line, as one text.
     Rest,
 }
 
@@ -23,7 +23,7 @@ pub enum Form {
 pub struct Argument {
     /// Its name.
     pub name: &'static str,
-    /// What it is, for people: `INTERFACE`.
+    /// Placeholder for people: `INTERFACE`.
     pub what: &'static str,
     /// Its form.
     pub form: Form,
@@ -34,9 +34,9 @@ pub struct Argument {
 pub struct CommandSpec {
     /// Its name.
     pub name: &'static str,
-    /// What it wants to be told, in the order of a command line.
+    /// The arguments, in the order of a command line.
     pub arguments: &'static [Argument],
-    /// What it does.
+    /// Description of the command.
     pub about: &'static str,
 }
 
@@ -99,24 +99,24 @@ pub const COMMANDS: &[CommandSpec] = commands! {
     "control-stats" [] "what this socket has counted: clients, messages, refusals";
 };
 
-/// The command of a name.
+/// The command with a name.
 #[must_use]
 pub fn command(name: &str) -> Option<&'static CommandSpec> {
     COMMANDS.iter().find(|command| command.name == name)
 }
 
 impl CommandSpec {
-    /// How it is written: `iface-stat INTERFACE`.
+    /// The usage line: `iface-stat INTERFACE`.
     #[must_use]
     pub fn usage(&self) -> String {
         let words = self.arguments.iter().map(|argument| argument.what);
         core::iter::once(self.name).chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    /// What the words behind the command's name on a command line are to the program.
+    /// Makes a request from the words after the command's name on a command line.
     ///
     /// # Errors
-    /// One is missing, is none, or is too much: how it is written.
+    /// A word is missing, invalid or superfluous; the message has the usage.
     pub fn request(&self, words: &[String]) -> Result<Request, String> {
         let wrong = |what: String| format!("{what}; write `{}`", self.usage());
         let mut arguments = Map::new();
@@ -144,10 +144,10 @@ impl CommandSpec {
 }
 
 impl Request {
-    /// A text among the arguments.
+    /// A text argument.
     ///
     /// # Errors
-    /// It is missing or none: what is wanted.
+    /// The argument is missing or not a text.
     pub fn text(&self, name: &str) -> Result<&str, String> {
         match self.arguments.get(name) {
             Some(Value::String(text)) => Ok(text),
@@ -156,10 +156,10 @@ impl Request {
         }
     }
 
-    /// A number among the arguments.
+    /// A number argument.
     ///
     /// # Errors
-    /// It is missing or none: what is wanted.
+    /// The argument is missing or not a number.
     pub fn number(&self, name: &str) -> Result<u64, String> {
         let value = self.arguments.get(name).ok_or_else(|| format!("the argument `{name}` is missing"))?;
         let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());

@@ -1,61 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages out of a stream of bytes: where each object ends. What is in it is not looked at here.
+//! Splits a stream of bytes into messages: finds where each object ends, without parsing it.
 
-/// Why no message comes out of a stream any more: the connection is of no use from here on.
+/// Why a stream yields no further message: the connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    /// Something else than an object begins.
+    /// The message does not begin with an object.
     #[error(
         "a message is one JSON object, and this one begins with the byte {0:#04x}; send {{\"command\": \"command-list\"}}"
     )]
     NoObject(u8),
-    /// A line ends inside of a text.
+    /// A control character, such as a line end, is within a text.
     #[error(
         "the message has the control character {0:#04x} inside of a text; write it as JSON does (\\n, \\t, \\u0000)"
     )]
     Control(u8),
-    /// It does not end.
+    /// The message exceeds the bound.
     #[error("the message has more than {0} bytes; send a shorter one")]
     TooLong(usize),
 }
 
-/// Puts pieces of a stream together and gives out whole messages. Holds no more than one message of the
-/// longest and one piece.
+/// Joins pieces of a stream and yields whole messages. Holds at most one message of the longest size and one
+/// piece.
 #[derive(Debug)]
 pub struct Messages {
     held: Vec<u8>,
-    /// So many bytes of what is held were looked at.
+    /// Number of held bytes that were scanned.
     looked: usize,
-    /// Objects that are open there.
+    /// Number of open objects at that place.
     depth: usize,
     in_text: bool,
-    /// The byte before was a backslash inside of a text.
+    /// Whether the previous byte was a backslash within a text.
     escaped: bool,
     most: usize,
 }
 
 impl Messages {
-    /// Of a stream whose messages have `most` bytes at most.
+    /// A splitter for messages of at most `most` bytes.
     #[must_use]
     pub const fn new(most: usize) -> Self {
         Messages { held: Vec::new(), looked: 0, depth: 0, in_text: false, escaped: false, most }
     }
 
-    /// The next piece of the stream.
+    /// Adds the next piece of the stream.
     pub fn push(&mut self, piece: &[u8]) {
         self.held.extend_from_slice(piece);
     }
 
-    /// Whether a message has begun that is not whole.
+    /// Whether an incomplete message has begun.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.held.iter().any(|byte| !is_blank(*byte))
     }
 
-    /// The next whole message. To be called until there is none before the next piece is pushed.
+    /// The next whole message. Call until there is none before pushing the next piece.
     ///
     /// # Errors
-    /// [`Broken`], and nothing will come any more.
+    /// [`Broken`]; no further message will come.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Broken> {
         if self.looked == 0 {
             let blanks = self.held.iter().take_while(|byte| is_blank(**byte)).count();
@@ -93,7 +93,7 @@ impl Messages {
         match byte {
             b'"' => self.in_text = true,
             b'{' => self.depth += 1,
-            // One is open: else something else than an object began.
+            // An object is open, or the message would not have begun with one.
             b'}' => self.depth -= 1,
             _ => {}
         }
@@ -101,7 +101,7 @@ impl Messages {
     }
 }
 
-/// What JSON has between values.
+/// Whether JSON allows the byte between values.
 const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All messages of a stream that comes in pieces, and how it ends.
+    /// All messages of a stream in pieces, and its end state.
     fn read(pieces: &[&[u8]], most: usize) -> (Vec<String>, Result<bool, Broken>) {
         let mut messages = Messages::new(most);
         let mut whole = Vec::new();
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!((whole.as_slice(), rest), (&expected.map(String::from)[..], Ok(false)));
         let bytes: Vec<&[u8]> = two.chunks(1).collect();
         assert_eq!(read(&bytes, 100).0, expected);
-        // With line ends, in several lines, and with what is no message yet.
+        // With line ends, over several lines, and with an incomplete message.
         let (whole, rest) = read(&[b"\r\n {\n}\n\n", b"{\"a\"", b":1}\n{"], 100);
         assert_eq!((whole, rest), (vec!["{\n}".to_owned(), "{\"a\":1}".to_owned()], Ok(true)));
         assert_eq!(read(&[b" \n\t"], 100), (Vec::new(), Ok(false)));
@@ -150,7 +150,7 @@ mod tests {
             (b"}", Broken::NoObject(b'}')),
             (b"[1]", Broken::NoObject(b'[')),
             (b"\0", Broken::NoObject(0)),
-            // A text without its end does not swallow what follows.
+            // A text without its end does not swallow the following messages.
             (b"{\"command: 1}\n{\"command\": \"x\"}", Broken::Control(b'\n')),
         ] {
             assert_eq!(read(&[text], 100).1, Err(broken), "{text:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command socket: a Unix stream socket on which messages are JSON objects, as Suricata's own tool
-//! (`suricatasc`) and programs that were made for it speak.
+//! The command socket: a Unix stream socket whose messages are JSON objects, in the protocol of Suricata's
+//! own tool (`suricatasc`) and of programs made for it.
 //!
 //! ```text
 //!   client                                    program
@@ -13,11 +13,12 @@
 //!                                      <--    {"message":"...","return":"NOK"}
 //! ```
 //!
-//! Each message of version 0.2 ends with a line end. In version 0.1 none does: a message is whole when its
-//! object is. Which is why [`Messages`] looks for the end of the object and takes line ends for the blanks
-//! that they are to JSON; a client may send its object in several lines.
+//! Each message of version 0.2 ends with a line end, none of version 0.1 does: a message is complete when its
+//! object is. So [`Messages`] looks for the end of the object, and line ends are the blanks that they are in
+//! JSON; a client may send its object over several lines.
 //!
-//! Source: the chapter "Interacting via Unix Socket" of Suricata's user guide, and what its clients send.
+//! Source: the chapter "Interacting via Unix Socket" of Suricata's user guide, and the messages of its
+//! clients.
 
 mod commands;
 mod messages;
@@ -29,7 +30,7 @@ pub use messages::{Broken, Messages};
 pub use reply::{BadReply, Reply};
 pub use request::{Malformed, Request, Version, hello, request, version};
 
-/// Bytes of one message to the program at most.
+/// Most bytes of a message to the program.
 pub const MESSAGE_MAX: usize = 64 * 1024;
-/// Bytes of one answer that a client takes at most.
+/// Most bytes of an answer that a client accepts.
 pub const ANSWER_MAX: usize = 64 * 1024 * 1024;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program answers.
+//! Answers of the program.
 
 use super::Version;
 use serde_json::{Map, Value, json};
@@ -7,44 +7,44 @@ use serde_json::{Map, Value, json};
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// The command was carried out.
+    /// Whether the command was carried out.
     pub ok: bool,
-    /// What came of it, or why not.
+    /// The result, or the reason of a failure.
     pub message: Value,
-    /// Members beside those of Suricata's answers: `bartizan` of the object.
+    /// Fields beyond those of Suricata's answers: the object `bartizan`.
     pub own: Map<String, Value>,
 }
 
-/// What a client takes for no answer.
+/// Why a client cannot use an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer is no answer of this protocol ({0}); does another program listen there?")]
 pub struct BadReply(String);
 
 impl Reply {
-    /// It was carried out.
+    /// A successful answer.
     pub fn ok(message: impl Into<Value>) -> Self {
         Reply { ok: true, message: message.into(), own: Map::new() }
     }
 
-    /// It was not: why.
+    /// A failure, with the reason.
     pub fn refused(why: impl core::fmt::Display) -> Self {
         Reply { ok: false, message: why.to_string().into(), own: Map::new() }
     }
 
-    /// With what Suricata's answers do not have.
+    /// Adds fields beyond those of Suricata's answers.
     #[must_use]
     pub fn with(mut self, own: Map<String, Value>) -> Self {
         self.own = own;
         self
     }
 
-    /// The answer to a client's first message, which has no more in it where all is well.
+    /// The answer to a client's first message; without further fields on success.
     #[must_use]
     pub fn welcome() -> Self {
         Reply::ok(Value::Null)
     }
 
-    /// As a client of a version takes it.
+    /// The bytes of the answer in a client's version.
     #[must_use]
     pub fn to_message(&self, version: Version) -> Vec<u8> {
         let word = if self.ok { "OK" } else { "NOK" };
@@ -54,7 +54,7 @@ impl Reply {
         };
         let mut text = object.to_string();
         if !self.own.is_empty() {
-            // Behind what clients of Suricata look for.
+            // After the fields that Suricata's clients look for.
             text.truncate(text.len().saturating_sub(1));
             text.push_str(&format!(",\"bartizan\":{}}}", Value::Object(self.own.clone())));
         }
@@ -65,10 +65,10 @@ impl Reply {
         bytes
     }
 
-    /// Reads an answer.
+    /// Parses an answer.
     ///
     /// # Errors
-    /// It is none.
+    /// The message is not an answer.
     pub fn parse(message: &[u8]) -> Result<Self, BadReply> {
         let mut object: Map<String, Value> =
             serde_json::from_slice(message).map_err(|error| BadReply(error.to_string()))?;

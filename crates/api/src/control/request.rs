@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a client says: which version it speaks, and commands.
+//! Messages of a client: its protocol version, and commands.
 
 use crate::json::{self, NotTaken};
 use serde_json::{Map, Value, json};
@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// 0.1: no line ends.
+    /// 0.1: without line ends.
     V1,
     /// 0.2: each answer ends with a line end.
     V2,
 }
 
-/// A command with its arguments, as they came.
+/// A command with its arguments, unchecked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Its name.
@@ -22,25 +22,25 @@ pub struct Request {
     pub arguments: Map<String, Value>,
 }
 
-/// What is wrong with a message.
+/// Why a message is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It is not JSON.
     #[error("the message is not JSON: {0}")]
     Json(String),
-    /// A key stands twice in an object.
+    /// An object has a duplicate key.
     #[error("{0}")]
     Twice(String),
-    /// The first message says no version.
+    /// The first message has no version.
     #[error("the first message says the version: {{\"version\": \"0.2\"}}")]
     NoVersion,
-    /// A version that there is not.
+    /// The version is not supported.
     #[error("there is no version `{0}` of this protocol; there are 0.1 and 0.2")]
     Version(String),
-    /// A later one names no command.
+    /// A later message has no command.
     #[error("the message names no command: {{\"command\": \"command-list\"}}")]
     NoCommand,
-    /// Arguments are no object.
+    /// The arguments are not an object.
     #[error(
         "`arguments` is no object: {{\"command\": \"iface-stat\", \"arguments\": {{\"iface\": \"eth0\"}}}}"
     )]
@@ -62,7 +62,7 @@ pub fn hello() -> Vec<u8> {
     b"{\"version\": \"0.2\"}\n".to_vec()
 }
 
-/// Reads the first message of a client.
+/// Parses the first message of a client.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -76,7 +76,7 @@ pub fn version(message: &[u8]) -> Result<Version, Malformed> {
     }
 }
 
-/// Reads a command.
+/// Parses a command.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -92,7 +92,7 @@ pub fn request(message: &[u8]) -> Result<Request, Malformed> {
 }
 
 impl Request {
-    /// As a client of version 0.2 sends it.
+    /// The bytes of the request, as a client of version 0.2 sends it.
     #[must_use]
     pub fn to_message(&self) -> Vec<u8> {
         let mut message = if self.arguments.is_empty() {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(request(&plain.to_message()), Ok(plain));
         assert_eq!(request(br#"{"command": 1}"#), Err(Malformed::NoCommand));
         assert_eq!(request(br#"{"command": "x", "arguments": [1]}"#), Err(Malformed::Arguments));
-        // Which of two would hold is not guessed, wherever they stand.
+        // A duplicate key is an error everywhere: which value holds is not guessed.
         for (text, at) in [
             (r#"{"command": "uptime", "command": "shutdown"}"#, "/command"),
             (r#"{"command": "x", "arguments": {}, "arguments": {"a": 1}}"#, "/arguments"),
@@ -146,7 +146,7 @@ mod tests {
             assert!(matches!(&error, Malformed::Twice(said) if said.starts_with(at)), "{text}: {error}");
         }
         assert!(matches!(version(br#"{"version": "0.2", "version": "0.1"}"#), Err(Malformed::Twice(_))));
-        // serde_json bounds how deep values lie.
+        // serde_json bounds the depth of values.
         let deep =
             format!("{{\"command\":\"x\",\"arguments\":{}{}}}", "{\"a\":".repeat(500), "}".repeat(500));
         assert!(matches!(request(deep.as_bytes()), Err(Malformed::Json(_))));

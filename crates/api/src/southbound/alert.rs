@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sub-protocol 6: alerts, each once with a count. Head: operation u8, three reserved bytes, sequence u64.
+//! Sub-protocol 6: alerts with counts. Head: operation u8, three reserved bytes, sequence u64.
 
 use super::body;
 use super::error::{DecodeError, EncodeError};
@@ -8,41 +8,41 @@ use super::statistics::{HEAD, head};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Alerts with one key within a time.
+/// Alerts with one key in a span of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alert {
-    /// What makes alerts the same: as a rule tenant, rule, source and destination.
+    /// The key that equal alerts share: usually tenant, rule, source and destination.
     pub key: String,
-    /// Whose traffic it was.
+    /// The tenant of the traffic.
     pub tenant: u16,
     /// The rule, `gid:sid:rev`.
     pub rule: String,
     /// The rule's message.
     pub message: String,
-    /// How many there were.
+    /// Number of alerts.
     pub count: u64,
-    /// The first of them, nanoseconds since 1970.
+    /// Time of the first alert, in nanoseconds since 1970.
     pub first: u64,
-    /// The last of them.
+    /// Time of the last alert, in nanoseconds since 1970.
     pub last: u64,
-    /// The first of them as an EVE object: `timestamp`, addresses, ports, `proto`, `link`, `alert`; no
-    /// payload and no packet. As JSON at most [`limits::EVENT_BYTES`].
+    /// The first alert as an EVE object: `timestamp`, addresses, ports, `proto`, `link`, `alert`; without
+    /// payload and packet. As JSON at most [`limits::EVENT_BYTES`].
     pub event: Map<String, Value>,
 }
 
 impl Alert {
-    /// Bytes of the event as JSON, which have a bound: [`limits::EVENT_BYTES`].
+    /// Bytes of the event as JSON; at most [`limits::EVENT_BYTES`] are valid.
     #[must_use]
     pub fn event_bytes(&self) -> usize {
         let mut bytes = Count(0);
-        // Objects with text keys can always be written, and counting does not fail.
+        // Objects with text keys can always be serialized, and counting does not fail.
         let _ = serde_json::to_writer(&mut bytes, &self.event);
         bytes.0
     }
 }
 
-/// Counts what is written.
+/// A writer that only counts bytes.
 struct Count(usize);
 
 impl std::io::Write for Count {
@@ -70,11 +70,10 @@ pub enum AlertMessage {
     Raise {
         /// The alerts.
         alerts: Vec<Alert>,
-        /// Alerts (by their counts) that were thrown away since the start of the agent, because nobody took
-        /// them.
+        /// Alerts (by their counts) discarded since the start of the agent, because its queue was full.
         lost: u64,
     },
-    /// Controller: operation 2, without a body. All up to this sequence came.
+    /// Controller: operation 2, without a body. All alerts up to this sequence have arrived.
     Received,
 }
 

@@ -6,18 +6,18 @@ use super::limits;
 use serde::{Serialize, de::DeserializeOwned};
 use std::io::{Read, Write};
 
-/// Makes a value of the bytes of a body.
+/// Deserializes a body.
 pub(super) fn read<T: DeserializeOwned>(message: &'static str, bytes: &[u8]) -> Result<T, DecodeError> {
     check_depth(bytes)?;
     serde_json::from_slice(bytes).map_err(|error| DecodeError::Body { message, what: error.to_string() })
 }
 
-/// The bytes of a value.
+/// Serializes a body.
 pub(super) fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, EncodeError> {
     serde_json::to_vec(value).map_err(|error| EncodeError::Body(error.to_string()))
 }
 
-/// A message without a body.
+/// Checks that a message has no body.
 pub(super) fn none<T>(message: &'static str, bytes: &[u8], value: T) -> Result<T, DecodeError> {
     if bytes.is_empty() {
         return Ok(value);
@@ -25,7 +25,7 @@ pub(super) fn none<T>(message: &'static str, bytes: &[u8], value: T) -> Result<T
     Err(DecodeError::Body { message, what: format!("it has none, but {} bytes came", bytes.len()) })
 }
 
-/// More things than a message may have are an error.
+/// Checks a number of items against its bound.
 pub(super) fn bound(
     message: &'static str,
     what: &'static str,
@@ -35,7 +35,7 @@ pub(super) fn bound(
     if number <= most { Ok(()) } else { Err(DecodeError::TooMany { message, what, most }) }
 }
 
-/// Objects and arrays in each other, counted without making anything of them.
+/// Checks the depth of objects and arrays, without parsing values.
 fn check_depth(bytes: &[u8]) -> Result<(), DecodeError> {
     let (mut depth, mut text, mut escaped) = (0usize, false, false);
     for byte in bytes {
@@ -65,7 +65,7 @@ pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>, EncodeError> {
         .map_err(|error| EncodeError::Body(error.to_string()))
 }
 
-/// Undoes [`compress`], up to the bound. Bytes behind the compressed body are an error.
+/// Undoes [`compress`], up to the bound. Bytes after the compressed body are an error.
 pub(super) fn inflate(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut decoder = flate2::bufread::ZlibDecoder::new(bytes);
     let mut body = Vec::new();

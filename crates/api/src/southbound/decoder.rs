@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages of a connection's bytes, however they are split.
+//! Decodes the messages of a connection, however its bytes are split.
 
 use super::error::DecodeError;
 use super::head::{FIRST_VERSION, HEAD, Head};
 use super::message::Message;
 
-/// Makes messages of bytes. It holds no more than one message that is not whole, and what came in one piece
-/// with it.
+/// Decodes messages from bytes. Holds at most one incomplete message, and what came in one piece with it.
 #[derive(Debug)]
 pub struct Decoder {
     version: u8,
     bytes: Vec<u8>,
-    /// How many of the bytes are done with.
+    /// Number of bytes already decoded.
     done: usize,
     failed: Option<DecodeError>,
 }
@@ -23,12 +22,12 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// From now on messages have this version.
+    /// Sets the version of all further messages.
     pub fn agree(&mut self, version: u8) {
         self.version = version;
     }
 
-    /// Takes bytes of the connection. Ask for messages before the next piece: what is not asked for is held.
+    /// Takes bytes of the connection. Take all messages before the next piece: the rest is held.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failed.is_some() {
             return;
@@ -38,10 +37,10 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next message that is whole.
+    /// The next complete message.
     ///
     /// # Errors
-    /// What came is no message. It is so for all that follows: the connection has to end.
+    /// A malformed message. All further calls return the same error: the connection has to end.
     pub fn next_message(&mut self) -> Result<Option<Message>, DecodeError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -65,7 +64,7 @@ impl Decoder {
         Ok(Some(message))
     }
 
-    /// Bytes that are held.
+    /// Number of held bytes.
     #[must_use]
     pub fn held(&self) -> usize {
         self.bytes.len() - self.done

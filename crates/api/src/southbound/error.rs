@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be wrong with a message. Receivers count errors by [`ErrorKind`].
+//! Errors of malformed messages. Receivers count them by [`ErrorKind`].
 
 use super::limits;
 
-/// Why bytes are no message. The connection has to end: where the next message begins is not known any more.
+/// Why bytes are not a message. The connection has to end: the start of the next message is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The head has another version than the one agreed on.
+    /// The head has another version than the negotiated one.
     #[error("version {got} in the head of a message, but version {agreed} was agreed on")]
     Version {
-        /// What the head says.
+        /// The version in the head.
         got: u8,
-        /// What it has to say.
+        /// The negotiated version.
         agreed: u8,
     },
-    /// No such sub-protocol.
+    /// Unknown sub-protocol.
     #[error("unknown message type {0}; types are 1 (session) to 6 (alert)")]
     Type(u8),
-    /// No such message in this sub-protocol.
+    /// Unknown operation of this sub-protocol.
     #[error("unknown operation {op} of sub-protocol {sub}")]
     Op {
         /// The sub-protocol.
@@ -25,38 +25,38 @@ pub enum DecodeError {
         /// The operation.
         op: u8,
     },
-    /// Bits that mean nothing in this version.
+    /// Flags that are undefined in this version.
     #[error("unknown flags {0:#06x}")]
     Flags(u16),
-    /// More bytes than a message may have.
+    /// The message exceeds the bound of bytes.
     #[error("a message of {0} bytes; {max} are allowed", max = limits::MESSAGE_BYTES)]
     TooLong(u32),
     /// The message ends within the head of its sub-protocol.
     #[error("the message ends within the head of sub-protocol {0}")]
     Short(&'static str),
-    /// A reserved byte that is not 0.
+    /// A reserved byte is not 0.
     #[error("a reserved byte of the {0} head is not 0")]
     Reserved(&'static str),
-    /// The compressed body cannot be read, or is larger than allowed.
+    /// The body cannot be decompressed, or is larger than allowed.
     #[error("the compressed body is damaged, or larger than {max} bytes", max = limits::INFLATED_BYTES)]
     Compression,
-    /// Objects and arrays too deep in each other.
+    /// Objects and arrays are nested too deeply.
     #[error("objects and arrays lie deeper in each other than {max} levels", max = limits::JSON_DEPTH)]
     Depth,
-    /// The body is not what the operation asks for.
+    /// The body does not have the format of the operation.
     #[error("the body of {message} is wrong: {what}")]
     Body {
         /// The message.
         message: &'static str,
-        /// What is wrong, with line and column of the body.
+        /// The error, with line and column of the body.
         what: String,
     },
-    /// A number of things beyond its bound.
+    /// A number of items exceeds its bound.
     #[error("{message}: more {what} than {most}")]
     TooMany {
         /// The message.
         message: &'static str,
-        /// What there is too much of.
+        /// The items.
         what: &'static str,
         /// The bound.
         most: usize,
@@ -79,7 +79,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Name in counters.
+    /// The name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl ErrorKind {
 }
 
 impl DecodeError {
-    /// Its kind.
+    /// The kind of the error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
@@ -111,13 +111,13 @@ impl DecodeError {
 /// Why a message cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// More bytes than a message may have.
+    /// The message exceeds the bound of bytes.
     #[error("the message would have {0} bytes; {max} are allowed. Split it", max = limits::MESSAGE_BYTES)]
     TooLong(usize),
-    /// The version that was agreed on has no such message.
+    /// The negotiated version has no such message.
     #[error("there is no `{0}` in version {1}")]
     Version(&'static str, u8),
-    /// It cannot be written as JSON.
+    /// The body cannot be serialized.
     #[error("the body cannot be written: {0}")]
     Body(String),
 }

@@ -7,23 +7,23 @@ use super::limits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What is asked of a function.
+/// The kind of order to a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FunctionOrder {
-    /// Start it.
+    /// Start the function.
     Start = 1,
-    /// Stop it: chains go on without it.
+    /// Stop the function: chains run without it.
     Stop = 2,
-    /// Stop it and start it again.
+    /// Stop the function and start it again.
     Restart = 3,
-    /// Give it settings.
+    /// Give the function settings.
     Configure = 4,
-    /// Say how it is.
+    /// Report the function's health.
     Health = 5,
 }
 
-/// The answer to an order: how the function is now.
+/// The answer to an order: the state of the function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionState {
@@ -31,9 +31,9 @@ pub struct FunctionState {
     pub function: String,
     /// Whether the order was carried out.
     pub done: bool,
-    /// `running`, `stopped`, `failed`.
+    /// `running`, `stopped` or `failed`.
     pub state: String,
-    /// Why it is so, or why not.
+    /// Reason of the state, or of the failure of the order.
     pub reason: String,
 }
 
@@ -50,14 +50,14 @@ struct Order {
 pub enum FunctionMessage {
     /// Controller: operations 1 to 5.
     Order {
-        /// What to do.
+        /// The kind of order.
         order: FunctionOrder,
-        /// With which function.
+        /// Name of the function.
         function: String,
-        /// Settings by name; only [`FunctionOrder::Configure`] has some.
+        /// Settings by name; only for [`FunctionOrder::Configure`].
         settings: Map<String, Value>,
     },
-    /// Agent: operation 6, with the number of the request that it answers.
+    /// Agent: operation 6, with the request number of the order.
     State(FunctionState),
 }
 

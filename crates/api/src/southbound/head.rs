@@ -7,16 +7,16 @@ use super::limits;
 /// Bytes of the general head.
 pub const HEAD: usize = 8;
 
-/// Versions that this program speaks, the best last.
+/// Supported versions, the best last.
 pub const VERSIONS: &[u8] = &[1, 2, 3, 4, 5, 6];
 
-/// The version of `hello`, and of what is said before a version is agreed on: it is the same for ever.
+/// The version of `hello` and of all messages before a version is negotiated; it never changes.
 pub const FIRST_VERSION: u8 = 1;
 
 /// Flag: the body is compressed with zlib (RFC 1950).
 pub const COMPRESSED: u16 = 1;
 
-/// The highest version that both sides speak.
+/// The highest version that both sides support.
 #[must_use]
 pub fn common_version(ours: &[u8], theirs: &[u8]) -> Option<u8> {
     ours.iter().copied().filter(|version| theirs.contains(version)).max()
@@ -26,7 +26,7 @@ pub fn common_version(ours: &[u8], theirs: &[u8]) -> Option<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SubProtocol {
-    /// Beginning and end of a session, signs of life, certificates.
+    /// Begin and end of a session, keep-alive messages, certificates.
     Session = 1,
     /// Policies and generations.
     Policy = 2,
@@ -71,7 +71,7 @@ impl SubProtocol {
     }
 }
 
-/// A general head that was read and found good.
+/// A valid general head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Version of the message.
@@ -80,15 +80,15 @@ pub struct Head {
     pub sub: SubProtocol,
     /// Whether the body is compressed.
     pub compressed: bool,
-    /// Bytes behind the general head.
+    /// Bytes after the general head.
     pub length: usize,
 }
 
 impl Head {
-    /// Reads a head.
+    /// Parses a head.
     ///
     /// # Errors
-    /// Another version than the one agreed on, an unknown type or flag, a length beyond the bound.
+    /// A version other than the negotiated one, an unknown type or flag, a length beyond the bound.
     pub fn read(bytes: [u8; HEAD], agreed: u8) -> Result<Self, DecodeError> {
         let [version, kind, f1, f0, l3, l2, l1, l0] = bytes;
         if version != agreed {
@@ -108,7 +108,7 @@ impl Head {
         }
     }
 
-    /// Its bytes.
+    /// The bytes of the head.
     #[must_use]
     pub fn bytes(&self) -> [u8; HEAD] {
         let [f1, f0] = (if self.compressed { COMPRESSED } else { 0 }).to_be_bytes();

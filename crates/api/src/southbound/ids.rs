@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who a device is, and what stands for content.
+//! Device ids, and content hashes.
 
 use super::limits;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// A device's id: lower-case letters, digits, `-`, `.` and `_`, beginning with a letter or digit. Its
-/// certificate has it as `bartizan:device:ID`.
+/// A device's id: lower-case letters, digits, `-`, `.` and `_`, beginning with a letter or digit. The
+/// device's certificate has it as `bartizan:device:ID`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceId(String);
 
-/// Why a text is no device id.
+/// Why a text is not a device id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no device id: it has 1 to {max} lower-case letters, digits, `-`, `.`, `_`, and begins with a letter or digit",
@@ -21,10 +21,10 @@ pub struct DeviceId(String);
 pub struct IdError(String);
 
 impl DeviceId {
-    /// Takes a text as id.
+    /// Checks a text as an id.
     ///
     /// # Errors
-    /// It has other letters than an id may have, or too many.
+    /// The text has invalid characters, or is too long.
     pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
         let text = text.into();
         let letter = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -76,12 +76,12 @@ impl From<DeviceId> for String {
 #[serde(try_from = "String", into = "String")]
 pub struct Hash(pub [u8; 32]);
 
-/// A text that is no SHA-256.
+/// The text is not a SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is 64 hexadecimal digits")]
 pub struct HashError;
 
-/// All digits, or with a precision the first so many.
+/// Formats all digits, or with a precision the first ones.
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();

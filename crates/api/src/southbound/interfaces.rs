@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The links and ports of a device's host file, which policies may name: said by the agent behind each
-//! `welcome`, of version 5 on.
+//! The links and ports of a device's host file, which policies may name: sent by the agent after each
+//! `welcome`, from version 5 on.
 
 use super::body;
 use super::error::DecodeError;
 use super::limits;
 use serde::{Deserialize, Serialize};
 
-/// The version with [`super::SessionMessage::Interfaces`].
+/// The first version with [`super::SessionMessage::Interfaces`].
 pub const INTERFACES_SINCE: u8 = 5;
 
 /// The links and ports of a device's host file.
@@ -21,7 +21,7 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Whether a message holds all of it.
+    /// Whether a message can hold all names.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.check().is_ok()

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The acknowledgement in short: what both sides remember of a connection, so that workers and manifest are
-//! not named with each change.
+//! The short acknowledgement: both sides remember the last full one of a connection, so that workers and
+//! manifest are not repeated with each change.
 
 use super::ids::Hash;
 use super::limits;
 use super::policy::{Running, Took, WorkerRuns};
 use super::stands::Stands;
 
-/// What is remembered of the last [`Running`].
+/// The remembered parts of the last [`Running`].
 #[derive(Clone, Debug)]
 struct Last {
     workers: Vec<WorkerRuns>,
     stands: Option<Stands>,
 }
 
-/// The workers of the last [`Running`] that was said over a connection; nothing before that, and nothing if
-/// there are more than is remembered.
+/// The workers of the last [`Running`] of a connection; `None` before the first, and if they exceed the
+/// bound.
 #[derive(Clone, Debug, Default)]
 pub struct LastRunning(Option<Last>);
 
 impl LastRunning {
-    /// This was said.
+    /// Remembers a full acknowledgement.
     pub fn note(&mut self, running: &Running) {
         let levels = running.workers.iter().map(|worker| worker.levels.len().max(1)).sum::<usize>();
         self.0 = (levels <= limits::TOLD_LEVELS)
             .then(|| Last { workers: running.workers.clone(), stands: running.stands.clone() });
     }
 
-    /// What is left to be said of a generation, if it runs at all levels of those workers and no others.
+    /// The short form of an acknowledgement, if the generation runs at all levels of exactly the remembered
+    /// workers.
     #[must_use]
     pub fn in_short(&self, generation: u64, running: &Running) -> Option<Took> {
         let same = |(told, now): (&WorkerRuns, &WorkerRuns)| {
@@ -44,7 +45,7 @@ impl LastRunning {
         running.took.filter(|_| all && stand)
     }
 
-    /// The same in full; none if no workers are remembered.
+    /// Expands a short acknowledgement; `None` if no workers are remembered.
     #[must_use]
     pub fn in_full(&self, generation: u64, manifest: Hash, took: Took) -> Option<Running> {
         let Last { mut workers, mut stands } = self.0.clone()?;
@@ -104,8 +105,8 @@ mod tests {
         let mut told = LastRunning::default();
         told.note(&running(Some(stands(5, 5))));
         assert!(in_short(&told, stands(6, 6)));
-        // A level that is behind, that is off, or that evaluates others; rules that nobody evaluates; one
-        // that says nothing of it.
+        // A level with an older generation, that is off, or with other rules; other rules that are not
+        // evaluated; a device without this report.
         assert!(!in_short(&told, stands(6, 5)) && !in_short(&told, stands(6, 0)));
         let mut other = stands(6, 6);
         other.levels[1].rules.as_mut().unwrap().evaluates.insert("pfw".into(), 1);
@@ -113,12 +114,12 @@ mod tests {
         let left_out = LeftOut { count: 1, first: Vec::new() };
         assert!(!in_short(&told, Stands { left_out, ..stands(6, 6) }));
         assert_eq!(told.in_short(6, &running(None)), None);
-        // Other files of the device's own.
+        // Other hashes of the device's own files.
         let content = Some(LocalContent { lists: Hash([1; 32]), settings: Hash([2; 32]) });
         assert!(!in_short(&told, Stands { content, ..stands(6, 6) }));
         told.note(&running(Some(Stands { content, ..stands(5, 5) })));
         assert!(in_short(&told, Stands { content, ..stands(6, 6) }));
-        // One that was off and is off.
+        // A level that was off and is off.
         told.note(&running(Some(stands(5, 0))));
         assert!(in_short(&told, stands(6, 0)) && !in_short(&told, stands(6, 6)));
     }

@@ -1,56 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of the southbound protocol. What passes one is an error that the receiver counts, and the
-//! connection ends.
+//! Bounds of the southbound protocol. Exceeding one is an error that the receiver counts and that ends the
+//! connection.
 
-/// Bytes of a message behind the general head. A policy is at most this large; a larger rule group goes in
-/// parts.
+/// Most bytes of a message after the general head. A policy is at most this large; a larger rule group is
+/// sent in parts.
 pub const MESSAGE_BYTES: usize = 1 << 20;
 
-/// Bytes of a body behind its compression.
+/// Most bytes of a decompressed body.
 pub const INFLATED_BYTES: usize = 4 << 20;
 
-/// Levels of objects and arrays in a body.
+/// Deepest nesting of objects and arrays in a body.
 pub const JSON_DEPTH: usize = 16;
 
-/// Letters of a device's id, a policy's or a function's name.
+/// Most letters of a device's id, a policy's or a function's name.
 pub const NAME_LETTERS: usize = 128;
 
-/// Objects (policies and rule groups) that a device holds.
+/// Most objects (policies and rule groups) of a device.
 pub const OBJECTS: usize = 65_536;
 
-/// Bytes of all objects that a device holds.
+/// Most bytes of all objects of a device.
 pub const OBJECT_BYTES: usize = 256 << 20;
 
-/// Entries of one inventory message.
+/// Most entries of an inventory message.
 pub const INVENTORY_PAGE: usize = 4_096;
 
-/// Rules of one group.
+/// Most rules of a group.
 pub const GROUP_RULES: u32 = 262_144;
 
-/// Diagnostics of a refusal; further ones are counted in it.
+/// Most diagnostics of a refusal, which has the number of further ones.
 pub const DIAGNOSTICS: usize = 64;
 
-/// Counters of one statistics message.
+/// Most counters of a statistics message.
 pub const COUNTERS: usize = 16_384;
 
-/// Levels of workers that both sides remember of a connection, for acknowledgements in short.
+/// Most levels of workers that both sides remember of a connection, for short acknowledgements.
 pub const TOLD_LEVELS: usize = 4_096;
 
-/// Rules that are left out somewhere and told by name; further ones are counted.
+/// Most rules in a list of rules that are not evaluated, which has the total number.
 pub const LEFT_OUT: usize = 8;
 
-/// Bytes of such a name, and of its reason.
+/// Most bytes of such a rule's name, and of its reason.
 pub const LEFT_OUT_BYTES: usize = 256;
 
-/// Links that a device names, and ports.
+/// Most links of a device, and most ports.
 pub const INTERFACES: usize = 1_024;
 
-/// Bytes of such a name.
+/// Most bytes of such a name.
 pub const INTERFACE_BYTES: usize = 256;
 
-/// Alerts of one alert message: with events of the greatest length they fit into a message, compressed or
-/// not.
+/// Most alerts of a message: with events of the greatest length they fit into it, compressed or not.
 pub const ALERTS: usize = 128;
 
-/// Bytes of an alert's event as JSON.
+/// Most bytes of an alert's event as JSON.
 pub const EVENT_BYTES: usize = 4_096;

@@ -13,7 +13,7 @@ use super::session::SessionMessage;
 use super::statistics::{self, StatisticsMessage};
 use std::borrow::Cow;
 
-/// Bodies of statistics and alerts beyond this many bytes are compressed.
+/// Size in bytes from which bodies of statistics and alerts are compressed.
 const COMPRESS_BEYOND: usize = 512;
 
 /// A message.
@@ -21,20 +21,20 @@ const COMPRESS_BEYOND: usize = 512;
 pub enum Message {
     /// Sub-protocol 1.
     Session(SessionMessage),
-    /// Sub-protocol 2: the generation, and what is said of it.
+    /// Sub-protocol 2: generation and message.
     Policy(u64, PolicyMessage),
     /// Sub-protocol 3.
     Rule(RuleMessage),
-    /// Sub-protocol 4: the request, and what is said in it.
+    /// Sub-protocol 4: number of the request, and message.
     Function(u32, FunctionMessage),
-    /// Sub-protocol 5: the sequence, and what it has.
+    /// Sub-protocol 5: sequence and message.
     Statistics(u64, StatisticsMessage),
-    /// Sub-protocol 6: the sequence, and what it has.
+    /// Sub-protocol 6: sequence and message.
     Alert(u64, AlertMessage),
 }
 
 impl Message {
-    /// Its sub-protocol.
+    /// The message's sub-protocol.
     #[must_use]
     pub const fn sub(&self) -> SubProtocol {
         match self {
@@ -47,10 +47,10 @@ impl Message {
         }
     }
 
-    /// The bytes of the message in a version that was agreed on.
+    /// Encodes the message in a negotiated version.
     ///
     /// # Errors
-    /// It is longer than a message may be.
+    /// The message exceeds the bound of bytes.
     pub fn encode(&self, version: u8) -> Result<Vec<u8>, EncodeError> {
         let (head, mut body) = match self {
             Message::Session(message) => message.encode(version)?,
@@ -79,10 +79,10 @@ impl Message {
         Ok(bytes)
     }
 
-    /// The message behind a general head.
+    /// Decodes the message after a general head.
     ///
     /// # Errors
-    /// It is malformed, or beyond a bound.
+    /// The message is malformed, or exceeds a bound.
     pub fn decode(head: Head, bytes: &[u8]) -> Result<Self, DecodeError> {
         let open = |body| {
             if head.compressed { body::inflate(body).map(Cow::Owned) } else { Ok(Cow::Borrowed(body)) }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The southbound protocol: messages between controller and agent, to bytes and back.
+//! The southbound protocol: messages between controller and agent, encoded and decoded.
 //!
-//! A message is a general head, the head of its sub-protocol and a body in JSON. [`Decoder`] makes messages
-//! of the bytes of a connection however they are split; [`Message::encode`] makes bytes. Neither does I/O or
-//! reads a clock. Who may say what in which order is known to the sessions of crates `agent` and
-//! `controller`.
+//! A message is a general head, the head of its sub-protocol and a body in JSON. [`Decoder`] decodes the
+//! bytes of a connection however they are split; [`Message::encode`] encodes. Neither does I/O or reads a
+//! clock. The sessions of crates `agent` and `controller` define the order of messages.
 //!
 //! * `head`: the general head, sub-protocols, versions;
-//! * `objects`: what is carried to devices, its keys and content hashes;
+//! * `objects`: objects for devices, with keys and content hashes;
 //! * `session`, `policy`, `rule`, `function`, `statistics`, `alert`: the six sub-protocols;
-//! * `stands`: what levels do and which rules nobody evaluates, a part of an acknowledgement;
-//! * `told`: what both sides remember of a connection, by which the acknowledgement is short;
+//! * `stands`: the state of levels and the rules that are not evaluated, a part of an acknowledgement;
+//! * `last_running`: the short acknowledgement;
 //! * `interfaces`: the links and ports that policies may name on a device;
-//! * `message`, `decoder`: all of it together.
+//! * `message`, `decoder`: messages of all sub-protocols.
 
 mod alert;
 mod body;

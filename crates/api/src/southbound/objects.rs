@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is carried to devices: policies, and groups of rules. Each has a key, by which it is replaced, and a
-//! content hash, by which both sides know that they have the same.
+//! Objects for devices: policies and groups of rules. Each has a key, by which it is replaced, and a content
+//! hash, by which both sides compare.
 
 use super::ids::Hash;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// Which object: `policy:TENANT:NAME` or `group:ID`. Ordered by its bytes.
+/// The key of an object: `policy:TENANT:NAME` or `group:ID`. Ordered by its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectKey(String);
 
 impl ObjectKey {
-    /// The key of a policy. Tenants may have policies of one name.
+    /// The key of a policy. Policies of different tenants may have the same name.
     #[must_use]
     pub fn policy(tenant: u16, name: &str) -> Self {
         ObjectKey(format!("policy:{tenant}:{name}"))
@@ -30,13 +30,13 @@ impl ObjectKey {
         &self.0
     }
 
-    /// The id, if it is a rule group's.
+    /// The id in a rule group's key.
     #[must_use]
     pub fn group_id(&self) -> Option<u32> {
         self.0.strip_prefix("group:")?.parse().ok()
     }
 
-    /// Tenant and name, if it is a policy's.
+    /// Tenant and name in a policy's key.
     #[must_use]
     pub fn policy_name(&self) -> Option<(u16, &str)> {
         let (tenant, name) = self.0.strip_prefix("policy:")?.split_once(':')?;
@@ -44,19 +44,19 @@ impl ObjectKey {
     }
 }
 
-/// An abstract policy: what an operator says, not the rules that follow from it.
+/// An abstract policy as the operator declares it, without the rules derived from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// Its name, one within the tenant.
+    /// The name, unique within the tenant.
     pub name: String,
-    /// Whose it is.
+    /// The tenant that owns the policy.
     pub tenant: u16,
-    /// The policy, in the language of policy files. Places in diagnostics are places in this text.
+    /// The policy, in the format of policy files. Diagnostics refer to places in this text.
     pub text: String,
 }
 
-/// For which function rules are (`Rule_Type`).
+/// The function that rules are for (`Rule_Type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
@@ -67,22 +67,22 @@ pub enum RuleType {
     Sfw = 2,
     /// The detection.
     Ids = 3,
-    /// The defence against floods.
+    /// The flood defence.
     Ddos = 4,
 }
 
-/// Rules themselves, or what names them in the device's library.
+/// Rules as text, or by their ids in the device's library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rules {
-    /// Text of rules, one each.
+    /// Text of rules, one rule each.
     Raw(Vec<String>),
-    /// Generator and signature id of rules.
+    /// Generator and signature ids of rules.
     Ids(Vec<(u32, u32)>),
 }
 
 impl Rules {
-    /// How many.
+    /// Number of rules.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -91,22 +91,22 @@ impl Rules {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Rules that belong together: the bodies of one header.
+/// A rule group, whose rules share one head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleGroup {
-    /// `Rule_Group_ID`, one within the device.
+    /// `Rule_Group_ID`, unique within the device.
     pub id: u32,
-    /// Whose rules they are.
+    /// The tenant that owns the rules.
     pub tenant: u16,
-    /// For which function.
+    /// The function that the rules are for.
     pub rule_type: RuleType,
     /// The rules.
     pub rules: Rules,
@@ -123,7 +123,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// By what it is replaced.
+    /// The key by which the object is replaced.
     #[must_use]
     pub fn key(&self) -> ObjectKey {
         match self {
@@ -132,7 +132,7 @@ impl Object {
         }
     }
 
-    /// Whose it is.
+    /// The tenant that owns the object.
     #[must_use]
     pub fn tenant(&self) -> u16 {
         match self {
@@ -141,7 +141,7 @@ impl Object {
         }
     }
 
-    /// Bytes of text in it.
+    /// Bytes of the object's text.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -151,7 +151,7 @@ impl Object {
         }
     }
 
-    /// SHA-256 over the parts of the object, each behind its length (u32, network order), as
+    /// SHA-256 over the parts of the object, each after its length (u32, network order), as
     /// docs/southbound.md lists them.
     #[must_use]
     pub fn hash(&self) -> Hash {
@@ -180,7 +180,7 @@ impl Object {
     }
 }
 
-/// A part behind its length, so that no two lists of parts have the same bytes.
+/// Hashes a part after its length, so that different lists of parts never give the same bytes.
 pub(crate) fn part(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
     hasher.update(bytes);
@@ -197,7 +197,7 @@ impl Manifest {
         Manifest(objects.into_iter().map(|object| (object.key(), object.hash())).collect())
     }
 
-    /// SHA-256 over key (behind its length) and hash of each object, in the order of the keys' bytes.
+    /// SHA-256 over the key (after its length) and hash of each object, in the order of the keys' bytes.
     #[must_use]
     pub fn hash(&self) -> Hash {
         let mut hasher = Sha256::new();

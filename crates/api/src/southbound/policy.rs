@@ -10,56 +10,57 @@ use super::stands::Stands;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one worker runs.
+/// The generations that one worker runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerRuns {
-    /// Its link.
+    /// The worker's link.
     pub link: String,
-    /// Its number within the link.
+    /// The worker's number within the link.
     pub worker: u16,
     /// The generation at each level (`host`, `xdp`, `rtl`).
     pub levels: BTreeMap<String, u64>,
 }
 
-/// How long a device took with a generation, from the commit until its workers run it; microseconds.
+/// Durations of a device's change to a generation, from the commit until its workers run it; microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Took {
-    /// Building it beside the one that ran: what that took beyond the store, which goes on beside it.
+    /// Building the generation beside the running one, without the time of `store`, which runs in parallel.
     pub build: u64,
-    /// Storing it: the device's disk.
+    /// Storing the generation on the device's disk.
     pub store: u64,
-    /// Until all workers ran it.
+    /// Swapping, until all workers run the generation.
     pub swap: u64,
 }
 
-/// What really runs: the acknowledgement of a generation.
+/// The acknowledgement of a generation: what runs at each worker and level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Running {
     /// Hash of the manifest.
     pub manifest: Hash,
-    /// Worker by worker.
+    /// The generations of each worker.
     pub workers: Vec<WorkerRuns>,
-    /// How long it took; none for a generation that runs since the start. Of version 2 on.
+    /// Durations of the change; `None` for a generation that runs since the start. From version 2 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took: Option<Took>,
-    /// What levels do, and which rules nobody evaluates; none if the agent does not say. Of version 4 on.
+    /// State of levels, and rules that are not evaluated; `None` if the agent does not report them. From
+    /// version 4 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands: Option<Stands>,
 }
 
-/// The version with [`Running::took`].
+/// The first version with [`Running::took`].
 const TOOK: u8 = 2;
 
-/// The version with [`Running::stands`].
+/// The first version with [`Running::stands`].
 const STANDS: u8 = 4;
 /// The first version with [`Stands::content`].
 const CONTENT: u8 = 6;
 
 impl Running {
-    /// As it is said in a version.
+    /// The acknowledgement, reduced to the fields of a version.
     fn in_version(&self, version: u8) -> Self {
         let mut running = self.clone();
         running.took.take_if(|_| version < TOOK);
@@ -70,7 +71,7 @@ impl Running {
         running
     }
 
-    /// What does not belong into a version, or is beyond its bounds.
+    /// Checks that all fields belong to a version, and are within its bounds.
     fn check(&self, version: u8) -> Result<(), DecodeError> {
         let none = |what: &str| Err(wrong("running", format!("there is no `{what}` in version {version}")));
         match &self.stands {
@@ -83,26 +84,26 @@ impl Running {
     }
 }
 
-/// The version in which what is brought and acknowledged with each change is bytes instead of JSON, and with
-/// [`PolicyMessage::Done`].
+/// The first version with [`PolicyMessage::Done`], and in which messages that come with each change have
+/// binary bodies instead of JSON.
 pub const DONE_SINCE: u8 = 3;
 
 /// Bytes of numbers before the name in the body of `put`: tenant u16, length of the name u16.
 const PUT_NUMBERS: usize = 4;
 
-/// A place in a policy that is wrong.
+/// A fault in a policy, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Diagnostic {
     /// The object.
     pub object: ObjectKey,
-    /// JSON pointer into it; empty if it is about the whole.
+    /// JSON pointer into the object; empty for the whole.
     pub pointer: String,
-    /// Line of the text, from 1; 0 if there is none.
+    /// Line of the text, from 1; 0 if unknown.
     pub line: u32,
-    /// Column of the line, from 1; 0 if there is none.
+    /// Column of the line, from 1; 0 if unknown.
     pub column: u32,
-    /// What is wrong and what to do.
+    /// The fault, and how to fix it.
     pub message: String,
 }
 
@@ -110,35 +111,35 @@ pub struct Diagnostic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalCode {
-    /// It is not newer than what runs: replayed, or out of order.
+    /// The generation is not newer than the running one: replayed, or out of order.
     Stale,
-    /// What came is not what the manifest says: something is missing or other.
+    /// The objects do not match the manifest: some are missing or differ.
     Manifest,
-    /// More than the device holds.
+    /// The generation exceeds a bound of the device.
     Limit,
-    /// What it says cannot be built; the diagnostics say where.
+    /// The generation cannot be built; the diagnostics have the places.
     Policy,
     /// The device cannot store it.
     Store,
 }
 
-/// A generation is not taken. What ran goes on.
+/// A refusal of a generation. The running generation stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub code: RefusalCode,
-    /// Where and what, the first [`limits::DIAGNOSTICS`].
+    /// The first [`limits::DIAGNOSTICS`] faults, with their places.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many more there are.
+    /// Number of further faults.
     pub more: u64,
 }
 
-/// A part of what the device holds for the next generation.
+/// A part of the device's inventory: the objects staged for the next generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
-    /// Some of its objects.
+    /// Some of the objects.
     pub objects: Manifest,
     /// Whether another part follows.
     pub more: bool,
@@ -159,23 +160,22 @@ struct Commit {
 /// A message of the sub-protocol, without its generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyMessage {
-    /// Controller: operation 1. Holds the policy ready for this generation, in place of the one with its key.
+    /// Controller: operation 1. Stages the policy for this generation, in place of one with the same key.
     Put(Policy),
-    /// Controller: operation 2. Takes an object out of what is held ready.
+    /// Controller: operation 2. Removes an object from the stage.
     Delete(ObjectKey),
-    /// Controller: operation 3. Run what is held ready, if its manifest has this hash.
+    /// Controller: operation 3. Run the staged objects, if their manifest has this hash.
     Commit(Hash),
     /// Agent: operation 4. The generation runs.
     Running(Running),
-    /// Agent: operation 5. The generation is not taken.
+    /// Agent: operation 5. The generation is refused.
     Refused(Refusal),
-    /// Controller: operation 6, without a body. Say what you hold ready.
+    /// Controller: operation 6, without a body. Requests the inventory.
     Ask,
-    /// Agent: operation 7. What it holds ready, in parts.
+    /// Agent: operation 7. The inventory, in parts.
     Inventory(Inventory),
-    /// Agent: operation 8, of version 3 on. The generation that was committed last over this connection runs,
-    /// at all levels of all workers of the last [`PolicyMessage::Running`] over it: the acknowledgement in
-    /// short.
+    /// Agent: operation 8, from version 3 on. The short acknowledgement: the generation committed last over
+    /// this connection runs at all levels of all workers of the connection's last [`PolicyMessage::Running`].
     Done(Took),
 }
 
@@ -261,7 +261,7 @@ fn wrong(message: &'static str, what: String) -> DecodeError {
     DecodeError::Body { message, what }
 }
 
-/// The body of `put` of version 3 on: tenant u16, length of the name u16, name, text.
+/// Encodes the body of `put` from version 3 on: tenant u16, length of the name u16, name, text.
 fn put_bytes(policy: &Policy) -> Result<Vec<u8>, EncodeError> {
     let name = u16::try_from(policy.name.len()).map_err(|_| EncodeError::TooLong(policy.name.len()))?;
     let mut body = Vec::with_capacity(PUT_NUMBERS + policy.name.len() + policy.text.len());
@@ -272,7 +272,7 @@ fn put_bytes(policy: &Policy) -> Result<Vec<u8>, EncodeError> {
     Ok(body)
 }
 
-/// Undoes [`put_bytes`].
+/// Decodes the body of `put`.
 fn put_of(bytes: &[u8]) -> Result<Policy, DecodeError> {
     let short = || wrong("put", format!("{} bytes, which end within tenant, length or name", bytes.len()));
     let ([t1, t0, n1, n0], rest) = bytes.split_first_chunk::<PUT_NUMBERS>().ok_or_else(short)?;

@@ -1,60 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a side has to say something, and when it takes the other one for dead. Both sides of a session use
-//! it.
+//! Keep-alive of a session, for both sides: when to send a message, and when the peer counts as dead.
 
-/// The time, as whoever drives a session says it.
+/// The time, as the driver of a session passes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds of a clock that never goes back.
+    /// Milliseconds of a monotonic clock.
     pub ms: u64,
-    /// Seconds since 1970: what certificates are valid by.
+    /// Seconds since 1970, for the validity of certificates.
     pub unix: u64,
 }
 
-/// So many times the keep-alive without a byte ends a session.
+/// Silence that ends a session, as a multiple of the keep-alive.
 pub const DEAD_AFTER: u64 = 3;
 
-/// Signs of life of one session.
+/// The keep-alive state of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     keep_alive: u64,
     heard: u64,
     said: u64,
-    /// Since when there is something to send that nobody takes.
+    /// Since when the transport accepts no message although one is pending.
     waiting: Option<u64>,
 }
 
 impl Pulse {
-    /// Begins with a connection. `keep_alive` in milliseconds.
+    /// The state at the begin of a connection; `keep_alive` in milliseconds.
     #[must_use]
     pub fn new(now: Now, keep_alive: u64) -> Self {
         Pulse { keep_alive: keep_alive.max(1), heard: now.ms, said: now.ms, waiting: None }
     }
 
-    /// Another keep-alive was agreed on.
+    /// Sets the negotiated keep-alive.
     pub fn agree(&mut self, keep_alive: u64) {
         self.keep_alive = keep_alive.max(1);
     }
 
-    /// Bytes came.
+    /// Notes that bytes arrived.
     pub fn heard(&mut self, now: Now) {
         self.heard = now.ms;
     }
 
-    /// The transport took a message.
+    /// Notes that the transport accepted a message.
     pub fn said(&mut self, now: Now) {
         self.said = now.ms;
         self.waiting = None;
     }
 
-    /// Whether a sign of life is due.
+    /// Whether a keep-alive message is due.
     #[must_use]
     pub fn due(&self, now: Now) -> bool {
         now.ms >= self.said.saturating_add(self.keep_alive)
     }
 
-    /// Whether the peer is silent, or takes nothing of what there is to say. Ask at least as often as
-    /// [`Pulse::wake`] says.
+    /// Whether the peer is silent, or accepts none of the pending messages. Call at least as often as
+    /// [`Pulse::wake`] requires.
     pub fn is_dead(&mut self, now: Now, to_say: bool) -> bool {
         let dead = self.keep_alive.saturating_mul(DEAD_AFTER);
         let since = if to_say { *self.waiting.get_or_insert(now.ms) } else { now.ms };
@@ -64,13 +63,13 @@ impl Pulse {
         now.ms >= self.heard.saturating_add(dead) || now.ms >= since.saturating_add(dead)
     }
 
-    /// When to look again at the latest.
+    /// Time of the next check at the latest.
     #[must_use]
     pub fn wake(&self) -> u64 {
         let dead = self.keep_alive.saturating_mul(DEAD_AFTER);
         let silent = self.heard.saturating_add(dead);
         let due = self.said.saturating_add(self.keep_alive);
-        // A sign of life that is due and that nobody takes: the time that the peer has left.
+        // A due keep-alive message that is not accepted: the peer's remaining time.
         let stuck = self.waiting.map_or(due, |since| since.saturating_add(dead));
         silent.min(stuck)
     }
@@ -97,7 +96,7 @@ mod tests {
         assert!(!pulse.is_dead(at(649), true));
         assert_eq!(pulse.wake(), 650);
         assert!(pulse.is_dead(at(650), true));
-        // What was taken begins anew.
+        // An accepted message restarts the time.
         pulse.said(at(650));
         assert!(!pulse.is_dead(at(700), true));
     }

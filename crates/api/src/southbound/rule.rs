@@ -12,18 +12,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RuleOp {
-    /// A group that the device does not have.
+    /// Adds a group that the device does not have.
     Add = 1,
-    /// Takes the group away; it has no body.
+    /// Deletes the group; without a body.
     Delete = 2,
-    /// In place of the group that the device has.
+    /// Replaces the group that the device has.
     Update = 3,
 }
 
 /// Rules of a group, or a part of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleMessage {
-    /// `Device_ID`: [`super::DeviceId::number`] of whom the message is for.
+    /// `Device_ID`: [`super::DeviceId::number`] of the receiver.
     pub device: u64,
     /// `Rule_Type`.
     pub rule_type: RuleType,
@@ -31,15 +31,15 @@ pub struct RuleMessage {
     pub op: RuleOp,
     /// `Rule_Group_ID`.
     pub group: u32,
-    /// `Rule_Total_Num`: rules of the whole group.
+    /// `Rule_Total_Num`: number of rules in the whole group.
     pub total: u32,
     /// `Current_Rule_ID`: index of the first rule of this message within the group.
     pub current: u32,
-    /// For which generation.
+    /// The generation that the rules are for.
     pub generation: u64,
-    /// Whose rules they are.
+    /// The tenant that owns the rules.
     pub tenant: u16,
-    /// The rules of this message. For [`RuleOp::Delete`] there are none.
+    /// The rules of this message; none for [`RuleOp::Delete`].
     pub rules: Rules,
 }
 
@@ -103,7 +103,7 @@ impl RuleMessage {
         Ok(message)
     }
 
-    /// What the head says of the body has to be so.
+    /// Checks that the body matches the head.
     fn check(&self) -> Result<(), DecodeError> {
         let most = usize::try_from(limits::GROUP_RULES).unwrap_or(usize::MAX);
         body::bound("rule", "rules", usize::try_from(self.total).unwrap_or(usize::MAX), most)?;
@@ -131,19 +131,18 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], DecodeError> {
     Ok(*taken)
 }
 
-/// Puts the parts of a group together: in order, of one group, each once.
+/// Joins the parts of a group, which must come in order and once each.
 #[derive(Debug, Default)]
 pub struct RuleParts {
-    /// The group so far, and how many rules it is to have.
+    /// The incomplete group, with its total number of rules.
     open: Option<(RuleGroup, u32)>,
 }
 
 impl RuleParts {
-    /// Takes a part; the group, if it was the last.
+    /// Adds a part. Returns the group after the last part.
     ///
     /// # Errors
-    /// What is wrong with it: the part of another group, or out of order. What was there of the group is
-    /// thrown away.
+    /// The part belongs to another group, or is out of order. The incomplete group is discarded.
     pub fn take(&mut self, part: RuleMessage) -> Result<Option<Object>, &'static str> {
         let (mut group, total) = match self.open.take() {
             None if part.current == 0 => {
@@ -174,18 +173,18 @@ impl RuleParts {
         Ok(None)
     }
 
-    /// Whether a group is there in part.
+    /// Whether a group is incomplete.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Throws away what is there in part.
+    /// Discards an incomplete group.
     pub fn clear(&mut self) {
         self.open = None;
     }
 
-    /// The parts of a group, none with more text than `bytes` unless a single rule has.
+    /// Splits a group into parts with at most `bytes` of text each, unless a single rule has more.
     #[must_use]
     pub fn split(
         group: &RuleGroup,

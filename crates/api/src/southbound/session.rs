@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sub-protocol 1: beginning and end of a session, signs of life, certificates. Head: operation u8, three
+//! Sub-protocol 1: begin and end of a session, keep-alive messages, certificates. Head: operation u8, three
 //! reserved bytes.
 
 use super::body;
@@ -8,19 +8,18 @@ use super::ids::{DeviceId, Hash};
 use super::interfaces::{INTERFACES_SINCE, Interfaces};
 use serde::{Deserialize, Serialize};
 
-/// The agent's first message. Keys that are not known are passed over: later versions may say more.
+/// The agent's first message. Unknown keys are ignored: later versions may have more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Versions that the agent speaks.
+    /// Versions that the agent supports.
     pub versions: Vec<u8>,
-    /// Who it is. Its certificate has to say the same.
+    /// The device, which must equal that of its certificate.
     pub device: DeviceId,
-    /// A number that each start of the agent chooses by chance: what sequences of statistics and alerts
-    /// belong to.
+    /// A random number, new with each start of the agent; sequences of statistics and alerts belong to it.
     pub instance: u64,
-    /// The generation that runs; 0 if none of a controller's does.
+    /// The running generation; 0 if none of a controller's runs.
     pub generation: u64,
-    /// Hash of the manifest of what runs.
+    /// Hash of the running generation's manifest.
     pub manifest: Hash,
     /// The last generation that the agent refused since its start; 0 if none.
     pub refused: u64,
@@ -28,7 +27,7 @@ pub struct Hello {
     pub software: String,
 }
 
-/// The controller takes the session.
+/// The controller accepts the session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Welcome {
@@ -36,22 +35,22 @@ pub struct Welcome {
     pub version: u8,
     /// Name of the controller.
     pub controller: String,
-    /// Each side says something at least so often, in milliseconds; three times as long without a byte ends
-    /// the session.
+    /// Keep-alive: each side sends at least one message in this time, in milliseconds; three times as long
+    /// without a byte ends the session.
     pub keep_alive_ms: u32,
-    /// The last sequence of statistics that came from this instance.
+    /// The last sequence of statistics received from this start of the agent.
     pub statistics: u64,
-    /// The last sequence of alerts that came from this instance.
+    /// The last sequence of alerts received from this start of the agent.
     pub alerts: u64,
 }
 
-/// Why a controller does not take, or ends, a session.
+/// Why a controller refuses or ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefuseCode {
     /// No version in common.
     Version,
-    /// The certificate is another device's.
+    /// The certificate belongs to another device.
     Identity,
     /// The controller does not know the device.
     Unknown,
@@ -59,53 +58,54 @@ pub enum RefuseCode {
     Revoked,
     /// The certificate has expired.
     Expired,
-    /// A newer connection of the device took the session's place.
+    /// A newer connection of the device replaced the session.
     Replaced,
     /// The token is wrong, used or expired.
     Token,
     /// Too many attempts.
     Rate,
-    /// A message that may not stand where it stands, or is none.
+    /// A malformed message, or one that is not allowed in this state.
     Protocol,
-    /// The peer takes no bytes, or gives none.
+    /// The peer accepts no bytes, or sends none.
     Silent,
-    /// The controller ends, or cannot do it now.
+    /// The controller shuts down, or is unavailable for now.
     Unavailable,
 }
 
-/// The controller does not take the session, or ends it. The agent goes on with what it has.
+/// The controller refuses or ends the session. The agent keeps its generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refuse {
-    /// Why.
+    /// The reason.
     pub code: RefuseCode,
-    /// Why and what to do, for people.
+    /// The reason and what to do, for people.
     pub message: String,
-    /// Versions that the controller speaks.
+    /// Versions that the controller supports.
     pub versions: Vec<u8>,
-    /// When to try again at the earliest, in milliseconds.
+    /// Earliest time of the next attempt, in milliseconds from now.
     pub retry_ms: u32,
 }
 
-/// Asks for a certificate: with a token (enrolment), or with the certificate that the channel has (renewal).
+/// A request for a certificate: with a token (enrolment), or over a channel with the present certificate
+/// (renewal).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Enrol {
-    /// Who the device is to be.
+    /// The id for the device.
     pub device: DeviceId,
     /// The one-time token; none for a renewal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The request for a certificate (PKCS #10, PEM). The key that it is for never leaves the device.
+    /// The certificate request (PKCS #10, PEM). Its private key never leaves the device.
     pub csr: String,
 }
 
-/// The certificate.
+/// An issued certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Enrolled {
-    /// The device's certificate and what it was signed with (PEM).
+    /// The device's certificate and that of its issuer (PEM).
     pub certificate: String,
-    /// The authorities that controllers' certificates are to be checked with (PEM).
+    /// The authorities by which agents verify controllers (PEM).
     pub authorities: String,
 }
 
@@ -118,15 +118,15 @@ pub enum SessionMessage {
     Welcome(Welcome),
     /// Controller: operation 3.
     Refuse(Refuse),
-    /// Both: operation 4, without a body. There was nothing else to say.
+    /// Both: operation 4, without a body. Keep-alive, if no other message is due.
     Alive,
-    /// Both: operation 5, without a body. The session ends in order.
+    /// Both: operation 5, without a body. Closes the session regularly.
     Bye,
     /// Agent: operation 6.
     Enrol(Enrol),
     /// Controller: operation 7.
     Enrolled(Enrolled),
-    /// Agent: operation 8, of version 5 on. The links and ports of the device, all of them each time.
+    /// Agent: operation 8, from version 5 on. All links and ports of the device.
     Interfaces(Interfaces),
 }
 

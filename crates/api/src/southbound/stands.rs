@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What levels of links really do, and which rules nobody evaluates: a part of the acknowledgement of a
-//! generation, of version 4 on.
+//! The state of links' levels, and the rules that are not evaluated: a part of the acknowledgement of a
+//! generation, from version 4 on.
 
 use super::body;
 use super::error::DecodeError;
@@ -9,43 +9,44 @@ use super::limits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a level of a link stands.
+/// The state of a level on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LevelState {
-    /// It handles packets.
+    /// The level handles packets.
     On,
-    /// It handles none: it is not there for now, and the host handles all packets, if the link has its
-    /// interfaces.
+    /// The level is unavailable for now: the host handles all packets, if the link has its interfaces.
     Off,
-    /// Somebody who is to serve its link gives no sign of life: packets go on uninspected.
+    /// The program that serves the link shows no sign of life, and the link fails open: packets pass
+    /// uninspected.
     Open,
-    /// The same: packets are dropped.
+    /// The program that serves the link shows no sign of life, and the link fails closed: packets are
+    /// dropped.
     Closed,
 }
 
-/// A rule, and why it is not evaluated where it is looked for.
+/// A rule that is not evaluated at some place, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleLeftOut {
-    /// Which: `acme/web: rule 3 of pfw`, `web.rules:12: 1:2001`.
+    /// The rule: `acme/web: rule 3 of pfw`, `web.rules:12: 1:2001`.
     pub rule: String,
-    /// What it asks for, or what is wrong with it.
+    /// The feature that is missing, or the error in the rule.
     pub why: String,
 }
 
-/// Rules that are not evaluated somewhere.
+/// Summary of rules that are not evaluated at some place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
-    /// How many.
+    /// Number of such rules.
     pub count: u64,
-    /// The first of them, [`limits::LEFT_OUT`] at most.
+    /// The first of them, at most [`limits::LEFT_OUT`].
     pub first: Vec<RuleLeftOut>,
 }
 
 impl LeftOut {
-    /// One rule more.
+    /// Counts a rule; lists it if there is room.
     pub fn add(&mut self, one: impl FnOnce() -> RuleLeftOut) {
         self.count += 1;
         if self.first.len() < limits::LEFT_OUT {
@@ -59,7 +60,7 @@ impl LeftOut {
     }
 }
 
-/// A text of a bounded length: a rule's file and message may be of any.
+/// Cuts a text to its bound: a rule's file and message may be of any length.
 fn shortened(mut text: String) -> String {
     let cut = text.char_indices().find(|(at, letter)| at + letter.len_utf8() > limits::LEFT_OUT_BYTES);
     if let Some((at, _)) = cut {
@@ -68,19 +69,19 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// What becomes of rules on headers at a level that asks them of packets without a flow.
+/// A level's evaluation of header rules on packets without a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RulesAtLevel {
-    /// Only while the level is open: else such packets go up.
+    /// Whether the level does so only while it is open; if true, such packets otherwise go up to the host.
     pub while_open: bool,
-    /// Rules that it evaluates itself, by function.
+    /// Number of rules that the level evaluates itself, by function.
     pub evaluates: BTreeMap<String, u64>,
-    /// Rules that it does not: what they match goes up to the host, which asks them.
+    /// Rules that the level does not evaluate: packets that match them go up to the host.
     pub left_out: LeftOut,
 }
 
-/// What a level of a link does.
+/// The generation and state of a level on a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelStands {
@@ -90,42 +91,42 @@ pub struct LevelStands {
     pub level: String,
     /// The generation whose entries and rules act there; 0: none of the controller's, or the level is off.
     pub generation: u64,
-    /// How it stands.
+    /// The state of the level.
     pub state: LevelState,
-    /// Why it does not stand as it should; empty if it does.
+    /// Why the level is not in its intended state; empty if it is.
     pub why: String,
-    /// What it makes of rules; none if it is asked for none: then it handles flows of which the host has
-    /// decided.
+    /// The level's evaluation of header rules; `None` if it evaluates none and only handles flows that the
+    /// host has decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<RulesAtLevel>,
 }
 
-/// What levels do, and which rules the device as a whole does not evaluate.
+/// The state of levels, and the rules that the device does not evaluate at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stands {
-    /// Level by level of each link.
+    /// The state of each level of each link.
     pub levels: Vec<LevelStands>,
-    /// Rules of libraries that nobody evaluates: no rules, or with keywords and protocols that the device
-    /// does not have.
+    /// Rules of libraries that are not evaluated: malformed ones, and ones with keywords or protocols that
+    /// the device does not have.
     pub left_out: LeftOut,
-    /// Content hashes of the device's own files; of version 6 on.
+    /// Content hashes of the device's own files; from version 6 on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<LocalContent>,
 }
 
-/// Content hashes of files that no controller has sent ([`crate::content`]).
+/// Content hashes of files that did not come from a controller ([`crate::content`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalContent {
-    /// Files that rules name, reputations, locations.
+    /// Files that rules name, and files of reputations and locations.
     pub lists: Hash,
-    /// Host file, suricata.yaml and what they name.
+    /// Host file, suricata.yaml, and other files that they name.
     pub settings: Hash,
 }
 
 impl Stands {
-    /// Whether it is the same but for the generation, which is this one at each level that is there.
+    /// Whether only the generation differs, and is this one at each level that is on.
     pub(super) fn is_of(&self, generation: u64, before: &Stands) -> bool {
         let same = |(now, before): (&LevelStands, &LevelStands)| {
             let generation = if before.generation == 0 { 0 } else { generation };
@@ -136,7 +137,7 @@ impl Stands {
             && self.levels.iter().zip(&before.levels).all(same)
     }
 
-    /// The same of another generation.
+    /// Sets the generation of each level that is on.
     pub(super) fn advance(&mut self, generation: u64) {
         let there = self.levels.iter_mut().filter(|level| level.generation != 0);
         there.for_each(|level| level.generation = generation);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sub-protocol 5: counters, as what they rose by. Head: operation u8, three reserved bytes, sequence u64.
+//! Sub-protocol 5: counter increments. Head: operation u8, three reserved bytes, sequence u64.
 
 use super::body;
 use super::error::{DecodeError, EncodeError};
@@ -7,17 +7,17 @@ use super::limits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What counters rose by within a time. Those that did not rise are left out.
+/// Increments of counters in a span of time. Unchanged counters are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delta {
-    /// Beginning of the time, nanoseconds since 1970.
+    /// Begin of the span, in nanoseconds since 1970.
     pub from: u64,
-    /// Its end.
+    /// End of the span, in nanoseconds since 1970.
     pub to: u64,
-    /// Messages of this kind that were thrown away since the start of the agent, because nobody took them.
+    /// Messages of this kind discarded since the start of the agent, because its queue was full.
     pub lost: u64,
-    /// By name.
+    /// Increments by name.
     pub counters: BTreeMap<String, u64>,
 }
 
@@ -26,21 +26,21 @@ pub struct Delta {
 pub enum StatisticsMessage {
     /// Agent: operation 1.
     Delta(Delta),
-    /// Controller: operation 2, without a body. All up to this sequence came.
+    /// Controller: operation 2, without a body. All messages up to this sequence have arrived.
     Received,
 }
 
 /// Bytes of the heads of statistics and alerts.
 pub(super) const HEAD: usize = 12;
 
-/// The head of a message with a sequence.
+/// Encodes the head of a message with a sequence.
 pub(super) fn head(op: u8, sequence: u64) -> Vec<u8> {
     let mut head = vec![op, 0, 0, 0];
     head.extend(sequence.to_be_bytes());
     head
 }
 
-/// Takes a head with a sequence off.
+/// Splits off a head with a sequence.
 pub(super) fn split<'b>(name: &'static str, bytes: &'b [u8]) -> Result<([u8; HEAD], &'b [u8]), DecodeError> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>().ok_or(DecodeError::Short(name))?;
     match head {

@@ -267,7 +267,7 @@ pub enum ForWant {
     expecting = "write `on-failure: pass` or `drop`, or name functions: `on-failure: {ids: pass}`"
 )]
 pub enum OnFailure {
-    /// The same for each function.
+    /// One value for all functions.
     Each(ForWant),
     /// By function; `drop` for those without an entry.
     By(BTreeMap<String, ForWant>),

@@ -6,7 +6,6 @@
 //! value is a mistake in either case, and should be reported at the start. So numbers, sizes and switches are
 //! checked by key for the whole tree. Source of the types: Suricata 8's user guide, "Suricata.yaml", and its
 //! shipped file. Keys that are not listed are not checked; keyword values are checked by their parsers.
-//! to those who read them.
 
 use bartizan_base::{SettingError, Settings, parse_bool, parse_size};
 
