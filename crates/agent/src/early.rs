@@ -62,7 +62,8 @@ fn told(selector: &Selector) -> EarlyTenant {
     }
 }
 
-/// Adds the rules of a policy; none if its packets are forwarded without its first function.
+/// Adds the rules of a policy. If its packets are forwarded without its first function, each rule sends
+/// packets up.
 fn add(
     early: &mut Early,
     Selected { within, class, goes_on_without }: &Selected,

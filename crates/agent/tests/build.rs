@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the text of a policy to classes, paths and functions, and errors with their places.
+//! Builds classes, paths and functions from the text of a policy; and errors with their places.
 
 use crate::common;
 
@@ -132,7 +132,7 @@ fn tenants_are_selected_in_either_direction() {
     assert_eq!(question(TunnelTag::NONE, &[], pair("8.8.8.8", "9.9.9.9")), 0);
 }
 
-/// A list that is empty because its group is asks for something that no packet has.
+/// A list that is empty because its group has no members matches no packet.
 #[test]
 fn a_tenant_whose_group_has_no_members_gets_nothing() {
     let (mut agent, _) = agent();
@@ -172,7 +172,7 @@ fn fids_stay_and_are_used_again() {
     assert_eq!(three.chains.generation, Generation(3));
 }
 
-/// Numbers of a tenant lie in a block of its own, the largest first.
+/// An allocator that gives each tenant a block of numbers, the largest first.
 #[derive(Clone, Debug, Default)]
 struct Blocks {
     used: BTreeSet<u32>,
@@ -225,7 +225,7 @@ fn another_allocator_of_fids_changes_numbers_and_nothing_else() {
             assert_eq!(class(&prepared, &agent), class(&expected, &usual));
         }
     }
-    // What does not build takes no number; what comes again gets the one that was given back.
+    // A failed build takes no number; a class that comes back gets the number that was given back.
     prepare(&mut agent, &POLICY.replace("name: web", "name: more").replace("[80, 443]", "[80, 99999]"))
         .unwrap_err();
     assert_eq!(fids(&prepare(&mut agent, POLICY).expect("a generation")), fids(&first));
@@ -265,7 +265,7 @@ fn scattered(name: &str, first: u32, size: u32) -> String {
     format!("{name}: [{}]", addresses.collect::<Vec<_>>().join(", "))
 }
 
-/// A line of what the kernel says of this process.
+/// A line of the kernel's status of this process.
 fn memory(key: &str) -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     status.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned()
@@ -503,7 +503,7 @@ fn staged_policies_report_what_they_would_refuse_and_drop_nothing() {
     }
 }
 
-/// A function whose rules cannot be read without a panic once it is told so.
+/// A function whose `rules` panics when the test requests it.
 struct Brittle;
 
 static BRITTLE: FunctionSpec = FunctionSpec {
@@ -566,7 +566,7 @@ fn a_function_that_panics_while_its_rules_are_read_is_an_error_with_a_place() {
     let prepared = prepare(&mut agent, CHAINED).unwrap();
     assert_eq!(prepared.chains.generation, Generation(2));
     let passes = prepared.classes.iter().find(|class| class.policy.is_some()).unwrap().goes_on_without;
-    // And without who reads resolvers' answers, which no policy names.
+    // Also without the reader of resolvers' answers, which no policy names.
     let expected = ["ids", "names"].map(|name| agent.function_id(name).unwrap());
     assert_eq!(passes.functions().collect::<Vec<_>>(), expected);
 }
@@ -617,7 +617,7 @@ default: {action: drop}
     ] {
         assert!(wrong.contains(says), "{wrong}");
     }
-    // Nothing of it is used, not even the policy that is right.
+    // No part of the failed generation is used, not even its valid policy.
     let prepared = prepare(&mut agent, CHAINED).unwrap();
     assert_eq!(prepared.chains.generation, Generation(2));
     assert!(!prepared.classes.iter().any(|class| class.policy.as_deref() == Some("good")));

@@ -120,10 +120,10 @@ proptest! {
         }).collect();
         for (question, told) in questions.iter().zip(world().ask(&questions)) {
             prop_assert_eq!(&told.disagreement, &None, "{:?}", question);
-            // Every function of the path was asked, in its order.
+            // Every function of the path decided, in order.
             let asked: Vec<&str> = told.functions.iter().map(|f| f.function).collect();
             prop_assert_eq!(&asked, &told.path, "{:?}", question);
-            // The first refusal decides, and what stands behind it is not reached.
+            // The first drop decides, and later functions are not reached.
             let first = told.functions.iter().position(|f| f.reason.is_some());
             prop_assert_eq!(first.is_some(), told.verdict.reason.is_some());
             for (index, function) in told.functions.iter().enumerate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation that was reached by many changes decides as one that is built from nothing, explains alike,
-//! and is refused for the same reasons.
+//! A generation that was reached by many changes decides and explains as one built from scratch, and is
+//! refused for the same reasons.
 
 use crate::common;
 
@@ -213,8 +213,8 @@ impl World {
     }
 }
 
-/// An agent that has given the tenants their numbers, and to which some addresses have names; these, which
-/// keep their numbers as long as they are held.
+/// An agent that has numbered the tenants, and in which some addresses have names; the lease keeps the names'
+/// numbers.
 fn begun() -> (Agent, Lease) {
     let (mut agent, _) = agent_with_ids();
     let file = read(&agent, &World::new(0, 0).text().to_string());
@@ -265,7 +265,7 @@ fn same(changed: &Prepared, anew: &Prepared, headers: &[Header], what: &str) {
     assert_eq!(known(changed), known(anew), "{what}");
 }
 
-/// Files of a chain, each made of parts that are the same by address where they say the same.
+/// Successive files whose unchanged parts are the same by address.
 struct Files {
     common: Arc<Value>,
     policies: HashMap<String, Arc<PolicyText>>,
@@ -296,8 +296,8 @@ impl Files {
     }
 }
 
-/// Whether what policies came to is the same by address where nothing of them has changed, and what all rest
-/// on has not.
+/// Checks that compiled policies are the same by address if neither they nor the common input changed.
+/// Returns how many are shared.
 fn shared((before, old): &(PolicyFile, Prepared), (file, new): &(PolicyFile, Prepared)) -> usize {
     if !Arc::ptr_eq(&before.common, &file.common) {
         return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller's generation with many policies: what becomes of it, and how long its parts take. `--ignored`
+//! A controller's generation with many policies: its result, and the durations of its steps. `--ignored`
 //! builds 10,000.
 
 use crate::common;
@@ -61,7 +61,7 @@ fn change_one(tenants: u16, each: u16, changes: u16) {
     let mut last = (Joiner::default(), None);
     let (first, prepared) = build(&mut agent, &held, &mut last);
     let all = usize::from(tenants) * usize::from(each);
-    // The tenants and the default one have a class for what no policy names.
+    // The default has a class for each tenant, the default tenant included.
     assert_eq!(prepared.classes.len(), all + usize::from(tenants) + 1);
     let fid = |prepared: &Prepared, name: &str| {
         prepared.classes.iter().find(|class| class.policy.as_deref() == Some(name)).unwrap().fid
@@ -72,7 +72,7 @@ fn change_one(tenants: u16, each: u16, changes: u16) {
         let changed = web(1, 0, 8_443 + number % 2);
         held.objects.insert(changed.key(), Arc::new(changed));
         let (next, prepared) = build(&mut agent, &held, &mut last);
-        // Who had a fid has it still.
+        // Classes keep their fids.
         assert_eq!(
             (fid(&prepared, "t1/p0"), prepared.classes.len()),
             (before, all + usize::from(tenants) + 1)

@@ -16,7 +16,7 @@ use std::sync::Arc;
 const SYN: u8 = 2;
 const SYN_ACK: u8 = 0x12;
 
-/// Both versions go through every test: client, server, another host.
+/// Every test runs with both IP versions: client, server, another host.
 const ENDS: [[&str; 3]; 2] =
     [["10.0.0.1", "192.0.2.1", "172.16.0.9"], ["2001:db8::1", "fd00::1", "2001:db8:ffff::9"]];
 
@@ -63,7 +63,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// Reason of the refusal and number of the rule.
+    /// Reason of the drop, and number of the rule.
     fn refused(&mut self, bytes: &[u8]) -> Option<(Reason, u32)> {
         let decision = self.decide(bytes);
         let rule = decision.rule.map_or(0, core::num::NonZeroU32::get);
@@ -83,7 +83,7 @@ fn udp(from: (&str, u16), to: (&str, u16)) -> Vec<u8> {
     packet::udp(end(from), end(to), b"x").bytes()
 }
 
-/// An ICMP message; `kind`: that of ICMP and that of ICMPv6.
+/// An ICMP message; `kind`: the types for ICMP and ICMPv6.
 fn icmp(from: &str, to: &str, kind: (u8, u8), code: u8, rest: &[u8]) -> Vec<u8> {
     packet::icmp(end((from, 0)).0, end((to, 0)).0, kind, code, rest).bytes()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups by DNS name, in a worker in prevention: whose answers make members, for how long, and who cannot
-//! write policy.
+//! Groups by DNS name, in a worker in prevention: the resolvers whose answers add members, the duration of
+//! membership, and attempts to inject members.
 
 use crate::common;
 
@@ -73,7 +73,7 @@ impl Bench {
         self.decide(&packet::udp(end(from), end(to), load).bytes())
     }
 
-    /// A query and what comes as its answer.
+    /// A query, with the message that arrives as its answer.
     fn ask(&mut self, id: u16, question: (&str, u16), answer: &[u8]) {
         self.port += 1;
         let (port, query) = (self.port, dns::query(id, question.0, question.1));
@@ -81,12 +81,12 @@ impl Bench {
         assert_eq!(self.udp((RESOLVER, 53), (CLIENT, port), answer), None);
     }
 
-    /// A query with its right answer.
+    /// A query with its correct answer.
     fn resolve(&mut self, asked: &str, rrtype: u16, records: &[Record<'_>]) {
         self.ask(7, (asked, rrtype), &dns::answer(7, (asked, rrtype), records));
     }
 
-    /// A new connection to an address is let in.
+    /// Whether a new connection to an address is allowed.
     fn goes(&mut self, to: &str) -> bool {
         self.port += 1;
         let from = if to.contains(':') { "2001:db8::1" } else { CLIENT };
@@ -158,7 +158,7 @@ fn aliases_are_followed_and_lead_into_nobody_elses_name() {
         a("other.provider.net", 400, "192.0.2.11"),
     ];
     bench.resolve("api.example.com", A, &chain);
-    // Somebody's own name, as an alias of ours, with an address that he says is ours.
+    // A foreign name, with one of ours as an alias target, and an address claimed to be ours.
     let evil = [alias("evil.example.org", 500, "api.example.com"), a("api.example.com", 500, "192.0.2.12")];
     bench.resolve("evil.example.org", A, &evil);
     // A circle ends.
@@ -203,8 +203,8 @@ fn who_was_not_asked_writes_no_policy() {
     bench.ask(7, asked, &dns::message(7, 0x8183, asked, &records));
     bench.ask(7, asked, &dns::message(7, 0x8380, asked, &records));
     assert_eq!(bench.counted("failed"), 2);
-    // An answer without a flow that asked: refused by the policy, which lets only the client open; and by a
-    // resolver that nobody named.
+    // An answer without a query: dropped by the policy, which lets only the client open; also from a resolver
+    // that is not trusted.
     assert!(bench.udp((RESOLVER, 53), (CLIENT, 9_999), &right).is_some());
     bench.swap(&POLICY.replace("to: 10.0.0.53,", "to: [10.0.0.53, 10.0.0.54],"));
     assert_eq!(bench.udp((CLIENT, 9_000), ("10.0.0.54", 53), &dns::query(7, asked.0, A)), None);
@@ -221,7 +221,8 @@ fn who_was_not_asked_writes_no_policy() {
 fn who_only_reads_answers_refuses_nothing_when_it_is_away() {
     let mut bench = Bench::new(POLICY);
     assert!(bench.worker.order("names", Act::Stop).is_some());
-    // Questions and answers go on, whatever `on-failure` says of functions that judge; nobody learns of them.
+    // Queries and answers are forwarded, whatever `on-failure` states for functions with verdicts; but no
+    // addresses are learned.
     bench.resolve("api.example.com", A, &[a("api.example.com", 300, "192.0.2.7")]);
     assert!(!bench.goes("192.0.2.7"));
     bench.worker.order("names", Act::Start).unwrap();
@@ -246,7 +247,7 @@ fn an_open_flow_stays_when_its_address_has_no_name_any_more() {
     bench.swap(POLICY);
     assert_eq!(bench.decide(&segment(client, server, (2, 10), 0x18, b"more")), None);
     assert!(!bench.goes("192.0.2.7"));
-    // One in which the name is gone ends it.
+    // A generation without the name ends the membership.
     bench.swap(&POLICY.replace("api.example.com", "www.example.com"));
     assert!(bench.decide(&segment(client, server, (6, 10), 0x18, b"more")).is_some());
 }
@@ -285,7 +286,7 @@ fn names_that_no_generation_has_any_more_leave_room_and_come_back_as_others() {
     assert!(!bench.goes("192.0.2.7"));
     bench.resolve("api.example.com", A, &[a("api.example.com", 3_600, "192.0.2.7")]);
     assert!(bench.goes("192.0.2.7"));
-    // What is only looked at holds none behind that.
+    // A file that is only examined holds no names afterwards.
     let more = read(&bench.agent, &POLICY.replace("api.example.com", "looked-at.example"));
     bench.agent.policy_entries(&more, &[]).unwrap();
     assert_eq!(names.held(), 2);

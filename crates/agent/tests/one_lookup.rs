@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one lookup for policies and packet filters answers as a search does that first chooses the policy, one
-//! after the other, and then the policy's rule, one after the other; be the rules in one structure or each
-//! policy's in its own.
+//! The one lookup for policies and packet filters agrees with a linear search for the policy and then for its
+//! rule, whether the rules share one structure or each policy has its own.
 
 use crate::common;
 
@@ -49,7 +48,7 @@ struct Rule {
 
 #[derive(Clone, Debug)]
 struct Policy {
-    /// None named: it is for all.
+    /// Tenants; empty for all.
     tenants: Vec<usize>,
     links: Vec<usize>,
     from: Vec<&'static str>,
@@ -230,7 +229,7 @@ fn prepare(text: &str, together_max: usize) -> (Agent, Prepared, PolicyEntries) 
     (agent, prepared, entries)
 }
 
-/// The number of the policy and of its rule.
+/// The number of the policy, and of its rule, by linear search.
 fn search(policies: &[Policy], header: &Header) -> (usize, Option<u32>) {
     let last = policies.len() - 1;
     let chosen = policies[..last].iter().position(|p| p.selects(header)).unwrap_or(last);
@@ -257,7 +256,7 @@ proptest! {
             let mut numbers = Linear::new(1);
             numbers.insert(0, &alone.entries).expect("one set");
             let pfw = agent.function_id("pfw").expect("a filter");
-            // What was there before must not stay.
+            // Earlier content must be cleared.
             let mut matches: Matches = [(pfw, 99)].into_iter().collect();
             for header in &headers {
                 let class = prepared.chains.classifier.classify(header, Timestamp::ZERO, &mut matches);

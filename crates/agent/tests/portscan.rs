@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `portscan` in real workers with a policy: scans of each kind are told once, good clients never, over
+//! `portscan` in real workers with a policy: scans of each kind are reported once, normal clients never, over
 //! reloads and with any number of workers, in both IP versions.
 
 use crate::functions_bench as common;
@@ -17,14 +17,14 @@ use common::{ACK, Bench, FIN, PSH, RST, SYN};
 use core::net::IpAddr;
 use serde_json::{Value, json};
 
-/// Alerts: number of the rule, and what it says of the scan.
+/// Alerts: number of the rule, and details of the scan.
 #[derive(Default)]
 struct Alerts(Vec<(u32, Value)>);
 
 impl Recorder for Alerts {
     fn record(&mut self, event: RecorderEvent<'_>) {
         if let RecorderEvent::Alert { finding, .. } = event {
-            // Beside the function's own: of what is staged, and of detection's rules.
+            // Skips alerts of staged policies and of detection's rules.
             if finding.rule.category == "staged" || finding.rule.id.gid == 1 {
                 return;
             }
@@ -37,7 +37,7 @@ impl Recorder for Alerts {
 
 impl WorkerRecorder for Alerts {}
 
-/// Workers that frames arrive at in turn.
+/// Workers that get frames in turn.
 struct Net {
     stack: Stack,
     stations: Vec<Station>,
@@ -66,7 +66,7 @@ fn host(v6: bool, n: u8) -> IpAddr {
 }
 
 impl Net {
-    /// A packet, a hundredth of a second after the one before.
+    /// Sends a packet, ten milliseconds after the previous one.
     fn send(&mut self, bytes: Vec<u8>) -> Decision {
         self.millis += 10;
         self.frames += 1;
@@ -203,7 +203,7 @@ fn a_udp_scan_is_found_by_what_refuses_it() {
             net.datagram((a, 40_000), (b, port));
             net.unreachable((a, 40_000), (b, port));
         }
-        // Nobody sent what these quote.
+        // The quoted packets were never sent.
         for port in 100..150 {
             net.unreachable((a, 40_000), (b, port));
         }
@@ -229,7 +229,7 @@ fn sweeps_are_found() {
         let said = json!({"source": a.to_string(), "port": 22, "hosts": 10, "window": 60});
         assert_eq!(net.alerts.0[0], (3, said));
         assert_eq!(net.told(), [(3, 10), (19, 10)]);
-        // Addresses at which nobody is.
+        // Addresses without hosts.
         let other = host(v6, 99);
         for n in 2..=20 {
             net.syn((other, 40_000), (host(v6, n), 445));
@@ -256,7 +256,7 @@ fn a_slow_scan_below_the_threshold_is_not_told() {
 fn probes_that_open_nothing_count_at_once() {
     for v6 in [false, true] {
         for flags in [0, FIN, FIN | PSH | 0x20] {
-            // Inline the engine refuses them before functions are asked.
+            // Inline, the engine drops them before functions run.
             let mut net = tuned("{}", 1, |settings| settings.prevention = false);
             for port in 1..=30 {
                 net.tcp((host(v6, 1), 40_000), (host(v6, 2), port), (1, 0), flags);
@@ -271,7 +271,7 @@ fn good_clients_are_never_told() {
     for v6 in [false, true] {
         let mut net = net("{}");
         let b = host(v6, 250);
-        // A browser: many servers that are there, some connections reset later.
+        // A browser: many existing servers, some connections reset later.
         let browser = host(v6, 1);
         for n in 2..=200 {
             let (from, to) = ((browser, 40_000 + u16::from(n)), (host(v6, n), 443));
@@ -280,7 +280,7 @@ fn good_clients_are_never_told() {
                 net.tcp(to, from, (501, 101), RST | ACK);
             }
         }
-        // One whose other IP version leads nowhere, and which goes on without it.
+        // A client whose other IP version is unreachable, and which falls back.
         for n in 2..=100 {
             net.syn((host(v6, 201), 40_000), (host(v6, n), 443));
             net.wait(100);
@@ -296,7 +296,7 @@ fn good_clients_are_never_told() {
                 net.datagram(to, from);
             }
         }
-        // A client that tries again and again where nobody is; one that talks to many ports of a host.
+        // A client that retries an absent server; a client that uses many ports of a host.
         for n in 0..100 {
             net.refused((host(v6, 203), 40_000 + n), (b, 8080));
             net.connect((host(v6, 204), 40_000 + n), (b, 5_000 + n));
@@ -307,7 +307,7 @@ fn good_clients_are_never_told() {
             net.tcp((host(v6, 206), 40_000 + n), (b, 7_000 + n), (9, 9), ACK);
             net.tcp((b, 7_000 + n), (host(v6, 206), 40_000 + n), (9, 0), RST);
         }
-        // A server whose clients have gone before its answers.
+        // A server whose clients are gone before its answers.
         for n in 0..100 {
             net.datagram((host(v6, 207), 40_000 + n), (b, 53));
             net.datagram((b, 53), (host(v6, 207), 40_000 + n));
@@ -335,7 +335,7 @@ fn a_reload_in_the_middle_of_a_scan_keeps_the_count() {
         assert_eq!(net.told(), []);
         net.refused((a, 40_000), (b, 20));
         assert_eq!(net.told(), [(1, 20)]);
-        // Neither is it told again.
+        // The scan is not reported again.
         net.stack.swap("chain: [portscan], portscan: {ports: 10}", "");
         for port in 21..=40 {
             net.refused((a, 40_000), (b, port));
@@ -344,15 +344,14 @@ fn a_reload_in_the_middle_of_a_scan_keeps_the_count() {
     }
 }
 
-/// Ports on which a source tries to open, before a policy has the function.
+/// Attempts of a source to open ports, before a policy has the function.
 fn opened(net: &mut Net, (a, b): (IpAddr, IpAddr), ports: core::ops::RangeInclusive<u16>) {
     for port in ports {
         assert_eq!(net.syn((a, 40_000), (b, port)).reason, None, "{port}");
     }
 }
 
-/// Flows that were let go and that no function wanted to see any more are seen again, and what came of them
-/// counts and is dropped.
+/// Forwarded flows that no function wanted to see any more are inspected again, count, and are dropped.
 #[test]
 fn a_policy_that_drops_scans_judges_flows_that_were_let_go() {
     let passed = "chain: [pfw], pfw: {default: allow}";
@@ -370,11 +369,11 @@ fn a_policy_that_drops_scans_judges_flows_that_were_let_go() {
         }
         assert_eq!(refusal(&mut net, 4), Some(Reason::Portscan), "it makes the scan");
         assert_eq!(net.told(), [(1, 4)]);
-        // Of a flow that was let go, not yet answered: it is opened again, and dropped.
+        // An unanswered flow that was forwarded: its repeated opening is dropped.
         for _ in 0..2 {
             assert_eq!(net.syn((a, 40_000), (b, 6)).reason, Some(Reason::Portscan));
         }
-        // What stood before is none that the source opens.
+        // An earlier connection is not one that the source opens now.
         assert_eq!(net.tcp((a, 1_000), (b, 80), (101, 501), ACK).reason, None);
     }
 }
@@ -407,11 +406,11 @@ fn a_policy_that_drops_scans_judges_bypassed_flows() {
     }
 }
 
-/// A scan that goes on is dropped with what comes next of it, not when the window of an alert is over.
+/// A continuing scan is dropped at its next packet, not when the window of an alert ends.
 #[test]
 fn a_scan_that_goes_on_is_dropped_once_the_policy_drops() {
     for v6 in [false, true] {
-        // Nothing was told before, or it was.
+        // The scan was reported before, or not.
         for (before, told) in [("{ports: 20}", vec![(1, 5)]), ("{ports: 4}", vec![(1, 4), (1, 5)])] {
             let mut net = net(before);
             let (a, b) = (host(v6, 1), host(v6, 2));
@@ -432,7 +431,8 @@ fn a_scan_that_goes_on_is_dropped_once_the_policy_drops() {
     }
 }
 
-/// An unanswered connection and a dropped packet of it count once: they are one scan.
+/// A packet that lets unanswered connections time out and also refuses one shows a single scan, reported
+/// once.
 #[test]
 fn a_scan_that_a_packet_shows_twice_is_told_once_where_it_is_dropped() {
     for (v6, action) in [false, true].into_iter().flat_map(|v6| [(v6, "drop"), (v6, "alert")]) {
@@ -500,7 +500,8 @@ fn what_a_scanner_opens_is_dropped_for_some_time() {
             net.refused((a, 40_000), (b, port));
         }
         assert_eq!(net.told(), [(1, 5)]);
-        // All that it opens, and what comes behind; not what stood before, nor what others open.
+        // Everything that the source opens is dropped, with later packets; not earlier connections, nor those
+        // of others.
         assert!(dropped(net.syn((a, 2_000), (b, 443))));
         assert!(dropped(net.syn((a, 2_000), (b, 443))));
         assert!(dropped(net.datagram((a, 2_000), (host(v6, 3), 53))));
@@ -511,7 +512,7 @@ fn what_a_scanner_opens_is_dropped_for_some_time() {
         net.wait(30_000);
         assert!(!dropped(net.syn((a, 2_000), (b, 443))));
         assert!(!dropped(net.datagram((a, 2_000), (host(v6, 3), 53))));
-        // What was dropped has no answer because it was: it is no attempt.
+        // A dropped packet has no answer because of the drop: it is not counted as an attempt.
         assert_eq!(net.told().len(), 1);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Quotas of tenants: flows of workers together, whose gives way, rules of a file.
+//! Quotas of tenants: flows over all workers, flows that give way, rules of a file.
 
 use crate::common;
 
@@ -63,7 +63,7 @@ impl Bench {
         self.workers[worker].frame(&frame, &mut Nobody).expect("no fragment").verdict.forwards()
     }
 
-    /// A flow with both directions.
+    /// Opens a flow with both directions.
     fn open(&mut self, worker: usize, port: u16) -> bool {
         let (a, to) = if port.is_multiple_of(2) {
             ("10.1.0.1", "192.0.2.1")

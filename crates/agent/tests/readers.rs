@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Payload functions are equals: a transaction is freed when each one on the flow's path is done with it, and
-//! no later. Here a function of the test reads HTTP alone, before `ids` and behind it; whatever it does, the
-//! events are those of `ids` without it.
+//! Payload functions are equals: a transaction is freed when each function on the flow's path is done with
+//! it, and no later. A function of the test reads HTTP, before or after `ids`; whatever it does, the events
+//! are those of `ids` alone.
 
 use bartizan_applayer::flow::{HOLDS_MAX, HOLDS_SPAN};
 use bartizan_applayer::transaction::TxId;
@@ -15,9 +15,9 @@ use bartizan_testkit_worker::{Captured, Made, Stack};
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 
-/// Requests of one connection.
+/// Requests on one connection.
 const REQUESTS: u64 = 1_000;
-/// One transaction in ten alerts, one in seven as it is answered.
+/// One transaction in ten alerts at its request, one in seven at its answer.
 const RULES: &str = "alert http any any -> any any (msg:\"q\"; http.uri; content:\"7\"; endswith; sid:1;)\n\
     alert http any any => any any (msg:\"a\"; http.uri; content:\"3\"; endswith; http.stat_code; content:\"200\"; sid:2;)\n";
 
@@ -25,17 +25,17 @@ const RULES: &str = "alert http any any -> any any (msg:\"q\"; http.uri; content
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     Nothing,
-    /// It needs none of them any more, at first sight.
+    /// The function needs no transaction after its first look.
     Done,
-    /// Each stays until so many have begun behind it.
+    /// Each transaction is held until this many have begun after it.
     HoldFor(u64),
-    /// The first stays.
+    /// The first transaction is held.
     HoldFirst,
-    /// All stay.
+    /// All transactions are held.
     HoldAll,
-    /// It looks with every so manyth packet.
+    /// The function looks at every nth packet only.
     LaterThan(u64),
-    /// It lets the flow go on for good with this transaction, and holds all before it.
+    /// The function leaves the flow at this transaction, and holds all earlier ones.
     LeaveAt(TxId),
 }
 
@@ -43,7 +43,7 @@ enum Says {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
     calls: u64,
-    /// Each time that it was shown a transaction.
+    /// Each call with a transaction.
     shown: Vec<(TxId, Direction)>,
     refused: u64,
 }
@@ -119,7 +119,7 @@ impl Reader {
                     true
                 }
             };
-            // It asks once, however often it is shown a transaction.
+            // The function requests a hold once per transaction, however often it sees it.
             let asks = holds && direction == Direction::ToServer;
             seen.refused += u64::from(asks && !app.hold(id));
         }
@@ -146,14 +146,14 @@ impl Function for Reader {
     }
 }
 
-/// A connection with requests, one after the other.
+/// A connection with successive requests.
 struct Talk {
     stack: Stack,
     v6: bool,
     millis: u64,
     next: [u32; 2],
     seen: Arc<Mutex<Seen>>,
-    /// Most transactions that were there behind a packet.
+    /// Most transactions present after a packet.
     peak: usize,
 }
 
@@ -214,7 +214,7 @@ impl Talk {
         self.segment(1, 24, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     }
 
-    /// Transactions from one number up to another.
+    /// Sends the transactions of a range.
     fn exchange(&mut self, numbers: core::ops::Range<u64>) {
         for number in numbers {
             self.ask(number);
@@ -222,7 +222,7 @@ impl Talk {
         }
     }
 
-    /// Ids of the transactions that are there.
+    /// Ids of the transactions present.
     fn live(&self) -> Vec<TxId> {
         let flows = self.stack.worker.flows();
         let entry = flows.ids().last().and_then(|id| flows.get(*id));
@@ -236,7 +236,7 @@ impl Talk {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Another policy holds from now on.
+    /// Swaps to another policy.
     fn swap(&mut self, chain: &str) {
         self.stack.swap(&policy(chain), RULES);
         self.peak = 0;
@@ -246,7 +246,7 @@ impl Talk {
         self.stack.worker.app_memory().counters().holds_refused
     }
 
-    /// The connection closes. Events of transactions and alerts.
+    /// Closes the connection. Returns the events of transactions and alerts.
     fn close(mut self) -> Vec<Value> {
         for (side, flags) in [(0, 17), (1, 17), (0, 16)] {
             self.segment(side, flags, b"");
@@ -266,18 +266,18 @@ fn policy(chain: &str) -> String {
     format!("chain: [{chain}]{ids}")
 }
 
-/// Each way of looking at traffic, in both IP versions.
+/// Both modes, in both IP versions.
 fn settings() -> impl Iterator<Item = (Way, bool)> {
     [Way::Inline, Way::Passive].into_iter().flat_map(|way| [(way, false), (way, true)])
 }
 
-/// Most that are there behind a packet if nobody holds anything: inline the one that waits for its answer;
-/// passively its answer is read with the client's next packet, and it goes with the server's next one, which
-/// brings the next request to be read.
+/// Most transactions present after a packet if no function holds any: inline the one that awaits its answer;
+/// passively the answer is parsed with the client's next packet, and the transaction is freed with the
+/// server's next one, which brings the next request.
 const DUE: usize = 1;
 
-/// Transactions that are not read when the last answer has come: passively a request is read with its answer,
-/// and shown behind it.
+/// Transactions not parsed when the last answer has arrived: passively a request is parsed with its answer,
+/// and seen after it.
 fn unread(way: Way) -> u64 {
     u64::from(way == Way::Passive)
 }
@@ -326,7 +326,7 @@ fn a_transaction_is_held_as_long_as_a_function_needs_it_and_events_stay_the_same
                 for (got, wanted) in got.iter().zip(&wanted) {
                     assert_eq!(got, wanted, "{way:?} {chain} {says:?}");
                 }
-                // Who looks rarely does not see the end of the last ones.
+                // A function that looks rarely misses the end of the last ones.
                 for id in 0..REQUESTS - 10 {
                     let times = seen.shown.iter().filter(|(shown, _)| *shown == id).count();
                     let once = if says == Says::Done { times == 1 } else { times >= 2 * readers };
@@ -337,7 +337,7 @@ fn a_transaction_is_held_as_long_as_a_function_needs_it_and_events_stay_the_same
     }
 }
 
-/// Records that do not tell whether their flow alerted.
+/// Records without the field that tells whether their flow alerted.
 fn without_alerts(events: &[Value]) -> Vec<Value> {
     let mut events = events.to_vec();
     for event in &mut events {
@@ -361,12 +361,12 @@ fn who_leaves_the_path_holds_nothing() {
             talk.close();
         }
         for chain in ["before, ids", "ids, behind", "before"] {
-            // It lets the flow go on: `ids` goes on looking, or nobody does.
+            // The function leaves the flow: `ids` still inspects it, or no function does.
             let mut talk = Talk::new("leave", v6, way, chain, Says::LeaveAt(29));
             talk.exchange(0..29);
             assert_eq!(talk.live(), Vec::from_iter(0..29), "{way:?} {chain}");
             talk.exchange(29..31);
-            // Of a flow that nobody looks at the transaction stays that was open then.
+            // In a flow that no function inspects, the open transaction stays.
             let rest = if chain == "before" { vec![29] } else { left(way, 31) };
             assert_eq!(talk.live(), rest, "{way:?} {chain}");
             talk.close();
@@ -383,7 +383,7 @@ fn who_joins_the_path_is_shown_what_is_there_and_waits_for_nothing_else() {
         talk.swap("before, ids");
         talk.answer();
         talk.exchange(11..30);
-        // What was there when it joined waits for a packet of each direction.
+        // Transactions present when the function joined need a packet of each direction.
         let most = DUE + left(way, 30).len();
         assert_eq!((talk.peak, talk.live()), (most, left(way, 30)), "{way:?}");
         let seen = talk.seen().shown;
@@ -442,7 +442,7 @@ fn messages_that_are_transactions_of_one_direction_go_as_they_come() {
                     talk.frame(ends, 17, &udp(ports, &message));
                 }
             }
-            // Only requests are asked for here: each goes when the third behind it comes, counted with the
+            // Only requests are held here: each is freed when the third after it arrives, counted with the
             // answers.
             assert_eq!((talk.peak, talk.seen().refused), (2, 0), "{way:?} {chain}");
             let records = talk.close().iter().filter(|event| event["event_type"] == "dns").count();

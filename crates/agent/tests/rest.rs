@@ -19,7 +19,7 @@ const RULES: &str = "alert tcp any any -> any 80 (msg:\"stream\"; flow:establish
     alert tcp any any -> any 80 (msg:\"flags\"; flow:established; flags:A+; sid:5;)\n\
     alert http any any -> any any (msg:\"protocol\"; sid:6;)\n";
 
-/// A look of a function at a flow.
+/// One call of a function on a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Look {
     packet: bool,
@@ -94,7 +94,7 @@ impl Function for Looker {
     }
 }
 
-/// Passively a request that nobody acknowledges is read when its flow ends.
+/// Passively, an unacknowledged request is parsed when its flow ends.
 fn passive(settings: &mut EngineSettings) {
     let shipped = bartizan_config::suricata::shipped();
     *settings = EngineSettings::from_settings(&shipped, false, [1, 2]).unwrap().0;
@@ -106,7 +106,7 @@ struct Ran {
     alerts: Vec<Value>,
 }
 
-/// A connection whose request is never answered, and which nobody closes.
+/// A connection whose request is never answered, and which is never closed.
 fn run(test: &str, v6: bool) -> Ran {
     let name = format!("rest-{test}-{v6}");
     let policy = "chain: [peeker, looker, ids], ids: {rules: r}";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters of the packet filter's rules over generations, in a worker in prevention: they go with their
-//! rules, and begin anew with them.
+//! Counters of the packet filter's rules over generations, in a worker in prevention: a counter follows its
+//! rule, and a new rule begins at zero.
 
 use crate::common;
 
@@ -45,7 +45,7 @@ impl Bench {
         self.worker.enter_generation(chains);
     }
 
-    /// So many new flows to a port, of IPv4 and IPv6 by turns.
+    /// Opens new flows to a port, of IPv4 and IPv6 by turns.
     fn flows(&mut self, port: u16, count: u16) {
         for number in 0..count {
             self.port += 1;
@@ -101,15 +101,15 @@ fn a_rule_that_is_put_in_front_takes_no_count_of_another_one() {
     bench.flows(80, 1);
     bench.flows(53, 1);
     assert_eq!(bench.counted(), is(&[("drop", 1), ("dns", 4), ("reject", 2), ("default", 4)]));
-    // What says something else is another rule; one with a name is what it is called.
+    // A rule with another text is another rule; a rule with a name is identified by the name.
     bench.swap(&policy("{drop: udp, to-ports: 81}, {allow: udp, to-ports: [53, 853], name: dns}", ""));
     assert_eq!(bench.counted(), is(&[("drop", 0), ("dns", 4), ("default", 4)]));
-    // Those that were gone begin anew.
+    // Rules that come back begin at zero.
     bench.swap(&policy(FIRST, ""));
     assert_eq!(bench.counted(), is(&[("dns", 4), ("reject", 0), ("default", 4)]));
     bench.flows(23, 1);
     assert_eq!(bench.counted()["reject"], 1);
-    // A policy that is gone and comes again, too.
+    // A policy that is removed and comes back, too.
     bench.swap("policies: []\ndefault: {action: drop}\n");
     assert_eq!(bench.counted(), is(&[]));
     bench.swap(&policy(FIRST, ""));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The southbound protocol's messages: the test vectors both ways, any message there and back however it is
-//! split, and what is wrong.
+//! Messages of the southbound protocol: the test vectors in both directions, round trips of any message
+//! however it is split, and malformed messages.
 
 use bartizan_api::southbound::*;
 use proptest::prelude::*;
@@ -159,7 +159,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     ]
 }
 
-/// The bytes of a vector: hexadecimal digits of the heads, then the body as it is.
+/// The bytes of a vector: hexadecimal digits of the heads, then the body as text.
 fn bytes_of(vector: &str) -> Vec<u8> {
     let (heads, body) = vector.split_once(" | ").unwrap_or((vector, ""));
     let digits: Vec<u8> = heads.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -168,7 +168,7 @@ fn bytes_of(vector: &str) -> Vec<u8> {
     heads.chain(body.bytes()).collect()
 }
 
-/// A vector of bytes.
+/// The vector of bytes.
 fn vector_of(bytes: &[u8], sub_head: usize) -> String {
     let (heads, body) = bytes.split_at(HEAD + sub_head);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -198,8 +198,8 @@ fn the_test_vectors_hold_both_ways() {
         let bytes = message.encode(1).unwrap();
         written.push_str(&format!("{name}: {}\n", vector_of(&bytes, sub_head(&message))));
     }
-    // A change of what is on the wire is a change of the protocol: BARTIZAN_BLESS=1 writes the file, and its
-    // difference is to be read.
+    // A change of the bytes is a change of the protocol: BARTIZAN_BLESS=1 writes the file, whose difference
+    // needs a review.
     if std::env::var_os("BARTIZAN_BLESS").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/southbound.txt"), &written)
             .unwrap();
@@ -229,7 +229,7 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
     assert_eq!(format!("running-2: {}\n", vector_of(&bytes, sub_head(&timed))), VECTORS_2);
     assert_eq!(decode_as(2, &bytes), Ok(Some(timed.clone())));
     assert_eq!(decode_as(2, &running(None).encode(2).unwrap()), Ok(Some(running(None))));
-    // Who speaks version 1 is not told, and a peer that tells it there is none.
+    // A peer with version 1 does not get the field; from such a peer the field is an error.
     assert_eq!(decode_as(1, &timed.encode(1).unwrap()), Ok(Some(running(None))));
     let mut old = bytes;
     old[0] = 1;
@@ -239,8 +239,8 @@ fn how_long_a_generation_took_is_told_in_version_2_only() {
 /// The test vectors that version 3 adds to version 2.
 const VECTORS_3: &str = include_str!("vectors/southbound-3.txt");
 
-/// The messages of version 3's vectors, with the bytes of their sub-protocols' heads and of the numbers
-/// behind those.
+/// The messages of version 3's vectors, with the bytes of their sub-protocols' heads and of the numbers after
+/// these.
 fn messages_3() -> Vec<(&'static str, Message, usize)> {
     let text = r#"{"order":100,"policy":{"chain":["pfw","ids"],"name":"acme/web","tenant":"acme"}}"#;
     let policy = Policy { name: "web".into(), tenant: 7, text: text.into() };
@@ -308,7 +308,7 @@ fn what_levels_do_is_told_in_version_4_only() {
     assert_eq!(written, VECTORS_4);
     assert_eq!(decode_as(4, &bytes), Ok(Some(told.clone())));
     assert_eq!(decode_as(4, &running(None).encode(4).unwrap()), Ok(Some(running(None))));
-    // Who speaks version 3 is not told, and a peer that tells it there is none.
+    // A peer with version 3 does not get the field; from such a peer the field is an error.
     assert_eq!(decode_as(3, &told.encode(3).unwrap()), Ok(Some(running(None))));
     let mut old = bytes;
     old[0] = 3;
@@ -349,7 +349,7 @@ fn links_and_ports_are_told_in_version_5_only() {
     assert_eq!(written, VECTORS_5);
     assert_eq!(decode_as(5, &bytes), Ok(Some(told.clone())));
     (0..bytes.len()).for_each(|end| assert_eq!(decode_as(5, &bytes[..end]), Ok(None)));
-    // Who speaks version 4 is not told, and a peer that tells it says something unknown.
+    // A peer with version 4 does not get the message; from such a peer the message is unknown.
     assert_eq!(told.encode(4), Err(EncodeError::Version("interfaces", 4)));
     let mut old = bytes.clone();
     old[0] = 4;
@@ -395,7 +395,7 @@ fn a_change_and_its_acknowledgement_are_short_in_version_3() {
         for end in 0..bytes.len() {
             assert_eq!(decode_as(3, &bytes[..end]), Ok(None));
         }
-        // Who speaks an older version is told it in that version's words, if it has any.
+        // A peer with an older version gets that version's form, if there is one.
         let done = matches!(message, Message::Policy(_, PolicyMessage::Done(_)));
         match message.encode(2) {
             Ok(bytes) => assert_eq!(decode_as(2, &bytes), Ok(Some(message))),
@@ -440,7 +440,7 @@ fn what_is_wrong_in_a_short_body_is_said() {
     assert!(Message::Policy(1, put).encode(3).is_err());
 }
 
-/// Vectors of the messages of which version 6 says more than version 5.
+/// Vectors of the messages that version 6 extends.
 const VECTORS_6: &str = include_str!("vectors/southbound-6.txt");
 
 #[test]
@@ -460,7 +460,7 @@ fn content_hashes_of_a_devices_own_files_are_told_in_version_6_only() {
     }
     assert_eq!(written, VECTORS_6);
     assert_eq!(decode_as(6, &bytes), Ok(Some(told.clone())));
-    // Who speaks version 5 is not told, and a peer that tells it there is none.
+    // A peer with version 5 does not get the field; from such a peer the field is an error.
     assert_eq!(decode_as(5, &told.encode(5).unwrap()), Ok(Some(running(None))));
     let mut old = bytes;
     old[0] = 5;
@@ -586,7 +586,7 @@ fn events_of_alerts_have_a_bound_and_as_many_as_may_be_fit_a_message() {
     let longest = limits::EVENT_BYTES - r#"{"a":""}"#.len();
     assert_eq!(raise(limits::ALERTS, longest), (limits::EVENT_BYTES, Ok(true)));
     assert_eq!(raise(1, longest + 1).1.unwrap_err().kind(), ErrorKind::Bounds);
-    // Not even what cannot be compressed passes the bound of a message.
+    // Even incompressible alerts are within the bound of a message.
     const { assert!(limits::ALERTS * 2 * limits::EVENT_BYTES <= limits::MESSAGE_BYTES) };
 }
 

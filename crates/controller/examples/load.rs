@@ -50,7 +50,7 @@ fn start(folder: &Path) -> Result<(Server, Client, String), Failed> {
     Ok((server, client, token))
 }
 
-/// So many write at once, each to tenants of its own.
+/// Runs concurrent writers, each with tenants of its own.
 fn together(server: &Server, folder: &Path, token: &str, writers: usize, each: usize) -> Result<(), Failed> {
     let certificate = folder.join(state::CERTIFICATE);
     let open = |_| Client::new(server.address(), &certificate, Some(token.to_owned()));

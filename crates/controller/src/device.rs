@@ -137,14 +137,14 @@ pub struct LevelReport {
     pub rules: Option<LevelRules>,
 }
 
-/// Durations of a device's change to the generation it runs, counted from when it had the whole set;
+/// Durations of a device's change to the generation it runs, from when it had received all of it;
 /// microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TookReport {
     /// Building the generation beside the running one, without the time of `store`, which runs in parallel.
     pub build: u64,
-    /// Storing the set on the device's disk.
+    /// Storing the generation on the device's disk.
     pub store: u64,
     /// Swapping, until all workers run the generation.
     pub swap: u64,

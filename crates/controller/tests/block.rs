@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The example that closes the loop from alert to block, against the API.
+//! The example that blocks sources of alerts, against the API.
 
 use crate::common;
 #[path = "../examples/block/react.rs"]
@@ -10,7 +10,7 @@ use common::{With, World};
 use react::{Answer, Ask, Blocker, MEMBERS_MAX};
 use serde_json::{Value, json};
 
-/// The API with an operator's token; what is done between a look at the group and its change.
+/// The API with an operator's token, and an action between reading the group and changing it.
 struct Api<'w> {
     world: &'w World,
     token: String,
@@ -72,7 +72,7 @@ fn the_source_of_a_severe_alert_is_refused_by_the_device_at_once() {
     world.fleet.take();
     let blocked = blocker.turn(&mut api).unwrap();
     assert_eq!(blocked, ["192.0.2.66", "2001:db8::66"].map(|text| text.parse::<std::net::IpAddr>().unwrap()));
-    // The device is to run it, and what it is given refuses them before all else.
+    // The device should run the generation, and its policy drops the group before any other policy applies.
     let newest = world.generation();
     assert_eq!(world.fleet.take().last(), Some(&("edge".to_owned(), newest)));
     let policy = world.get("/v1/devices/edge/policy");
@@ -83,7 +83,7 @@ fn the_source_of_a_severe_alert_is_refused_by_the_device_at_once() {
     report(&world, "a", "192.0.2.66", 1);
     assert_eq!(blocker.turn(&mut api), Ok(Vec::new()));
     assert_eq!(world.generation(), newest);
-    // Whoever was let out comes back with the next alert.
+    // An address that was removed from the group comes back with its next alert.
     world.do_it("PUT", "/v1/tenants/acme/groups/blocked", &json!({ "members": ["2001:db8::66"] }));
     report(&world, "a", "192.0.2.66", 1);
     assert_eq!(blocker.turn(&mut api).unwrap().len(), 1);

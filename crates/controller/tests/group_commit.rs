@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes that wait while another one's write to the disk runs: committed together, each a generation of its
-//! own that was checked against the one before, answered when it is on the disk; and none of them when the
-//! disk does not take them.
+//! Group commit: changes that arrive during a write to the disk are committed together. Each is a generation
+//! of its own, checked against the one before, and answered once it is on the disk; if the disk refuses them,
+//! none is stored.
 
 use crate::common::{With, World};
 
@@ -25,12 +25,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A store whose writes wait until the test lets them go on.
+/// A store whose writes wait for the test.
 struct Slow {
     store: MemoryStore,
-    /// Tells how many changes a write has.
+    /// Sends the number of changes of a write.
     begun: Sender<usize>,
-    /// Whether it is done then, or refused as on a full disk.
+    /// Whether the write succeeds, or fails as on a full disk.
     go: Receiver<bool>,
 }
 
@@ -84,7 +84,7 @@ fn world() -> (Arc<Controller>, Receiver<usize>, Sender<bool>) {
     (Arc::new(controller), begins, go)
 }
 
-/// A document that counts: whoever sees n writes n + 1. `drafted` tells that the draft is made.
+/// A change that counts: a draft that sees n writes n + 1. `drafted` signals that the draft is made.
 fn count_up(controller: &Controller, drafted: &Mutex<Sender<u64>>) -> Result<u64, Refusal> {
     let outcome = controller.change(&Principal::controller(), "count", false, |model| {
         let seen = model.get("settings", "n").and_then(|d| d.body.as_u64()).unwrap_or(0);
@@ -97,7 +97,7 @@ fn count_up(controller: &Controller, drafted: &Mutex<Sender<u64>>) -> Result<u64
     Ok(outcome.generation)
 }
 
-/// Five at once, the first of which waits for the disk while the others are drafted.
+/// Five concurrent changes: the first waits for the disk while the others are drafted.
 fn five(ends: [bool; 2]) -> (Arc<Controller>, Vec<Result<u64, Refusal>>, usize) {
     let (controller, begins, go) = world();
     let (send, seen) = channel();
@@ -112,7 +112,7 @@ fn five(ends: [bool; 2]) -> (Arc<Controller>, Vec<Result<u64, Refusal>>, usize) 
         all.push(start());
         assert_eq!(seen.recv().unwrap(), number);
     }
-    // Nobody reads what is not on the disk.
+    // Readers see nothing that is not on the disk.
     assert_eq!((controller.model().generation, controller.model().get("settings", "n")), (0, None));
     go.send(ends[0]).unwrap();
     let second = if ends[0] { begins.recv().unwrap() } else { 0 };
@@ -140,12 +140,12 @@ fn what_waits_is_committed_together_each_checked_against_the_one_before() {
 #[test]
 fn a_full_disk_undoes_the_group_and_all_that_was_drafted_from_it() {
     let full = Err(Refusal::Store(StoreError::Full));
-    // The first group is refused: what waited behind it was drafted from what is not there. Also the refusal
-    // was.
+    // The first group fails: the changes queued after it were drafted from it, and fail too. So does the
+    // refusal drafted from it.
     let (controller, results, _) = five([false, true]);
     assert_eq!(results, vec![full.clone(); 5]);
     assert_eq!((controller.model().generation, controller.model().get("settings", "n")), (0, None));
-    // The second is: the first stands.
+    // The second group fails: the first stays.
     let (controller, results, _) = five([true, false]);
     assert_eq!(results, [vec![Ok(1)], vec![full; 4]].concat());
     assert_eq!(controller.model().get("settings", "n").unwrap().body, json!(1));
@@ -183,7 +183,7 @@ fn no_alert_is_kept_of_a_tenant_that_goes_meanwhile() {
         go.send(true).unwrap();
         done.join().unwrap().unwrap();
     }
-    // The tenant is about to go when an alert of it comes.
+    // A removal of the tenant is in progress when an alert of the tenant arrives.
     let gone = put("tenants", "acme", None);
     begins.recv().unwrap();
     let (told, teller) = (
@@ -199,7 +199,7 @@ fn no_alert_is_kept_of_a_tenant_that_goes_meanwhile() {
     assert_eq!(controller.ask(|store| store.alerts(None, u64::MAX, 9)), Ok(vec![]));
 }
 
-/// A device says something, which it says again if it is lost; `drafted` tells that the draft is made.
+/// A device's report, which the device repeats if it is lost; `drafted` signals that the draft is made.
 fn say(controller: &Arc<Controller>, what: &'static str, drafted: &Sender<()>) -> JoinHandle<bool> {
     let (controller, drafted) = (Arc::clone(controller), drafted.clone());
     std::thread::spawn(move || {
@@ -220,7 +220,7 @@ fn what_a_device_says_is_shown_before_it_is_stored_where_nothing_else_waits() {
     let first = say(&controller, "first", &drafted);
     assert_eq!(((), 1), (draft.recv().unwrap(), begins.recv().unwrap()));
     assert_eq!(shown(), Some(json!("first")), "the store has not taken it yet");
-    // This one is drafted from what is not on the disk.
+    // This report is drafted from a change that is not on the disk.
     let second = say(&controller, "second", &drafted);
     draft.recv().unwrap();
     go.send(true).unwrap();
@@ -231,7 +231,7 @@ fn what_a_device_says_is_shown_before_it_is_stored_where_nothing_else_waits() {
     assert_eq!(shown(), Some(json!("second")));
 }
 
-/// A check that waits until the test lets it go on: for the policy `slow`.
+/// A check of the policy `slow` that waits for the test.
 fn waiting_check(begun: Sender<()>, go_on: Receiver<()>) -> Sections {
     let go_on = Arc::new(Mutex::new(go_on));
     Sections::new(move |_| {
@@ -283,7 +283,7 @@ fn a_dry_run_that_takes_long_holds_nobodys_change_up_and_counts_for_the_rate() {
         (0..2).for_each(|_| let_go.send(()).unwrap());
         assert_eq!(second.join().unwrap().status, 200);
         let (other, dry) = (other.expect("the other's change is done meanwhile"), slow.join().unwrap());
-        // It says what would be of what stood when it began.
+        // The dry run refers to the model at its begin.
         assert_eq!((dry.status, &dry.value()["generation"]), (200, &json!(other)), "{}", dry.value());
     });
     assert_eq!(world.ask("GET", "/v1/tenants/acme/policies/slow", &Value::Null).status, 404);
@@ -318,7 +318,7 @@ fn a_change_that_takes_long_to_check_holds_nobodys_up() {
         let other = is_done.recv_timeout(PATIENCE);
         let_go.send(()).unwrap();
         assert_eq!((other, slow.join().unwrap().status), (Ok(201), 201), "once checked is enough");
-        // What the tenant itself says meanwhile has it checked anew.
+        // A change of the tenant itself meanwhile makes the check run again.
         let again = scope.spawn(|| world.ask("DELETE", "/v1/tenants/acme/groups/many", &Value::Null));
         has_begun.recv_timeout(PATIENCE).unwrap();
         world.do_it("PUT", "/v1/tenants/acme", &json!({ "select": { "vni": 1 }, "description": "x" }));

@@ -48,7 +48,7 @@ fn old_generations_and_rows_go_and_are_counted() {
         )),
         "{said}"
     );
-    // What it is to run is there still.
+    // The generation that the device should run is still kept.
     let changes = diff(held).value()["changes"].take();
     let lan = changes.as_array().unwrap().iter().find(|change| change["id"] == "acme/lan").unwrap();
     assert_eq!(lan["before"], group(1));

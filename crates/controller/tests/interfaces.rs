@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links and ports that devices do not have: who names them is refused, also while the device is away; what
-//! could not be checked is said.
+//! Links and ports that devices do not have: documents that name them are refused, also while the device is
+//! away; checks that are impossible give a note.
 
 use crate::common;
 
@@ -28,7 +28,7 @@ fn on_link(link: &Value) -> Value {
     json!({ "policy": { "link": link, "chain": [] } })
 }
 
-/// Has a device report its links and ports in a session, which stands or has ended.
+/// Reports a device's links and ports in a session, which stays open or has ended.
 fn says(world: &World, device: &str, links: &[&str], ports: &[&str], connected: bool) {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let line = DeviceInterfaces::new(names(links), names(ports)).line(device);
@@ -80,7 +80,7 @@ fn a_policy_that_names_what_its_device_does_not_have_is_refused() {
         let (pointer, _) = fault(&world.refused("PUT", &path, &on_link(&json!("lan")), 422));
         assert_eq!(pointer, "/policy/link", "one without brackets");
     }
-    // What stands is as it was; devices of others are not asked.
+    // The policy is unchanged; devices of other tenants are not checked.
     assert_eq!(world.get(WEB)["spec"]["policy"]["link"], json!(["wan", "dmz"]));
     world.do_it("PUT", "/v1/tenants/other/policies/web", &on_link(&json!("lan")));
     // One rule without brackets.
@@ -110,7 +110,7 @@ fn what_a_device_has_is_known_while_it_is_away_and_gone_with_it() {
     );
     let (_, message) = fault(&world.refused("PUT", WEB, &redirect("tarp"), 422));
     assert!(message.contains("has no port `tarp`; nor has device `edge`; name"), "{message}");
-    // One that comes by its name later has said nothing.
+    // A later device of the same name has reported nothing.
     world.do_it("DELETE", "/v1/devices/core", &Value::Null);
     world.device("core", &json!({ "tenants": ["acme"] }));
     let done = world.do_it("PUT", WEB, &redirect("trap"));
@@ -131,7 +131,7 @@ fn what_could_not_be_checked_is_said_by_name() {
     let done = world.do_it("PUT", &format!("{WEB}?dry-run=true"), &redirect("trap"));
     let note = "port `trap` was not checked for devices `a`, `b`, each of which has not connected yet";
     assert_eq!(done["notes"], json!([note]));
-    // An agent that does not say which ports it has; links are those of its workers, while it is connected.
+    // An agent that does not report its ports; its links are those of its workers, while it is connected.
     let workers = vec![WorkerReport { link: "wan".to_owned(), worker: 0, generation: 1 }];
     let older = DeviceStatus { seen: 1, workers, ..DeviceStatus::default() };
     let session = json!({ "connected": true, "since": 1, "address": "here", "software": "old" });
@@ -178,7 +178,7 @@ fn tenants_settings_and_devices_are_checked_alike() {
     let (pointer, message) = fault(&world.refused("PUT", "/v1/settings/default", &default, 422));
     assert_eq!(pointer, "/pfw/rules/0/egress");
     assert!(message.starts_with("the device `far` has no port `trap`; name"), "{message}");
-    // A device that is to serve a tenant whose policies name what it does not have.
+    // A device that begins to serve a tenant whose policies name a port it lacks.
     world.do_it("PUT", WEB, &redirect("trap"));
     for tenants in [json!(["other", "acme"]), json!(["other", "*"])] {
         let (pointer, message) =
@@ -253,7 +253,8 @@ fn a_device_that_connects_without_them_is_named_and_tried_anew_when_it_has_them(
         line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
     };
     assert_eq!(counted(), 1);
-    // It refuses that, and goes on without; a start with the port is sent it again.
+    // The device refuses the policy, and runs without it; after a start with the port it gets the policy
+    // again.
     let refused =
         DeviceStatus { state: State::Refused, ..DeviceStatus::of(&world.api.controller.model(), "edge") };
     let blame = [("acme".to_owned(), vec!["acme/web: no port `trap`".to_owned()])].into();
@@ -267,7 +268,7 @@ fn a_device_that_connects_without_them_is_named_and_tried_anew_when_it_has_them(
     assert!(now.number() > number && now.held_back.is_empty() && !now.chosen);
     assert_eq!(world.get("/v1/devices/edge")["status"]["interfaces"]["missing"], json!([]));
     assert_eq!(counted(), 2);
-    // The agent is put back to one that does not say them.
+    // The agent is replaced by an older one, which does not report links and ports.
     let hello = Hello {
         versions: vec![1, 2, 3, 4],
         device: edge.clone(),
@@ -282,7 +283,7 @@ fn a_device_that_connects_without_them_is_named_and_tried_anew_when_it_has_them(
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The controller as sessions see it, with an authority in a folder of the test.
+/// The backend of sessions, with an authority in a folder of the test.
 fn office(world: &World, folder: &Path) -> Office {
     let (own, _) = Own::open(folder, &folder.join("ca"), "controller", 1_000).unwrap();
     let revocations = Revocations::new(own.authority.clone()).unwrap();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One tenant's token, or one device's, against everything of another tenant: every route of the table, with
-//! every name of the other in every place of the path, with cursors, parameters and bodies that aim at it.
-//! Nothing of the other is in an answer; what is there and what is not are answered alike; nothing of it is
-//! changed. A new route is walked without being named here.
+//! every name of the other tenant in every place of the path, with cursors, parameters and bodies that aim at
+//! it. No answer contains anything of the other tenant; existing and missing resources give equal answers;
+//! nothing of the other tenant is changed. New routes are covered without being listed here.
 
 use crate::common;
 
@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 const OTHER: &str = "zeta-hush";
 const RULE: &str =
     "alert tcp any any -> any any (msg:\"hush-rule-text\"; content:\"hush-content\"; sid:2001; rev:1;)\n";
-/// A number that stands for the other's traffic.
+/// A value of counters that identifies the other tenant's traffic.
 const COUNTED: u64 = 4_242_424_242;
 
-/// A world with two tenants, and what the other's is told by.
+/// A world with two tenants, and marks of the other tenant's data.
 struct Two {
     world: World,
-    /// Names of the other's things, as they stand in paths.
+    /// Names of the other tenant's resources, as in paths.
     names: Vec<String>,
     /// Texts that must not be in an answer.
     marks: Vec<String>,
@@ -40,8 +40,8 @@ fn two() -> Two {
     let world = World::new();
     world.tenant("acme", 1);
     world.tenant(OTHER, 2);
-    // Each has a device of its own, and there is one that serves both. Roll-outs bring them generations:
-    // nobody is waited for.
+    // Each tenant has a device of its own, and one device serves both. Roll-outs give them generations, so no
+    // request waits for them.
     for (device, tenants) in
         [("edge", json!(["acme"])), ("hush-device", json!([OTHER])), ("shared", json!(["acme", OTHER]))]
     {
@@ -92,12 +92,12 @@ fn two() -> Two {
     ];
     let marks = ["hush", "203.0.113.77", id.as_str(), hash.as_str(), counted.as_str()];
     let (names, marks) = (names.map(str::to_owned).to_vec(), marks.map(str::to_owned).to_vec());
-    // Tokens of those who ask come, and a device that answers moves a roll-out on.
+    // Changes of the callers' own tokens are expected, and a device's answer advances a roll-out.
     let others = others_documents(&world);
     Two { names, marks, others, world }
 }
 
-/// Names that nothing has, of the form of the others.
+/// Names of missing resources, in the form of the others.
 fn absent(name: &str) -> String {
     match name {
         "5" => "999999".to_owned(),
@@ -105,7 +105,7 @@ fn absent(name: &str) -> String {
         name if name.bytes().all(|b| b.is_ascii_hexdigit()) && name.len() >= 16 => {
             format!("{}{}", &name[..1], "0".repeat(name.len() - 1))
         }
-        // A name for each, which stands where the other's would in a list.
+        // A different name for each, with the same order in lists.
         _ => name.replace("hush", "hash").replace("r0", "r1"),
     }
 }
@@ -123,13 +123,13 @@ fn hex(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Queries of a route: each parameter at what reaches farthest, and cursors that were not given out.
+/// Queries of a route: each parameter at its widest value, and cursors that no page gave out.
 fn queries(route: &Route) -> Vec<String> {
     let mut all = vec![String::new()];
     for parameter in route.query {
         let values = match parameter.kind {
             ParameterKind::Flag => vec!["true".to_owned(), "false".to_owned()],
-            // Nobody is waited for here; where somebody is, see the test below.
+            // No request waits for a device here; the test below covers waiting.
             ParameterKind::Number(from, to) => [from, 3, 500, to]
                 .into_iter()
                 .filter(|n| (from..=to).contains(n))
@@ -147,7 +147,7 @@ fn queries(route: &Route) -> Vec<String> {
     all
 }
 
-/// Bodies that name what is the other's, or nearly, for whatever a route reads.
+/// Bodies that name the other tenant's resources, or similar names, in each format that a route accepts.
 fn bodies(route: &Route) -> Vec<String> {
     if route.body.is_none() {
         return vec![String::new()];
@@ -180,7 +180,7 @@ fn bodies(route: &Route) -> Vec<String> {
     .to_vec()
 }
 
-/// Every way to fill a path in: beside each the same with names that nothing has.
+/// Every way to fill in a path; beside each, the same with names of missing resources.
 fn paths(route: &Route, names: &[String]) -> Vec<(String, String)> {
     let mut all = vec![(String::new(), String::new())];
     for part in route.path.split('/').skip(1) {
@@ -221,12 +221,12 @@ fn others_documents(world: &World) -> Vec<Value> {
     all
 }
 
-/// An answer without the names that were asked for: what is left is to be the same.
+/// An answer without the names in the request: the rest must be equal.
 fn answer(reply: &Reply, path: &str) -> (u16, String) {
     let mut text = String::from_utf8_lossy(&reply.body).into_owned();
     let fields = reply.fields.iter().filter(|(name, _)| *name != "etag");
     for (name, value) in fields {
-        // What was made is where it was asked for.
+        // A new resource has the location of the request.
         let is_own = *name == "location" && path.split('?').next() == Some(value);
         text.push_str(&format!("\n{name}: {}", if is_own { "PATH" } else { value }));
     }
@@ -246,7 +246,7 @@ fn answer(reply: &Reply, path: &str) -> (u16, String) {
     (reply.status, text)
 }
 
-/// A world, and who asks in it.
+/// A world with its callers.
 struct Asked {
     two: Two,
     token: String,
@@ -265,21 +265,21 @@ impl Asked {
     }
 }
 
-/// A text with names that nothing has in place of the other's.
+/// A text with names of missing resources in place of the other tenant's.
 fn with_absent(text: &str, names: &[String]) -> String {
     let mut names: Vec<&String> = names.iter().filter(|name| name.len() > 3).collect();
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     names.into_iter().fold(text.to_owned(), |text, name| text.replace(name.as_str(), &absent(name)))
 }
 
-/// Walks a route as a caller: with the other's names in one world, in its twin with names that nothing has.
+/// Tests a route as a caller: with the other tenant's names in one world, with missing names in its twin.
 fn walk(route: &Route, caller: usize) -> usize {
     let (mut there, mut twin) = (Asked::new(caller), Asked::new(caller));
     let mut asked = 0;
     for (path, twins) in paths(route, &there.two.names) {
         for query in queries(route) {
             for body in bodies(route) {
-                // What is nearly the name that is about to be given is no secret.
+                // A name similar to one that is in the request is no secret.
                 if path.contains("hush-group") && body.contains("hush-grop") {
                     continue;
                 }
@@ -314,8 +314,8 @@ fn compare(
     two: &Two,
 ) {
     let what = || format!("{} {at} {body}: {} {}", route.method.name(), reply.status, reply.value());
-    // Where it repeats what was asked for, in the words of the twin; whether it tells more is looked at
-    // below.
+    // Repetitions of the request are replaced by those of the twin; the check below finds further
+    // differences.
     let (status, text) = answer(reply, at);
     let told = (status, with_absent(&text, &two.names));
     assert_eq!(told, answer(answered, other), "answered otherwise than {other}: {}", what());
@@ -326,7 +326,7 @@ fn compare(
     assert!(told.is_none(), "`{}` is told: {}", told.unwrap(), what());
 }
 
-/// An answer without what the request itself said: an error may repeat it.
+/// An answer without the words of the request, which an error may repeat.
 fn said_out(text: &str, said: &str) -> String {
     let words = |text: &str| -> BTreeSet<String> {
         let apart = |c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -395,11 +395,11 @@ fn who_waits_for_a_device_is_not_told_what_it_says_of_others() {
     let outside =
         "for a reason that lies outside this tenant; an administrator sees it in the device's diagnostics";
     assert_eq!((&answer["state"], &answer["diagnostics"]), (&json!("refused"), &json!([says[3], outside])));
-    // An administrator sees all of it.
+    // An administrator sees all diagnostics.
     assert_eq!(world.get("/v1/devices/shared")["status"]["diagnostics"], json!(says));
 }
 
-/// Reports of a device of one tenant that name another: they are counted, and nothing comes of them.
+/// A device's reports that name a tenant which the device does not serve are counted and discarded.
 #[test]
 fn a_device_reports_of_the_tenants_that_it_serves_only() {
     let Two { world, .. } = two();

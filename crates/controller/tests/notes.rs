@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Notes beside the differences of a change: whose traffic a removal concerns and what applies instead,
-//! devices that were given nothing, names of tokens and rule files, times as people write them.
+//! Notes on a change, beside its differences: the traffic that a removal concerns and what then applies,
+//! devices without a generation, names of tokens and rule files, times in text form.
 
 use crate::common;
 
@@ -200,7 +200,7 @@ fn a_device_that_was_given_nothing_and_rules_of_files_are_called_by_name() {
         format!("{strange}:12: 1:2001"),
     ];
     assert_eq!(rules, expected);
-    // Once it is given something it is a device like others.
+    // Once the device has a desired generation, its state is the usual one.
     world.device("edge", &json!({ "tenants": ["*"] }));
     assert_eq!(world.get("/v1/devices/edge")["status"]["state"], "waiting");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed OpenAPI document is that of the routes and types. `cargo xtask generate` writes it.
+//! The committed OpenAPI document matches the routes and types. `cargo xtask generate` writes it.
 
 use bartizan_controller::{resources, rest::openapi};
 use bartizan_testkit::generated;

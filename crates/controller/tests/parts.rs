@@ -88,7 +88,7 @@ fn wanted(world: &World, shelf: &mut Shelf, tenants: &[&str]) -> Wanted {
     shelf.wanted(&model, &model, &DeviceSpec { tenants, ..DeviceSpec::default() }, 1, &Olds::new())
 }
 
-/// Texts of policies as what they say: in which order keys stand is nobody's business.
+/// Texts of policies as JSON values, so that the order of keys does not matter.
 fn read(object: &Object) -> (String, Value) {
     match object {
         Object::Policy(policy) => {
@@ -151,7 +151,7 @@ fn a_change_makes_one_part_for_all_devices_and_generations() {
         then.objects.get(*key).is_some_and(|then| std::sync::Arc::ptr_eq(then, object))
     });
     assert_eq!(same.count(), first.objects.len() - 2);
-    // An older generation shares what it has in common, and does not push out what stands.
+    // An older generation shares common parts, and does not replace current ones in the cache.
     let old = world.api.controller.model_at(world.generation() - 1).unwrap();
     let spec = DeviceSpec { tenants: vec!["*".to_owned()], ..DeviceSpec::default() };
     shelf.wanted(&old, &world.api.controller.model(), &spec, 1, &Olds::new());
@@ -220,7 +220,7 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
     // The number that the next generation would have is taken.
     let status = status.follow(6, &Touched::All);
     assert_eq!((status.number(), status.generation_of(7), status.generation_of(6)), (7, Some(6), Some(3)));
-    // What it runs is remembered, however much it misses; the rest is not.
+    // The running generation is remembered, however many follow; older others are not.
     let status = (7..100).fold(status, |status, generation| status.follow(generation, &Touched::All));
     assert_eq!((status.generation_of(5), status.generation_of(7), status.sent.len()), (Some(5), None, 8));
     // The same again is no other number, unless it was refused.
@@ -229,7 +229,8 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
     assert_eq!(status.number(), number);
     let status = status.answered(&answer(99, false), Some(number), 2);
     assert_eq!(status.state, State::Refused);
-    // That it still runs the one before (a link came, say) takes nothing back.
+    // A report that the previous generation still runs (because a link came up, for example) does not undo
+    // the refusal.
     let refused = Acknowledgement { diagnostics: vec!["why".to_owned()], ..answer(99, false) };
     let again = status.clone().answered(&refused, Some(number), 2).answered(&answer(5, true), Some(5), 3);
     assert_eq!(
@@ -238,14 +239,15 @@ fn numbers_that_a_device_is_sent_only_grow_and_stand_for_their_generations() {
     );
     let status = status.want(99);
     assert_eq!((status.number(), status.state), (number + 1, State::Waiting));
-    // A device that is ahead is overtaken; what it says of its own number is not what is wanted.
+    // A device that is ahead gets a higher number; its report on its own number does not concern the desired
+    // generation.
     let status = status.beyond(1_000);
     assert_eq!((status.number(), status.generation_of(1_001)), (1_001, Some(99)));
     let status = status.answered(&answer(99, true), Some(1_000), 3);
     assert_eq!(status.state, State::Waiting);
     let status = status.answered(&answer(99, true), Some(1_001), 3);
     assert_eq!(status.state, State::Running);
-    // To run nothing is said to nobody.
+    // Generation 0 is not sent.
     assert_eq!(status.want(0).number(), 0);
 }
 
@@ -273,7 +275,7 @@ fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then
     let of = |tenant: &str| Touched::Tenants([tenant.to_owned()].into());
     let kept = |generation, tenant| OlderParts { generation, tenant };
     let status = runs(DeviceStatus::default().follow(5, &Touched::All));
-    // Only what is refused is held back.
+    // Only a refused set leads to holding back.
     assert_eq!(status.clone().hold_back(&blame("a"), 9), None);
     let status = refused(status.follow(6, &of("a"))).hold_back(&blame("a"), 9).unwrap();
     assert_eq!((status.number(), status.state, &status.keeps()["a"]), (7, State::Waiting, &kept(5, None)));
@@ -283,8 +285,8 @@ fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then
     let status = refused(status.follow(8, &of("b"))).hold_back(&blame("b"), 9).unwrap();
     assert_eq!(status.keeps(), [("a".to_owned(), kept(5, None)), ("b".to_owned(), kept(6, None))].into());
     let status = runs(status);
-    // What a tenant says next is tried; what runs of it is still the first, and what is said of it that of
-    // the last that ran.
+    // The next change of the tenant is tried; the device still runs the first policies, with the
+    // administrators' document of the last generation that ran.
     let status = status.follow(10, &of("a"));
     assert_eq!((status.state, status.keeps().len(), status.held_back.len()), (State::Waiting, 1, 1));
     let status = refused(status).hold_back(&blame("a"), 9).unwrap();
@@ -296,6 +298,6 @@ fn a_refusal_costs_the_tenant_what_it_said_last_then_what_is_said_of_it_and_then
     let status = DeviceStatus { runs_tenants: Some(vec!["b".to_owned()]), ..runs(status) };
     let status = refused(status.follow(12, &Touched::All)).hold_back(&blame("a"), 9).unwrap();
     assert_eq!(status.keeps()["a"], kept(0, None));
-    // All of it, once more.
+    // A roll-out tries all documents again.
     assert_eq!((status.clone().want(12).keeps().len(), status.want(12).held_back.len()), (0, 0));
 }

@@ -231,7 +231,7 @@ fn names_queries_bodies_and_methods_are_checked() {
         pointers(&problem),
         ["/expires: that time is over; write a later one, in RFC 3339 or in microseconds since 1970"]
     );
-    // Times as people write them, and one unit in what is told.
+    // Times in text form in requests, one unit in answers.
     let soon = json!({ "name": "x", "scope": "reader", "expires": "2027-01-31T13:00:00+01:00" });
     world.do_it("POST", "/v1/tokens", &soon);
     let kept = world.get("/v1/tokens")["items"]
@@ -396,7 +396,7 @@ fn a_device_is_given_a_policy_file_of_its_tenants_only() {
     assert_eq!(file.policies[1].tenant.0, ["acme"]);
     assert_eq!(file.resolve(&file.policies[1].from).len(), 2);
     assert_eq!(given["policy"]["policies"][1]["pfw"]["rules"][0]["to"], "lan@acme");
-    // What stood before is given still, by its number.
+    // Older policies can still be read, by generation.
     let old = world.get("/v1/devices/edge/policy?generation=2");
     assert_eq!(old["policy"]["policies"], json!([]));
 }
@@ -475,13 +475,13 @@ fn policies_ask_for_groups_of_their_tenant_by_label() {
     let asked = json!({ "label": { "role": "web", "@tenant": "acme" } });
     assert_eq!(file["policies"][0]["from"], asked);
     assert_eq!(file["policies"][0]["pfw"]["rules"][0]["to"], json!([asked]));
-    // Nobody can say that a group is another tenant's, and what a policy needs stays.
+    // A label cannot assign a group to another tenant, and a group that a policy needs stays.
     let stolen = world.refused("PUT", web, &group(json!({ "@tenant": "beta" })), 422);
     assert!(pointers(&stolen).iter().any(|said| said.starts_with("/labels/@tenant: ")), "{stolen}");
     world.refused("DELETE", web, &Value::Null, 409);
     let without = world.refused("PUT", web, &group(json!({})), 422);
     assert!(pointers(&without).concat().contains("policy `web`: no group carries the label"), "{without}");
-    // As every document: dry run, what differs, and back.
+    // As for every document: dry run, differences, roll-back.
     let before = world.generation();
     let dry =
         world.do_it("PUT", &format!("{web}?dry-run=true"), &group(json!({ "role": "web", "zone": "b" })));
@@ -563,7 +563,7 @@ fn a_roll_out_goes_step_by_step_and_stops_at_a_refusal() {
     answer(&world, "d9", generation - 1, true);
     assert_eq!(world.fleet.take(), []);
     answer(&world, "d9", generation, true);
-    // d0 runs it already: told all the same, since it is to go on running it.
+    // d0 runs the generation already, and is notified all the same, since it should keep running it.
     let told: Vec<String> = world.fleet.take().into_iter().map(|(device, _)| device).collect();
     assert_eq!(told, ["d0", "d1", "d2", "d3"]);
     answer(&world, "d1", generation, true);
@@ -574,7 +574,7 @@ fn a_roll_out_goes_step_by_step_and_stops_at_a_refusal() {
     assert_eq!(world.fleet.take(), []);
     let status = world.get("/v1/devices/d2")["status"].clone();
     assert_eq!((status["state"].clone(), status["wanted"].clone()), (json!("refused"), json!(generation)));
-    // Back: those that were told are told what they ran before.
+    // Revert: the notified devices get back their earlier generations.
     world.do_it("POST", &format!("/v1/rollouts/{name}/revert"), &Value::Null);
     let told: Vec<_> = world.fleet.take();
     assert_eq!(told.len(), 5);
@@ -618,7 +618,7 @@ fn an_alert_comes_to_its_tenant_and_a_block_goes_back() {
     let given = as_one(&device, "GET", "/v1/devices/edge/policy", &Value::Null);
     assert_eq!(given["policy"]["policies"][0]["from"], source);
     assert_eq!(world.get("/v1/alerts")["items"].as_array().unwrap().len(), 1);
-    // What is of no tenant's traffic is there for administrators, and for no tenant.
+    // Alerts of no tenant are visible to administrators, and to no tenant.
     let nobody = json!({ "alerts": [{ "key": "n", "event": { "src_ip": "192.0.2.7" } }] });
     assert_eq!(as_one(&device, "POST", "/v1/devices/edge/alerts", &nobody)["taken"], 1);
     assert_eq!(
@@ -704,12 +704,12 @@ fn pairs_of_all_policies_of_a_tenant_are_counted_with_each_change() {
     world.do_it("PUT", "/v1/tenants/beta/policies/zone", &policy);
     let said = "with this tenant `acme` has more than 262144 pairs of members of `from` and `to`, counted for each tenant and link; \
                 write larger networks on one side, or `any`";
-    // Whether it is tried before or behind the other; what is written last is at fault.
+    // The policy written last is at fault, whatever its order.
     for name in ["another", "zzz"] {
         let refused = world.refused("PUT", &format!("/v1/tenants/acme/policies/{name}"), &policy, 422);
         assert_eq!(pointers(&refused), [format!("/policy/from: {said}")]);
     }
-    // The same again is no more than before; one side is enough; and what is gone does not count.
+    // Writing the same policy again adds nothing; one side alone is allowed; removed policies do not count.
     world.do_it("PUT", "/v1/tenants/acme/policies/zone", &policy);
     let one_side = json!({ "policy": { "from": "many", "chain": [] } });
     world.do_it("PUT", "/v1/tenants/acme/policies/another", &one_side);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every route with every kind of token, from the table of routes: who may is written down here once more, by
-//! path, so that a new route has to be looked at.
+//! Every route with every kind of token. The permissions are repeated here by path, so that a new route needs
+//! a review.
 
 use crate::common;
 
@@ -55,9 +55,9 @@ fn may(method: Method, path: &str) -> &'static str {
     }
 }
 
-/// Everyone who may ask: administrator, reader of all, bootstrap, operator and reader of the path's tenant,
-/// operator and reader of another, the path's device, another device; one whose time is over, one that was
-/// revoked, one that never was, nobody.
+/// All callers: administrator, reader of all, bootstrap, operator and reader of the path's tenant, operator
+/// and reader of another tenant, the path's device, another device; an expired, a revoked and an unknown
+/// token, no token.
 fn callers(world: &World) -> Vec<(char, String)> {
     let expired = json!({ "name": "old", "scope": "admin", "expires": common::NOW });
     let revoked = world.token("admin", None, None);
@@ -99,8 +99,8 @@ fn every_route_lets_in_whom_it_should_and_nobody_else() {
         let path = path.collect::<Vec<_>>().join("/");
         for (letter, token) in &callers {
             let before = world.generation();
-            // A body that is refused wherever it is read: whoever is let in changes nothing either. Without a
-            // body to be read the names do the same, but for those of the administrator.
+            // A malformed body: an admitted request changes nothing either. Routes without a body use names
+            // of missing resources, except for the administrator's.
             let body = if route.body.is_some() { b"[".to_vec() } else { Vec::new() };
             let admitted = may(route.method, &route.path).contains(*letter);
             if admitted && route.method != Method::Get && route.body.is_none() {
@@ -134,7 +134,7 @@ fn a_tenant_sees_and_touches_only_its_own() {
             With { token: token.clone(), ..With::default() },
         )
     };
-    // The same answer whether it is there or not.
+    // The answer is the same for existing and missing resources.
     for path in
         ["/v1/tenants/acme/groups/lan", "/v1/tenants/acme/groups/wan", "/v1/tenants/nobody/groups/lan"]
     {
@@ -183,8 +183,7 @@ fn failures_are_limited_by_source_and_hold_up_nobody_who_is_known() {
     assert_eq!(wrong("2001:db8::1").status, 401);
     let with = With { source: Some("192.0.2.1".parse().unwrap()), ..With::default() };
     assert_eq!(world.send("GET", "/v1/tenants", Vec::new(), with).status, 200);
-    // A clock of the wall that jumps, either way, forgives nothing and holds up nobody for longer; time
-    // forgives.
+    // Jumps of the wall clock, either way, neither end nor prolong the wait; elapsed time does.
     for jump in [0, 2 * common::NOW, common::NOW] {
         world.clock.set(jump);
         assert_eq!(wrong("192.0.2.1").status, 429);
@@ -250,7 +249,7 @@ fn a_tenants_token_redirects_to_ports_only_that_it_was_given() {
     let refused = put(&operator, "web", &["tap"]);
     assert_eq!(refused.status, 422);
     assert_eq!(refused.value()["errors"][0]["pointer"], "/policy/pfw/rules/0/egress");
-    // An administrator may, and what stands there may be written again, no more.
+    // An administrator may add the port; the tenant may then write the policy again, unchanged.
     assert_eq!(put(&world.token, "web", &["tap"]).status, 201);
     assert_eq!(put(&operator, "web", &["tap", "tap"]).status, 200);
     assert_eq!(
@@ -309,7 +308,7 @@ fn administrators_do_not_lock_themselves_out() {
     world.token = world.token("admin", None, None);
     world.get("/v1/tokens");
     assert!(!world.api.controller.bootstraps());
-    // Whoever has lost the token asks for another way; of two such tokens the last is good.
+    // An operator who has lost the token requests another; of two such tokens the last is valid.
     let first = world.api.controller.bootstrap(true, keep).unwrap().unwrap().unwrap();
     let second = world.api.controller.bootstrap(true, keep).unwrap().unwrap().unwrap();
     world.token = first;

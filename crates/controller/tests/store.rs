@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All stores do the same, and what the store in a file has answered is there after it was closed.
+//! All stores behave alike, and confirmed changes of the file store survive closing.
 
 use bartizan_controller::store::{
     Alert, AlertBounds, Change, Forgotten, MemoryStore, SqliteStore, Status, Store, StoreError, Write, hash,
@@ -37,7 +37,7 @@ fn change(writes: Vec<Write>, status: Vec<Status>) -> Change {
     Change { at: 7, who, action, writes, status, ..Change::default() }
 }
 
-/// Both stores, with the same changes done.
+/// Both stores, for the same changes.
 fn both(folder: &Folder) -> [Box<dyn Store>; 2] {
     [Box::new(MemoryStore::default()), Box::new(SqliteStore::open(&folder.file()).unwrap())]
 }
@@ -82,7 +82,7 @@ fn stores_do_the_same() {
         assert_eq!(hashes(3), (Some(hash(&b)), None));
         assert_eq!(hashes(4), (None, None));
         assert_eq!(store.audit(2, 2).unwrap().iter().map(|r| r.row).collect::<Vec<_>>(), [3, 4]);
-        // What comes again if it is lost is there as well, and after it others are answered as before.
+        // Status that may be lost is stored as well, and later changes are answered as before.
         let again = Status { body: Some(json!({"s": 2})), ..status.clone() };
         let repeats = Change { repeats: true, ..change(vec![], vec![again.clone()]) };
         assert_eq!(store.commit(&repeats), Ok(3));
@@ -138,14 +138,13 @@ fn what_is_too_old_is_forgotten_but_what_stands_and_what_devices_run() {
             [13, 14, 15, 16, 17]
         );
         assert_eq!(store.load().unwrap().documents.len(), 2);
-        // Once more there is nothing to forget; then the device has gone on, and numbers are never given
-        // again.
+        // A second removal finds nothing; then the device moves on, and numbers are never reused.
         assert_eq!(store.forget(7, &held, 5), Ok(Forgotten::default()));
         assert_eq!(store.forget(9, &BTreeSet::new(), 5), Ok(Forgotten { generations: 3, rows: 0 }));
         assert_eq!(at(&mut store, 9), all[9]);
         assert_eq!(store.commit(&change(vec![write("k", "d", None, Some(value(0)))], vec![])), Ok(10));
         assert_eq!(store.audit(0, 100).unwrap().last().unwrap().row, 18);
-        // Whatever is asked, what stands stays.
+        // Current versions stay, whatever the bounds.
         assert_eq!(store.forget(1_000, &BTreeSet::new(), 0).unwrap().generations, 1);
         assert_eq!(store.load().unwrap().documents.len(), 3);
         assert_eq!(store.audit(0, 100).unwrap(), []);
@@ -163,7 +162,7 @@ fn equal_alerts_are_kept_once_and_the_oldest_go_first() {
     let folder = Folder::new("alerts");
     for mut store in both(&folder) {
         let first = [alert("a", "1", 1), alert("a", "2", 2), alert("b", "1", 3), alert("a", "1", 4)];
-        // What came is written with it.
+        // The received sequence is written in the same transaction.
         let came = Status { kind: "r".to_owned(), id: "d".to_owned(), body: Some(json!(4)) };
         assert_eq!(store.keep_alerts(&first, TWO, std::slice::from_ref(&came)), Ok(0));
         assert_eq!(store.load().unwrap().status, [came]);
@@ -194,10 +193,10 @@ fn alerts_of_all_are_bounded_and_those_of_no_tenant_go_with_none() {
         let nobody = |last| Alert { tenant: None, ..alert("", "1", last) };
         let first = [alert("a", "1", 1), nobody(2), alert("b", "1", 3)];
         assert_eq!(store.keep_alerts(&first, bounds, &[]), Ok(0));
-        // One that is there already takes no place of its own.
+        // An alert equal to a stored one takes no place of its own.
         assert_eq!(store.keep_alerts(&[alert("a", "1", 4), alert("b", "2", 5)], bounds, &[]), Ok(0));
         assert_eq!(keys(&mut store), [(b.clone(), 5), (a.clone(), 4), (b.clone(), 3), (None, 2)]);
-        // What goes with a tenant makes room, and what is of none stays.
+        // Removing a tenant's alerts makes room, and alerts of no tenant stay.
         let gone = Change { forgets: vec!["b".to_owned()], ..change(vec![], vec![]) };
         store.commit(&gone).unwrap();
         assert_eq!(keys(&mut store), [(a.clone(), 4), (None, 2)]);
@@ -217,7 +216,7 @@ fn a_file_has_what_was_answered_and_one_controller_only() {
         assert_eq!(store.commit(&change(vec![write("k", "x", None, Some(body.clone()))], vec![])), Ok(1));
         let error = SqliteStore::open(&folder.file()).unwrap_err().to_string();
         assert!(error.contains("another controller has it open"), "{error}");
-        // Not closed in order: a copy of what is on the disk is enough.
+        // Without an orderly close: a copy of the file on the disk suffices.
         std::mem::forget(store);
     }
     let copy = Folder::new("copy");
@@ -238,7 +237,7 @@ fn a_file_has_what_was_answered_and_one_controller_only() {
 fn a_state_of_a_newer_program_is_refused() {
     let folder = Folder::new("newer");
     drop(SqliteStore::open(&folder.file()).unwrap());
-    // The version stands at byte 60 of the file, big endian (SQLite's file format, 1.3).
+    // The version is at byte 60 of the file, big endian (SQLite's file format, 1.3).
     let mut bytes = std::fs::read(folder.file()).unwrap();
     bytes[60..64].copy_from_slice(&99u32.to_be_bytes());
     std::fs::write(folder.file(), bytes).unwrap();
@@ -317,7 +316,7 @@ fn what_the_first_version_kept_is_there() {
     assert_eq!((loaded.generation, loaded.documents[0].body.clone()), (2, json!({ "a": 2 })));
     assert_eq!(loaded.status[0].body, Some(json!({ "wanted": 2 })));
     assert_eq!(store.at(1).unwrap()[0].body, json!({ "a": 1 }));
-    // And goes on: a line is written in place of the one that was there.
+    // The migrated store works: a line replaces the existing one.
     let line = |wanted: u64| Status {
         kind: "devices".to_owned(),
         id: "edge".to_owned(),

@@ -71,17 +71,17 @@ fn a_tenants_sums_are_those_of_the_devices_that_serve_it() {
     let expected =
         [("a", json!(NOW), json!(11)), ("b", json!(NOW + 5), json!(5)), ("c", Value::Null, Value::Null)];
     assert_eq!(devices, expected.each_ref().map(|(device, newest, packets)| (*device, newest, packets)));
-    // Of the device itself: its own, and those of the tenants that it serves, as it says them.
+    // A device's statistics: its own counters, and those of its tenants under the device's names.
     let own = world.get("/v1/devices/b/statistics")["counters"].clone();
     assert_eq!(
         (&own["tenant/other/x/packets"], &own["tenant/acme/@would-refuse/ids/ids_rule"]),
         (&json!(1000), &json!(2))
     );
-    // What it serves no more is in no sum.
+    // Counters of a device that no longer serves the tenant are in no sum.
     world.device("b", &json!({ "tenants": ["other"] }));
     assert_eq!(world.get("/v1/tenants/acme/statistics")["sums"]["total"]["packets"], 11);
     assert!(world.get("/v1/devices/b/statistics")["counters"].get("tenant/acme/web/packets").is_none());
-    // A device that is gone and comes back has said nothing.
+    // A device that is removed and made again has reported nothing.
     world.do_it("DELETE", "/v1/devices/a", &Value::Null);
     world.device("a", &json!({ "tenants": ["acme"] }));
     let told = world.get("/v1/tenants/acme/statistics");
@@ -102,7 +102,7 @@ fn devices_that_are_told_are_bounded_and_sums_are_those_of_all() {
     let packets = &told["sums"]["total"]["packets"];
     assert_eq!((packets, &told["silent"], &told["more"]), (&json!(2 * most), &json!(3), &json!(true)));
     assert_eq!(told["devices"].as_array().unwrap().len(), most);
-    // Page by page all of them, and with each the sums of all.
+    // All pages together list all devices, and each page has the sums of all.
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = world.get(&format!("/v1/tenants/acme/statistics?limit=200{cursor}"));

@@ -26,7 +26,7 @@ static IDS: FunctionSpec = FunctionSpec {
     counters: &[],
 };
 
-/// Stands in for detection and keeps what it was given.
+/// A stand-in for detection that records its input.
 #[derive(Default)]
 pub struct Ids(pub Mutex<Vec<serde_json::Value>>);
 
@@ -53,17 +53,17 @@ impl FunctionKind for Ids {
     }
 }
 
-/// An agent with the functions that look at headers.
+/// An agent with the header functions.
 pub fn agent() -> Agent {
     with(None)
 }
 
-/// An agent with another function, too.
+/// An agent with the header functions and one more.
 pub fn agent_and(kind: Arc<dyn FunctionKind>) -> Agent {
     with(Some(kind))
 }
 
-/// An agent with the stand-in for detection, too.
+/// An agent with the header functions and the stand-in for detection.
 pub fn agent_with_ids() -> (Agent, Arc<Ids>) {
     let ids = Arc::new(Ids::default());
     (with(Some(Arc::clone(&ids) as Arc<dyn FunctionKind>)), ids)
@@ -88,7 +88,7 @@ fn kinds_with(more: Option<Arc<dyn FunctionKind>>) -> Vec<Arc<dyn FunctionKind>>
     kinds(&Services { hosts }).into_iter().chain(more).collect()
 }
 
-/// A policy file that is right, for this agent's functions.
+/// Reads a valid policy file for this agent's functions.
 pub fn read(agent: &Agent, text: &str) -> PolicyFile {
     let names = agent.function_names();
     policy::parse("policy.yaml", text, &names).unwrap_or_else(|e| panic!("{e}\n{text}"))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// A case's frames come so far apart, unless it says otherwise.
+/// Time between two frames of a case, unless the case has another.
 pub const BETWEEN_MS: u64 = 1;
 
 /// A line of a conformance file.
@@ -41,17 +41,17 @@ pub struct Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It goes on.
+    /// The frame is forwarded.
     Forward,
-    /// It does not.
+    /// The frame is dropped.
     Drop,
-    /// It does not, and its sender is told.
+    /// The frame is dropped, and its sender notified.
     Reject,
-    /// It waits for the rest of its datagram.
+    /// The frame is held until its datagram is complete.
     Hold,
 }
 
-/// The conversation that a case is about: the side that opened it first.
+/// The conversation of a case; the initiator comes first.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
@@ -70,7 +70,7 @@ pub struct Numbers {
     pub server: u32,
 }
 
-/// A frame behind the packet, which shows what the packet has left behind.
+/// A later frame, which shows the state that the packet left.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Later {
@@ -110,8 +110,7 @@ pub fn cases() -> Vec<(String, Case)> {
 }
 
 impl Case {
-    /// All frames, in their order: each in hexadecimal, with how much later it comes than the one before it,
-    /// in milliseconds.
+    /// All frames, in order: each in hexadecimal, with the milliseconds since the previous one.
     pub fn frames(&self) -> impl Iterator<Item = (&str, u64)> {
         let wait = self.wait_ms.unwrap_or(BETWEEN_MS);
         let before = self.before.iter().map(|hex| (hex.as_str(), BETWEEN_MS));

@@ -20,17 +20,17 @@ use std::sync::Arc;
 
 /// The links by which frames come in the files, numbered from 0.
 const LINKS: [&str; 2] = ["one", "two"];
-/// Switches off what the stream engine refuses for payload functions.
+/// Settings that switch off the stream engine's own drops.
 const ENGINE_OFF: [(&str, &str); 2] = [("stream.midstream-policy", "ignore"), ("stream.drop-invalid", "no")];
 
 /// The configuration of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stands {
-    /// As a live link has it. The stream engine refuses some segments before functions are asked.
+    /// As on a live link: the stream engine drops some segments before functions run.
     Live,
-    /// Without [`ENGINE_OFF`]: functions speak, except of what receivers may understand in two ways.
+    /// With [`ENGINE_OFF`]: functions decide, except on bytes that receivers may interpret in two ways.
     Functions,
-    /// Without that, too.
+    /// Functions decide on these bytes, too.
     FunctionsAlone,
 }
 
@@ -40,10 +40,10 @@ pub struct Host {
     /// The engine's settings.
     pub settings: Settings,
     tenants: Vec<(String, TenantId)>,
-    /// The packets without a flow that a level may refuse, if it is asked for.
+    /// The early list, if the case has a level that drops packets without a flow.
     pub early: Option<Arc<Early>>,
     pub clock: Timestamp,
-    /// The flow of the case of which a frame has gone on, by its place in the order of flows.
+    /// The number of the case's flow, once a frame of it was forwarded.
     open: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Host {
         Self::with(case, stands, false)
     }
 
-    /// `early`: its generation says what a level may refuse of packets without a flow.
+    /// A host for a case; `early`: with the list for a level that drops packets without a flow.
     pub fn with(case: &Case, stands: Stands, early: bool) -> Result<Self, String> {
         // Rules of detection stand beside the policy that names them.
         let rules = std::fs::read_to_string(folder().join(format!("policies/{}.rules", case.policy)));
@@ -65,7 +65,7 @@ impl Host {
         let early = prepared.chains.early.clone();
         let mut settings = bartizan_config::suricata::shipped();
         settings.set("flow.memcap", "4mb");
-        // All drops are told, not only the first one of a flow.
+        // All drops are reported, not only the first of a flow.
         assert!(settings.get("outputs.1.eve-log.types.34").is_none(), "the first that is free");
         settings.set("outputs.1.eve-log.types.34", "drop");
         settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
@@ -84,18 +84,18 @@ impl Host {
         Ok(Host { worker, settings, tenants, early, clock, open: None })
     }
 
-    /// The case's flow and how many packets it had.
+    /// The case's flow, with its number of packets.
     fn seen(&self, case: &Case) -> Option<(u64, u64)> {
         let entry = self.entry(case)?;
         Some((entry.serial(), entry.packets.to_server + entry.packets.to_client))
     }
 
-    /// The next frame of a case comes so much later.
+    /// Advances the clock to the next frame of a case.
     pub fn advance(&mut self, after_ms: u64) {
         self.clock = Timestamp::from_nanos(self.clock.as_nanos() + after_ms * 1_000_000);
     }
 
-    /// Hands a frame of a case in; gives what became of it.
+    /// Processes a frame of a case; returns its outcome.
     pub fn frame(
         &mut self,
         case: &Case,
@@ -112,7 +112,7 @@ impl Host {
         Ok((outcome, decision))
     }
 
-    /// Hands a frame in that comes now.
+    /// Processes a frame at the present time.
     pub fn hand_in(
         &mut self,
         bytes: &[u8],
@@ -153,7 +153,7 @@ impl Host {
         flows.iter().map(|(_, entry)| entry).find(is_it)
     }
 
-    /// The state of the case's flow by its name in the files.
+    /// The state of the case's flow, by its name in the files.
     pub fn state(&self, case: &Case) -> &'static str {
         match self.entry(case) {
             Some(entry) if self.open == Some(entry.serial()) => match entry.ext.session.state().eve_name() {
@@ -176,7 +176,7 @@ impl Host {
     }
 }
 
-/// The link by which the frames of a case come.
+/// The link by which a case's frames come.
 pub fn link(case: &Case) -> Result<LinkId, String> {
     let link = LINKS.iter().position(|link| *link == case.link).ok_or("no such link")?;
     Ok(LinkId(link as u16))

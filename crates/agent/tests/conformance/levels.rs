@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cases with a level below the worker: the real one hands flows to a device, and a frame that the device
-//! handles does not come up. What becomes of each frame, and the record of each flow, has to be what it is
-//! without a level; so have alerts, and drop events of frames that came up.
+//! The cases with a level below the worker: the worker offloads flows to a device, and frames that the device
+//! handles do not come up. The outcome of each frame, and the record of each flow, must be those without a
+//! level; so must alerts, and drop events of frames that came up.
 //!
 //! The kernel runs the very XDP program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends
 //! with the test.
@@ -31,34 +31,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-/// Flows of one case that a device has room for.
+/// Most flows of one case on a device.
 const ENTRIES: u32 = 64;
-/// A live worker has turns more often than that.
+/// Longest time between two turns of a live worker.
 const MOST_BETWEEN_TURNS_MS: u64 = 1_000;
-/// The file whose cases are about levels: conversations that can leave the host, beside all kinds of frames
-/// that cannot.
+/// The file with cases for levels: conversations that can be offloaded, and all kinds of frames that cannot.
 const HEADERS: &str = "headers.jsonl";
 /// The cases in tunnels.
 const TUNNELS: &str = "tunnels.jsonl";
-/// Conversations that are inspected, and leave the host when a rule of detection says that it is enough, or
-/// refuses them.
+/// Inspected conversations, which are offloaded when a rule of detection ends the inspection or drops them.
 const ALERTS: &str = "alerts.jsonl";
 
-/// A frame that arrives.
+/// A frame at its arrival.
 struct Arrival<'a> {
     bytes: &'a [u8],
     link: LinkId,
     now: Timestamp,
-    /// The packets in it, as the host decodes them, the outer one first.
+    /// The frame's packets as the host decodes them, the outer one first.
     packets: &'a [Decoded],
 }
 
 /// A level, which may handle a frame before the host.
 trait Level {
-    /// For the cases of one worker.
+    /// The device for the cases of one worker.
     fn device(&mut self, host: &Host, link: LinkId) -> Option<Box<dyn Device>>;
 
-    /// Whether it refuses packets without a flow.
+    /// Whether the level drops packets without a flow.
     fn is_early(&self) -> bool {
         false
     }
@@ -66,18 +64,18 @@ trait Level {
     /// The outcome of a frame at the level; `None`: the frame goes up.
     fn handles(&mut self, arrival: &Arrival<'_>) -> Option<Outcome>;
 
-    /// A case is over: nothing of it may act upon the next one.
+    /// Ends a case: its entries must not affect the next one.
     fn forget(&mut self, keys: &[DeviceKey]) {
         let _ = keys;
     }
 
-    /// Whether records have the times at which frames come here. The kernel has its own clock.
+    /// Whether records have the arrival times of this test. The kernel has its own clock.
     fn has_our_clock(&self) -> bool {
         true
     }
 }
 
-/// There is none.
+/// The host alone.
 struct NoLevel;
 
 impl Level for NoLevel {
@@ -90,17 +88,17 @@ impl Level for NoLevel {
     }
 }
 
-/// A device that reads whatever the host reads, and passes up what its contract says: fragments, what is
-/// broken, what opens or resets a connection, tunnels in tunnels.
+/// A device that decodes like the host, and passes up the packets in its contract: fragments, malformed
+/// packets, those that open or reset a connection, tunnels in tunnels.
 #[derive(Default)]
 struct Mock {
     wire: Option<MockWire>,
-    /// It refuses packets without a flow, by this table of this generation.
+    /// Whether the device drops packets without a flow, by `table` of its generation.
     early: bool,
     table: (Generation, Vec<u64>),
 }
 
-/// The table of what a level refuses of packets without a flow, on both links.
+/// The early table of a host, on both links.
 fn table_of(host: &Host) -> Vec<u64> {
     let links = [LinkId(0), LinkId(1)];
     let level = EarlyLevel { links: &links, outcomes: 1 << 13, tunnels: true };
@@ -126,7 +124,7 @@ impl Level for Mock {
 }
 
 impl Mock {
-    /// By the entry of its flow, in a tunnel by those of both.
+    /// The outcome by the entry of the packet's flow; in a tunnel by the entries of both flows.
     fn by_entry(&self, arrival: &Arrival<'_>) -> Option<Outcome> {
         let wire = self.wire.as_ref()?;
         match arrival.packets {
@@ -153,7 +151,7 @@ impl Mock {
         }
     }
 
-    /// Without an entry by the table.
+    /// Whether the table drops a packet without an entry.
     fn refuses(&self, arrival: &Arrival<'_>) -> bool {
         let (Some(wire), (generation, words)) = (&self.wire, &self.table) else { return false };
         let (packet, around) = match arrival.packets {
@@ -165,7 +163,7 @@ impl Mock {
             _ => return false,
         };
         let Some((question, key)) = question(packet, arrival.link) else { return false };
-        // Who opened may be the one that an answer goes to.
+        // The receiver of the packet may be the initiator.
         let answers =
             packet.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::SYN | TcpFlags::ACK));
         let turned = Question {
@@ -183,7 +181,7 @@ impl Mock {
     }
 }
 
-/// The question to the table about a packet without an entry, and the key of its flow; none: it is passed up.
+/// The table's query for a packet without an entry, and the key of its flow; `None`: the packet is passed up.
 fn question(packet: &Decoded, link: LinkId) -> Option<(Question, DeviceKey)> {
     let odd = packet.is_invalid()
         || !packet.can_have_flow()
@@ -208,7 +206,7 @@ fn question(packet: &Decoded, link: LinkId) -> Option<(Question, DeviceKey)> {
     Some((question, DeviceKey::of(&key(packet, link).filter(|_| !odd)?)))
 }
 
-/// A packet as the mock device sees it; `None`: it passes it up.
+/// A packet as the mock device sees it; `None`: the device passes it up.
 fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
     let told = TcpFlags::SYN | TcpFlags::RST | TcpFlags::ACK;
     let tcp = packet.transport.tcp();
@@ -231,7 +229,7 @@ fn plain(packet: &Decoded, link: LinkId) -> Option<(DeviceKey, MockPacket)> {
 
 /// The XDP program, on the first ports of both links.
 struct Xdp {
-    /// It refuses packets without a flow.
+    /// Whether the program drops packets without a flow.
     early: bool,
     program: Program,
     interfaces: [u32; 2],
@@ -253,7 +251,7 @@ impl Xdp {
             ports(names);
             for (side, name) in (0..).zip(names) {
                 let (index, pair) = (2 * link + side, 2 * link + 1 - side);
-                // The files do not say by which side a frame comes, so keys have none.
+                // The files do not name the side by which a frame comes, so keys have none.
                 let setup = PortSetup {
                     ifindex: number(name),
                     link: LinkId(link.into()),
@@ -324,19 +322,19 @@ struct Played {
     /// Flow records.
     records: Vec<Value>,
     alerts: Vec<Value>,
-    /// Events of packets that were dropped.
+    /// Drop events.
     drops: Vec<Value>,
-    /// When frames came that no level handled, as events have it.
+    /// Arrival times of frames that no level handled, in the format of events.
     up: BTreeSet<String>,
-    /// Packets refused, at whatever level.
+    /// Number of packets dropped, at any level.
     refused: u64,
-    /// Both ends of what was dropped without an entry.
+    /// Both ends of packets dropped without an entry.
     early: BTreeSet<[String; 2]>,
     share: Share,
 }
 
 impl Played {
-    /// Its drop events of frames that came at these times.
+    /// The drop events of frames that came at these times.
     fn drops_of<'a>(&'a self, times: &'a BTreeSet<String>) -> impl Iterator<Item = &'a Value> {
         self.drops.iter().filter(|event| event["timestamp"].as_str().is_some_and(|time| times.contains(time)))
     }
@@ -346,14 +344,14 @@ impl Played {
 #[derive(Clone, Copy, Default)]
 struct Share {
     frames: u64,
-    /// Those whose flow had an entry in the device when they came; in a tunnel both flows.
+    /// Frames whose flow had an entry in the device at arrival; in a tunnel, both flows.
     with_entry: u64,
     below: u64,
     /// Packets in those frames.
     packets: u64,
-    /// Packets that were refused without a flow.
+    /// Packets dropped without a flow.
     early: u64,
-    /// Alerts and drop events.
+    /// Numbers of alerts and of drop events.
     told: [u64; 2],
 }
 
@@ -372,7 +370,7 @@ impl Share {
     }
 }
 
-/// The flow of a packet by its own header, as the data plane finds it (`identity.rs`), without a tenant.
+/// The flow key of a packet by its own header, as the data plane finds it (`identity.rs`), without a tenant.
 fn key(packet: &Decoded, link: LinkId) -> Option<FlowKey> {
     let scope = FlowScope {
         link,
@@ -385,13 +383,13 @@ fn key(packet: &Decoded, link: LinkId) -> Option<FlowKey> {
     FlowKey::of_packet(&scope, packet, EspFlows::ByAddresses)
 }
 
-/// Whether a flow is below. (Two tenants have different flows only where something else in the key differs.)
+/// Whether a flow is offloaded. (Flows of two tenants differ here only if another part of the key does.)
 fn is_below(host: &Host, key: &FlowKey) -> bool {
     let mut flows = host.worker.flows().iter();
     flows.any(|(_, entry)| DeviceKey::of(entry.key()) == DeviceKey::of(key) && !entry.is_at_host())
 }
 
-/// A folder that no test running beside this one has.
+/// A folder that no parallel test uses.
 fn folder_of_its_own() -> PathBuf {
     static FOLDERS: AtomicUsize = AtomicUsize::new(0);
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
@@ -405,7 +403,7 @@ fn events_of(folder: &PathBuf, host: &Host) -> EveRecorder {
     EveRecorder::new(&host.settings, folder, true, run, &mut Vec::new()).unwrap()
 }
 
-/// Time passes, in which the worker has its turns.
+/// Advances the time, with the worker's turns.
 fn pass(host: &mut Host, mut millis: u64, recorder: &mut EveRecorder) {
     while millis > 0 {
         let step = millis.min(MOST_BETWEEN_TURNS_MS);
@@ -416,7 +414,7 @@ fn pass(host: &mut Host, mut millis: u64, recorder: &mut EveRecorder) {
     }
 }
 
-/// Runs a case with a level, as a live link has it. All frames come after `begin`.
+/// Runs a case with a level, as on a live link. All frames come after `begin`.
 fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, String> {
     let folder = folder_of_its_own();
     let (mut host, link) = (Host::with(case, Stands::Live, level.is_early())?, link(case)?);
@@ -464,7 +462,7 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
         let dropped: u64 = counters.dropped.iter().map(|dropped| dropped.packets).sum();
         played.refused += dropped;
         played.share.early = counters.early.packets;
-        // Of a frame that was dropped for what it carries both packets are counted, and the frame is refused
+        // If a frame is dropped for its inner packet, both packets are counted, and the frame is dropped
         // once.
         let counted = counters.forwarded.packets + dropped + counters.around.packets;
         if counted != played.share.packets {
@@ -474,7 +472,7 @@ fn play(case: &Case, level: &mut dyn Level, begin: Timestamp) -> Result<Played, 
     Ok(played)
 }
 
-/// Both ends of a packet, in an order of their own.
+/// Both ends of a packet, sorted.
 fn ends_of(packet: &Decoded) -> Option<[String; 2]> {
     let ports = packet.ports().map_or([None; 2], |(from, to)| [Some(from), Some(to)]);
     let end = |address: IpAddr, port: Option<u16>| format!("{address} {port:?}");
@@ -501,16 +499,14 @@ fn take(of: &mut Value, keys: &[&str]) {
     }
 }
 
-/// A flow's record without what says at which level its packets were handled, and, if they are not ours,
-/// without times.
+/// A flow's record without the level's part, and without times unless they are this test's.
 fn comparable(record: &Value, times: bool) -> Value {
     let mut record = record.clone();
     // A flow that is taken up in order to end is written a little later.
     take(&mut record, &["flow_id", "timestamp"]);
     take(&mut record["flow"], &["bypassed", "bypass"]);
     take(&mut record["bartizan"], &["level", "levels", "stays"]);
-    // Nobody notes the flags of packets that are handled below; those that begin and end a connection come
-    // up.
+    // Flags of packets handled below are not recorded; packets that begin or end a connection come up.
     take(&mut record["tcp"], &["psh", "urg", "ecn", "cwr"]);
     for key in ["tcp_flags", "tcp_flags_ts", "tcp_flags_tc"] {
         if let Some(flags) = record["tcp"].get_mut(key) {
@@ -531,7 +527,7 @@ fn compare(with: &Played, without: &Played, times: bool) -> Result<(), String> {
     if with.refused != without.refused {
         return Err(format!("{} packets were refused, without the level {}", with.refused, without.refused));
     }
-    // What was refused without a flow has no record, and neither detection nor tracking has seen it.
+    // Packets dropped without a flow have no record, and neither detection nor tracking has seen them.
     let is_told = |event: &&Value| !with.early.contains(&ends_of_event(event));
     let records = |played: &Played| -> Vec<Value> {
         played.records.iter().filter(|event| is_told(event)).map(|record| comparable(record, times)).collect()
@@ -539,8 +535,7 @@ fn compare(with: &Played, without: &Played, times: bool) -> Result<(), String> {
     let alerts = |played: &Played| -> Vec<Value> {
         played.alerts.iter().filter(|event| is_told(event)).map(of_packet).collect()
     };
-    // Of what a level has dropped itself there are samples, or no events: those of frames that came up are
-    // compared.
+    // Drops by a level give sampled events or none: only events of frames that came up are compared.
     let drops = |played: &Played| -> Vec<Value> {
         played.drops_of(&with.up).filter(|event| is_told(event)).map(of_packet).collect()
     };
@@ -555,7 +550,8 @@ fn compare(with: &Played, without: &Played, times: bool) -> Result<(), String> {
     if differ.is_empty() { Ok(()) } else { Err(differ.join("; ")) }
 }
 
-/// An event about a packet, without the level of its flow. The number of the flow is another one in each run.
+/// An event of a packet, without its flow's level, and without the number of the flow, which differs in each
+/// run.
 fn of_packet(event: &Value) -> Value {
     let mut event = event.clone();
     take(&mut event, &["flow_id"]);
@@ -585,14 +581,14 @@ fn differences(place: &str, with: &Value, without: &Value, out: &mut Vec<String>
     }
 }
 
-/// All cases with a level and without; gives its shares of the frames of [`HEADERS`], [`TUNNELS`] and
-/// [`ALERTS`].
+/// Runs all cases with a level and without; returns the level's shares of the frames in [`HEADERS`],
+/// [`TUNNELS`] and [`ALERTS`].
 fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 4] {
     let (mut wrong, mut all) = (Vec::new(), Share::default());
     const FILES: [&str; 3] = [HEADERS, TUNNELS, ALERTS];
     let mut files = [Share::default(); 3];
     for (place, case) in cases() {
-        // By the kernel's clock, since that is what flows go by of which it has counted packets.
+        // By the kernel's clock, which dates flows whose packets the kernel has counted.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let begin = Timestamp::from_nanos(since.as_nanos() as u64);
         let without = play(&case, &mut NoLevel, begin).unwrap();
@@ -621,7 +617,7 @@ fn all_the_same(name: &str, level: &mut dyn Level) -> [Share; 4] {
     [headers, tunnels, alerts, all]
 }
 
-/// Conformance where the level refuses packets without a flow: nothing else is refused, and as many.
+/// Conformance of a level that drops packets without a flow: it drops exactly the same packets.
 fn refuses_the_same(name: &str, level: &mut dyn Level) {
     let [.., Share { early, .. }] = all_the_same(name, level);
     assert!(early >= 10, "{early} packets without a flow were refused");

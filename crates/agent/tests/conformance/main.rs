@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host passes the conformance files in `tests/conformance/` (docs/conformance.md): the real agent builds
-//! each case's policy, a worker in prevention gets its frames. Every case runs twice: with the stream
-//! engine's own refusals off, as levels below have no stream engine, where verdict, reason, rule and state
-//! are those of the line; and as a live link has it, where what goes on and what does not is the same.
+//! each case's policy, and a worker in prevention gets its frames. Every case runs twice: with the stream
+//! engine's own drops off, because levels below have no stream engine, where verdict, reason, rule and state
+//! must be those of the line; and as on a live link, where the verdicts must be.
 //!
-//! With a level below the worker every packet has the fate that it has without one, and flows have the same
+//! With a level below the worker every packet has the same outcome as without one, and flows have the same
 //! records (`levels.rs`).
 
 mod case;
@@ -17,8 +17,8 @@ use host::{Host, Stands};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Cases in which the host does otherwise than it should: each is known, and a line goes when its case
-/// passes. The case, for both versions unless it ends in one; what the runner says; what is wrong.
+/// Cases in which the host differs from the files: each is known, and its line is removed when the case
+/// passes. The case (for both IP versions unless it ends in one), the runner's message, the defect.
 const DIFFERS: &[(&str, &str, &str)] = &[
     ("tcp.established.fin_rst", "state after", "a refused segment closes the session"),
     ("tcp.established.fin_rst", "after 0", "a refused segment closes the session"),
@@ -103,7 +103,7 @@ fn run(case: &Case, stands: Stands) -> Result<(), String> {
             .as_deref()
             .is_some_and(|reason| reason.starts_with("sfw_") || reason.starts_with("pfw_"));
         if of_functions && reason == Some("stream_error") {
-            // The engine spoke first: ask the function.
+            // The engine decided first: run the function alone.
             run(case, Stands::FunctionsAlone)?;
         } else {
             same("reason", reason, case.reason.as_deref())?;
@@ -143,7 +143,7 @@ fn all_pass(stands: Stands) {
         let known: Vec<_> = DIFFERS.iter().filter(|(id, ..)| known(id)).map(|(_, said, _)| *said).collect();
         let said = match run(&case, stands) {
             Ok(()) if known.is_empty() => continue,
-            // A live link is asked less.
+            // A live link checks less.
             Ok(()) if stands == Stands::Live => continue,
             Ok(()) => "passes: take it from the list of differences".to_owned(),
             Err(error) if known.iter().any(|said| error.starts_with(said)) => continue,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets without a flow that the XDP level refuses by the rules of the packet filter, against the host's
-//! own word: random policies and packets, the very program that the kernel runs (BPF_PROG_TEST_RUN, in a
-//! network namespace of the test's own; needs root), and two workers, of which one has no level.
+//! Early drops of the XDP level against the host's decisions: random policies and packets, the program as the
+//! kernel runs it (BPF_PROG_TEST_RUN, in a network namespace of the test's own; needs root), and two workers,
+//! one without a level.
 
 mod policies;
 
@@ -33,10 +33,10 @@ const DROP: u32 = 1;
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 const LINKS: [&str; 2] = ["one", "two"];
-/// Flows that the level has room for.
+/// Most flows on the level.
 const ENTRIES: u32 = 64;
 
-/// The program on two links, whose packets without a flow it judges.
+/// The program on two links, with early drops.
 struct Level {
     program: Program,
     interfaces: [[u32; 2]; 2],
@@ -85,7 +85,7 @@ impl Level {
     }
 }
 
-/// A worker's word on a frame that comes by a side of a link.
+/// A worker's decision on a frame that comes by a side of a link.
 fn hand_in(worker: &mut Worker, now: Timestamp, frame: &[u8], (link, side): (usize, usize)) -> Decision {
     worker.arrives_by(side as u32);
     let frame = Frame {
@@ -125,7 +125,7 @@ impl Hosts {
         let worker = |chains: &Arc<Chains>| {
             let (settings, engine) = common::engine(settings);
             let mut settings = settings.for_real_receivers(true).for_live_links();
-            // As the level is told.
+            // The same settings as the level's.
             (settings.side_in_key, settings.vlan_in_key) = (true, true);
             Worker::new(settings, engine, Arc::clone(chains)).unwrap()
         };
@@ -157,7 +157,7 @@ impl Hosts {
         (told, verdict, early)
     }
 
-    /// The flows of packets around others go below, each with frames of its own.
+    /// Offloads the flows of outer packets, each by frames of its own.
     fn know_around(&mut self, level: &mut Level, tunnels: [Tunnel; 2]) {
         for side in [0, 1, 0, 1] {
             for (tunnel, inside) in tunnels.into_iter().zip(["198.51.100.1", "2001:db8:7::1"]) {
@@ -177,7 +177,7 @@ impl Hosts {
     }
 }
 
-/// Counters of the packet filter's rules and of the gate, and how many packets were refused.
+/// Counters of the packet filter's rules and of the gate, and the number of dropped packets.
 fn counted(worker: &Worker) -> BTreeMap<String, u64> {
     let mut counted = BTreeMap::new();
     worker.visit_functions_by_name(&mut |function, name, value| {
@@ -188,7 +188,7 @@ fn counted(worker: &Worker) -> BTreeMap<String, u64> {
     worker.visit_rules(&mut |function, rule| {
         counted.insert(format!("{function} {:?}", rule.name), rule.packets);
     });
-    // By whatever reason: of a segment that no connection sends the host says that first.
+    // Reasons may differ: for a segment that no connection sends, the host's engine decides first.
     let below: u64 = worker.level_counters().map_or(0, |level| level.dropped.iter().map(|d| d.packets).sum());
     counted.insert("refused".to_owned(), worker.counters().refused.iter().sum::<u64>() + below);
     counted
@@ -263,17 +263,17 @@ struct Met {
     answers: u32,
     /// ICMP messages among the frames dropped early.
     messages: u32,
-    /// Refusals by rules where the packet filter is the first function: at the level, at the host. Then of
-    /// that what is for a tenant, and what is in a tunnel.
+    /// Drops by rules where the packet filter is the first function: at the level, at the host. Then the part
+    /// for tenants, and the part in tunnels.
     by_rule: [u32; 2],
     of_tenants: [u32; 2],
     in_tunnels: BTreeMap<String, [u32; 2]>,
-    /// The mark of another flow, or a checksum that looks as if it was left open: each can be by chance.
+    /// The mark of another flow, or a checksum that looks unfinished: both occur by chance.
     unlucky: u32,
 }
 
-/// Packets, each of another flow: what the level refuses the host refuses, and what the host refuses by the
-/// rules of a policy's first function the level does.
+/// Packets, each of another flow: the host drops every packet that the level drops, and the level drops every
+/// packet that the host drops by rules of a policy's first function.
 fn first_packets(level: &mut Level, random: &mut Random, met: &mut Met) {
     let (text, settings, answers) = (policy(random), settings(random), random.percent(30));
     let mut hosts = Hosts::new(level, &text, &settings);
@@ -286,7 +286,7 @@ fn first_packets(level: &mut Level, random: &mut Random, met: &mut Met) {
             (address(random, v6), *random.pick(&[22, 80, 443, 8080])),
         ];
         let mut frame = packet(random, ends[0], ends[1], answers);
-        // What is counted is compared on one link.
+        // Counters are compared on one link.
         let way = (0, random.below(2));
         let is_tagged = frame[12..14] == [0x81, 0];
         let in_tunnel = !is_tagged && random.percent(25);
@@ -318,7 +318,7 @@ fn first_packets(level: &mut Level, random: &mut Random, met: &mut Met) {
         }
         if told.verdict == Verdict::Drop && by_rule && !early {
             met.refused_at_host += 1;
-            // What can be told of at the level is refused there.
+            // Packets that the level can judge are dropped there.
             met.unlucky += u32::from(listed && !answers);
         }
         met.by_others += u32::from(told.verdict == Verdict::Drop && !by_rule);
@@ -335,7 +335,7 @@ fn first_packets(level: &mut Level, random: &mut Random, met: &mut Met) {
     drop(hosts.chains);
 }
 
-/// Two tunnels of a kind, which may be of two tenants.
+/// Two tunnels of each kind, which may belong to two tenants.
 const TUNNELS: [[Tunnel; 2]; 6] = [
     [Tunnel::Vxlan(5), Tunnel::Vxlan(6)],
     [Tunnel::Vxlan(5), Tunnel::Vxlan(7)],
@@ -377,7 +377,7 @@ fn question(frame: &[u8], ends: [End; 2]) -> Option<Question> {
     Some(Question { link: 0, source, destination: ends[1].0, protocol, ports, vlans, tunnel })
 }
 
-/// Whether a frame's headers are all right and without tags.
+/// Whether a frame has intact headers and no tags.
 fn is_plain(frame: &[u8]) -> bool {
     let Some(protocol) = frame_protocol(frame) else { return false };
     let at = if frame[12] == 8 { 34 } else { 54 };
@@ -404,7 +404,7 @@ fn the_level_refuses_what_the_host_would_and_nothing_else() {
     assert!(met.early > 5_000 && met.forwarded > 5_000 && met.rejected > 500, "{met:?}");
     assert!(met.refused_at_host > 500 && met.by_others > 500, "{met:?}");
     assert!(met.unlucky < met.early / 50 && met.messages > 500, "{met:?}");
-    // The level has most of what it could have: the rest is no plain packet, or an answer.
+    // The level drops most of the possible packets: the others are answers, or not plain.
     for ([early, at_host], some) in [(met.by_rule, 4_000), (met.of_tenants, 1_000)] {
         assert!(early > some && early > 3 * at_host, "{met:?}");
     }
@@ -414,7 +414,7 @@ fn the_level_refuses_what_the_host_would_and_nothing_else() {
     }
 }
 
-/// Inside may open, outside may not.
+/// Inside may open connections, outside may not.
 const INSIDE_OPENS: &str = "policies: [{name: all, from: any, to: any, chain: [pfw], pfw: {default: drop, rules: [{allow: any, from: [\"10.1.0.0/16\", \"fd01::/16\"]}]}}]\ndefault: {action: drop}\n";
 
 fn segment(from: End, to: End, flags: u16) -> Vec<u8> {
@@ -440,7 +440,7 @@ fn what_answers_a_flow_that_goes_on_is_not_refused() {
         let outer: IpAddr = if v6 { "fd02::2".parse().unwrap() } else { "10.2.0.2".parse().unwrap() };
         for port in 0..40u16 {
             let (client, server) = ((inner, 2000 + port), (outer, 443));
-            // Nobody has opened it: refused there.
+            // No connection was opened: dropped at the level.
             assert!(level.refuses(&datagram(server, client), (0, 1)));
             assert!(level.refuses(&segment(server, client, SYN), (0, 1)));
             assert!(level.refuses(&segment(server, client, ACK), (0, 1)));
@@ -467,7 +467,7 @@ fn what_answers_a_flow_that_goes_on_is_not_refused() {
     let arrival = datagram(stranger, client);
     assert_eq!(hand_in(&mut hosts.with, hosts.clock, &arrival, (0, 1)).verdict, Verdict::Drop);
     assert!(level.refuses(&arrival, (0, 1)));
-    // When flows are over, so is what answers them.
+    // After the end of flows, packets that answer them are dropped, too.
     hosts.with.shutdown(&mut Nothing);
     for v6 in [false, true] {
         let (inner, outer) = if v6 { ("fd01::1", "fd02::2") } else { ("10.1.0.1", "10.2.0.2") };
@@ -476,7 +476,7 @@ fn what_answers_a_flow_that_goes_on_is_not_refused() {
     }
 }
 
-/// Echo: who may not ask is refused there, and so is an answer that nobody has asked for; what answers goes
+/// Echo: a forbidden request is dropped at the level, and so is an unsolicited reply; replies to requests go
 /// up, and so does every error, whatever it is about.
 #[test]
 fn answers_to_an_echo_and_errors_are_not_refused() {
@@ -499,7 +499,7 @@ fn answers_to_an_echo_and_errors_are_not_refused() {
         assert!(told.verdict.forwards() && verdict.forwards() && !early, "it answers");
         assert!(level.refuses(&ask(outer, inner), (0, 1)), "asking is another flow");
         assert!(level.refuses(&answer(outer, inner), (1, 1)), "by another link it is no answer");
-        // Errors about a flow that goes on, and about nothing; other codes and kinds; what is too short.
+        // Errors about an existing flow, and about none; other codes and types; truncated ones.
         let about =
             Packet::tcp(&Ip::new(inner, outer, TCP), Segment::new((2000, 443), (1, 0), SYN, &[])).bytes();
         let rest = [&[0; 4], about.as_slice()].concat();
@@ -559,8 +559,8 @@ fn a_generation_is_judged_by_its_own_table_or_none() {
     let (from, to): (End, End) = (("10.2.0.9".parse().unwrap(), 53), ("10.1.0.9".parse().unwrap(), 777));
     let frame = datagram(from, to);
     assert!(level.refuses(&frame, (0, 1)));
-    // Another generation, whose table is not there: all goes up. Then it is, and says the same; an empty one
-    // refuses nothing.
+    // A new generation without a table: all packets go up. With its table the results are the same; an empty
+    // table drops nothing.
     tables.enter_generation(2);
     assert!(!level.refuses(&frame, (0, 1)));
     assert!(early.write(2, &hosts.words));
@@ -576,7 +576,7 @@ fn a_generation_is_judged_by_its_own_table_or_none() {
         assert!(!level.refuses(&frame, (0, 1)));
     }
     assert!(!early.write(4, &vec![0; (1 << 20) + 1]), "there is no room");
-    // What was dropped was counted by table.
+    // Drops are counted by table.
     let count = |odd| {
         let of = |outcome| early.counted(odd, 0, outcome).packets;
         (0..early.outcomes()).map(of).sum::<u64>()
@@ -584,7 +584,7 @@ fn a_generation_is_judged_by_its_own_table_or_none() {
     assert_eq!([count(false), count(true)], [1, 2]);
 }
 
-/// A time of the kernel's clock, which begins with the machine: no test may ask for one before.
+/// A past time of the kernel's clock, which begins at boot; at least 1.
 fn seconds_ago(seconds: u64) -> u64 {
     monotonic_time().saturating_sub(seconds * 1_000_000_000).max(1)
 }
@@ -607,7 +607,7 @@ fn samples_come_up_and_a_failed_worker_is_not_spoken_for() {
     let tables = level.program.tables();
     let counters = tables.port_counters(1).unwrap();
     assert_eq!((counters.early, counters.up, counters.dropped), (refused as u64, 8_000 - refused as u64, 0));
-    // Nobody says which flows there are now: what becomes of its frames is told elsewhere.
+    // The worker is silent, so the flows are unknown; other tests cover the outcome of its frames.
     assert!(tables.beat(0, seconds_ago(40)));
     assert!((0..100).all(|_| level.refuses(&frame, (0, 1))), "it fails closed");
     let now = tables.port_counters(1).unwrap();
@@ -615,7 +615,7 @@ fn samples_come_up_and_a_failed_worker_is_not_spoken_for() {
     drop(hosts);
 }
 
-/// A host that picks connections up takes the receiver of a SYN/ACK for the one that has opened.
+/// A host with midstream pick-up takes the receiver of a SYN/ACK for the initiator.
 #[test]
 fn who_may_have_opened_unseen_is_asked_as_well() {
     if !inside("who_may_have_opened_unseen_is_asked_as_well") {
@@ -632,7 +632,7 @@ fn who_may_have_opened_unseen_is_asked_as_well() {
     let (outer, inner) = ends("10.2.0.9", "10.1.0.9");
     let (told, verdict, early) = hosts.fates(&mut level, &segment(outer, inner, SYN | ACK), (0, 1));
     assert_eq!((told.verdict, verdict, early), (Verdict::Continue, Verdict::Continue, false));
-    // Where neither may open nothing is to be asked.
+    // If neither side may open, the query is not needed.
     let (outer, other) = ends("10.2.0.9", "10.3.0.9");
     let (told, verdict, early) = hosts.fates(&mut level, &segment(outer, other, SYN | ACK), (0, 1));
     assert_eq!((told.verdict, verdict, early), (Verdict::Drop, Verdict::Drop, true));
@@ -669,7 +669,7 @@ fn ten_thousand_prefixes_cost_two_searches() {
         "of no flow, ns: without a table {before}, refused by one of 10,000 prefixes {refused}, by none {up}; {} words",
         hosts.words.len()
     );
-    // The same list of a tenant, behind those of 99 others.
+    // The same list for a tenant, after the lists of 99 others.
     let tenants: Vec<String> =
         (1..=100).map(|n| format!("{{name: t{n}, select: {{vlan: [{n}]}}}}")).collect();
     let of_tenant = format!(
@@ -694,7 +694,7 @@ fn ten_thousand_prefixes_cost_two_searches() {
     );
 }
 
-/// Whether an open link drops a frame.
+/// Whether the program drops a frame on an open link.
 fn holds_back(level: &mut Level, frame: &[u8], side: usize) -> bool {
     match level.program.run_on(frame, level.interfaces[0][side], 1).unwrap().result {
         REDIRECT => false,
@@ -703,7 +703,7 @@ fn holds_back(level: &mut Level, frame: &[u8], side: usize) -> bool {
     }
 }
 
-/// A packet in one of the ways in which it may be sent.
+/// A packet in one of its possible encapsulations.
 fn dressed(random: &mut Random, mut packet: Packet) -> Vec<u8> {
     let v6 = packet.ip.src.is_ipv6();
     match random.below(4) {
@@ -738,8 +738,8 @@ fn both_ways(
     [ask(ends[0], ends[1], ports[0]), ask(ends[1], ends[0], ports[1])]
 }
 
-/// While a link is open nobody knows flows: what is refused whoever began is dropped, and so is whatever does
-/// not answer what has left.
+/// While a link is open, flows are unknown: packets that rules drop in both directions are dropped, and so is
+/// every packet that does not answer one that has left.
 #[test]
 fn an_open_link_drops_what_rules_refuse_and_no_answers() {
     if !inside("an_open_link_drops_what_rules_refuse_and_no_answers") {
@@ -810,8 +810,8 @@ fn an_open_link_drops_what_rules_refuse_and_no_answers() {
             let [own, answer] = both_ways(&hosts.words, (ends, vlans), protocol, ports);
             let said = |what: &str| format!("{what}: {own} {answer} {kind} {flags:x} {ends:?}\n{text}");
             let frame = make(false, random);
-            // Nobody knows the flow, so it answers nothing. (Of ICMP flows have no numbers: others may have
-            // been before.)
+            // The flow is unknown, so the packet answers nothing. (ICMP flows have no ports: an earlier one
+            // may be equal.)
             let first = holds_back(&mut level, &frame, 0);
             if kind != 2 {
                 assert_eq!(first, own, "{}", said("a first packet"));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random policies, whose rules overlap and may be for tenants.
+//! Random policies with overlapping rules, also for tenants.
 
 use super::LINKS;
 use bartizan_testkit::random::Random;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address of few networks.
+/// An address from a few networks.
 pub fn address(random: &mut Random, v6: bool) -> IpAddr {
     let (a, b) = (random.below(3) as u8, random.below(4) as u8 * 60 + 1);
     if v6 {
@@ -38,7 +38,7 @@ fn side(random: &mut Random) -> String {
     if random.percent(40) { "any".to_owned() } else { prefixes(random) }
 }
 
-/// `tenants`: there are some that it can ask for.
+/// A random rule; `tenants`: whether rules may name tenants.
 fn rule(random: &mut Random, tenants: bool) -> String {
     let action = *random.pick(&["drop", "drop", "allow", "allow", "reject"]);
     let protocol = *random.pick(&["tcp", "udp", "[tcp, udp]", "any", "icmp"]);
@@ -74,13 +74,13 @@ const SELECTORS: [&str; 8] = [
     "vlan: [7, 9], prefixes: [\"10.1.0.0/16\", \"fd01::/16\"]",
 ];
 
-/// Two tenants, who may ask for the same; some policies know none.
+/// Two tenants, possibly with the same selector; some policies have none.
 fn tenants(random: &mut Random) -> String {
     if random.percent(25) {
         return String::new();
     }
     let [red, blue] = [*random.pick(&SELECTORS), *random.pick(&SELECTORS)];
-    // No packet may be of both by what tells both: of those that cannot be there is one.
+    // No packet may match both tenants by one selector: in that case there is one tenant.
     if red == blue {
         format!("tenants: [{{name: blue, select: {{{blue}}}}}, {{name: red, select: {{vlan: [13]}}}}]\n")
     } else {
@@ -88,7 +88,7 @@ fn tenants(random: &mut Random) -> String {
     }
 }
 
-/// The policy that lets carriers of other packets go on.
+/// The policy that allows outer packets.
 const AROUND: &str =
     "{name: around, from: [192.0.2.1, \"2001:db8::1\"], to: [192.0.2.2, \"2001:db8::2\"], chain: []}";
 

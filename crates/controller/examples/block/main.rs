@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Closes the loop: whoever causes a severe alert of a tenant is blocked for that tenant, by a change that
-//! devices run at once.
+//! Blocks sources of severe alerts: the source of a tenant's alert is blocked for that tenant, by a change
+//! that devices run at once.
 //!
 //! `cargo run -p bartizan-controller --example block -- HOST:PORT CERTIFICATE TOKEN-FILE TENANT [SEVERITY]`
 //!
-//! The token is an operator's of the tenant. Sources of alerts of this severity (1 is the most severe, 1
-//! unless given) go into the group `blocked`, which the policy `block` refuses; both are made when they are
-//! needed. `bartizan ctl groups get TENANT blocked` shows who is blocked; whoever is taken out of the group
-//! may come again, until the next alert.
+//! The token is an operator's of the tenant. Sources of alerts of this severity (1 is the most severe, and
+//! the default) go into the group `blocked`, which the policy `block` drops; the example makes both when
+//! needed. `bartizan ctl groups get TENANT blocked` lists the blocked addresses; an address that is removed
+//! from the group is free until its next alert.
 
 mod react;
 
@@ -49,7 +49,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut api = Rest(Client::new(address, Path::new(certificate), Some(token))?);
     let mut blocker = Blocker::new(tenant, severity);
     loop {
-        // A controller that is gone comes back; until then nobody new is blocked, and who is stays so.
+        // A controller that is away comes back; until then no address is added, and blocked ones stay
+        // blocked.
         match blocker.turn(&mut api) {
             Ok(blocked) => blocked.iter().for_each(|source| println!("blocked {source}")),
             Err(why) => eprintln!("{why}"),

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From alerts to a block, without a transport: what is asked of the API, and what is made of the answers.
+//! The reaction to alerts, without a transport: requests to the API, and the evaluation of its answers.
 
 use bartizan_controller::rest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// The group of those that are blocked, and the policy that refuses them.
+/// The group of blocked addresses, and the policy that drops them.
 const GROUP: &str = "blocked";
 const POLICY: &str = "block";
-/// Members of the group; beyond, those that came first go.
+/// Most members of the group; beyond, the oldest are removed.
 pub const MEMBERS_MAX: usize = 1_000;
-/// Alerts that are looked at in one turn.
+/// Most alerts read in one turn.
 const ALERTS_MAX: usize = 500;
 /// Attempts of a change if others change the group at the same time.
 const ATTEMPTS: usize = 5;
@@ -26,9 +26,9 @@ pub struct Answer {
     pub body: Value,
 }
 
-/// The way to the API.
+/// The client of the API.
 pub trait Ask {
-    /// Asks, with a field of the head.
+    /// Sends a request, with a header field.
     fn ask(
         &mut self,
         method: Method,
@@ -42,17 +42,17 @@ pub trait Ask {
 pub struct Blocker {
     tenant: String,
     severity: u64,
-    /// The number of the newest alert that was looked at.
+    /// The number of the newest alert that was evaluated.
     last: u64,
 }
 
 impl Blocker {
-    /// Alerts of this severity or a more severe one (a lower number).
+    /// A blocker for alerts of this severity or a more severe one (a lower number).
     pub fn new(tenant: &str, severity: u64) -> Self {
         Blocker { tenant: tenant.to_owned(), severity, last: 0 }
     }
 
-    /// Looks at what is new, and blocks; returns who is blocked now and was not before.
+    /// Evaluates new alerts; returns the addresses that are blocked now and were not before.
     pub fn turn(&mut self, api: &mut impl Ask) -> Result<Vec<IpAddr>, String> {
         let path = format!("/v1/tenants/{}/alerts?limit={ALERTS_MAX}", self.tenant);
         let page = good(api.ask(Method::Get, &path, None, None)?, "alerts")?;
@@ -69,7 +69,7 @@ impl Blocker {
             new.filter(severe).filter_map(source).filter(|source| seen.insert(*source)).collect();
         let newest = alerts.iter().map(number).max().unwrap_or(0);
         let blocked = if sources.is_empty() { Vec::new() } else { self.block(api, &sources)? };
-        // Only now: what failed is tried again with the next turn.
+        // Set last: after an error, the next turn tries the same alerts again.
         self.last = self.last.max(newest);
         Ok(blocked)
     }
@@ -98,7 +98,7 @@ impl Blocker {
             members.extend(new.iter().map(IpAddr::to_string));
             let surplus = members.len().saturating_sub(MEMBERS_MAX);
             members.drain(..surplus);
-            // Somebody else may change the group at the same time: only what was read is replaced.
+            // The group may change at the same time: only the version that was read is replaced.
             let tag = stands.tag.unwrap_or_default();
             let only = if there { ("if-match", tag.as_str()) } else { ("if-none-match", "*") };
             let body = json!({ "description": "sources of severe alerts", "members": members });
@@ -112,7 +112,7 @@ impl Blocker {
         Err("the group was changed by others each time; it is tried again".to_owned())
     }
 
-    /// The policy that refuses the group, if it is not there yet. What an operator made of it stays.
+    /// Makes the policy that drops the group, unless it exists. An operator's changes to it stay.
     fn refuse(&self, api: &mut impl Ask) -> Result<(), String> {
         let path = format!("/v1/tenants/{}/policies/{POLICY}", self.tenant);
         let policy = json!({

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks a change against what is known of the devices that it is for: links and ports that they lack, and
-//! more rules than the tenant's quota. Faults that only a device can find, it refuses itself (`held`).
+//! Checks a change against what is known of its devices: links and ports that they lack, and more rules than
+//! the tenant's quota. A device itself refuses faults that only it can find (`held`).
 
 use super::document::{Context, Kind};
 use super::tenants::TenantSpec;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller in memory with a clock that stands, and how tests talk to it.
+//! A controller in memory with a fixed clock, and requests of tests.
 #![allow(dead_code)]
 
 pub mod wire;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// The time that the clock stands at.
+/// The time of the fixed clock.
 pub const NOW: u64 = 1_700_000_000_000_000;
 
 /// A controller for tests.
@@ -22,7 +22,7 @@ pub struct World {
     pub api: Api,
     pub clock: Arc<ManualClock>,
     pub fleet: Arc<MemoryFleet>,
-    /// The token that requests have unless they say another.
+    /// The token of requests without another one.
     pub token: String,
 }
 
@@ -39,12 +39,12 @@ impl World {
         World::on(Box::new(MemoryStore::default()))
     }
 
-    /// On a store that is empty.
+    /// A controller on an empty store.
     pub fn on(store: Box<dyn Store>) -> Self {
         World::with(store, Settings::default())
     }
 
-    /// With bounds of its own.
+    /// A controller with settings of its own.
     pub fn with(store: Box<dyn Store>, settings: Settings) -> Self {
         let (clock, fleet) = (Arc::new(ManualClock::default()), Arc::new(MemoryFleet::default()));
         clock.set(NOW);

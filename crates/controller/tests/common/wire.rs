@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller that listens, and clients that say exactly what a test writes.
+//! A listening controller, and clients that send exactly the bytes of a test.
 
 use super::World;
 use bartizan_controller::server::Bounds;
@@ -23,7 +23,7 @@ pub struct Wire {
 /// A connection.
 pub struct Line(StreamOwned<ClientConnection, TcpStream>);
 
-/// An answer as it came.
+/// An answer as received.
 #[derive(Debug)]
 pub struct Came {
     pub status: u16,
@@ -77,7 +77,7 @@ impl Wire {
         head(method, path, &self.world.token)
     }
 
-    /// Asks over a connection of its own.
+    /// Sends a request over a connection of its own.
     pub fn ask(&self, request: impl AsRef<[u8]>) -> Came {
         let mut line = self.open();
         line.say(request.as_ref()).unwrap();
@@ -118,7 +118,7 @@ impl Line {
         self.hear_of(false)
     }
 
-    /// The next answer; to HEAD it has no body.
+    /// The next answer; without a body for HEAD.
     pub fn hear_of(&mut self, is_head: bool) -> std::io::Result<Came> {
         let mut bytes = Vec::new();
         let end = loop {
@@ -141,7 +141,7 @@ impl Line {
         Ok(came)
     }
 
-    /// Whether the server ends the connection in order, and says no more.
+    /// Whether the server closes the connection regularly, without further bytes.
     pub fn is_over(&mut self) -> bool {
         matches!(self.0.read(&mut [0]), Ok(0))
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Refusals arrive: also while a client still sends, also where there is no request, and when it takes too
-//! long.
+//! Refusals reach the client: also while it still sends, also for malformed requests, and after a timeout.
 
 use crate::common::wire::{Came, Wire, head};
 use bartizan_controller::server::{Bounds, HEAD_MAX};
@@ -15,7 +14,7 @@ fn is_problem(came: &Came, status: u16) {
     assert!(came.field("date").is_some_and(|date| date.ends_with(" gmt")), "{came:?}");
 }
 
-/// Routes with a body, and what is too much for them.
+/// Routes with a body, and a body that is too large for each.
 const BODIES: &[(&str, &str)] = &[
     ("PUT", "/v1/tenants/acme/groups/big"),
     ("PUT", "/v1/tenants/acme/policies/big"),
@@ -41,18 +40,18 @@ fn a_body_that_is_too_large_is_told_so_however_it_comes() {
     let large = vec![b' '; 3 << 20];
     for (method, path) in BODIES {
         let head = wire.head(method, path);
-        // All of it, before the client listens.
+        // The whole body, before the client reads.
         let mut line = wire.open();
         line.say(format!("{head}Content-Length: {}\r\n\r\n", large.len()).as_bytes()).unwrap();
         line.say(&large).unwrap();
         is_problem(&line.hear().unwrap(), 413);
         assert!(line.is_over(), "{path}");
-        // Nothing of it: the client waits to be told to go on, and is not.
+        // No body: the client waits for `100 Continue`, which does not come.
         let mut line = wire.open();
         line.say(format!("{head}Expect: 100-continue\r\nContent-Length: {}\r\n\r\n", large.len()).as_bytes())
             .unwrap();
         is_problem(&line.hear().unwrap(), 413);
-        // In chunks, of which nobody knows the end.
+        // In chunks, without a total length.
         let mut line = wire.open();
         line.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).unwrap();
         for piece in large.chunks(64 * 1024) {
@@ -94,13 +93,13 @@ fn what_is_refused_by_its_head_is_told_so_while_its_body_comes() {
             }
         }
     }
-    // Without a body in between the connection goes on.
+    // Without an unread body, the connection stays open.
     let mut line = wire.open();
     for _ in 0..3 {
         line.say(format!("{}\r\n", wire.head("GET", "/v1/nothing")).as_bytes()).unwrap();
         is_problem(&line.hear().unwrap(), 404);
     }
-    // Whoever is to go on is told so.
+    // An admitted client gets `100 Continue`.
     wire.world.tenant("acme", 7);
     let body = r#"{"members": ["10.0.0.1"]}"#;
     let mut line = wire.open();
@@ -133,7 +132,7 @@ fn what_is_no_request_is_told_what_it_is_not() {
         let came = line.hear().unwrap_or_else(|error| panic!("{shown}: {error}"));
         is_problem(&came, status);
         assert!(line.is_over(), "{shown}");
-        // The same behind a request that is answered.
+        // The same after an answered request.
         let mut line = wire.open();
         line.say(format!("{good}\r\n").as_bytes()).unwrap();
         assert_eq!(line.hear().unwrap().status, 200);
@@ -182,7 +181,7 @@ fn a_body_has_time_by_its_rate() {
         assert!(begun.elapsed() < patience * 6, "{:?}", begun.elapsed());
     }
     assert_eq!(wire.counted("timeout"), 3);
-    // Who says nothing is let go without a word.
+    // A silent client is disconnected without an answer.
     let mut line = wire.open();
     line.say(b"").unwrap();
     assert!(line.is_over());

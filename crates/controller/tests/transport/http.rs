@@ -31,7 +31,7 @@ fn a_request_says_once_which_host_it_is_for() {
     }
 }
 
-/// Every resource that is read, with something in it.
+/// Fills every readable resource with an example.
 fn filled(wire: &Wire) -> Vec<String> {
     let world = &wire.world;
     world.tenant("acme", 7);
@@ -132,7 +132,7 @@ fn a_device_that_changes_is_read_anew_and_its_document_is_not_lost() {
     wire.world.do_it("POST", "/v1/devices/edge/acknowledgements", &answer);
     let came = get(&format!("If-None-Match: {tag}\r\n"));
     assert_eq!(came.status, 200, "what it runs has changed: {came:?}");
-    // What it says has not: a change that was made from the older look loses nothing.
+    // The document is unchanged: a change based on the older status loses nothing.
     let body = json!({ "tenants": ["*"], "labels": { "ring": "canary" } }).to_string();
     let put = |tag: &str| {
         let head = wire.head("PUT", "/v1/devices/edge");

@@ -18,7 +18,7 @@ fn put(token: &str, path: &str) -> String {
     format!("{}Content-Length: {}\r\n\r\n{BODY}", head("PUT", path, token), BODY.len())
 }
 
-/// An administrator comes, and has a change answered within a second. The time that it took.
+/// Checks that an administrator's change is answered within a second. Returns the time it took.
 fn administrator_gets_through(wire: &Wire, name: &str) -> Duration {
     let begun = Instant::now();
     let came = wire.ask(put(&wire.world.token, &format!("/v1/tenants/acme/groups/{name}")));
@@ -28,7 +28,7 @@ fn administrator_gets_through(wire: &Wire, name: &str) -> Duration {
     took
 }
 
-/// All connections that there are, one after the other: each asks with a token, and stays.
+/// Opens as many connections as possible: each shows a token, and stays open.
 fn connections_of(wire: &Wire, token: &str) -> Vec<Line> {
     let open = |_| {
         let mut line = wire.open();
@@ -69,7 +69,7 @@ fn one_token_with_all_connections_keeps_no_administrator_out() {
     administrator_gets_through(&wire, "busy");
 }
 
-/// The answers to dry runs that clients ask for without a pause.
+/// Results of dry runs that clients request without a pause.
 #[derive(Default)]
 struct DryRuns {
     over: AtomicBool,
@@ -78,7 +78,7 @@ struct DryRuns {
 }
 
 impl DryRuns {
-    /// Asks over one connection, until they are over.
+    /// Sends dry runs over one connection until `over` is set.
     fn ask(&self, wire: &Wire, token: &str) {
         let body = r#"{"policy": {"from": "many", "chain": ["pfw"], "pfw": {"default": "drop"}}}"#;
         let head = head("PUT", "/v1/tenants/other/policies/web?dry-run=true", token);
