@@ -45,7 +45,7 @@ fn beyond(value: &Value) -> Option<String> {
 /// Parses a YAML body.
 ///
 /// # Errors
-/// As for [`json`].
+/// As for [`json()`].
 pub fn from_yaml(bytes: &[u8]) -> Result<Value, Refusal> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Refusal::Malformed(format!("the body is no UTF-8: {error}")))?;
