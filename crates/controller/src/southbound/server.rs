@@ -18,9 +18,9 @@ pub type Connection = u64;
 /// Messages of one connection that are handled before other connections get a turn.
 const TURN: usize = 16;
 
-/// Largest credible lead of a device's number over the controller's next one. Numbers are given one by one,
-/// so a controller restored from a backup lags by the changes since then. A larger lead cannot be genuine:
-/// the holder of a device's key could use up all numbers with it.
+/// Largest credible lead of a device's number over that of its desired set. Numbers are given one by one, so
+/// a controller restored from a backup lags by the changes since then. A larger lead cannot be genuine: the
+/// holder of a device's key could use up all numbers with it.
 pub const BELIEVED_AHEAD: u64 = 1 << 28;
 
 /// Settings of a server.
