@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The last stage: what is counted, and what flows hold of memory.
+//! The last stage: counts verdicts by policy and measures the memory that flows hold.
 
 use crate::app_memory::{AppMemory, Charge, Held};
 use crate::app_stats::AppStats;
@@ -14,13 +14,13 @@ use bartizan_base::{Decision, Fid, FlowId, TenantId};
 use bartizan_flow::stream::StreamPair;
 use bartizan_function::FindingAction;
 
-/// Stands for the class of packets of which nobody knows one: fragments by themselves, what cannot be read,
-/// what is not IP.
+/// The class of packets whose class cannot be known: fragments by themselves, malformed packets, packets
+/// other than IP.
 pub const UNKNOWN: Fid = Fid(u32::MAX);
 
 /// See the module.
 pub struct Account {
-    /// The worker's plain numbers.
+    /// The worker's counters.
     pub counters: WorkerCounters,
     /// By policy.
     pub tally: Tally,
@@ -52,18 +52,18 @@ impl Account {
         self.tally.alert(self.fid, action);
     }
 
-    /// Counts what became of the packet in hand. `acts`: refusals are done.
+    /// Counts the decision on the packet in hand. `acts`: refusals are enforced.
     pub fn packet(&mut self, decision: &Decision, bytes: u32, acts: bool) {
         self.tally.count(self.fid, decision, bytes, acts);
     }
 
-    /// Counts what a staged policy would have made of the packet in hand, which goes on and is counted as
-    /// such.
+    /// Counts the refusal that a staged policy would enforce on the packet in hand; the packet itself is
+    /// forwarded and counted as forwarded.
     pub fn would_be(&mut self, decision: &Decision, bytes: u32) {
         self.tally.would_be(self.fid, decision, bytes);
     }
 
-    /// Counts what a flow holds now.
+    /// Charges a flow with the memory that its application layer, streams and slots hold now.
     pub fn measure(&mut self, flows: &mut Flows, id: FlowId) {
         let Some(entry) = flows.get_mut(id) else { return };
         let of_tenant = entry.tenant();
@@ -81,13 +81,13 @@ impl Account {
         note_moved(flows, moved);
     }
 
-    /// A flow goes to another worker: what it held is no matter of this one's any more.
+    /// Ends the charge of a flow that moves to another worker, which charges the flow from now on.
     pub fn discharge_moved(&mut self, flows: &mut Flows, id: FlowId, of: TenantId, memory: &mut Charge) {
         let moved = self.memory.set(id, memory, Held::default(), (of, None));
         note_moved(flows, moved);
     }
 
-    /// A flow ends: what it held is free.
+    /// Ends the charge of a flow that ends.
     pub fn discharge(&mut self, flows: &mut Flows, id: FlowId) {
         let Some(entry) = flows.get_mut(id) else { return };
         let of = (entry.tenant(), None);

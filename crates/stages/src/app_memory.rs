@@ -2,21 +2,21 @@
 //! Memory that a worker's flows hold, in two pools with fair shares by tenant: application layers, with
 //! bounds by protocol, and buffers of streams.
 //!
-//! Each flow says after each packet what it holds: its application layer
-//! ([`bartizan_applayer::flow::AppLayer::held`]) with what functions remember
-//! ([`bartizan_function::SlotState::held`]), and its streams ([`bartizan_flow::stream::StreamPair::held`]);
-//! the difference goes here. When a bound is passed, flows give way until it holds again
-//! ([`crate::overload`]). Of application layers nothing is refused beforehand, and the flow in hand goes at
-//! last: the bound is passed by no more than what one packet brings. Buffers of streams have a hard bound,
-//! which their budget keeps ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before it is
-//! reached, so that there is room for those that come.
+//! After each packet, a flow's application layer ([`bartizan_applayer::flow::AppLayer::held`]), the state of
+//! functions ([`bartizan_function::SlotState::held`]) and its streams
+//! ([`bartizan_flow::stream::StreamPair::held`]) are measured, and the difference is charged here. When a
+//! bound is passed, flows give way until the bound holds again ([`crate::overload`]). Memory of application
+//! layers is never refused beforehand, and the flow in hand gives way last: the bound is passed by at most
+//! one packet's state. Buffers of streams have a hard bound, which their budget keeps
+//! ([`bartizan_flow::stream::MemoryBudget`]): flows give way a little before the bound is reached, so that
+//! new flows find room.
 //!
-//! A tenant with a quota of bytes ([`crate::quotas`]) has a bound of its own for both pools together, of all
-//! workers: what it holds here is added to what it holds elsewhere with each change, and when that is too
-//! much its flows of this worker give way, and nobody else's.
+//! A tenant with a quota of bytes ([`crate::quotas`]) has a bound of its own, over both pools and all
+//! workers: each change here changes the tenant's sum over all workers, and when that sum is too large, only
+//! flows of this tenant on this worker give way.
 //!
-//! Flows that hold something stand in a list by tenant, from which those that may give way are drawn in turn.
-//! A list costs nothing per packet: a flow enters with the first byte that it holds and leaves with the last.
+//! Flows that hold memory are listed by tenant; the search for flows that may give way goes through the list
+//! in turn. The list costs nothing per packet: a flow enters with its first byte and leaves with its last.
 
 use crate::quotas::{Quotas, StateCharge};
 use crate::victims::{Rank, Reach, VictimSearch};
@@ -33,12 +33,12 @@ pub enum Pool {
     Streams,
 }
 
-/// Something of each pool.
+/// One value per pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerPool<T> {
-    /// Of application layers.
+    /// The value of application layers.
     pub app: T,
-    /// Of streams.
+    /// The value of streams.
     pub streams: T,
 }
 
@@ -76,14 +76,14 @@ impl Held {
     }
 }
 
-/// What a flow is counted with.
+/// The memory that a flow is charged with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charge {
     /// Bytes.
     pub held: Held,
-    /// For this protocol.
+    /// The protocol whose bound counts the bytes of the application layer.
     protocol: Option<ProtocolId>,
-    /// Whose they are.
+    /// The tenant whose list holds the flow.
     tenant: TenantId,
     /// Place in the tenant's list.
     place: u32,
@@ -92,14 +92,14 @@ pub struct Charge {
 /// Bounds of the application layer's memory, in bytes; 0 for none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppMemoryLimits {
-    /// Of all flows together.
+    /// Bound of all flows together.
     pub total: u64,
-    /// By protocol, in the order of the table of protocols.
+    /// Bounds by protocol, in the order of the table of protocols.
     pub by_protocol: Vec<u64>,
 }
 
 impl AppMemoryLimits {
-    /// The part of one of so many workers.
+    /// The bounds of one of `workers` workers.
     #[must_use]
     pub fn share(&self, workers: u16) -> Self {
         let part = |limit: u64| limit.div_ceil(u64::from(workers.max(1)));
@@ -110,17 +110,17 @@ impl AppMemoryLimits {
     }
 }
 
-/// A part of this size of the streams' memory is kept free by flows that give way.
+/// One part in so many of the memory of streams is kept free, by flows that give way.
 pub const STREAM_ROOM: u64 = 16;
 
-/// The flows of a tenant.
+/// The flows of a tenant that hold memory.
 #[derive(Debug, Default)]
 struct Tenant {
     used: Held,
     flows: Vec<FlowId>,
-    /// For the one that gives way next, by pool.
+    /// Search for the flow that gives way next, by pool.
     searches: PerPool<VictimSearch>,
-    /// What it holds here is counted there, if it has a quota.
+    /// The tenant's use of its quota, if it has one.
     charge: Option<StateCharge>,
 }
 
@@ -137,7 +137,7 @@ impl Tenant {
     }
 }
 
-/// The bytes of a protocol.
+/// The bound and the use of a protocol.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bound {
     limit: u64,
@@ -154,18 +154,18 @@ impl Bound {
 /// A bound that is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// That of all application layers.
+    /// The bound of all application layers.
     Total,
-    /// That of a protocol.
+    /// The bound of a protocol.
     Protocol(ProtocolId),
-    /// That of streams, soon.
+    /// The bound of streams, less the room that is kept free.
     Streams,
-    /// That of a tenant, which holds most of this pool.
+    /// The quota of a tenant, with the pool in which the tenant holds more.
     Tenant(TenantId, Pool),
 }
 
 impl Passed {
-    /// Whose it is.
+    /// The pool in which flows have to give way.
     pub const fn pool(self) -> Pool {
         match self {
             Passed::Total | Passed::Protocol(_) => Pool::App,
@@ -175,14 +175,14 @@ impl Passed {
     }
 }
 
-/// What was done to keep the bounds.
+/// Counters of the measures that keep the bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppMemoryCounters {
     /// Flows whose application layer was closed.
     pub closed: u64,
-    /// Of these such as brought the packet in hand, since closing others did not suffice.
+    /// Closed flows that belonged to the packet in hand, since closing others did not suffice.
     pub in_hand: u64,
-    /// Bytes that were let go of.
+    /// Bytes freed.
     pub freed: u64,
     /// Flows that gave way since memory of streams was nearly used up.
     pub streams: u64,
@@ -200,22 +200,22 @@ pub struct AppMemory {
     tenants: Vec<Tenant>,
     /// Tenants that hold something.
     active: u64,
-    /// The tenant that holds most of application layers and of streams, as far as was seen.
+    /// The tenant that holds most of each pool, as far as changes have shown.
     heaviest: PerPool<usize>,
     /// A tenant that may hold more than its quota.
     over: Option<usize>,
-    /// Whose flows give way; the heaviest one's unless told.
+    /// The tenant whose flows give way; the heaviest one's if `None`.
     aimed: Option<usize>,
     /// Flows that hold more since the last packet.
     grown: SmallVec<[FlowId; 4]>,
-    /// A protocol's bound may be passed.
+    /// Whether a protocol's bound may be passed.
     checks_protocols: bool,
-    /// What was kept and refused, for the statistics.
+    /// Counters of the measures that keep the bounds, for the statistics.
     pub counters: AppMemoryCounters,
 }
 
 impl AppMemory {
-    /// With these bounds; `streams`: bytes that buffers of streams may take, 0 for no bound.
+    /// An empty account with these bounds. `streams`: bytes that buffers of streams may take, 0 for no bound.
     #[must_use]
     pub fn new(limits: &AppMemoryLimits, streams: u64) -> Self {
         let bound = |limit: u64| Bound { limit, ..Bound::default() };
@@ -259,14 +259,14 @@ impl AppMemory {
         core::iter::once(all).chain(self.protocols.iter().map(|b| (b.used, b.peak, b.limit)))
     }
 
-    /// What was done to keep the bounds.
+    /// Counters of the measures that keep the bounds.
     #[must_use]
     pub const fn counters(&self) -> &AppMemoryCounters {
         &self.counters
     }
 
-    /// A flow holds so much now. Returns the flow that took its place in the list, with that place: the
-    /// caller notes it in that flow's charge ([`Charge::moved`]).
+    /// Charges a flow with `held` bytes. Returns the flow that took its place in the list, with that place:
+    /// the caller notes the place in that flow's charge ([`Charge::moved`]).
     pub fn set(
         &mut self,
         id: FlowId,
@@ -307,7 +307,7 @@ impl AppMemory {
         if held.is_nothing() { self.leave(charge) } else { None }
     }
 
-    /// The tenant that holds most of a pool, as far as was seen.
+    /// The tenant that holds most of a pool, as far as changes have shown.
     fn heaviest(&self, pool: Pool) -> Option<&Tenant> {
         self.tenants.get(self.heaviest[pool])
     }
@@ -370,14 +370,14 @@ impl AppMemory {
         Some(Passed::Tenant(TenantId(u16::try_from(at).ok()?), pool))
     }
 
-    /// Which tenants have a quota of bytes from here on.
+    /// Takes the quotas of bytes of a new generation.
     pub fn set_quotas(&mut self, quotas: &Quotas) {
         let most = self.tenants.len().max(quotas.len());
         if !quotas.is_empty() {
             self.tenants.resize_with(most, Tenant::default);
         }
         for (tenant, at) in self.tenants.iter_mut().zip(0u16..) {
-            // What was charged before goes first, so that nothing counts twice.
+            // The old charge ends first, so that nothing counts twice.
             tenant.charge = None;
             tenant.charge = quotas.state_charge(TenantId(at));
             tenant.note();
@@ -385,7 +385,7 @@ impl AppMemory {
         self.over = None;
     }
 
-    /// Flows of this bound are to give way: those of a tenant with a quota, or of the one that holds most.
+    /// Chooses the tenant whose flows give way: the one whose quota is passed, else the heaviest.
     pub fn aim(&mut self, passed: Passed) {
         self.aimed = match passed {
             Passed::Tenant(tenant, _) => Some(usize::from(tenant.0)),
@@ -393,25 +393,26 @@ impl AppMemory {
         };
     }
 
-    /// A flow of the tenant that is aimed at gave way. The tenant, if it was for its quota.
+    /// Counts a closed flow of the chosen tenant. Returns that tenant if its quota is the bound.
     pub fn note_closed(&mut self) -> Option<TenantId> {
         let at = self.aimed?;
         self.tenants.get(at)?.charge.as_ref()?.note_closed();
         u16::try_from(at).ok().map(TenantId)
     }
 
-    /// The tenant among whose flows one gives way is no longer above its quota, if it was.
+    /// Ends the search for a tenant whose use is no longer above its quota.
     pub fn note_relieved(&mut self) {
         if self.over.is_some() && self.tenant_passed().is_none() {
             self.over = None;
         }
     }
 
-    /// The flow that gives way next: of the tenant that holds most of a pool, which is over its fair share
-    /// when the bound of the whole pool is passed. `flows`: so many are looked at. `None`: none counts, or
-    /// there still is time to look on with the next packet.
+    /// The next flow to give way: one of the tenant that holds most of a pool, which is over its fair share
+    /// when the bound of the whole pool is passed. `flows`: the search visits at most so many. `None`: no
+    /// flow qualifies, or the search may continue with the next packet.
     ///
-    /// They stand in the order in which they came, and are looked at in that order: what neighbours hold
+    /// The search visits flows in the order of their arrival: memory of neighbours often lies on the same
+    /// pages, which return to the system when all of it is freed.
     /// often lies on the same pages, which go back to the system when all of it is let go of.
     pub fn next_to_give_way(
         &mut self,
@@ -423,13 +424,13 @@ impl AppMemory {
             Pool::App => self.total,
             Pool::Streams => self.streams,
         };
-        // Some tenant holds more than its share, if the bound of everything is passed.
+        // If the bound of everything is passed, some tenant holds more than its share.
         let aimed = self.aimed;
         let share = if whole.is_passed() { whole.limit / self.active.max(1) } else { 0 };
         if aimed.is_none() && self.heaviest(pool).is_none_or(|t| t.flows.is_empty() || t.used[pool] <= share)
         {
-            // The one that was heaviest is no more. There are few tenants with flows of their own, and this
-            // is not done per packet.
+            // The tenant that was heaviest has freed its memory. Few tenants have flows of their own, and
+            // this search is not done per packet.
             let heaviest = self.tenants.iter().enumerate().max_by_key(|(_, t)| t.used[pool]);
             self.heaviest[pool] = heaviest.map_or(0, |(at, _)| at);
         }
@@ -439,18 +440,18 @@ impl AppMemory {
         tenant.searches[pool].next(&tenant.flows, reach, rank)
     }
 
-    /// Whether the search may go on with the next packet: half of what is kept free is free.
+    /// Whether the search may continue with the next packet: half of the room kept free is still free.
     const fn is_there_time(&self, pool: Pool) -> bool {
         let half = self.streams.limit / (STREAM_ROOM - 1) / 2;
         matches!(pool, Pool::Streams) && self.streams.used <= self.streams.limit.saturating_add(half)
     }
 
-    /// The flows that hold more since this was asked last.
+    /// Takes the list of flows whose memory grew since the last call.
     pub fn take_grown(&mut self) -> SmallVec<[FlowId; 4]> {
         core::mem::take(&mut self.grown)
     }
 
-    /// Forgets them: no bound is passed.
+    /// Clears that list where no bound is passed.
     #[inline]
     pub fn forget_grown(&mut self) {
         self.grown.clear();
@@ -458,12 +459,12 @@ impl AppMemory {
 }
 
 impl Charge {
-    /// The flow has another place in its tenant's list.
+    /// Notes the flow's new place in its tenant's list.
     pub fn moved(&mut self, place: u32) {
         self.place = place;
     }
 
-    /// The protocol that it is counted for.
+    /// The protocol whose bound counts the flow's application layer.
     pub fn protocol(&self) -> Option<ProtocolId> {
         self.protocol
     }
@@ -539,7 +540,7 @@ mod tests {
         (50..53).for_each(|id| rig.set(id, 2, 0, 300));
         assert_eq!(rig.memory.passed(), Some(Passed::Total));
         assert!((0..9).all(|_| rig.next().is_some_and(|id| id >= 50)));
-        // It holds less than the other now.
+        // The first tenant holds less than the second now.
         (50..53).for_each(|id| rig.set(id, 2, 0, 1));
         assert_eq!(rig.memory.passed(), None);
         (0..50).for_each(|id| rig.set(id, 1, 0, 20));
@@ -561,7 +562,7 @@ mod tests {
         set(&mut memory, 0, 900, 0);
         set(&mut memory, 1, 10, 1500);
         assert_eq!((memory.used(), memory.passed()), (910, None));
-        // There is room for those that come when the first gives way.
+        // New flows have room when the first gives way.
         set(&mut memory, 1, 10, 1501);
         assert_eq!(memory.passed(), Some(Passed::Streams));
         for (pool, id) in [(Pool::Streams, 1), (Pool::App, 0)] {
@@ -583,7 +584,7 @@ mod tests {
         assert_eq!(rig.memory.passed(), None);
         rig.set(2, 0, 1, 101);
         assert_eq!(rig.memory.passed(), Some(Passed::Protocol(ProtocolId(1))));
-        // A flow that speaks another protocol is counted there.
+        // A flow is charged to the protocol that it speaks now.
         rig.set(2, 0, 0, 101);
         assert_eq!(rig.memory.passed(), None);
         assert_eq!(rig.memory.take_grown().len(), 3);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows and transactions by application protocol, as EVE's `stats.app_layer` counts them.
 //!
-//! A flow is counted when its protocol is known, or known not to be one, and again when it changes to another
-//! one; a transaction when it begins. Counting happens with the packet that brought it.
+//! A flow is counted when detection of its protocol ends, with or without a protocol, and again when its
+//! protocol changes; a transaction when it begins. Each is counted with the packet that caused it.
 
 use crate::flow_ext::FlowExt;
 use bartizan_applayer::flow::{AppLayer, Known};
@@ -11,7 +11,7 @@ use bartizan_applayer::protocols::TABLE;
 use std::sync::LazyLock;
 
 const KINDS: usize = TABLE.len();
-/// TCP and UDP.
+/// Number of transports: TCP and UDP.
 const TRANSPORTS: usize = 2;
 const OVER_BOTH: [Transport; TRANSPORTS] = [Transport::Tcp, Transport::Udp];
 
@@ -23,7 +23,8 @@ struct Names {
     gap: String,
 }
 
-/// By protocol and transport. A protocol without its transport in its name has the same ones twice.
+/// Counter names by protocol and transport. A protocol whose counters do not differ by transport has the same
+/// names twice.
 static NAMES: LazyLock<Vec<[Names; TRANSPORTS]>> = LazyLock::new(|| {
     let of = |spec: &ProtocolSpec, ending: &str| {
         let name = spec.name;
@@ -44,18 +45,18 @@ pub struct AppStats {
     flows: [[u64; TRANSPORTS]; KINDS],
     transactions: [[u64; TRANSPORTS]; KINDS],
     errors: [[u64; TRANSPORTS]; KINDS],
-    /// Flows in which a parser could not go on behind missing bytes.
+    /// Flows in which a parser could not continue after missing bytes.
     gaps: [[u64; TRANSPORTS]; KINDS],
-    /// Flows whose protocol is none that is known.
+    /// Flows whose protocol detection failed.
     failed: [u64; TRANSPORTS],
 }
 
 impl AppStats {
-    /// Counts what is new in a flow of this IP protocol.
+    /// Counts the changes in a flow of this IP protocol.
     pub fn note(&mut self, ip_protocol: u8, ext: &mut FlowExt) {
         let Some(app) = ext.app.as_deref() else { return };
         let transport = usize::from(ip_protocol == 17);
-        // Prevention gives up the whole flow behind a gap; that is no failure of the parser.
+        // Prevention gives up the whole flow at a gap; the parser has not failed.
         let (known, gap) = (app.protocol(), app.lost_at_gap);
         let error = app.failed_parsing && !gap;
         let begun = begun(ext.earlier_tx, app);
@@ -76,7 +77,7 @@ impl AppStats {
                 *count += 1;
             }
         }
-        // A new parser begins again.
+        // A new parser counts from 0 again.
         counted.transactions = counted.transactions.min(begun);
         if begun > counted.transactions {
             of(&mut self.transactions, begun - counted.transactions);
@@ -92,7 +93,7 @@ impl AppStats {
         }
     }
 
-    /// Each counter with its dotted name.
+    /// Visits each counter by its dotted name.
     pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
         self.visit_one(&self.flows, |names| &names.flow, &OVER_BOTH, &mut each);
         each("app_layer.flow.failed_tcp", self.failed.first().copied().unwrap_or(0));
@@ -130,7 +131,7 @@ impl AppStats {
     }
 }
 
-/// Transactions that were begun in a flow.
+/// Number of transactions begun in a flow.
 fn begun(earlier: u64, app: &AppLayer) -> u64 {
     earlier.saturating_add(app.parser().map_or(0, |parser| parser.tx_range().end))
 }

@@ -13,40 +13,40 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// One consistent set of functions, rules and chains. A packet sees one of them from beginning to end.
+/// One consistent set of functions, rules and chains. A packet sees one generation from beginning to end.
 pub struct Chains {
-    /// Its number.
+    /// The number of the generation.
     pub generation: Generation,
     /// The functions, by their bit in paths.
     pub functions: Vec<Arc<dyn Function>>,
-    /// Which class and path a flow gets.
+    /// Gives each flow its class and path.
     pub classifier: Box<dyn FlowClassifier>,
-    /// The functions once more, each at the place of its bit.
+    /// The functions, each at the index of its path bit.
     by_bit: Vec<Option<Arc<dyn Function>>>,
-    /// The functions that look at payloads.
+    /// Functions that look at payloads.
     payload: Path,
-    /// The others, which judge by headers.
+    /// Functions that judge by headers.
     header: Path,
-    /// Those of them that have nothing to look for.
+    /// Payload functions that have nothing to look for.
     idle: Path,
-    /// Those that want each segment by itself, and those that want each packet.
+    /// Payload functions that want each segment by itself; `each`: functions that want each packet.
     apart: Path,
     each: Path,
     /// The policies of the classes.
     policies: Arc<PolicyMap>,
-    /// How much tenants may use.
+    /// The quotas of tenants.
     pub quotas: Quotas,
-    /// Those that must be asked about the protocol before bytes reach their receiver.
+    /// Functions that must decide on the protocol before bytes reach their receiver.
     waits: Path,
-    /// What a level below may refuse of packets without a flow; `None`: nothing.
+    /// The packets without a flow that a level below may refuse; `None`: none.
     pub early: Option<Arc<Early>>,
     /// Names of the host's ports that packets may be redirected to, by their numbers.
     pub ports: Arc<[String]>,
-    /// Tables of what functions keep per host, with the function's name.
+    /// Tables of the state that functions keep per host, with the function's name.
     pub host_tables: Vec<(&'static str, Arc<dyn HostKeeper>)>,
 }
 
-/// What a fid stands for, as events and summaries name it.
+/// The policy of a fid, as events and summaries name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassName {
     /// The policy; `default` for traffic that no policy names.
@@ -55,8 +55,8 @@ pub struct ClassName {
     pub staged: bool,
 }
 
-/// What becomes of refusals, whoever refuses: a function of the chain, or the engine by itself. The strictest
-/// comes last.
+/// The enforcement of refusals, by a function of the chain or by the engine itself, in ascending order of
+/// strictness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Enforcement {
     /// The chain is empty: packets are forwarded and counted, and the engine has nothing to protect.
@@ -68,7 +68,7 @@ pub enum Enforcement {
     Enforced,
 }
 
-/// What is known of a class beside its chain.
+/// The properties of a class beside its chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassTraits {
     /// Number of its policy.
@@ -77,30 +77,30 @@ pub struct ClassTraits {
     pub staged: bool,
     /// Its chain has no function.
     pub is_empty: bool,
-    /// Its policy lets flows go on of which one direction does not come by.
+    /// Its policy allows flows of which only one direction passes this host.
     pub one_sided: bool,
-    /// The rank of its flows when memory for application layers is used up, or more comes than a worker
-    /// takes.
+    /// The rank of its flows when memory for application layers is used up or the load exceeds a worker's
+    /// capacity.
     pub overload: Overload,
-    /// When payload functions are done with its flows.
+    /// The limits after which payload functions are done with its flows.
     pub enough: Enough,
-    /// Functions without which its packets go on where they have failed or are stopped; for want of others
-    /// they are refused.
+    /// Functions without which its packets are forwarded while the function has failed or is stopped; for
+    /// want of any other function packets are refused.
     pub goes_on_without: Path,
 }
 
-/// What the lookup for a flow found among functions' rules on headers: the function, and the number of its
-/// rule.
+/// Results of a flow's lookup in the header rules of functions: each function with the number of its rule.
 pub type Matches = SmallVec<[(FunctionId, u32); 2]>;
 
-/// What the lookup of a header meets, for people.
+/// The result of a header lookup, for people.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct LookupExplained {
-    /// The segment of each field: how far it could differ without a rule of any set noticing.
+    /// The segment of each field: the range in which its value could vary without changing the result of any
+    /// set.
     pub segments: Vec<SegmentExplained>,
     /// The rule sets.
     pub sets: Vec<SetExplained>,
-    /// Which of its addresses have names of policies now, and why.
+    /// The names of policies that its addresses have now, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<NameExplained>,
 }
@@ -112,9 +112,9 @@ pub struct NameExplained {
     pub address: core::net::IpAddr,
     /// The name of the policy.
     pub name: String,
-    /// The name that was asked for when the address was answered.
+    /// The queried name whose answer contained the address.
     pub asked: String,
-    /// Until when, in seconds of the packet clock since 1970.
+    /// Expiry, in seconds of the packet clock since 1970.
     pub until: u64,
 }
 
@@ -123,72 +123,72 @@ pub struct NameExplained {
 pub struct SegmentExplained {
     /// Name of the field.
     pub field: &'static str,
-    /// First and last value: `10.0.0.0 to 10.0.255.255`, `80`; `any` if no rule asks.
+    /// First and last value: `10.0.0.0 to 10.0.255.255`, `80`; `any` if no rule tests the field.
     pub values: String,
 }
 
-/// What the lookup meets in one rule set.
+/// The result of the lookup in one rule set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SetExplained {
     /// `policies`, `service-levels` or a function.
     pub set: &'static str,
     /// The rules that match, in their order: the first is the set's answer.
     pub matching: Vec<String>,
-    /// Matching rules that are left out.
+    /// Number of matching rules that are left out.
     pub omitted: usize,
 }
 
 /// Gives a new flow its class.
 pub trait FlowClassifier: Send + Sync {
-    /// The class and the chain of a flow by the header of its first packet at a time of the packet clock, and
-    /// into `matches` what functions' rules on headers say of it; what was there before goes, except for
-    /// names of its addresses, which it keeps.
+    /// The class and the chain of a flow by the header of its first packet at a time of the packet clock.
+    /// Writes the results of functions' header rules to `matches`; earlier results are removed, except for
+    /// the names of the flow's addresses.
     fn classify(&self, header: &Header, now: Timestamp, matches: &mut Matches) -> Class;
 
-    /// Whose traffic a packet is, the same for both directions of a flow. Without tenants there is one.
+    /// The tenant of a packet, equal for both directions of a flow; 0 without tenants.
     fn tenant_of(&self, packet: &bartizan_packet::Decoded, link: LinkId) -> TenantId {
         let _ = (packet, link);
         TenantId(0)
     }
 
-    /// Whether VLAN ids tell tenants apart.
+    /// Whether tenants are selected by VLAN ids.
     fn tells_tenants_by_vlan(&self) -> bool {
         false
     }
 
-    /// Whether numbers of tunnels tell tenants apart.
+    /// Whether tenants are selected by tunnel ids.
     fn tells_tenants_by_tunnel(&self) -> bool {
         false
     }
 
-    /// For `explain`: what the lookup of a header meets. Never called for traffic.
+    /// The result of a header lookup, for `explain`. Never called for traffic.
     fn explain(&self, header: &Header, now: Timestamp) -> Option<LookupExplained> {
         let _ = (header, now);
         None
     }
 
-    /// For people: which names of policies the addresses of a header have now, and why.
+    /// The names of policies that the addresses of a header have now, and why; for people.
     fn names(&self, header: &Header, now: Timestamp) -> Vec<NameExplained> {
         let _ = (header, now);
         Vec::new()
     }
 
-    /// How much tenants may use.
+    /// The quotas of tenants.
     fn quotas(&self) -> Quotas {
         Quotas::default()
     }
 
-    /// Which policy a class belongs to. Without policies all are of none.
+    /// The map from classes to policies; empty without policies.
     fn policies(&self) -> Arc<PolicyMap> {
         Arc::default()
     }
 }
 
 /// The policies of classes: by number for counters, by name for events. A policy keeps its number over
-/// generations; 0 is for what belongs to none.
+/// generations; 0 is for classes without a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyMap {
-    /// By number, the first that of none.
+    /// Names by number; the first is for classes without a policy.
     names: Arc<[Arc<str>]>,
     by_fid: Vec<Option<ClassTraits>>,
     /// Some class has an [`Enough`].
@@ -212,17 +212,17 @@ impl ClassTraits {
 }
 
 impl PolicyMap {
-    /// Name of what belongs to no policy.
+    /// Name for classes without a policy.
     pub const NONE: &'static str = "default";
 
-    /// From the names of the policies 1, 2, ... and what is known of each class.
+    /// A map of the policies 1, 2, ... with the traits of each class.
     #[must_use]
     pub fn new(names: Vec<String>, classes: &[(Fid, ClassTraits)]) -> Self {
         let names = [Arc::from(Self::NONE)].into_iter().chain(names.into_iter().map(Arc::from));
         PolicyMap::with(names.collect(), classes)
     }
 
-    /// As [`PolicyMap::new`], from names that may be shared, by number: the first is [`PolicyMap::NONE`].
+    /// As [`PolicyMap::new`], with shared names by number, of which the first is [`PolicyMap::NONE`].
     #[must_use]
     pub fn with(names: Arc<[Arc<str>]>, classes: &[(Fid, ClassTraits)]) -> Self {
         let end = classes.iter().map(|(fid, _)| fid.0 as usize + 1).max().unwrap_or(0);
@@ -237,8 +237,8 @@ impl PolicyMap {
         map.of_reachable(classes.iter().map(|(_, traits)| *traits))
     }
 
-    /// The same, where traffic can have only classes with these traits: a policy that selects
-    /// everything leaves nothing to those after it.
+    /// This map with the ranges of those classes only that traffic can have: a policy that selects everything
+    /// leaves no traffic to the policies after it.
     #[must_use]
     pub fn of_reachable(self, reachable: impl Iterator<Item = ClassTraits> + Clone) -> Self {
         let enforcement = range_of(reachable.clone().map(|traits| traits.enforcement()));
@@ -253,33 +253,32 @@ impl PolicyMap {
         &self.priorities
     }
 
-    /// What becomes of refusals of a class's packets. A packet whose class nobody knows is judged as by the
-    /// strictest policy.
+    /// The enforcement of refusals for a class. A packet whose class cannot be known gets the strictest.
     #[must_use]
     pub fn enforcement(&self, fid: Fid) -> Enforcement {
         self.traits(fid).map_or(self.enforcement.1, |traits| traits.enforcement())
     }
 
-    /// The enforcement of refusals of packets whose policy cannot be known.
+    /// The enforcement for packets whose policy cannot be known.
     #[inline]
     #[must_use]
     pub const fn strictest(&self) -> Enforcement {
         self.enforcement.1
     }
 
-    /// Whether what becomes of a refusal depends on the class.
+    /// Whether enforcement differs between classes.
     #[must_use]
     pub fn is_mixed(&self) -> bool {
         self.enforcement.0 != self.enforcement.1
     }
 
-    /// How a class stands under overload.
+    /// The rank of a class under overload.
     #[must_use]
     pub fn overload(&self, fid: Fid) -> Overload {
         self.traits(fid).map(|traits| traits.overload).unwrap_or_default()
     }
 
-    /// When payload functions are done with flows of a class. `None`: when they say so.
+    /// The limits after which payload functions are done with flows of a class. `None`: the functions decide.
     #[inline]
     #[must_use]
     pub fn enough(&self, fid: Fid) -> Option<Enough> {
@@ -300,7 +299,7 @@ impl PolicyMap {
         self.by_fid.get(fid.0 as usize).copied().flatten()
     }
 
-    /// Whether the policy of a class lets one-sided flows go on.
+    /// Whether the policy of a class allows one-sided flows.
     #[inline]
     #[must_use]
     pub fn allows_one_sided(&self, fid: Fid) -> bool {
@@ -314,7 +313,7 @@ impl PolicyMap {
         self.traits(fid).is_some_and(|traits| traits.staged)
     }
 
-    /// Functions without which packets of a class go on.
+    /// Functions without which packets of a class are forwarded.
     #[must_use]
     pub fn goes_on_without(&self, fid: Fid) -> Path {
         self.traits(fid).map(|traits| traits.goes_on_without).unwrap_or_default()
@@ -326,27 +325,27 @@ impl PolicyMap {
         self.names.get(number as usize).map_or(Self::NONE, |name| name)
     }
 
-    /// What a class is called; without policies no class has a name.
+    /// The policy of a class by name; `None` without policies.
     #[must_use]
     pub fn class_name(&self, fid: Fid) -> Option<ClassName> {
         let ClassTraits { policy, staged, .. } = self.traits(fid)?;
         Some(ClassName { policy: Arc::clone(self.names.get(policy as usize)?), staged })
     }
 
-    /// Numbers given so far, 0 included.
+    /// Number of policy numbers given so far, 0 included.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.names.is_empty() { 1 } else { self.names.len() }
     }
 
-    /// Never.
+    /// Always false: number 0 exists.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// The least and the greatest; where there is none, refusals are enforced.
+/// The least and the greatest enforcement; `Enforced` if there is none.
 fn range_of(all: impl Iterator<Item = Enforcement>) -> (Enforcement, Enforcement) {
     let range = all.fold(None, |range: Option<(Enforcement, Enforcement)>, one| {
         Some(range.map_or((one, one), |(least, most)| (least.min(one), most.max(one))))
@@ -354,7 +353,7 @@ fn range_of(all: impl Iterator<Item = Enforcement>) -> (Enforcement, Enforcement
     range.unwrap_or_default()
 }
 
-/// What a flow is given at its first packet.
+/// The class and the chain of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// Class.
@@ -363,7 +362,7 @@ pub struct Class {
     pub path: Path,
 }
 
-/// Every flow gets the same class, and nothing is looked up: what `inspect` does without a policy.
+/// A classifier that gives every flow the same class without a lookup, as in `inspect` without a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct OneClass(pub Class);
 
@@ -429,7 +428,7 @@ impl Chains {
         }
     }
 
-    /// How a class of flows stands under overload.
+    /// The rank of a class under overload.
     #[must_use]
     pub fn overload(&self, fid: Fid) -> Overload {
         self.policies.overload(fid)
@@ -453,43 +452,42 @@ impl Chains {
         self.policies.enforcement(fid)
     }
 
-    /// Whether the engine refuses nothing of a class by itself, as no function judges its packets.
+    /// Whether the engine itself refuses nothing of a class, since no function judges its packets.
     #[must_use]
     pub fn forwards_all(&self, fid: Fid) -> bool {
         self.policies.enforcement(fid) == Enforcement::ForwardsAll
     }
 
-    /// Whether some policy enforces what it refuses: else nothing is held back either.
+    /// Whether some policy enforces refusals; otherwise nothing is held back.
     #[inline]
     #[must_use]
     pub fn enforces_something(&self) -> bool {
         matches!(self.policies.strictest(), Enforcement::Enforced)
     }
 
-    /// Functions without which packets of a class go on where they have failed or are stopped.
+    /// Functions without which packets of a class are forwarded while the function has failed or is stopped.
     #[must_use]
     pub fn goes_on_without(&self, fid: Fid) -> Path {
         self.policies.goes_on_without(fid)
     }
 
-    /// How much tenants may use.
+    /// The quotas of tenants.
     #[must_use]
     pub const fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
     /// Whether functions judge flows by their headers. Then every IP packet has a flow, by addresses and
-    /// protocol where its protocol has no ports: who
-    /// may open, and what answers, is asked of all of them. Detection alone knows flows of the protocols that
-    /// Suricata has flows of.
+    /// protocol where its protocol has no ports, since these functions decide who may open flows and which
+    /// packets are replies. Detection alone makes flows only for the protocols for which Suricata does.
     #[inline]
     #[must_use]
     pub const fn judges_headers(&self) -> bool {
         !self.header.is_empty()
     }
 
-    /// What tells flows of ESP apart: addresses, where functions judge flows by their headers; else the SPI,
-    /// as in Suricata.
+    /// The key of ESP flows: addresses, where functions judge flows by their headers; else the SPI, as in
+    /// Suricata.
     #[inline]
     #[must_use]
     pub const fn esp_flows(&self) -> EspFlows {
@@ -503,15 +501,14 @@ impl Chains {
         self.header.contains(function)
     }
 
-    /// A generation with all functions in one chain for every flow; none of them has rules on headers to be
-    /// looked up.
+    /// A generation with all functions in one chain for every flow; no function has header rules.
     #[must_use]
     pub fn one(generation: Generation, functions: Vec<Arc<dyn Function>>) -> Self {
         let path = functions.iter().fold(Path::EMPTY, |path, f| path.with(f.id()));
         Chains::new(generation, functions, Box::new(OneClass(Class { fid: Fid(0), path })))
     }
 
-    /// When payload functions are done with flows of a class. `None`: when they say so.
+    /// The limits after which payload functions are done with flows of a class. `None`: the functions decide.
     #[inline]
     #[must_use]
     pub fn enough(&self, fid: Fid) -> Option<Enough> {
@@ -525,7 +522,7 @@ impl Chains {
         self.by_bit.get(usize::from(id.0))?.as_ref()
     }
 
-    /// Whether the policy of a class lets one-sided flows go on.
+    /// Whether the policy of a class allows one-sided flows.
     #[inline]
     #[must_use]
     pub fn allows_one_sided(&self, fid: Fid) -> bool {
@@ -553,21 +550,21 @@ impl Chains {
         path.and_not(self.payload)
     }
 
-    /// Whether a function takes segments together that came together.
+    /// Whether a payload function takes segments that arrived together as one.
     #[inline]
     #[must_use]
     pub const fn takes_together(&self) -> bool {
         !self.payload.and_not(self.apart).is_empty()
     }
 
-    /// The part of a path that wants to be shown each packet of segments that came together.
+    /// The part of a path that wants each packet of segments that arrived together.
     #[inline]
     #[must_use]
     pub const fn each_part(&self, path: Path) -> Path {
         path.and(self.each)
     }
 
-    /// How the payload functions of a path take segments that came together.
+    /// The way in which the payload functions of a path take segments that arrived together.
     #[inline]
     #[must_use]
     pub const fn together(&self, path: Path) -> Together {
@@ -580,20 +577,20 @@ impl Chains {
         }
     }
 
-    /// Whether a function of a path must be asked about the protocol before its bytes reach their receiver.
+    /// Whether a function of a path must decide on the protocol before the flow's bytes reach their receiver.
     #[inline]
     #[must_use]
     pub const fn waits_for_protocol(&self, path: Path) -> bool {
         !path.and(self.waits).is_empty()
     }
 
-    /// What functions call the variables of flows, by bit.
+    /// Names of the flow variables of functions, by path bit.
     #[must_use]
     pub fn variable_names(&self) -> Vec<Option<Arc<dyn VariableNames>>> {
         self.by_bit.iter().map(|function| function.as_ref()?.variable_names()).collect()
     }
 
-    /// What a worker keeps for each function, by bit.
+    /// A new worker state for each function, by path bit.
     #[must_use]
     pub fn worker_states(&self) -> Vec<WorkerState> {
         let state = |f: &Option<Arc<dyn Function>>| {

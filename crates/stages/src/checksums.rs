@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether wrong checksums count, and the sample that says so where the settings leave it open.
+//! Whether packets with wrong checksums count, and the sample that decides where the settings leave it open.
 
 use crate::settings::{ChecksumMode, EngineSettings};
 use bartizan_packet::{PacketFlags, PacketView, Transport};
 
-/// After so many checked packets an `auto` mode makes up its mind (Suricata's sample).
+/// The number of checked packets after which `auto` mode decides (Suricata's sample).
 const SAMPLE: u64 = 1_000;
-/// More than one wrong checksum in so many packets means that checksums are made elsewhere.
+/// More than one wrong checksum in so many packets means that a device computes the checksums (offload).
 const RATIO: u64 = 10;
 
 /// See the module.
@@ -15,22 +15,22 @@ pub struct ChecksumSample {
     mode: ChecksumMode,
     seen: u64,
     wrong: u64,
-    /// TCP segments whose checksum was looked at.
+    /// TCP segments whose checksum was checked.
     checked: u64,
 }
 
 impl ChecksumSample {
-    /// A sample that has seen nothing yet.
+    /// An empty sample.
     pub const fn new(mode: ChecksumMode) -> Self {
         ChecksumSample { mode, seen: 0, wrong: 0, checked: 0 }
     }
 
-    /// What holds now.
+    /// The mode in force.
     pub const fn mode(&self) -> ChecksumMode {
         self.mode
     }
 
-    /// What holds from here on: somebody else takes the sample.
+    /// Sets the mode that the sample of another worker has decided.
     pub const fn set_mode(&mut self, mode: ChecksumMode) {
         self.mode = mode;
     }
@@ -40,12 +40,12 @@ impl ChecksumSample {
         self.mode != ChecksumMode::Ignore
     }
 
-    /// TCP segments whose checksum was looked at.
+    /// TCP segments whose checksum was checked.
     pub const fn checked(&self) -> u64 {
         self.checked
     }
 
-    /// Counts the result of a checksum and lets an `auto` mode make up its mind.
+    /// Counts the result of a checksum; `auto` mode decides when the sample is full.
     pub fn result(&mut self, right: bool) {
         if self.mode != ChecksumMode::Auto {
             return;
@@ -63,18 +63,18 @@ impl ChecksumSample {
         if !self.checks() {
             return true;
         }
-        // Of a cut one nobody knows.
+        // The checksum of a cut segment cannot be checked.
         let Some(right) = view.l4_checksum_ok() else { return true };
         self.result(right);
         self.checked += u64::from(self.checks());
-        // The sample may just have shown that checksums are made elsewhere.
+        // The sample may just have shown checksum offload.
         right || !self.checks()
     }
 
-    /// Whether the receiver of a datagram or an ICMP message throws it away, as its checksums say: it is
-    /// inspected and leaves, but nothing that it says counts for what comes after it. Asked before real
-    /// receivers only, when their packets are checked (`stream.checksum-validation`, and what the capture
-    /// settings say of checksums). For TCP the session says it.
+    /// Whether the receiver of a datagram or an ICMP message discards it for its checksums. Such a packet is
+    /// inspected and forwarded, but has no effect on the state of later packets. Only with real receivers,
+    /// when their packets are checked (`stream.checksum-validation` and the capture's checksum setting). For
+    /// TCP, the session decides.
     pub fn is_thrown_away(&self, settings: &EngineSettings, view: &PacketView<'_>) -> bool {
         let counts =
             matches!(view.decoded().transport, Transport::Udp(_) | Transport::Icmp(_) | Transport::Icmpv6(_));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow's class: looked up with its first packet, and again where what the lookup rests on has changed.
+//! A flow's class: looked up with its first packet, and again when the inputs of the lookup change.
 
 use crate::chain::{Chains, Class};
 use crate::record::Entry;
@@ -7,14 +7,14 @@ use bartizan_base::Direction;
 use bartizan_function::header::{header_of_flow, icmp_numbers};
 use bartizan_packet::Decoded;
 
-/// Looks a flow up: gives its class and keeps what functions' rules on headers say of it.
+/// Looks up a flow: returns its class and stores the results of functions' header rules in the entry.
 pub fn look_up(chains: &Chains, entry: &mut Entry) -> Class {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
     chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches)
 }
 
-/// What functions' rules on headers say is that of a flow's first packet, except for ICMP, where it is that
-/// of the packet in hand.
+/// Repeats the lookup of functions' header rules for an ICMP flow whose packet in hand has another type or
+/// code. All other flows keep the result of their first packet.
 pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direction: Direction) {
     if !entry.key().is_icmp() {
         return;
@@ -26,12 +26,12 @@ pub fn renew_matches(chains: &Chains, entry: &mut Entry, packet: &Decoded, direc
     }
 }
 
-/// Turns a flow that was picked up the wrong way round.
+/// Swaps client and server of a flow that was picked up in the wrong direction.
 pub fn reverse(chains: &Chains, entry: &mut Entry) {
     entry.flip();
     entry.ext.turn();
-    // Policies hold for both directions, rules for the side that opens a flow; names stand by sides, and are
-    // asked for anew.
+    // Policies hold for both directions, rules for the side that opens a flow; names are kept by side and
+    // looked up again.
     entry.ext.matches.clear();
     look_up(chains, entry);
 }

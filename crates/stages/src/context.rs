@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a stage is given for a packet beside its own state: built once for a frame, handed from stage to
-//! stage.
+//! The context that the stages share for a frame, beside the state of each stage.
 
 use crate::account::Account;
 use crate::chain::{Chains, Enforcement};
@@ -16,28 +15,28 @@ use bartizan_flow::FlowFlags;
 use bartizan_function::{Edit, Finding, FindingAction, would_refuse};
 use bartizan_packet::{PacketView, TcpFlags};
 
-/// Where in the run a worker is.
+/// A worker's position in the run.
 #[derive(Default)]
 pub struct Position {
     /// The packet clock.
     pub clock: Timestamp,
-    /// Frame, and packet of the frame in the lowest byte.
+    /// Number of the frame, with the number of the packet in the frame in the lowest byte.
     pub place: u64,
-    /// Captures with several workers: what they share is touched in the order of the packets.
+    /// The turn of this worker among several that share captures: shared state is touched in packet order.
     pub turn: Option<Turn>,
-    /// The generation of which the recorder was told last.
+    /// The last generation announced to the recorder.
     pub announced: Option<Generation>,
-    /// Whose the latest packet with a flow was.
+    /// Tenant of the latest packet with a flow.
     pub tenant: TenantId,
 }
 
 impl Position {
-    /// The clock goes on; never back.
+    /// Advances the packet clock; an earlier time is ignored.
     pub fn advance(&mut self, now: Timestamp) {
         self.clock = self.clock.max(now);
     }
 
-    /// Waits until it is this worker's turn to do what is done at a place.
+    /// Waits until this worker's turn for a step of a frame.
     pub fn wait_for(&self, frame: u64, step: u64) {
         if let Some(turn) = &self.turn {
             turn.at(frame, step);
@@ -49,28 +48,28 @@ impl Position {
 pub struct Context<'w> {
     /// The worker's settings.
     pub settings: &'w EngineSettings,
-    /// Where in the run it is.
+    /// The worker's position in the run.
     pub position: &'w mut Position,
     /// Whether checksums count.
     pub checksums: &'w mut ChecksumSample,
-    /// What is counted.
+    /// Counters and memory.
     pub account: &'w mut Account,
     /// The flows that give way now.
     pub shedding: &'w mut Shedding,
-    /// What is changed before the packet leaves.
+    /// Changes to the packet before it leaves.
     pub leaving: &'w mut Leaving,
-    /// Where findings go.
+    /// Receiver of findings.
     pub recorder: &'w mut dyn Recorder,
 }
 
 impl Context<'_> {
-    /// Counts what became of a frame, and gives what is done with it.
+    /// Counts the decision on a frame and returns the decision to carry out.
     pub fn decided(&mut self, decision: &Decision) -> Decision {
         self.account.counters.decided(decision, self.settings.prevention)
     }
 
-    /// Counts what was decided of the packet in hand by its class, and gives what is done with it: what a
-    /// staged policy refuses goes on.
+    /// Counts the decision on the packet in hand by its class and returns the decision to carry out: a staged
+    /// policy forwards what it would refuse.
     pub fn enforced(&mut self, chains: &Chains, decision: Decision, bytes: u32) -> Decision {
         let acts = self.settings.prevention;
         if !acts || decision.verdict.forwards() {
@@ -86,7 +85,7 @@ impl Context<'_> {
         }
     }
 
-    /// Counts what was decided of the packet in hand by its class, whatever that enforces.
+    /// Counts the decision on the packet in hand by its class, without regard to enforcement.
     pub fn done(&mut self, decision: Decision, bytes: u32) -> Decision {
         self.account.packet(&decision, bytes, self.settings.prevention);
         decision
@@ -97,13 +96,13 @@ impl Context<'_> {
         self.settings.prevention && chains.enforcement(self.account.fid) == Enforcement::Staged
     }
 
-    /// Whether refusals of the packet in hand are done or, in detection, counted as if they were. Else it
-    /// leaves as it came.
+    /// Whether refusals of the packet in hand are enforced or, in detection, counted as enforced. Otherwise
+    /// the packet leaves unchanged.
     pub fn enforces(&self, chains: &Chains) -> bool {
         !self.settings.prevention || chains.enforcement(self.account.fid) == Enforcement::Enforced
     }
 
-    /// Records the refusal of the packet in hand: what is done, or what a staged policy would do.
+    /// Records the refusal of the packet in hand, enforced or would-be.
     pub fn refused(
         &mut self,
         chains: &Chains,
@@ -128,7 +127,7 @@ impl Context<'_> {
         }
     }
 
-    /// Keeps, and reports once for each reason, what a staged policy would refuse of a flow.
+    /// Stores in the flow the refusals that a staged policy would enforce, and reports each reason once.
     pub fn would_refuse(
         &mut self,
         chains: &Chains,
@@ -145,8 +144,8 @@ impl Context<'_> {
         }
     }
 
-    /// Reports what the engine would refuse if the policy were not staged, or what would be refused for
-    /// want of a function.
+    /// Reports a refusal that the engine would enforce if the policy were not staged, or for want of a
+    /// function.
     pub fn report_would_be(
         &mut self,
         chains: &Chains,
@@ -164,7 +163,7 @@ impl Context<'_> {
         if let Some(entry) = &mut entry {
             entry.flags.insert(FlowFlags::ALERTED);
         }
-        // Without a flow it is nobody's, as the record of a packet that is dropped.
+        // A packet without a flow has no tenant, as in the record of a dropped packet.
         let tenant = entry.as_deref().map(Entry::tenant);
         if tenant.is_none_or(|tenant| chains.quotas.writes_alert(tenant, occasion.now)) {
             let fate = Fate::from(Decision::CONTINUE);
@@ -176,7 +175,7 @@ impl Context<'_> {
         }
     }
 
-    /// Notes what rules want to have replaced in the packet in hand, if it leaves inline.
+    /// Notes the replacements that rules want in the packet in hand, if it leaves inline.
     pub fn note_edits(&mut self, edits: &[Edit], view: &PacketView<'_>, decision: &Decision) {
         if edits.is_empty() || !self.settings.prevention || !decision.verdict.forwards() {
             return;

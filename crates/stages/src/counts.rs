@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a worker counts beside its parts, by plain numbers that can be added up.
+//! A worker's counters beside those of its parts: plain numbers that can be summed over workers.
 
 use crate::shedding::ShedCounters;
 use bartizan_base::{Decision, Reason, Verdict};
@@ -17,12 +17,12 @@ const MIDSTREAM: [(ExceptionPolicy, &str); 8] = [
     (ExceptionPolicy::RejectBoth, "exception_policy.tcp.midstream.reject_both"),
 ];
 
-/// How often which policy was applied to sessions whose start was not seen.
+/// Applications of exception policies to sessions whose start was not seen, by policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExceptionCounters([u64; MIDSTREAM.len()]);
 
 impl ExceptionCounters {
-    /// Counts one.
+    /// Counts one application of a midstream policy other than `Ignore`.
     pub fn add(&mut self, (target, policy): (ExceptionTarget, ExceptionPolicy)) {
         if target == ExceptionTarget::Midstream
             && policy != ExceptionPolicy::Ignore
@@ -72,32 +72,32 @@ impl IntoIterator for RefusalCounters {
 pub struct WorkerCounters {
     /// Frames.
     pub packets: u64,
-    /// Their captured bytes.
+    /// Captured bytes of these frames.
     pub bytes: u64,
     /// Alerts reported.
     pub alerts: u64,
     /// Packets refused, by [`bartizan_base::Reason`].
     pub refused: RefusalCounters,
-    /// Frames forwarded (or that would have been).
+    /// Frames forwarded (in detection: that would have been).
     pub forwarded: u64,
-    /// Frames that are counted as refused and go on all the same (detection).
+    /// Frames that are counted as refused and forwarded nevertheless (detection).
     pub let_go: u64,
     /// Packets for which the flow table had no room.
     pub no_flow: u64,
-    /// Exception policies that were applied.
+    /// Exception policies applied.
     pub exceptions: ExceptionCounters,
-    /// Packets refused with word to a side.
+    /// Packets rejected: dropped with an answer to a side.
     pub rejected: u64,
-    /// Those of them that the firewall rejected.
+    /// Rejected packets with a reason of the firewall.
     pub firewall_rejected: u64,
-    /// Packets of bypassed flows that the host alone has.
+    /// Packets of bypassed flows that no level below has.
     pub bypassed_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bypassed_bytes: u64,
-    /// Packets of bypassed flows that came up though a level below had an entry for them, or was about to
-    /// have one.
+    /// Packets of bypassed flows that reached the host although a level below had an entry for their flow, or
+    /// was about to have one.
     pub bypassed_late_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bypassed_late_bytes: u64,
     /// Flows that were bypassed.
     pub bypassed_flows: u64,
@@ -105,20 +105,20 @@ pub struct WorkerCounters {
     pub stream_events: StreamEventCounters,
     /// Packets in which a rule replaced bytes.
     pub replaced: u64,
-    /// Packets in which a rule wanted to replace bytes and could not.
+    /// Packets in which a rule was to replace bytes and could not.
     pub not_replaced: u64,
-    /// Packets without a payload function on their path, spared reassembly and parsing.
+    /// Packets without a payload function on their path, which need no reassembly or parsing.
     pub spared: u64,
-    /// Datagrams whose end was not captured, which parsers were not given.
+    /// Datagrams whose end was not captured, which parsers therefore do not get.
     pub cut_unparsed: u64,
-    /// Frames that are neither IP nor ARP, which no policy selects, and that went on.
+    /// Forwarded frames that are neither IP nor ARP, which no policy selects.
     pub not_ip: u64,
     /// Counters of shedding.
     pub shed: ShedCounters,
 }
 
 impl WorkerCounters {
-    /// Counts a packet of a bypassed flow of so many bytes. `at_host`: no level below has its flow.
+    /// Counts a packet of a bypassed flow, of `length` bytes. `at_host`: no level below has its flow.
     #[inline]
     pub fn note_bypassed(&mut self, at_host: bool, length: u32) {
         let (packets, bytes) = if at_host {
@@ -201,8 +201,8 @@ impl Default for StreamEventCounters {
 }
 
 impl WorkerCounters {
-    /// Counts what became of a frame, and gives what is done with it. `acts`: refusals are done (prevention);
-    /// in detection every frame goes on.
+    /// Counts the decision on a frame and returns the decision to carry out. `acts`: refusals are enforced
+    /// (prevention); in detection every frame is forwarded.
     pub fn decided(&mut self, decision: &Decision, acts: bool) -> Decision {
         let rejected = decision.verdict == Verdict::Reject;
         self.rejected += u64::from(rejected);
@@ -218,14 +218,14 @@ impl WorkerCounters {
             _ => self.forwarded += 1,
         }
         match decision.verdict {
-            // A reason only says what a staged policy would do.
+            // A reason with this verdict is only that of a staged policy.
             Verdict::Continue => Decision { reason: None, ..*decision },
             _ if acts => *decision,
             _ => Decision::CONTINUE,
         }
     }
 
-    /// A frame has come.
+    /// Counts a frame that arrives.
     pub const fn came(&mut self, bytes: usize) {
         self.packets += 1;
         self.bytes += bytes as u64;
@@ -233,8 +233,8 @@ impl WorkerCounters {
 }
 
 impl ExceptionCounters {
-    /// Each policy that was applied, by its name in `stats`; where one is `in_force` in prevention also those
-    /// of flows that were not.
+    /// Visits each policy that was applied, by its name in `stats`; if a policy is `in_force` in prevention,
+    /// also the policies for flows that were not applied.
     pub fn visit(&self, in_force: bool, mut each: impl FnMut(&'static str, u64)) {
         let of_packets = [ExceptionPolicy::Ignore, ExceptionPolicy::DropPacket, ExceptionPolicy::PassPacket];
         for ((policy, name), count) in MIDSTREAM.iter().zip(self.0) {

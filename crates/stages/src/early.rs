@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a level below may refuse of packets without a flow ([0022](../../../docs/design/0022-early.md)): the
-//! list of a generation, and the credit for what was refused.
+//! The packets without a flow that a level below may refuse ([0022](../../../docs/design/0022-early.md)): the
+//! list of a generation, and the credit for the packets refused.
 //!
-//! The list says what the first function on the path of a new flow refuses, whatever else is known of the
-//! packet. A level has it as a table, and tells by the numbers of its outcomes what was refused; here that is
-//! counted as if the function had been asked.
+//! The list holds the refusals by the first function on a new flow's path that depend on nothing but the
+//! packet's header. A level has the list as a table and reports refused packets by the number of the outcome;
+//! the host counts them as if the function had refused them.
 
 use bartizan_base::{Decision, Fid, FunctionId, Generation, PacketDuration, Timestamp};
 use bartizan_classify::early::EarlyRules;
@@ -14,61 +14,62 @@ use std::sync::Arc;
 /// The list of a generation.
 #[derive(Debug, Default)]
 pub struct Early {
-    /// What is matched, from the first policy's first rule to the default's default.
+    /// The rules, from the first policy's first rule to the default verdict of the default policy.
     pub rules: EarlyRules,
-    /// By number of the outcome: the class of the flow that the packet would have opened, and what is decided
-    /// of it.
+    /// By number of the outcome: the class of the flow that the packet would have opened, and the decision on
+    /// it.
     pub outcomes: Vec<(Fid, Decision)>,
-    /// By number of the rule in the list: where it comes from.
+    /// The source of each rule, by its number in the list.
     pub origins: Vec<Origin>,
 }
 
-/// Where a rule of the list comes from, for people.
+/// The source of a rule of the list, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// A class of its policy.
+    /// A class of the rule's policy.
     pub fid: Fid,
-    /// The function that it is a rule of, the first of its policy; `None`: the policy has none, and lets all
-    /// go on.
+    /// The function that has the rule, the first of its policy; `None`: the policy has no function and
+    /// forwards everything.
     pub function: Option<FunctionId>,
-    /// Its number among the function's rules for the policy, from 0; `None`: what becomes of what none of
-    /// them matches.
+    /// Number of the rule among the function's rules for the policy, from 0; `None`: the function's default.
     pub rule: Option<u32>,
-    /// Why it refuses nothing below, if it does not.
+    /// The reason why the rule refuses nothing below, if it does not.
     pub up: Option<NotBelow>,
 }
 
-/// Why a rule of the list refuses nothing below.
+/// The reason why a rule of the list refuses nothing below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotBelow {
-    /// The function says so.
+    /// The function cannot decide below.
     Function(HandsUp),
-    /// Packets go on while the function is away, which nobody knows below.
+    /// Packets are forwarded while the function has failed or is stopped; the level below does not know its
+    /// state.
     GoesOnWithout,
-    /// More outcomes than are counted.
+    /// There are more outcomes than counters.
     NoRoom,
 }
 
-/// How often is asked what was refused.
+/// Period of reading the counts of refused packets from the level.
 const EVERY: PacketDuration = PacketDuration::from_secs(1);
 
-/// What of it was credited.
+/// The state of crediting packets refused below to the policies that refuse them.
 #[derive(Debug, Default)]
 pub struct Credit {
-    /// The generation before: packets may have been refused by its list while the worker left it.
+    /// The previous generation with its list, by which packets may have been refused while the worker
+    /// swapped.
     before: Option<(Generation, Arc<Early>)>,
-    /// When it is asked next.
+    /// Time of the next reading.
     due: Timestamp,
 }
 
 impl Credit {
-    /// Another generation follows.
+    /// Notes that another generation follows the given one.
     pub fn leave(&mut self, generation: Generation, early: Option<&Arc<Early>>) {
         self.before = early.map(|early| (generation, Arc::clone(early)));
         self.due = Timestamp::ZERO;
     }
 
-    /// Whether it is time to ask again.
+    /// Whether the next reading is due; if so, schedules the one after.
     pub fn is_due(&mut self, now: Timestamp) -> bool {
         let due = now >= self.due;
         if due {
@@ -77,7 +78,7 @@ impl Credit {
         due
     }
 
-    /// The list of the generation before, once.
+    /// Takes the previous generation with its list.
     pub fn before(&mut self) -> Option<(Generation, Arc<Early>)> {
         self.before.take()
     }

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much of a flow a policy has inspected, at most: the key `bypass` of a policy.
+//! Upper bounds on the inspection of a flow: the key `bypass` of a policy.
 //!
-//! What is decided here rests on the policy, so another generation judges it anew, other than the depth of
-//! streams and what parsers say by the settings.
+//! The decision rests on the policy, so another generation decides anew; the depth of streams and the
+//! bypasses of parsers come from the settings.
 
 use bartizan_applayer::flow::AppLayer;
 use bartizan_base::PerDirection;
 
-/// When payload functions are done with flows of a class, whatever comes first.
+/// The limits after which payload functions are done with flows of a class; the first that is reached
+/// applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enough {
-    /// Once what follows is encrypted, by the flow's parser.
+    /// When the flow's parser reports that only encrypted data follows.
     pub encrypted: bool,
-    /// After so many packets of both directions.
+    /// After this number of packets of both directions.
     pub packets: Option<u64>,
-    /// After so many bytes of their frames.
+    /// After this number of bytes of these packets' frames.
     pub bytes: Option<u64>,
 }
 
 impl Enough {
-    /// Whether nothing ends inspection early.
+    /// Whether no limit is set.
     #[must_use]
     pub const fn is_never(&self) -> bool {
         !self.encrypted && self.packets.is_none() && self.bytes.is_none()
     }
 
-    /// Whether it is so far with a flow of so many packets and bytes in each direction.
+    /// Whether a flow with these packets and bytes in each direction has reached a limit.
     pub fn is_met(
         &self,
         packets: &PerDirection<u64>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the data plane keeps in a flow's entry beside the flow table's own part.
+//! The data plane's state of a flow, kept in the flow's entry beside the flow table's own part.
 
 use crate::chain::Matches;
 use crate::quotas::Counted;
@@ -14,10 +14,10 @@ use bartizan_function::{FlowDescription, Slot, SlotState};
 use bartizan_offload::{Mark, Stays};
 use bartizan_packet::VlanIds;
 
-/// What is kept of a flow for one function.
+/// The state of a flow for one function.
 #[derive(Default)]
 pub struct FunctionSlot {
-    /// The function's own.
+    /// The function's own state.
     pub own: Slot,
     /// See `PacketContext::staged`.
     pub staged: u64,
@@ -29,7 +29,7 @@ impl FunctionSlot {
         self.own.as_deref().map_or(0, SlotState::held)
     }
 
-    /// Lets go of what is only of use for data that comes.
+    /// Frees memory that only further data would need.
     pub fn let_go(&mut self) {
         if let Some(own) = self.own.as_deref_mut() {
             own.let_go();
@@ -37,7 +37,7 @@ impl FunctionSlot {
     }
 }
 
-/// What of a flow the statistics of protocols have counted.
+/// The part of a flow that the statistics of protocols have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppCounted {
     pub(crate) protocol: Option<Known>,
@@ -51,7 +51,7 @@ pub struct AppCounted {
 pub struct FlowExt {
     /// Number of the flow in events, unique in a run.
     pub event_id: u64,
-    /// Where in the run it began: the same order with any number of workers.
+    /// Place in the run of the flow's first packet; the same with any number of workers.
     pub began: u64,
     /// TCP state; plain data.
     pub session: TcpSession,
@@ -59,60 +59,61 @@ pub struct FlowExt {
     pub streams: Option<Box<StreamPair>>,
     /// Application layer; made with the first data.
     pub app: Option<Box<AppLayer>>,
-    /// What functions keep, by their bit in paths.
+    /// State of functions, by their bit in paths.
     pub slots: Vec<FunctionSlot>,
-    /// The latest beginning of a function when they were looked at last (`runner/lifecycle.rs`).
+    /// The latest start of a function at the last check of the slots (`runner/lifecycle.rs`).
     pub begun: u32,
-    /// What the generation's lookup found among functions' rules on headers.
+    /// Results of the generation's lookup in the header rules of functions.
     pub matches: Matches,
-    /// ICMP: type and code that they hold for, as the opener would send them.
+    /// ICMP: type and code to which `matches` applies, as the opener would send them.
     pub matched_icmp: (u16, u16),
     /// Least and greatest TTL or hop limit by direction.
     pub ttl: PerDirection<Option<(u8, u8)>>,
-    /// Ethernet addresses on the client's (`to_server`) and on the server's side, each once; only where some
-    /// output shows them.
+    /// Ethernet addresses on the client's (`to_server`) and on the server's side, without repetitions; only
+    /// if some output shows them.
     pub macs: Option<Box<PerDirection<Vec<[u8; 6]>>>>,
     /// VLAN ids of the first packet.
     pub vlan: VlanIds,
     /// ICMP: type and code of the first packet.
     pub icmp: Option<(u8, u8)>,
-    /// ICMP: type and code of the first answer.
+    /// ICMP: type and code of the first reply.
     pub icmp_response: Option<(u8, u8)>,
-    /// Exception policies that were applied, each once.
+    /// Exception policies applied, without repetitions.
     pub exceptions: Vec<(ExceptionTarget, ExceptionPolicy)>,
-    /// What becomes of its next packet.
+    /// The verdict that applies to the flow's next packet without running any function.
     pub standing: Standing,
     /// Reassembly was ended because no payload function was left on the path.
     pub reading_stopped: bool,
-    /// Flags of TCP packets that no session took, by nobody's direction.
+    /// Flags of TCP packets that no session took, of both directions.
     pub stray_flags: TcpFlags,
-    /// Flags of TCP packets that were refused with their flow and that its session did not see.
+    /// Flags of TCP packets that were refused with their flow and did not reach its session.
     pub refused_flags: PerDirection<TcpFlags>,
-    /// Transactions that were begun in protocols before a switch.
+    /// Transactions of protocols that the flow used before a switch of protocol.
     pub earlier_tx: u64,
-    /// What of it the statistics of protocols have counted.
+    /// The part of the flow that the statistics of protocols have counted.
     pub counted: AppCounted,
-    /// What the flow holds, as it was counted last.
+    /// The memory charged to the flow.
     pub memory: crate::app_memory::Charge,
-    /// Bytes of the latest seconds, where rates are tracked.
+    /// Bytes of the latest seconds, if rates are tracked.
     pub rate: Option<Box<Rate>>,
     /// An end-of-flow inspection took place.
     pub ended: bool,
-    /// Its place in its tenant's quota, where there is one.
+    /// The flow's place in its tenant's quota, if there is one.
     pub quota: Option<Counted>,
-    /// Where packets without a flow are refused below: its packets are not.
+    /// The mark of a flow on a link where a level below refuses packets without a flow; exempts the flow's
+    /// packets.
     pub mark: Option<Mark>,
-    /// Payload functions are on the path of its class, so what is decided of it may rest on what it carries.
+    /// Payload functions are on the path of its class, so decisions on the flow may depend on its content.
     pub by_content: bool,
-    /// Why it is at no lower level, if it was asked in this generation.
+    /// The reason why no lower level has the flow, if this generation has tried to offload it.
     pub stays: Option<Stays>,
 }
 
-/// Ethernet addresses kept of one side of a flow (as in Suricata).
+/// Most Ethernet addresses kept for one side of a flow (as in Suricata).
 const MACS_MAX: usize = 10;
 
 impl FlowExt {
-    /// Exchanges what is kept of packets by direction: the flow was picked up the wrong way round.
+    /// Swaps the state by direction: the flow was picked up in the wrong direction.
     pub fn turn(&mut self) {
         self.ttl.swap();
         self.refused_flags.swap();
@@ -146,13 +147,13 @@ impl FlowExt {
         self.macs.as_ref().map_or(&[], |macs| &macs[side])
     }
 
-    /// What functions say of the flow, with the functions' bits and in their order.
+    /// The descriptions of the flow by functions, with the functions' bits and in their order.
     pub fn descriptions(&self) -> impl Iterator<Item = (FunctionId, FlowDescription<'_>)> {
         let slots = (0u8..).map(FunctionId).zip(&self.slots);
         slots.filter_map(|(bit, slot)| Some((bit, slot.own.as_deref()?.describe())))
     }
 
-    /// Transactions of the flow so far.
+    /// Number of the flow's transactions so far.
     #[must_use]
     pub fn tx_count(&self) -> u64 {
         let now = self.app.as_deref().and_then(AppLayer::parser).map_or(0, |p| p.tx_range().end);
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_flow_takes_ten_cache_lines() {
-        // Whoever makes it larger has a reason that is worth a line for each of a million flows.
+        // A larger entry costs another cache line for each of a million flows: it needs a good reason.
         assert_eq!(size_of::<Entry>(), 640);
     }
 }

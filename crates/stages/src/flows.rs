@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second stage: which flow a packet belongs to, what it counts for it, and what of the flow rests on a
-//! generation.
+//! The second stage: finds or makes the flow of a packet, counts the packet for it, and renews the part of
+//! the flow that rests on a generation.
 
 use crate::chain::Chains;
 use crate::class::look_up;
@@ -28,42 +28,42 @@ pub struct Flows {
     table: FlowTable<FlowExt>,
     /// Number of the next flow in events.
     next: u64,
-    /// Which rate makes an elephant flow.
+    /// The rate above which a flow counts as an elephant flow.
     rate: Option<RateLimit>,
-    /// Flows that other workers gave it.
+    /// Flows that other workers have moved here.
     pub guests: Guests,
-    /// Flows that are due, while they are ended: where they began, and which.
+    /// Buffer for flows that are due to end: the place where each began, and its id.
     due: Vec<(u64, FlowId)>,
-    /// Who hands decided flows to a lower level, where there is one.
+    /// Offloads decided flows to a lower level, if there is one.
     pub manager: Option<Box<FlowManager>>,
-    /// Flows of tenants with quotas.
+    /// Flows of tenants with quotas, in the order of their opening.
     opened: Opened,
-    /// What was credited of packets that were refused below without a flow.
+    /// The credit for packets that a lower level refused without a flow.
     pub early: Credit,
-    /// Before this time packets have gone on that nobody saw here.
+    /// Until this time, packets have been forwarded without passing this worker.
     pub missed: Option<Timestamp>,
 }
 
-/// The standing of a flow before the packet in hand.
+/// The state of a flow before the packet in hand.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
-    /// When it was seen last.
+    /// Time of the previous packet.
     pub last_seen: Timestamp,
-    /// Another generation has judged it last.
+    /// The previous packet was judged by another generation.
     pub renewed: bool,
 }
 
-/// What came of making a flow.
+/// The result of making a flow.
 pub enum Made {
-    /// It is there.
+    /// The flow is made.
     Flow(FlowId),
-    /// This one has to end first, to make room.
+    /// This flow has to end first, to make room.
     Evict(FlowId),
-    /// There is no room.
+    /// The table is full.
     Full,
-    /// Its tenant has as many as it may; the flow that has to end first, if one does.
+    /// The tenant has reached its quota; the flow that has to end first, if one may.
     OverQuota {
-        /// See above.
+        /// See the variant.
         gives_way: Option<FlowId>,
     },
 }
@@ -71,8 +71,7 @@ pub enum Made {
 impl Flows {
     /// Reserves the table.
     ///
-    /// # Errors
-    /// It cannot be reserved.
+    /// # Errors The memory cannot be reserved.
     pub fn new(settings: &EngineSettings) -> Result<Self, TableError> {
         let mut config = FlowTableConfig::new(settings.flow_capacity, FlowHasher::new(settings.seed));
         config.timeouts = settings.timeouts;
@@ -97,61 +96,62 @@ impl Flows {
         &self.table
     }
 
-    /// The table, for who ends flows.
+    /// The table, for code that ends flows.
     pub const fn table_mut(&mut self) -> &mut FlowTable<FlowExt> {
         &mut self.table
     }
 
-    /// The entry of a flow that is there.
+    /// The entry of a flow, if the flow exists.
     #[inline]
     pub fn get(&self, id: FlowId) -> Option<&Entry> {
         self.table.get(id)
     }
 
-    /// The same, to change it.
+    /// The entry of a flow, to change it.
     #[inline]
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Entry> {
         self.table.get_mut(id)
     }
 
-    /// Numbers of flows are unique in a run: each worker has its own range.
+    /// Starts the worker's own range of flow numbers, which keeps numbers unique in a run.
     pub const fn number(&mut self, me: WorkerId) {
         self.next = ((me.0 as u64) << 40) + 1;
     }
 
-    /// The flow of a key, if it is there and not past its timeout.
+    /// The flow of a key, if it exists and has not timed out.
     #[inline]
     pub fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
         self.table.find(key, now)
     }
 
-    /// The flow of a key, whether its timeout has passed or not.
+    /// The flow of a key, whether it has timed out or not.
     pub fn of_key(&self, key: &FlowKey) -> Option<FlowId> {
-        // Before all timeouts.
+        // Time zero lies before all timeouts.
         match self.table.find(key, Timestamp::ZERO) {
             Find::Found { id, .. } | Find::Stale { id } => Some(id),
             Find::Missing => None,
         }
     }
 
-    /// All flows by their place in the run: one that came from another worker stands last in the table, and
-    /// may have begun first.
+    /// All flows in the order in which they began in the run: a flow that came from another worker is last in
+    /// the table and may have begun first.
     pub fn as_they_began(&self) -> Vec<FlowId> {
         let mut ids = self.table.ids();
         ids.sort_by_key(|id| self.get(*id).map_or(0, |flow| flow.ext.began));
         ids
     }
 
-    /// A packet was handled whose flow is a guest here.
+    /// Notes a handled packet whose flow is a guest here.
     pub fn note_guest(&mut self, key: &FlowKey, guest: Guest) {
         self.guests.insert(*key, guest);
-        // It opened none, or has ended its flow.
+        // The packet has opened no flow, or has ended its flow.
         if self.of_key(key).is_none() {
             self.guests.may_have_ended(*key);
         }
     }
 
-    /// A flow is about to be removed: asked of each, so it looks first whether there are guests at all.
+    /// Notes that a flow is about to be removed. Runs for every flow, so it first checks whether there are
+    /// guests.
     #[inline]
     pub fn note_end(&mut self, id: FlowId) {
         if !self.guests.is_empty()
@@ -162,7 +162,7 @@ impl Flows {
         }
     }
 
-    /// The next guest of which nothing is here any more.
+    /// The next guest whose flow no longer exists here.
     pub fn next_ended_guest(&mut self) -> Option<(FlowKey, Guest)> {
         while let Some(key) = self.guests.next_that_may_have_ended() {
             if self.guests.contains(&key)
@@ -175,12 +175,13 @@ impl Flows {
         None
     }
 
-    /// The table, and who hands its flows to a lower level.
+    /// The table and the flow manager, if there is one.
     pub fn with_manager(&mut self) -> Option<(&mut FlowTable<FlowExt>, &mut FlowManager)> {
         Some((&mut self.table, self.manager.as_deref_mut()?))
     }
 
-    /// What levels below the host have counted of a flow: XDP, and RTL. `None`: it never was below.
+    /// Amounts that the levels below the host have counted for a flow: XDP, and RTL. `None`: no level below
+    /// ever had it.
     pub fn below(&self, id: FlowId) -> Option<[Amounts; 2]> {
         if !self.table.was_below(id) {
             return None;
@@ -189,8 +190,8 @@ impl Flows {
         Some([of(Level::Xdp), of(Level::Rtl)])
     }
 
-    /// A bypassed flow ends of which a level below has handled packets: that is what its record says, also if
-    /// it came up for its last ones.
+    /// Marks a bypassed flow that ends as bypassed in capture if a level below has handled packets of it: its
+    /// record reports this even if the host handled the last packets.
     pub fn note_bypassed_below(&mut self, id: FlowId, below: Option<&[Amounts; 2]>) {
         let handled =
             |amounts: &Amounts| Direction::BOTH.iter().any(|direction| amounts.packets[*direction] > 0);
@@ -201,17 +202,17 @@ impl Flows {
         }
     }
 
-    /// Room for a list of flows that are due.
+    /// Takes the buffer for flows that are due.
     pub fn take_due(&mut self) -> Vec<(u64, FlowId)> {
         core::mem::take(&mut self.due)
     }
 
-    /// Gives that room back.
+    /// Returns that buffer for reuse.
     pub fn give_back_due(&mut self, due: Vec<(u64, FlowId)>) {
         self.due = due;
     }
 
-    /// Makes the flow that a packet opens; `began`: where in the run.
+    /// Makes the flow that a packet opens; `began`: the packet's place in the run.
     pub fn open(
         &mut self,
         key: &FlowKey,
@@ -245,7 +246,8 @@ impl Flows {
         Made::Flow(id)
     }
 
-    /// A flow was opened, or has come from another worker: for its tenant's quota it may have to give way.
+    /// Enters a flow that was opened, or came from another worker, in the list from which its tenant's quota
+    /// chooses.
     #[inline]
     pub fn note_counted(&mut self, id: FlowId) {
         let Some(entry) = self.table.get(id) else { return };
@@ -256,7 +258,7 @@ impl Flows {
         }
     }
 
-    /// The flow of a tenant that gives way to a new one of it.
+    /// The flow of a tenant that gives way to a new flow of the same tenant.
     #[cold]
     fn gives_way(&mut self, tenant: TenantId, now: Timestamp) -> Option<FlowId> {
         let table = &self.table;
@@ -283,7 +285,7 @@ impl Flows {
         self.table.note_answer(id)
     }
 
-    /// A packet of a flow goes on: its sender has opened the flow, if nobody had.
+    /// Notes a forwarded packet: its sender has opened the flow if it was unopened.
     #[inline]
     pub fn note_opened(&mut self, id: FlowId, now: Timestamp) {
         if self.get(id).is_some_and(Entry::is_unopened) {
@@ -291,9 +293,9 @@ impl Flows {
         }
     }
 
-    /// A packet was refused by its headers: it does not keep the flow, and does not open it. Nobody has
-    /// opened a flow whose first packet that was, of all or
-    /// in this generation. (A connection goes on where a generation refuses one of its segments.)
+    /// Notes a packet refused by its headers, which neither extends the flow's life nor opens the flow. A
+    /// flow whose first packet, ever or in this generation, was refused counts as unopened. (A connection
+    /// stays open where a generation refuses one of its segments.)
     pub fn note_refused(&mut self, id: FlowId, before: Option<Before>) {
         let Some(entry) = self.get(id) else { return };
         let is_first = entry.packets.to_server.saturating_add(entry.packets.to_client) == 1;
@@ -306,7 +308,8 @@ impl Flows {
         }
     }
 
-    /// No function is left on the flow's path. `true`: that is new.
+    /// Marks a flow with no function left on its path as bypassed. Returns whether it was not bypassed
+    /// before.
     pub fn bypass(&mut self, id: FlowId) -> bool {
         let bypasses = self.get(id).is_some_and(|entry| entry.state() != FlowState::LocalBypassed);
         if bypasses {
@@ -315,7 +318,7 @@ impl Flows {
         bypasses
     }
 
-    /// Renews class and standing of a flow that another generation gave. Gives the class.
+    /// Renews the class and disposition of a flow from another generation. Returns the class.
     pub fn renew(&mut self, id: FlowId, chains: &Chains) -> Fid {
         let Some(entry) = self.table.get_mut(id) else { return Fid(0) };
         let state = crate::settled::renew(entry, chains);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A frame as it is handed in, its place in the run, and what is told of a packet around another one.
+//! A frame as it is handed in, its place in the run, and the data of an outer packet that inner packets
+//! report.
 
 use bartizan_base::{Decision, LinkId, Reason, Timestamp, Verdict};
 use bartizan_packet::{Decoded, LinkType, PacketSource, Transport};
@@ -8,15 +9,15 @@ use core::net::IpAddr;
 /// A frame as a port or capture hands it over.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Packet clock.
+    /// Time of the packet clock.
     pub now: Timestamp,
-    /// Its bytes.
+    /// Captured bytes.
     pub bytes: &'a [u8],
     /// Length on the wire.
     pub wire_len: u32,
-    /// What it starts with.
+    /// Type of the first header.
     pub link_type: LinkType,
-    /// What it came in by.
+    /// The link on which the frame arrived.
     pub link: LinkId,
     /// Number in the capture, from 1.
     pub number: Option<u64>,
@@ -32,26 +33,26 @@ pub const fn next_frame(place: u64) -> u64 {
     ((place >> 8) + 1) << 8
 }
 
-/// Datagrams inside datagrams that are put together at most.
+/// Maximum nesting of reassembled datagrams in reassembled datagrams.
 pub const MAX_DEPTH: u8 = 4;
 
-/// A packet around another one.
+/// The outer packet of a tunnel or of fragments.
 #[derive(Clone, Copy, Debug)]
 pub struct Around {
     /// Source and destination.
     pub addresses: (IpAddr, IpAddr),
-    /// Ports, where its protocol has some.
+    /// Ports, if its protocol has ports.
     pub ports: Option<(u16, u16)>,
     /// IP protocol.
     pub protocol: u8,
     /// Number of its frame.
     pub number: Option<u64>,
-    /// Where it came from.
+    /// Source of the packet.
     pub source: PacketSource,
 }
 
 impl Around {
-    /// What is told of a packet around another one. `None`: it has no addresses.
+    /// The outer packet's data for the records of its inner packets. `None`: it has no addresses.
     pub fn of(packet: &Decoded, number: Option<u64>) -> Option<Around> {
         let ports = match &packet.transport {
             Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
@@ -66,12 +67,12 @@ impl Around {
 /// The decision on the packets that a packet carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inside {
-    /// They go on, or there are none.
+    /// All are forwarded, or there are none.
     #[default]
     Passed,
     /// A staged policy would refuse one of them.
     WouldBeRefused,
-    /// One of them was refused: it does not go on, and neither does the packet around it.
+    /// One of them was refused; it is dropped, and the outer packet with it.
     Refused,
 }
 
@@ -85,18 +86,18 @@ impl From<Decision> for Inside {
     }
 }
 
-/// Where a packet was found.
+/// The position of a packet in its frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {
-    /// It is no packet of the capture: it was found in a tunnel or put together from fragments.
+    /// The packet is not a packet of the capture: it was found in a tunnel or reassembled from fragments.
     pub made: bool,
-    /// The packet around it.
+    /// The outer packet.
     pub around: Option<&'a Around>,
-    /// It carries other packets, which were handled before it.
+    /// The packet carries other packets, which were handled first.
     pub carries: bool,
-    /// The decision on the packets that it carries.
+    /// The decision on the packets that the packet carries.
     pub inside: Inside,
-    /// A fragment, or what may be one, that must not go on.
+    /// The reason to drop a fragment, or what may be one.
     pub refused: Option<Reason>,
 }
 

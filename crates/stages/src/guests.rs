@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words for flows that move between workers: guests of a worker, why a flow is not moved, and chance for
-//! tests. What is done with them stands in [`crate::moving`].
+//! Types for flows that move between workers: guests of a worker, the reasons why a flow is not moved, and
+//! random numbers for tests. [`crate::moving`] moves the flows.
 
 use bartizan_base::WorkerId;
 use bartizan_flow::FlowKey;
 use bartizan_flow::table::moving::TakeError;
 use std::collections::HashMap;
 
-/// Why a flow is not moved.
+/// The reason why a flow is not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotMoved {
-    /// There is no such flow.
+    /// The flow does not exist.
     #[error("move: there is no flow of this key, or it has just ended; nothing needs to be done")]
     NoFlow,
-    /// There is no such worker.
+    /// The worker does not exist.
     #[error("move: there is no such worker; name one of the workers of the flow's link, from 0 on")]
     NoWorker,
     /// Another worker is its home.
     #[error("move: the flow's home is worker {}; ask that one", .0.0)]
     NotHome(WorkerId),
-    /// Flows of this kind are at home at several workers.
+    /// Packets of such flows have several home workers.
     #[error(
         "move: an ICMPv6 error's own flow, or one without ports of a protocol that has them, is at home with whatever \
          worker its packets are; such flows stay"
     )]
     Kind,
-    /// Levels below the host know it by its place.
+    /// Levels below the host refer to it by its index in this worker's table.
     #[error("move: the flow is, or was, at a level below the host; it stays at its worker until it ends")]
     Below,
-    /// Segments wait in a train.
+    /// Segments of the flow are queued in a train.
     #[error("move: segments wait to be inspected together; ask again after the batch")]
     Waits,
-    /// It is being moved.
+    /// A move of the flow is under way.
     #[error("move: the flow is under way; ask again when it has arrived")]
     UnderWay,
-    /// It is where it is to go.
+    /// The flow is already at the destination.
     #[error("move: the flow is with that worker; nothing needs to be done")]
     There,
-    /// As many flows as may be are away from home.
+    /// The number of flows away from home has reached its bound.
     #[error("move: as many flows of this worker's are with others as may be; move one of them home first")]
     Full,
-    /// No room in a ring to the other worker.
+    /// The ring to the other worker is full.
     #[error("move: the ring to the other worker is full; ask again later")]
     Ring,
-    /// The workers end.
+    /// The workers are stopping.
     #[error("move: the workers are about to end; nothing is moved any more")]
     Ending,
 }
@@ -57,7 +57,7 @@ impl From<TakeError> for NotMoved {
     }
 }
 
-/// A source of chance for moves of flows: SplitMix64 (Steele, Lea, Flood 2014).
+/// A random number generator for moves of flows: SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Copy, Debug)]
 pub struct Chance(pub u64);
 
@@ -72,43 +72,43 @@ impl Chance {
     }
 }
 
-/// A flow that is with a worker which is not its home.
+/// A flow handled by a worker that is not its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Who sends its packets here.
+    /// The worker that forwards the flow's packets here.
     pub home: WorkerId,
-    /// The number of the latest of them.
+    /// The number of the latest of these packets.
     pub number: u64,
 }
 
-/// Guests of a worker, and which of them may have ended. Bounded by what homes have away
+/// Guests of a worker, and those that may have ended. Bounded by the number of flows that homes may have away
 /// (`handover::away::AWAY_MAX` each).
 #[derive(Default)]
 pub struct Guests {
     known: HashMap<FlowKey, Guest>,
-    /// Their flows ended; a packet may have opened another one since.
+    /// Keys whose flow ended; a packet may have opened a new flow since.
     ended: Vec<FlowKey>,
-    /// Flows that have come from other workers.
+    /// Number of flows moved here from other workers.
     pub taken_in: u64,
 }
 
 impl Guests {
-    /// A flow has come.
+    /// Adds a guest, or notes its latest packet.
     pub fn insert(&mut self, key: FlowKey, guest: Guest) {
         self.known.insert(key, guest);
     }
 
-    /// A flow is no guest any more.
+    /// Removes a guest.
     pub fn remove(&mut self, key: &FlowKey) -> Option<Guest> {
         self.known.remove(key)
     }
 
-    /// A guest may not be there any more.
+    /// Notes that a guest's flow may have ended.
     pub fn may_have_ended(&mut self, key: FlowKey) {
         self.ended.push(key);
     }
 
-    /// One of those, each once.
+    /// Takes one of the guests that may have ended.
     pub fn next_that_may_have_ended(&mut self) -> Option<FlowKey> {
         self.ended.pop()
     }
@@ -123,7 +123,7 @@ impl Guests {
         self.known.is_empty()
     }
 
-    /// Whether home is to be told of ends.
+    /// Whether the home workers have to be notified of ended flows.
     pub const fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }

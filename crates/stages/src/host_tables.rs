@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Care for what functions keep per host: values expire by the packet clock, in small steps, and their
-//! counters are shown.
+//! Maintenance of the tables that functions keep per host: values expire by the packet clock, in small steps,
+//! and the counters are exported.
 //!
-//! The tables are those of all workers; each of them does a part. Over captures, where workers are at
-//! different places, one of them does all of it, in its turn: so values expire at the same frame as with a
-//! single worker.
+//! All workers share the tables, and each expires a part. Over captures, where workers are at different
+//! places, one worker expires all values, in its turn: values then expire at the same frame as with a single
+//! worker.
 
 use crate::chain::Chains;
 use bartizan_base::{PacketDuration, Timestamp, turns};
 use bartizan_flow::host::HostCounters;
 
-/// Time between two looks at the tables while values expire, and when none did at the last one.
+/// Time between two steps while values expire. `IDLE`: after a step in which none did.
 pub const EVERY: PacketDuration = PacketDuration::from_millis(50);
 const IDLE: PacketDuration = PacketDuration::from_millis(1_000);
-/// Timers of a table that are looked at each time.
+/// Timers of a table that one step checks.
 pub const TIMERS: u32 = 256;
 
-/// A worker's part of the care.
+/// A worker's part of the maintenance.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostCare {
-    /// When the tables are looked through next.
+    /// Time of the worker's next step.
     due: Timestamp,
 }
 
 impl HostCare {
-    /// That of a worker for which another one does it.
+    /// The part of a worker that leaves all maintenance to another one.
     #[must_use]
     pub const fn of_another() -> Self {
         HostCare { due: Timestamp::from_nanos(u64::MAX) }
     }
 
-    /// Lets values per host expire, some of them. To be called for each packet, which costs a comparison.
+    /// Lets some values per host expire if a step is due. Called for each packet; costs a comparison.
     #[inline]
     pub fn expire(&mut self, chains: &Chains, now: Timestamp) {
         if now >= self.due {
@@ -48,7 +48,7 @@ impl HostCare {
     }
 }
 
-/// Counters of the tables, by function. The tables are shared: those of other workers are the same.
+/// Counters of the tables, by function. Workers share the tables, so all report the same.
 pub fn host_counters(chains: &Chains) -> impl Iterator<Item = (&'static str, HostCounters)> {
     chains.host_tables.iter().map(|(function, table)| (*function, table.counters()))
 }

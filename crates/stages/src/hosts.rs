@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which operating system a host is taken to run: `host-os-policy` of the settings.
+//! The operating system that a host is assumed to run: `host-os-policy` of the settings.
 
 use bartizan_base::Settings;
 use bartizan_flow::tcp::HostPolicy;
 use bartizan_packet::defrag::OverlapPolicy;
 use core::net::IpAddr;
 
-/// A network and the name of its hosts' system.
+/// A network and the overlap policies of its hosts' operating system.
 #[derive(Clone, Debug)]
 struct Network {
     address: IpAddr,
@@ -23,8 +23,8 @@ pub struct HostPolicies {
 }
 
 impl HostPolicies {
-    /// Reads `host-os-policy`: for each system a list of addresses and networks. What cannot be read is
-    /// returned, for a warning.
+    /// Reads `host-os-policy`: for each system a list of addresses and networks. Also returns the entries
+    /// that cannot be parsed, for a warning.
     #[must_use]
     pub fn from_settings(settings: &Settings) -> (Self, Vec<String>) {
         let mut networks = Vec::new();
@@ -59,13 +59,13 @@ impl HostPolicies {
         self.networks.iter().find(|n| within(address, n.address, n.bits))
     }
 
-    /// How a host treats overlapping segments.
+    /// The policy by which a host treats overlapping segments.
     #[must_use]
     pub fn stream(&self, address: IpAddr) -> HostPolicy {
         self.find(address).and_then(|n| n.stream).unwrap_or_default()
     }
 
-    /// How a host treats overlapping fragments.
+    /// The policy by which a host treats overlapping fragments.
     #[must_use]
     pub fn fragments(&self, address: IpAddr) -> OverlapPolicy {
         self.find(address).and_then(|n| n.fragments).unwrap_or_default()

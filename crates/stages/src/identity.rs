@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet belongs to, and how the stream engine sees it.
+//! The flow key of a packet, and the packet as a TCP segment for the stream engine.
 
 use crate::settings::EngineSettings;
 use bartizan_base::{LinkId, TenantId};
@@ -7,15 +7,15 @@ use bartizan_flow::tcp::{Segment, SegmentOptions, Seq, TcpFlags};
 use bartizan_flow::{EspFlows, FlowKey, FlowScope, FlowSide};
 use bartizan_packet::{Decoded, PacketView, Transport};
 
-/// Whose traffic a packet is and by which way it came: the part of a flow's identity that is not in its
+/// The tenant of a packet and the way by which it arrived: the part of a flow's identity that is not in the
 /// header.
 #[derive(Clone, Copy, Debug)]
 pub struct Whence {
-    /// Whose traffic it is.
+    /// The tenant of the packet.
     pub tenant: TenantId,
-    /// What it came in by.
+    /// The link on which the packet arrived.
     pub link: LinkId,
-    /// The caller's number of the way in; its lowest bit is the side of a link.
+    /// The caller's number of the port; its lowest bit is the side of a link.
     pub arrived_by: u32,
     /// The part of a packet that tells flows of ESP apart ([`crate::chain::Chains::esp_flows`]).
     pub esp_flows: EspFlows,
@@ -31,7 +31,7 @@ impl Whence {
         }
     }
 
-    /// That of a packet outside of VLANs and tunnels.
+    /// The scope of a packet outside of VLANs and tunnels.
     pub fn plain_scope(&self, settings: &EngineSettings) -> FlowScope {
         let side = match self.arrived_by & 1 {
             _ if !settings.side_in_key => FlowSide::Unknown,
@@ -41,17 +41,17 @@ impl Whence {
         FlowScope { tenant: self.tenant, link: self.link, side, ..FlowScope::default() }
     }
 
-    /// The identity of a packet's flow by its own header.
+    /// The key of a packet's flow by the packet's own header.
     pub fn key(&self, settings: &EngineSettings, packet: &Decoded) -> Option<FlowKey> {
         FlowKey::of_packet(&self.scope(settings, packet), packet, self.esp_flows)
     }
 
-    /// The identity of the flow that an ICMP error is about.
+    /// The key of the flow that an ICMP error is about.
     pub fn key_about(&self, settings: &EngineSettings, packet: &Decoded) -> Option<FlowKey> {
-        // Nearly no packet is one: asked before anything is looked up.
+        // Hardly any packet is an ICMP error, so this test comes first.
         let quoted = packet.about()?;
         let scope = self.scope(settings, packet);
-        // What it quotes came across the link before, from the side to which the error goes.
+        // The quoted packet crossed the link before, from the side to which the error goes.
         let scope = FlowScope { side: scope.side.other(), ..scope };
         Some(FlowKey::of_quoted(&scope, quoted, self.esp_flows))
     }
@@ -65,7 +65,7 @@ pub fn icmp_of(packet: &Decoded) -> Option<(u8, u8)> {
     }
 }
 
-/// The packet as the stream engine wants it. `checksum_ok`: whether its checksum lets it count.
+/// The packet as a segment for the stream engine. `checksum_ok`: whether its checksum lets it count.
 pub fn segment<'a>(view: &PacketView<'a>, checksum_ok: impl FnOnce() -> bool) -> Option<Segment<'a>> {
     let Transport::Tcp(tcp) = &view.decoded().transport else { return None };
     let checksum_ok = checksum_ok();
