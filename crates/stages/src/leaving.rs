@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is changed in the packet in hand before it leaves: noted while it is judged, done by the normaliser.
+//! Changes to the packet in hand before it leaves: noted while the packet is judged, applied by the
+//! normaliser.
 
 use crate::normaliser::{self, NormaliserCounters, Resize, Rewrite};
 use crate::settings::EngineSettings;
@@ -14,23 +15,23 @@ pub struct Leaving {
     /// The change that the frame in hand needs before it may leave.
     pub change: Option<Rewrite>,
     spare: Rewrite,
-    /// What was done to frames that waited.
+    /// Counters of the changes applied to held frames.
     pub done: NormaliserCounters,
 }
 
-/// What became of the bytes that rules wanted to have replaced.
+/// The result of noting the bytes that rules replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// There was nothing to be replaced, or the packet does not leave.
+    /// There is nothing to replace, or the packet does not leave.
     Nothing,
-    /// They are noted.
+    /// The replacements are noted.
     Noted,
     /// The packet cannot be changed.
     Refused,
 }
 
 impl Leaving {
-    /// Gives the memory of a change back.
+    /// Takes the memory of a change back.
     pub fn reuse(&mut self, change: Rewrite) {
         self.spare = change;
     }
@@ -47,7 +48,7 @@ impl Leaving {
         }
     }
 
-    /// Notes that the packet in hand leaves with another beginning.
+    /// Notes another beginning of the payload of the packet in hand.
     pub fn note_resize(&mut self, view: &PacketView<'_>, resize: Resize) {
         self.note(view, |_| true);
         if let Some(change) = &mut self.change {
@@ -55,19 +56,19 @@ impl Leaving {
         }
     }
 
-    /// Notes that the urgent flag of the packet in hand is to be taken off, beside what is noted already.
+    /// Notes that the urgent flag of the packet in hand is to be cleared, in addition to earlier notes.
     pub fn note_urgent(&mut self, view: &PacketView<'_>) {
         self.note_header(view, |change| change.urgent = true);
     }
 
-    /// Notes that the options of Multipath TCP of the packet in hand are to be taken out, beside what is
-    /// noted already.
+    /// Notes that the Multipath TCP options of the packet in hand are to be removed, in addition to earlier
+    /// notes.
     pub fn note_multipath(&mut self, view: &PacketView<'_>) {
         self.note_header(view, |change| change.multipath = true);
     }
 
     fn note_header(&mut self, view: &PacketView<'_>, also: impl FnOnce(&mut Rewrite)) {
-        // A segment that its receiver refuses is not made right.
+        // A segment with a wrong checksum keeps it, so that its receiver discards it.
         if view.l4_checksum_ok() != Some(true) {
             return;
         }
@@ -82,8 +83,8 @@ impl Leaving {
         }
     }
 
-    /// Notes that the transport checksum of the packet in hand is still to be made right, if nothing else is
-    /// noted that does so: its sender left it to hardware, and nobody will do it on the way on.
+    /// Notes that the transport checksum of the packet in hand has to be computed, unless an earlier note
+    /// implies that: its sender left it to hardware, and no device after this one computes it.
     pub fn note_checksum(&mut self, view: &PacketView<'_>) {
         let is_rebuilt = view.decoded().flags.contains(PacketFlags::REBUILT);
         if self.change.is_some() || is_rebuilt || !view.l4_checksum_is_due() {
@@ -95,11 +96,11 @@ impl Leaving {
         }
     }
 
-    /// Notes what rules want to have replaced in the packet in hand, on top of the bytes that are put back.
-    /// To be asked of packets that leave, inline.
+    /// Notes the replacements by rules in the packet in hand, in addition to restored bytes. For packets that
+    /// leave inline.
     ///
-    /// A packet that was put together from fragments or found in a tunnel stays as it is: neither its
-    /// fragments nor the checksums around it would fit any more.
+    /// A packet that was reassembled from fragments or found in a tunnel stays unchanged: its fragments and
+    /// the outer checksums would not match any more.
     pub fn note_edits(&mut self, edits: &[Edit], view: &PacketView<'_>) -> Replaced {
         if edits.is_empty() {
             return Replaced::Nothing;
@@ -137,30 +138,30 @@ impl Leaving {
     }
 }
 
-/// Prevention, urgent bytes inspected in their place: whether the receiver has to be told to read them there,
-/// too.
+/// Whether the urgent flag has to be cleared: prevention inspects urgent bytes in their place, and the
+/// receiver must read them in their place too.
 pub fn has_urgent_to_clear(settings: &EngineSettings, packet: &Decoded) -> bool {
     let reads_in_place = settings.stream.reassembly.urgent == UrgentPolicy::Inline;
     let Transport::Tcp(tcp) = &packet.transport else { return false };
     settings.prevention && reads_in_place && tcp.flags.contains(TcpFlags::URG)
 }
 
-/// Prevention before real receivers: whether options of Multipath TCP are to be taken out, so that the
-/// receiver reads the stream in the order of its numbers. With them it reads what their mappings say, perhaps
-/// of several connections together (RFC 8684 section 3.3).
+/// Whether the Multipath TCP options have to be removed: prevention with real receivers. Without them the
+/// receiver reads the stream in the order of its sequence numbers; with them in the order of their mappings,
+/// perhaps over several connections (RFC 8684 section 3.3).
 pub fn has_multipath_to_clear(settings: &EngineSettings, packet: &Decoded) -> bool {
     packet.transport.tcp().is_some_and(|tcp| tcp.options.multipath) && settings.has_real_receivers()
 }
 
-/// Writes a packet's frame to `into`, with the inspected bytes in place of those that differ from them.
-/// `false`: there is nothing to put back.
+/// Writes a packet's frame to `into`, with the inspected bytes in place of bytes that differ. `false`: no
+/// byte differs.
 pub fn restore(packet: &PacketView<'_>, stream: &Stream, into: &mut Vec<u8>) -> bool {
     let Transport::Tcp(tcp) = &packet.decoded().transport else { return false };
     let mut change = Rewrite::default();
     change.take_up(packet);
     into.clear();
     into.extend_from_slice(packet.frame());
-    // What is done to the packet itself is counted when it leaves.
+    // Changes to the packet itself are counted when it leaves.
     let uncounted = &mut NormaliserCounters::default();
     stream.restore(Seq(tcp.seq), &mut change.bytes)
         && normaliser::rewrite(into, &change, &mut Vec::new(), uncounted)

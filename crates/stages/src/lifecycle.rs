@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How functions stand on a worker: running, stopped by an order, or failed, and what is known of that
-//! (docs/functions.md). A worker has its own word on each function; nobody else is asked while packets go on.
+//! The condition of functions on a worker: running, stopped by an order, or failed, with its history
+//! (docs/functions.md). Each worker keeps this for itself; packets need no shared state.
 
 use bartizan_base::{FunctionId, PacketDuration, Path, Timestamp};
 use bartizan_function::contain::Panicked;
 use std::sync::Arc;
 
-/// How a function stands.
+/// The condition of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {
-    /// It is called.
+    /// The function is called.
     #[default]
     Running,
-    /// An order has stopped it.
+    /// An order has stopped the function.
     Stopped,
-    /// It has panicked, and is not called until it is started again.
+    /// The function has panicked and is not called until it is started again.
     Failed,
 }
 
@@ -30,27 +30,28 @@ impl Condition {
     }
 }
 
-/// What a worker is told to do with a function, between two batches.
+/// An order for a function, which a worker carries out between two batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Calls it again, with nothing that it knew before. Of one that runs nothing changes.
+    /// Starts the function without its earlier state; no effect on a running one.
     Start,
-    /// Calls it no more: chains go on without it, as policies say.
+    /// Stops calling the function: packets are forwarded without it or refused, by policy.
     Stop,
-    /// Calls it with nothing that it knew before, also if it runs.
+    /// Starts the function without its earlier state, even if it is running.
     Restart,
 }
 
-/// When a function that has failed is started again by itself. All by the packet clock.
+/// Bounds on automatic restarts of a failed function. All times are of the packet clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartBounds {
-    /// So many times in a row; then it stays failed until an order or another generation starts it. 0: never.
+    /// Most restarts in a row; then the function stays failed until an order or another generation starts it.
+    /// 0: none.
     pub attempts: u32,
-    /// After its first failure in so much time, after each further one in twice the time of the one before.
+    /// Delay of the first restart; doubled with each further failure.
     pub first: PacketDuration,
-    /// In so much at most.
+    /// Longest delay.
     pub longest: PacketDuration,
-    /// One that has run for so long has its attempts anew.
+    /// A function that has run for this time has all its attempts again.
     pub steady: PacketDuration,
 }
 
@@ -66,7 +67,7 @@ impl Default for RestartBounds {
 }
 
 impl RestartBounds {
-    /// The time before an attempt, the first being 0. `None`: there is none.
+    /// The delay before an attempt, the first being 0. `None`: there are no further attempts.
     #[must_use]
     pub fn wait(&self, attempt: u32) -> Option<PacketDuration> {
         if attempt >= self.attempts {
@@ -77,44 +78,44 @@ impl RestartBounds {
     }
 }
 
-/// How a function of the running generation stands on a worker.
+/// The condition of a function of the running generation on a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionNow {
     /// The function.
     pub function: &'static str,
     /// Its bit in paths.
     pub id: FunctionId,
-    /// How it stands.
+    /// Condition.
     pub condition: Condition,
-    /// Since when, by the packet clock; 0: since the worker began.
+    /// Start of this condition by the packet clock; 0: the start of the worker.
     pub since: Timestamp,
-    /// How often it has failed.
+    /// Number of failures.
     pub failures: u64,
-    /// How often it was started again, by itself or by an order.
+    /// Number of restarts, automatic or by order.
     pub restarts: u64,
-    /// When it is started again by itself, if it is.
+    /// Time of the next automatic restart, if there is one.
     pub restart_at: Option<Timestamp>,
     /// The latest panic.
     pub panicked: Option<Arc<Panicked>>,
 }
 
-/// Something that has happened to a function on a worker: a line of the log.
+/// A change in the condition of a function on a worker: a line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionEvent {
     /// The function.
     pub function: &'static str,
-    /// What.
+    /// The change.
     pub what: FunctionEventKind,
 }
 
-/// What has happened to a function.
+/// The kind of change in the condition of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FunctionEventKind {
-    /// It has failed; in how much time it is started again, if it is.
+    /// The function has failed; the delay until its restart, if it is restarted.
     Failed(Arc<Panicked>, Option<PacketDuration>),
-    /// It is called again.
+    /// The function has been started.
     Started,
-    /// It is called no more.
+    /// The function has been stopped.
     Stopped,
 }
 
@@ -139,25 +140,25 @@ impl core::fmt::Display for FunctionEvent {
     }
 }
 
-/// News that wait to be told, at most; more are not told (counters and answers say them all the same).
+/// Most events kept for the log; further ones are not logged (counters and answers include them).
 pub const NEWS_MAX: usize = 64;
 
-/// What is kept of a function that has failed once, or was told to do something.
+/// The history of a function that has failed or got an order.
 #[derive(Clone, Debug, Default)]
 struct Record {
     condition: Condition,
     since: Timestamp,
     failures: u64,
     restarts: u64,
-    /// Attempts since it was steady.
+    /// Restarts in a row.
     attempts: u32,
     restart_at: Option<Timestamp>,
     panicked: Option<Arc<Panicked>>,
-    /// What it keeps of a flow counts from this beginning on.
+    /// State of flows that is older than this start of the function does not count.
     begun: u32,
 }
 
-/// A worker's word on its functions.
+/// The conditions of a worker's functions.
 #[derive(Debug)]
 pub struct Lifecycle {
     bounds: RestartBounds,
@@ -173,11 +174,11 @@ pub struct Lifecycle {
     /// The next restart.
     due: Timestamp,
     news: Vec<FunctionEvent>,
-    /// The same with their times, for the recorder.
+    /// The events with their times, for the recorder.
     unrecorded: Vec<(Timestamp, FunctionEvent)>,
 }
 
-/// After all packets.
+/// Later than all packets.
 const NEVER: Timestamp = Timestamp::from_nanos(u64::MAX);
 
 impl Lifecycle {
@@ -206,13 +207,13 @@ impl Lifecycle {
         self.stopped.contains(id)
     }
 
-    /// The latest beginning.
+    /// The number of starts of functions so far.
     #[inline]
     pub const fn begun(&self) -> u32 {
         self.begun
     }
 
-    /// Whether a function has begun anew since a beginning.
+    /// Whether a function has been started after the start number `begun`.
     pub fn has_begun_since(&self, id: FunctionId, begun: u32) -> bool {
         self.records.get(usize::from(id.0)).is_some_and(|record| record.begun > begun)
     }
@@ -223,7 +224,7 @@ impl Lifecycle {
         now >= self.due
     }
 
-    /// The functions that are to be started again.
+    /// The functions whose restart is due.
     pub fn due(&self, now: Timestamp) -> Path {
         let bits = (0u8..).map(FunctionId).zip(&self.records);
         bits.filter(|(_, record)| record.restart_at.is_some_and(|at| now >= at))
@@ -238,12 +239,12 @@ impl Lifecycle {
         self.records.get_mut(place)
     }
 
-    /// From here on a function is not called, before what has happened is told by [`Lifecycle::failed`].
+    /// Stops calling a function whose panic [`Lifecycle::failed`] notes afterwards.
     pub const fn leave(&mut self, id: FunctionId) {
         self.away = self.away.with(id);
     }
 
-    /// A function has panicked.
+    /// Notes that a function has panicked.
     pub fn failed(&mut self, (id, function): (FunctionId, &'static str), panicked: Panicked, now: Timestamp) {
         self.leave(id);
         let bounds = self.bounds;
@@ -262,8 +263,8 @@ impl Lifecycle {
         self.tell(function, FunctionEventKind::Failed(panicked, wait), now);
     }
 
-    /// A function is called again, with nothing that it knew. `forgives`: somebody wants it so, and its
-    /// attempts count anew.
+    /// Notes that a function is started without its earlier state. `forgives`: by an order, which resets the
+    /// number of attempts.
     pub fn started(&mut self, (id, function): (FunctionId, &'static str), now: Timestamp, forgives: bool) {
         self.away = self.away.without(id);
         self.stopped = self.stopped.without(id);
@@ -281,7 +282,8 @@ impl Lifecycle {
         self.tell(function, FunctionEventKind::Started, now);
     }
 
-    /// No chain has a function any more that had failed: should it come back, it begins anew.
+    /// Notes that no chain has a failed function any more: if it returns, it starts without its earlier
+    /// state.
     pub fn forget(&mut self, id: FunctionId) {
         self.away = self.away.without(id);
         self.begun = self.begun.saturating_add(1);
@@ -292,7 +294,7 @@ impl Lifecycle {
         self.note_due();
     }
 
-    /// A function is stopped.
+    /// Notes that an order stops a function.
     pub fn stopped(&mut self, (id, function): (FunctionId, &'static str), now: Timestamp) {
         self.leave(id);
         self.stopped = self.stopped.with(id);
@@ -317,29 +319,29 @@ impl Lifecycle {
         }
     }
 
-    /// Whether the recorder was not told of something yet. Asked of each frame.
+    /// Whether there are events for the recorder. Tested for each frame.
     #[inline]
     pub const fn is_unrecorded(&self) -> bool {
         !self.unrecorded.is_empty()
     }
 
-    /// What the recorder was not told of yet.
+    /// Takes the events for the recorder.
     pub fn take_unrecorded(&mut self) -> Vec<(Timestamp, FunctionEvent)> {
         core::mem::take(&mut self.unrecorded)
     }
 
-    /// What has happened since the last call.
+    /// Takes the events since the last call.
     pub fn take_news(&mut self) -> Vec<FunctionEvent> {
         core::mem::take(&mut self.news)
     }
 
-    /// Whether something has happened since that was asked last.
+    /// Whether there are events since the last call of [`Lifecycle::take_news`].
     #[inline]
     pub const fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// How a function stands.
+    /// The condition of a function.
     pub fn now(&self, id: FunctionId, function: &'static str) -> FunctionNow {
         let record = self.records.get(usize::from(id.0)).cloned().unwrap_or_default();
         FunctionNow {
@@ -354,7 +356,7 @@ impl Lifecycle {
         }
     }
 
-    /// Failures and restarts of all functions, and how many are failed now.
+    /// Failures and restarts of all functions, and the number of functions that are failed now.
     pub fn sums(&self) -> (u64, u64, u64) {
         let sum = |of: fn(&Record) -> u64| self.records.iter().map(of).sum();
         let failed = |record: &Record| u64::from(record.condition == Condition::Failed);
@@ -387,7 +389,7 @@ mod tests {
         }
         lifecycle.failed(PFW, Panicked::default(), now);
         assert!(!lifecycle.is_due(now + PacketDuration::from_secs(100_000)));
-        // Who wants it so gives it its attempts anew.
+        // An order resets the attempts.
         lifecycle.started(PFW, now, true);
         lifecycle.failed(PFW, Panicked::default(), now);
         assert!(lifecycle.is_due(now + bounds.first));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The normaliser: the one place where packets are changed or made. Each change is counted with its reason.
 //!
-//! Changes: inspected bytes put back into a retransmission that differs; bytes that a rule replaces (keyword
-//! `replace`); the urgent flag taken off, so that the receiver reads the byte in its place, as it was
-//! inspected (RFC 6093: receivers differ in what they take out, and Linux's choice depends on how fast its
-//! application reads); the options of Multipath TCP, so that the receiver reads the stream as it was
-//! inspected, and not in an order that they say (RFC 8684 section 3.7: both sides fall back to one path); the
-//! first bytes of a stream put in front of a segment that a server with SYN cookies could take for the
-//! beginning; old bytes taken off one that such a server could take for the beginning of another connection.
-//! Made: the RST or ICMP message that tells of a rejected packet (RFC 9293 section 3.5.2, RFC 1812 section
-//! 4.3.3.1, RFC 4443 section 3.1).
+//! Changes: restoring the inspected bytes in a retransmission that differs; bytes that a rule replaces
+//! (keyword `replace`); clearing the urgent flag, so that the receiver reads the byte in its place, as it was
+//! inspected (RFC 6093: receivers differ in the bytes they take out of the stream, and Linux's choice depends
+//! on the speed of the application); removing the options of Multipath TCP, so that the receiver reads the
+//! stream as it was inspected, and not in the order of their mappings (RFC 8684 section 3.7: both sides fall
+//! back to one path); putting the first bytes of a stream in front of a segment that a server with SYN
+//! cookies could take for the beginning; trimming old bytes from a segment that such a server could take for
+//! the beginning of another connection. Made: the RST or ICMP message that answers a rejected packet (RFC
+//! 9293 section 3.5.2, RFC 1812 section 4.3.3.1, RFC 4443 section 3.1).
 
 mod rejection;
 
@@ -19,30 +19,30 @@ use bartizan_packet::{InternetChecksum, PacketFlags, PacketSource, PacketView, T
 use core::net::IpAddr;
 use smallvec::SmallVec;
 
-/// What the normaliser has done.
+/// Counters of the normaliser's changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NormaliserCounters {
-    /// Segments into which the inspected bytes were put back.
+    /// Segments in which the inspected bytes were restored.
     pub rewritten: u64,
-    /// Segments whose urgent flag was taken off.
+    /// Segments whose urgent flag was cleared.
     pub urgent_cleared: u64,
-    /// Segments whose options of Multipath TCP were taken out.
+    /// Segments whose Multipath TCP options were removed.
     pub multipath_cleared: u64,
-    /// Segments that got the bytes before them in front.
+    /// Segments to which the preceding bytes of the stream were added in front.
     pub completed: u64,
-    /// Segments that left without bytes that their receiver has and that could not be compared any more.
+    /// Segments that left without old bytes that could not be compared any more.
     pub trimmed: u64,
     /// Packets in which a rule replaced bytes.
     pub replaced: u64,
-    /// Packets whose transport checksum their sender left to hardware, and that got it here.
+    /// Packets whose transport checksum the sender left to hardware and the normaliser computed.
     pub checksums: u64,
-    /// Frames that were larger than the egress port carries and left as segments.
+    /// Frames that exceeded the egress port's limit and left as segments.
     pub cut: u64,
-    /// Frames more that this made.
+    /// Additional frames that this made.
     pub pieces: u64,
-    /// Datagrams more that were made by taking apart those that came as one, before they were inspected.
+    /// Additional datagrams from splitting those that arrived as one, before inspection.
     pub datagrams: u64,
-    /// Frames of several datagrams that could not be taken apart: seen as one, and not sent.
+    /// Frames of several datagrams that could not be split: inspected as one, and not sent.
     pub joined: u64,
     /// RST segments made.
     pub resets: u64,
@@ -114,43 +114,43 @@ impl NormaliserCounters {
 /// A change of a TCP segment.
 #[derive(Clone, Debug, Default)]
 pub struct Rewrite {
-    /// Where the payload begins in the frame.
+    /// Offset of the payload in the frame.
     pub payload: usize,
-    /// Where the IP header begins.
+    /// Offset of the IP header.
     pub network: usize,
-    /// Where the TCP header begins.
+    /// Offset of the TCP header.
     pub header: usize,
-    /// The payload, of the same length.
+    /// The new payload, of the same length.
     pub bytes: Vec<u8>,
-    /// The urgent flag and pointer are taken off.
+    /// The urgent flag and pointer are cleared.
     pub urgent: bool,
-    /// The options of Multipath TCP are taken out.
+    /// The options of Multipath TCP are removed.
     pub multipath: bool,
-    /// Both ends, for the checksum.
+    /// Source and destination address, for the checksum.
     pub ends: Option<(IpAddr, IpAddr)>,
     /// IP protocol: TCP, UDP, ICMP or ICMPv6.
     pub protocol: u8,
-    /// Inspected bytes are put back.
+    /// Inspected bytes are restored.
     pub restored: bool,
     /// A rule replaces bytes.
     pub replaced: bool,
-    /// The checksum was left to hardware by its sender and is made here.
+    /// The sender left the checksum to hardware; the normaliser computes it.
     pub due: bool,
-    /// Another beginning of the payload.
+    /// The change of the payload's beginning.
     pub resize: Resize,
 }
 
-/// Another beginning of a segment's payload.
+/// A change of the beginning of a segment's payload.
 #[derive(Clone, Debug, Default)]
 pub struct Resize {
-    /// Bytes of the stream that come in front, so that the segment begins earlier by as many.
+    /// Bytes of the stream put in front, by whose number the sequence number decreases.
     pub front: SmallVec<[u8; 8]>,
-    /// Bytes that do not leave, from the first on.
+    /// Number of leading bytes that do not leave.
     pub trim: usize,
 }
 
 impl Rewrite {
-    /// Makes this the change of a packet that leaves its payload as it is.
+    /// Makes this a change that leaves the packet's payload as it is.
     pub fn take_up(&mut self, view: &PacketView<'_>) {
         let packet = view.decoded();
         self.payload = packet.payload as usize;
@@ -165,9 +165,8 @@ impl Rewrite {
     }
 }
 
-/// Applies a change and makes the transport's checksum right again. `longer`: a frame whose length changes is
-/// written there; otherwise that stays empty. `false`: the change does not fit the frame, nothing was
-/// changed.
+/// Applies a change and corrects the transport checksum. `longer`: gets the frame if its length changes, and
+/// stays empty otherwise. `false`: the change does not fit the frame, which is unchanged.
 pub fn rewrite(
     frame: &mut [u8],
     change: &Rewrite,
@@ -201,7 +200,7 @@ fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
         _ => return None,
     })?;
     let field = at..at.checked_add(2)?;
-    // All that can fail comes before the first byte is changed.
+    // Every step that can fail comes before the first byte is changed.
     frame.get(change.header..end)?;
     let had = frame.get(field.clone())? != [0, 0];
     frame.get_mut(change.payload..end)?.copy_from_slice(&change.bytes);
@@ -216,7 +215,7 @@ fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
     if change.multipath {
         take_out_multipath(frame.get_mut(change.header..change.payload)?);
     }
-    // A datagram over IPv4 without a checksum stays without one.
+    // A datagram over IPv4 without a checksum keeps none.
     if change.protocol == 17 && src.is_ipv4() && !had {
         return Some(());
     }
@@ -226,13 +225,13 @@ fn apply(frame: &mut [u8], change: &Rewrite) -> Option<()> {
         1 => InternetChecksum::new().with(segment).finish(),
         protocol => l4_checksum(src, dst, protocol, segment)?,
     };
-    // Zero says "no checksum" in UDP (RFC 768).
+    // Zero means "no checksum" in UDP (RFC 768).
     let sum = if change.protocol == 17 && sum == 0 { 0xffff } else { sum };
     frame.get_mut(field)?.copy_from_slice(&sum.to_be_bytes());
     Some(())
 }
 
-/// Puts no-operations in the place of a TCP header's options of Multipath TCP.
+/// Overwrites a TCP header's Multipath TCP options with no-operations.
 fn take_out_multipath(header: &mut [u8]) {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -252,8 +251,8 @@ fn take_out_multipath(header: &mut [u8]) {
     }
 }
 
-/// Whether a TCP segment may get bytes in front or lose some: it lies in IP directly in an Ethernet frame, so
-/// that no length but IP's and no checksum but IP's and TCP's speaks about it.
+/// Whether a TCP segment may get or lose bytes at the front: it is in IP directly in an Ethernet frame, so
+/// that only IP's length and the checksums of IP and TCP depend on them.
 pub fn can_resize(view: &PacketView<'_>) -> bool {
     let packet = view.decoded();
     let l3 = packet.l3 as usize;
@@ -270,9 +269,9 @@ pub fn can_resize(view: &PacketView<'_>) -> bool {
     ethernet && whole && plain && packet.recursion == 0
 }
 
-/// Writes the frame with bytes in front of its payload, or without its first ones; what stood behind the
-/// payload (padding of the link) goes. A segment that loses all its data keeps its number, so that the
-/// receiver answers as it does to old data; a FIN keeps its own.
+/// Writes the frame with bytes in front of its payload, or without its first ones, and without link padding.
+/// A segment that loses all its data keeps its sequence number, so that the receiver answers as to old data;
+/// a FIN keeps its own number.
 fn resize(frame: &[u8], change: &Rewrite, out: &mut Vec<u8>) -> Option<()> {
     let Resize { front, trim } = &change.resize;
     let mut bytes = front.to_vec();
@@ -412,7 +411,7 @@ mod tests {
             });
             assert_eq!(counters.multipath_cleared, 1);
         }
-        // Behind the end of the list, and where it is broken, receivers read nothing.
+        // After the end of the list, and after a malformed option, receivers read nothing.
         for list in [[0, 30, 4, 1], [3, 1, 30, 2], [30, 9, 1, 1], [8, 0, 30, 2]] {
             let mut header = [&[7; 20][..], &list].concat();
             take_out_multipath(&mut header);
@@ -426,7 +425,7 @@ mod tests {
             let segment = Segment::new((9, 9), (2, 0), 0x18, b"body");
             let segment = Segment { chksum: Some(0x1234), ..segment };
             let mut frame = hosts::ethernet(v6, &hosts::ip_as_is(v6, (1, 2), 6, &segment.unsummed()));
-            // Padding of the link is no payload.
+            // Link padding is no payload.
             frame.extend_from_slice(&[0; 2]);
             let mut change = Rewrite { protocol: 6, bytes: b"body".to_vec(), ..Rewrite::default() };
             decode(&frame, |view| {
@@ -540,7 +539,7 @@ mod tests {
         let mut counters = NormaliserCounters::default();
         assert!(rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));
         assert_eq!((&frame[40..42], &frame[42..]), (&[0, 0][..], &b"good"[..]));
-        // What has no checksum that is known here is left as it is.
+        // A protocol without a known checksum is left unchanged.
         change.protocol = 132;
         let before = frame.clone();
         assert!(!rewrite(&mut frame, &change, &mut Vec::new(), &mut counters));

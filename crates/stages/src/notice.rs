@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happened to the engine itself, or to a tenant's quota: told to recorders as it happens, though it is
-//! about no packet.
+//! Events of the engine itself or of a tenant's quota, which recorders get at once although no packet belongs
+//! to them.
 
 use crate::lifecycle::FunctionEvent;
 use bartizan_base::TenantId;
 use std::sync::Arc;
 
-/// What happened.
+/// An event of the engine or of a quota.
 #[derive(Clone, Copy, Debug)]
 pub enum Notice<'a> {
-    /// A function fails, is started again, is stopped.
+    /// A function fails, is started or is stopped.
     Function(&'a FunctionEvent),
     /// A tenant has used up a quota.
     Quota(&'a Exceeded),
 }
 
-/// Which of a tenant's quotas.
+/// The kind of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// Flows at a time.
+    /// Concurrent flows.
     Flows,
-    /// Alerts of a second.
+    /// Alerts per second.
     Alerts,
     /// Bytes of state.
     State,
@@ -54,14 +54,14 @@ impl QuotaKind {
 /// A quota that is used up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
     /// The tenant's name.
     pub name: Arc<str>,
-    /// Which.
+    /// The quota.
     pub quota: QuotaKind,
-    /// What it allows.
+    /// The bound that the quota sets.
     pub limit: u64,
-    /// How often something was refused, left out or ended for it, since the start.
+    /// Number of refusals, omissions and evictions for this quota since the start.
     pub times: u64,
 }

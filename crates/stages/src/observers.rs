@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Observers of running functions: for some time others stand around them and see what they see
-//! ([`Function::inner`]).
+//! Observers of running functions: for a limited time, wrappers take the place of functions and see their
+//! calls ([`Function::inner`]).
 //!
-//! A worker that is observed runs chains of its own, in which the observed function is another one. Nothing
-//! is asked per packet, so observers cost nothing while there are none.
+//! An observed worker runs chains of its own, with wrappers in place of the observed functions. Packets need
+//! no test for observers, which cost nothing while there are none.
 
 use crate::chain::{Chains, Class, FlowClassifier, LookupExplained, Matches, NameExplained, PolicyMap};
 use crate::quotas::Quotas;
@@ -24,17 +24,17 @@ pub struct ObservedPlace {
 
 /// An observer of the functions of running workers.
 pub trait FunctionObserver: Send + Sync {
-    /// The function that takes the place of another one on a worker. It has the other one's state there, and
-    /// decides what that one decides. `None`: this function is not observed.
+    /// The wrapper that takes the place of a function on a worker. It gets the function's state and returns
+    /// the function's decisions. `None`: this function is not observed.
     fn around(&self, function: &Arc<dyn Function>, place: ObservedPlace) -> Option<Arc<dyn Function>>;
 }
 
-/// All observers that are in force, the innermost first.
+/// The observers in force, innermost first.
 #[derive(Clone, Default)]
 pub struct Observers(Arc<[Arc<dyn FunctionObserver>]>);
 
 impl Observers {
-    /// These.
+    /// These observers.
     #[must_use]
     pub fn new(observers: Vec<Arc<dyn FunctionObserver>>) -> Self {
         Observers(observers.into())
@@ -46,7 +46,7 @@ impl Observers {
         self.0.is_empty()
     }
 
-    /// The chains with these observers, for one worker. `None`: none of their functions is observed.
+    /// The chains with these observers, for one worker. `None`: no function of the chains is observed.
     #[must_use]
     pub fn around(&self, chains: &Arc<Chains>, worker: WorkerId) -> Option<Arc<Chains>> {
         let place = ObservedPlace { generation: chains.generation, worker };
@@ -87,7 +87,8 @@ pub struct Observation {
     pub plain: Option<Arc<Chains>>,
 }
 
-/// Other functions in chains that are the same otherwise. With a `tenant` all packets are of that one.
+/// Chains that differ from `chains` in their functions only. With a `tenant`, all packets belong to that
+/// tenant.
 #[must_use]
 pub fn with_functions(
     chains: &Arc<Chains>,
@@ -101,7 +102,7 @@ pub fn with_functions(
     observed
 }
 
-/// The classifier of other chains, with the tenant fixed where it is given.
+/// The classifier of other chains, with a fixed tenant if one is given.
 struct BorrowedClassifier {
     chains: Arc<Chains>,
     tenant: Option<TenantId>,
@@ -159,7 +160,7 @@ mod tests {
         counters: &[],
     };
 
-    /// A function, or what stands around one.
+    /// A function, or a wrapper around one.
     struct One(Option<Arc<dyn Function>>);
 
     impl Function for One {
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Observes on some worker, in some generation.
+    /// An observer on one worker, in one generation.
     struct Of(WorkerId, Generation);
 
     impl FunctionObserver for Of {

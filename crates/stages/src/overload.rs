@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The priority of a class of flows when memory is used up, or more comes than a worker takes: what a policy
-//! says of it.
+//! The priority of a class of flows, set by its policy, when memory is used up or the load exceeds a worker's
+//! capacity.
 
 use bartizan_applayer::flow::{AppLayer, Disruption};
 use bartizan_base::Direction;
 
-/// What is done with a flow that gives way under overload.
+/// The action on a flow that gives way under overload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverloadAction {
-    /// The action of `app-layer.memcap-policy`; where more comes than a worker takes, its packets are
-    /// dropped.
+    /// The action of `app-layer.memcap-policy`; where the load exceeds a worker's capacity, the flow's
+    /// packets are dropped.
     #[default]
     Settings,
-    /// The flow goes on; its packets and streams are inspected, its protocol is not parsed any more.
+    /// The flow continues; its packets and streams are inspected, its protocol is not parsed any more.
     Inspect,
     /// The flow passes uninspected.
     Pass,
@@ -20,17 +20,17 @@ pub enum OverloadAction {
     Drop,
 }
 
-/// How a class of flows stands under overload.
+/// The rank of a class of flows under overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload {
     /// Flows of lower priority give way first.
     pub priority: u8,
-    /// What is done with a flow that gives way.
+    /// The action on a flow that gives way.
     pub action: OverloadAction,
 }
 
 impl Overload {
-    /// What holds where a policy says nothing.
+    /// The default for policies without the key.
     pub const DEFAULT: Overload = Overload { priority: 100, action: OverloadAction::Settings };
 }
 

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much tenants may use, and what they use: flows, alerts and bytes of state of all workers together.
+//! Quotas of tenants and their use: flows, alerts and bytes of state of all workers together.
 //!
-//! A tenant with a quota has a [`Meter`], which all workers share and which lives longer than generations. A
-//! flow is counted when it is made, by one atomic step that refuses what would be one too many, so the sum
-//! over the workers is never above the quota; it holds its place ([`Counted`]) until it ends, also when it
-//! moves to another worker. At its quota one of the tenant's own flows on the same worker gives way: of some
-//! that were opened first, half-open ones before idle ones (`Opened::victim`). Nobody else's is touched.
-//! Where none may give way the new flow is refused as where the table is full.
+//! A tenant with a quota has a [`Meter`], which all workers share and which outlives generations. A flow is
+//! counted when it is made, by one atomic step that refuses a flow above the quota, so the sum over the
+//! workers never exceeds the quota; the flow holds its place ([`Counted`]) until it ends, also when it moves
+//! to another worker. At the quota, one of the tenant's own flows on the same worker gives way: among the
+//! oldest ones, half-open flows before idle ones (`Opened::victim`). Flows of other tenants are untouched. If
+//! no flow may give way, the new flow is refused, as where the table is full.
 //!
-//! Tenants without quotas pay a look into a list when a flow is made and when an alert is written, and
-//! nothing for a packet.
+//! Tenants without quotas cost a list lookup when a flow is made and when an alert is written, and nothing
+//! for a packet.
 //!
-//! Bytes of state (streams, application layers and what functions keep of flows) are counted as they change
-//! (`StateCharge`); above the quota flows of the tenant give way in the order of `crate::app_memory`, on the
-//! worker whose packet made it more. So the sum is above the quota by what one packet of each worker brings.
+//! Bytes of state (streams, application layers and state of functions) are counted as they change
+//! (`StateCharge`); above the quota, flows of the tenant give way in the order of `crate::app_memory`, on the
+//! worker whose packet increased the state. The sum exceeds the quota by at most one packet's state per
+//! worker.
 //!
-//! Flows that were there before their tenant got a quota count from their next packet on.
+//! Flows that are older than their tenant's quota count from their next packet on.
 
 use crate::notice::{Exceeded, QuotaKind};
 use bartizan_base::turns::wait_for_turn;
@@ -24,38 +25,38 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Flows of a tenant that are looked at to find one that gives way.
+/// Most flows of a tenant that one search for a flow to give way visits.
 pub const LOOKED_AT: usize = 32;
-/// An established flow that had no packet for so long counts as idle.
+/// An established flow without a packet for this time counts as idle.
 pub const IDLE: PacketDuration = PacketDuration::from_secs(10);
 
-/// How much a tenant may use; `None`: no bound.
+/// The quotas of a tenant; `None`: no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Flows.
     pub flows: Option<u64>,
-    /// Alerts that are written of one second of the packet clock.
+    /// Alerts written per second of the packet clock.
     pub alerts: Option<u32>,
-    /// Bytes of streams, application layers and what functions keep of flows.
+    /// Bytes of streams, application layers and state of functions.
     pub state: Option<u64>,
 }
 
-/// What a tenant uses, of all workers.
+/// The use of a tenant's quotas by all workers.
 #[derive(Debug, Default)]
 pub struct Meter {
     flows: AtomicU64,
     gave_way: AtomicU64,
     flows_refused: AtomicU64,
-    /// Second, and alerts of it in the lowest 24 bits.
+    /// Second, and the number of its alerts in the lowest 24 bits.
     alerts: AtomicU64,
     alerts_left_out: AtomicU64,
     state: AtomicU64,
     closed: AtomicU64,
-    /// Until when nothing more is told of each quota, seconds of the packet clock.
+    /// End of the time without further notices, by quota; seconds of the packet clock.
     quiet: [AtomicU64; QuotaKind::ALL.len()],
 }
 
-/// What a meter shows.
+/// A snapshot of a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Flows now.
@@ -68,20 +69,20 @@ pub struct Used {
     pub alerts_left_out: u64,
     /// Bytes of state now.
     pub state: u64,
-    /// Flows that were closed because of these.
+    /// Flows closed because of these bytes.
     pub closed: u64,
 }
 
-/// Bits of [`Meter::alerts`] that count.
+/// Bits of [`Meter::alerts`] that hold the count.
 const COUNT_BITS: u32 = 24;
 const COUNT_MOST: u64 = (1 << COUNT_BITS) - 1;
 
-/// Seconds of the packet clock in which that a quota is used up is told once.
+/// Least time between two notices of a quota that is used up, in seconds of the packet clock.
 pub const TOLD_APART: u64 = 60;
 
 impl Meter {
-    /// Whether that a quota is used up is to be told: once in [`TOLD_APART`] seconds of the packet clock, by
-    /// all workers together.
+    /// Whether a notice is due that a quota is used up: once in [`TOLD_APART`] seconds of the packet clock,
+    /// over all workers.
     fn is_news(&self, quota: QuotaKind, now: Timestamp) -> bool {
         let Some(quiet) = self.quiet.get(quota as usize) else { return false };
         let until = quiet.load(Ordering::Relaxed);
@@ -90,7 +91,7 @@ impl Meter {
             && quiet.compare_exchange(until, then, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// What is used.
+    /// A snapshot of the use.
     #[must_use]
     pub fn used(&self) -> Used {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -106,15 +107,15 @@ impl Meter {
 
     /// Counts a flow, if there are fewer than `most`.
     fn count(self: &Arc<Self>, most: u64) -> Option<Counted> {
-        // Captures: workers touch what they share in the order of the packets.
+        // Captures: workers touch shared state in the order of the packets.
         wait_for_turn();
         let one_more = |flows| (flows < most).then_some(flows + 1);
         let counted = self.flows.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
         counted.ok().map(|_| Counted { meter: Arc::clone(self), may_give_way: true })
     }
 
-    /// Whether an alert may be written: one of the first `most` of its second. A clock that is behind another
-    /// worker's is in that one's second.
+    /// Whether an alert may be written: one of the first `most` of its second. A worker whose clock lags
+    /// behind another one's counts in that worker's second.
     fn alert(&self, now: Timestamp, most: u32) -> bool {
         let most = u64::from(most).min(COUNT_MOST);
         let next = |word: u64| {
@@ -138,7 +139,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Whether the flow may end for another one of its tenant: it was opened under a quota.
+    /// Whether the flow may end for another one of its tenant: only flows opened under a quota may.
     #[must_use]
     pub const fn may_give_way(&self) -> bool {
         self.may_give_way
@@ -147,15 +148,14 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // Captures: a worker that is far ahead gives nothing back to packets that came before.
+        // Captures: a worker that is ahead must not free places for earlier packets.
         wait_for_turn();
         self.meter.flows.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// What a worker's flows of a tenant hold, as it is counted for the tenant's quota; what is dropped is
-/// counted no more. Over captures each word about it waits for its turn, so that the same flows are closed in
-/// each run.
+/// The state that a worker's flows of a tenant hold, as charged to the tenant's quota; dropping it ends the
+/// charge. Over captures each access waits for the worker's turn, so that each run closes the same flows.
 #[derive(Debug)]
 pub struct StateCharge {
     most: u64,
@@ -164,7 +164,7 @@ pub struct StateCharge {
 }
 
 impl StateCharge {
-    /// They hold so much now.
+    /// Sets the bytes that the flows hold now.
     pub fn set(&mut self, used: u64) {
         if used == self.charged {
             return;
@@ -177,7 +177,7 @@ impl StateCharge {
         };
     }
 
-    /// Whether the tenant holds more than it may, on all workers.
+    /// Whether the tenant's state on all workers exceeds the quota.
     pub fn is_over(&self) -> bool {
         if self.charged == 0 {
             return false;
@@ -186,7 +186,7 @@ impl StateCharge {
         self.meter.state.load(Ordering::Acquire) > self.most
     }
 
-    /// A flow was closed for it.
+    /// Counts a flow closed for the quota.
     pub fn note_closed(&self) {
         wait_for_turn();
         self.meter.closed.fetch_add(1, Ordering::Relaxed);
@@ -202,18 +202,18 @@ impl Drop for StateCharge {
 /// The quotas of a generation.
 #[derive(Clone, Debug, Default)]
 pub struct Quotas {
-    /// By the tenant's number.
+    /// Quota and meter by the tenant's number.
     tenants: Vec<Option<(Quota, Arc<Meter>)>>,
     names: Vec<(TenantId, Arc<str>)>,
 }
 
-/// A tenant has as many flows as its quota lets it.
+/// The error for a tenant that has reached its quota of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tenant's quota of flows is used up")]
 pub struct FlowsUsedUp;
 
 impl Quotas {
-    /// Of these tenants: number, name, quota and meter.
+    /// The quotas of these tenants: number, name, quota and meter.
     #[must_use]
     pub fn new(of: Vec<(TenantId, Arc<str>, Quota, Arc<Meter>)>) -> Self {
         let mut quotas = Quotas::default();
@@ -230,7 +230,7 @@ impl Quotas {
         quotas
     }
 
-    /// Whether no tenant has one.
+    /// Whether no tenant has a quota.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -242,18 +242,18 @@ impl Quotas {
         self.tenants.get(usize::from(tenant.0))?.as_ref()
     }
 
-    /// Numbers of tenants up to the greatest that has one.
+    /// The highest number of a tenant with a quota, plus one.
     pub const fn len(&self) -> usize {
         self.tenants.len()
     }
 
-    /// What a worker counts of a tenant's state for its quota, if it has one.
+    /// A new charge for a worker's state of a tenant, if the tenant has a quota of state.
     pub fn state_charge(&self, tenant: TenantId) -> Option<StateCharge> {
         let (Quota { state: Some(most), .. }, meter) = self.of(tenant)? else { return None };
         Some(StateCharge { most: *most, meter: Arc::clone(meter), charged: 0 })
     }
 
-    /// The tenants that have one, by name, with what they use.
+    /// The tenants with quotas, by name, with their use.
     pub fn used(&self) -> impl Iterator<Item = (&Arc<str>, Quota, Used)> {
         self.names.iter().filter_map(|(tenant, name)| {
             let (quota, meter) = self.of(*tenant)?;
@@ -261,17 +261,16 @@ impl Quotas {
         })
     }
 
-    /// A place for a new flow of a tenant. `None`: it needs none.
+    /// The place of a new flow of a tenant. `None`: the tenant has no quota of flows.
     ///
-    /// # Errors
-    /// The quota is used up.
+    /// # Errors The quota is used up.
     #[inline]
     pub fn place(&self, tenant: TenantId) -> Result<Option<Counted>, FlowsUsedUp> {
         let Some((Quota { flows: Some(most), .. }, meter)) = self.of(tenant) else { return Ok(None) };
         meter.count(*most).map(Some).ok_or(FlowsUsedUp)
     }
 
-    /// The place of a flow that is there already, whatever the quota. It gives way to no other.
+    /// The place of an existing flow, whatever the quota. This flow never gives way to another.
     pub fn place_of_known(&self, tenant: TenantId) -> Option<Counted> {
         let (Quota { flows: Some(_), .. }, meter) = self.of(tenant)? else { return None };
         let mut counted = meter.count(u64::MAX)?;
@@ -279,7 +278,7 @@ impl Quotas {
         Some(counted)
     }
 
-    /// What is to be told of a quota that is used up just now; mostly nothing.
+    /// The notice of a used-up quota, if one is due.
     #[cold]
     pub fn exceeded(&self, tenant: TenantId, quota: QuotaKind, now: Timestamp) -> Option<Exceeded> {
         let (limits, meter) = self.of(tenant)?;
@@ -296,7 +295,7 @@ impl Quotas {
         Some(Exceeded { tenant, name: Arc::clone(name), quota, limit, times })
     }
 
-    /// A flow of the tenant made room, or a packet opened none.
+    /// Counts a flow of the tenant that gave way, or a packet that opened no flow.
     pub fn note(&self, tenant: TenantId, gave_way: bool) {
         if let Some((_, meter)) = self.of(tenant) {
             let counter = if gave_way { &meter.gave_way } else { &meter.flows_refused };
@@ -304,7 +303,7 @@ impl Quotas {
         }
     }
 
-    /// Whether an alert of a tenant is written; else it is counted.
+    /// Whether an alert of a tenant may be written; counts it otherwise.
     #[inline]
     pub fn writes_alert(&self, tenant: TenantId, now: Timestamp) -> bool {
         let Some((Quota { alerts: Some(most), .. }, meter)) = self.of(tenant) else { return true };
@@ -313,36 +312,36 @@ impl Quotas {
     }
 }
 
-/// How readily a flow gives way.
+/// The order in which flows give way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gives {
-    /// It is not open yet: no answer, no complete handshake; since when its last packet came.
+    /// A flow without a reply or a complete handshake; time of its last packet.
     HalfOpen(Timestamp),
-    /// It had no packet for [`IDLE`].
+    /// A flow without a packet for [`IDLE`]; time of its last packet.
     Idle(Timestamp),
 }
 
-/// Flows of tenants with quotas on a worker, as they were opened: number in the table and serial number.
+/// A worker's flows of tenants with quotas, in the order of opening: number in the table and serial number.
 #[derive(Debug, Default)]
 pub struct Opened {
     by_tenant: HashMap<TenantId, VecDeque<(FlowId, u64)>>,
 }
 
 impl Opened {
-    /// A flow was opened. `is_there`: whether a flow is yet.
+    /// Adds an opened flow. `is_there`: whether a flow still exists.
     pub fn push(&mut self, tenant: TenantId, flow: (FlowId, u64), is_there: impl Fn(FlowId, u64) -> bool) {
         let flows = self.by_tenant.entry(tenant).or_default();
-        // Those that have ended are let go of when the list would grow: so it is at most twice as long as
-        // there ever were flows.
+        // Ended flows are removed when the list would grow, so its length is at most twice the greatest
+        // number of flows.
         if flows.len() == flows.capacity() {
             flows.retain(|(id, serial)| is_there(*id, *serial));
         }
         flows.push_back(flow);
     }
 
-    /// The flow of a tenant that gives way: of [`LOOKED_AT`] that were opened first, the first half-open one,
-    /// or the one that has been idle for longest. `gives`: how readily a flow does. The outer `None`: it has
-    /// ended, the inner: it does not.
+    /// The flow of a tenant that gives way: among the [`LOOKED_AT`] flows at the front of the list, the first
+    /// half-open one, else the one that has been idle longest. `gives`: the rank of a flow; outer `None`: the
+    /// flow has ended, inner `None`: the flow does not give way.
     pub fn victim(
         &mut self,
         tenant: TenantId,
@@ -353,7 +352,7 @@ impl Opened {
         for _ in 0..LOOKED_AT.min(flows.len()) {
             let Some(flow) = flows.pop_front() else { break };
             let Some(given) = gives(flow.0, flow.1) else { continue };
-            // Those that were looked at come again when all others were.
+            // A visited flow is visited again after all others.
             flows.push_back(flow);
             if let Some(given) = given
                 && first.is_none_or(|(known, _)| given < known)
@@ -423,7 +422,7 @@ mod tests {
             while ahead.load(Ordering::Acquire) == 0 {
                 std::thread::yield_now();
             }
-            // Time for what must not happen.
+            // Time for the other worker to do what it must not do.
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(quotas.place(TenantId(3)).is_err(), "it was held at 2");
             behind.at(10, 0);
@@ -447,7 +446,7 @@ mod tests {
                 charge.set(900);
                 turn.at(9, 0);
                 ahead.store(1, Ordering::Release);
-                // Its flows hold more, which is too much, and then nothing: at 9.
+                // The first worker's flows hold more than the quota, and then nothing, at place 9.
                 charge.set(1_900);
                 assert!(charge.is_over());
                 drop(charge);
@@ -456,7 +455,7 @@ mod tests {
             while ahead.load(Ordering::Acquire) == 0 {
                 std::thread::yield_now();
             }
-            // Time for what must not happen.
+            // Time for the other worker to do what it must not do.
             std::thread::sleep(std::time::Duration::from_millis(20));
             own.set(100);
             assert!(!own.is_over() && used(&quotas).state == 1_000, "at 2 it is as much as there may be");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the data plane's findings go: a recorder turns them into events.
+//! The events that the data plane reports, and the interface of the recorder that writes them.
 
 use crate::flow_ext::FlowExt;
 pub use crate::frame::Around;
@@ -17,39 +17,39 @@ use bartizan_packet::{DecodeEvent, Decoded, PacketView};
 /// A flow's entry, as the data plane fills it.
 pub type Entry = FlowEntry<FlowExt>;
 
-/// Why functions look at a flow.
+/// The cause of a call to functions.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause<'a> {
-    /// A packet came.
+    /// A packet arrived.
     Packet(&'a PacketView<'a>),
-    /// Bytes that wait, or what a protocol leaves open when another takes its place, are shown without a
-    /// packet.
+    /// Queued bytes, or data that a protocol leaves open when another protocol replaces it, are inspected
+    /// without a packet.
     Flush,
-    /// The flow ends, and what is left of it is shown. Nothing of it can be refused any more.
+    /// The flow ends and its remaining data is inspected. Nothing of it can be refused any more.
     FlowEnd,
 }
 
-/// When something was found, and of what.
+/// The context of an event: its packet, time, generation and direction.
 #[derive(Clone, Copy)]
 pub struct Occasion<'a> {
-    /// Why functions looked.
+    /// The cause of the call to functions.
     pub cause: Cause<'a>,
     /// Number of the frame in the capture, from 1; `None` without a packet of the capture.
     pub number: Option<u64>,
-    /// Packet clock.
+    /// Time of the packet clock.
     pub now: Timestamp,
-    /// The generation in which it is handled: the same in all its events.
+    /// The generation in which the packet is handled: the same in all its events.
     pub generation: Generation,
     /// Direction within the flow.
     pub direction: Direction,
-    /// The packet of the capture that the packet was found in.
+    /// The outer packet of the capture in which the packet was found.
     pub around: Option<&'a Around>,
     /// Variables that rules have set for the packet.
     pub variables: &'a [(String, Vec<u8>)],
 }
 
 impl<'a> Occasion<'a> {
-    /// Of a packet that is of a capture's frame `number`, by itself.
+    /// The context of a packet of the capture's frame `number`.
     pub const fn of(
         packet: &'a PacketView<'a>,
         number: Option<u64>,
@@ -59,7 +59,7 @@ impl<'a> Occasion<'a> {
         Occasion { number, ..Occasion::by_itself(Cause::Packet(packet), now, generation) }
     }
 
-    /// Of what is no packet of a capture.
+    /// The context of an event without a packet of a capture.
     pub const fn by_itself(cause: Cause<'a>, now: Timestamp, generation: Generation) -> Self {
         Occasion {
             cause,
@@ -72,12 +72,12 @@ impl<'a> Occasion<'a> {
         }
     }
 
-    /// The same, in a direction.
+    /// This context with another direction.
     pub const fn going(self, direction: Direction) -> Self {
         Occasion { direction, ..self }
     }
 
-    /// The packet, if one came.
+    /// The packet, if there is one.
     #[must_use]
     pub const fn packet(&self) -> Option<&'a PacketView<'a>> {
         match self.cause {
@@ -99,12 +99,12 @@ impl<'a> Occasion<'a> {
     }
 }
 
-/// A transaction with what it belongs to.
+/// A transaction with its protocol and number.
 #[derive(Clone, Copy)]
 pub struct TxRecord<'a> {
-    /// Its protocol.
+    /// Number of the protocol.
     pub protocol: ProtocolId,
-    /// The protocol's entry.
+    /// The protocol's specification.
     pub spec: &'static ProtocolSpec,
     /// Number in its flow.
     pub id: TxId,
@@ -112,14 +112,14 @@ pub struct TxRecord<'a> {
     pub tx: &'a dyn Transaction,
 }
 
-/// What anomaly records are about.
+/// The anomaly that a record reports.
 #[derive(Clone, Copy)]
 pub enum Anomaly<'a> {
     /// A header.
     Decode(DecodeEvent),
     /// A TCP stream.
     Stream(StreamEvent),
-    /// An application protocol; the transaction's number where there is one.
+    /// An application protocol, with the transaction's number if there is one.
     App {
         /// Protocol, when known.
         protocol: Option<&'static ProtocolSpec>,
@@ -132,24 +132,24 @@ pub enum Anomaly<'a> {
     },
 }
 
-/// How a flow ended.
+/// The end of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct EndOfFlow {
-    /// Why.
+    /// The reason of the end.
     pub reason: EndReason,
-    /// Packet clock.
+    /// Time of the packet clock.
     pub now: Timestamp,
-    /// What levels below the host have counted of it, XDP and RTL; `None`: it never was there. The entry has
-    /// the sums over all levels.
+    /// Amounts that the levels below the host have counted, XDP and RTL; `None`: no level below ever had the
+    /// flow. The entry has the sums over all levels.
     pub below: Option<[Amounts; 2]>,
 }
 
-/// What becomes of a packet, over all its rules.
+/// The verdict on a packet, over all rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fate {
     /// The decision.
     pub decision: Decision,
-    /// Who is told, when rules reject; known in detection as well.
+    /// The sides that get an answer when rules reject; set in detection as well.
     pub reject: Option<RejectTo>,
 }
 
@@ -159,38 +159,38 @@ impl From<Decision> for Fate {
     }
 }
 
-/// Frames that had passed and that the port they were to leave by did not take.
+/// Frames that passed inspection but that the egress port did not take.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsent<'a> {
     /// Name of the port.
     pub port: &'a str,
-    /// What the port said, as in its counters.
+    /// The port's error, as its counters name it.
     pub cause: &'static str,
-    /// The reason that this makes.
+    /// The reason with which the frames are counted.
     pub reason: Reason,
-    /// How many frames: the occasion's one and those after it.
+    /// Number of frames: that of the event's context and those after it.
     pub frames: u64,
 }
 
-/// What became of a file that is to be kept.
+/// The result of storing a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreOutcome {
-    /// Nobody keeps files.
+    /// The recorder does not store files.
     #[default]
     Nothing,
-    /// So much of it was handed on, under this number.
+    /// The file has a number and is stored up to this length.
     SoFar {
         /// Number of the file, from 1.
         id: u32,
         /// Bytes from its beginning.
         bytes: u64,
     },
-    /// It was kept to its end.
+    /// The file is stored completely.
     Done {
         /// Number of the file, from 1.
         id: u32,
     },
-    /// It is not kept after all.
+    /// Storing was abandoned.
     GivenUp,
 }
 
@@ -199,7 +199,7 @@ pub enum StoreOutcome {
 pub enum RecorderEvent<'a> {
     /// A rule matched and an alert is due.
     Alert {
-        /// The packet around it.
+        /// The context of the packet.
         occasion: &'a Occasion<'a>,
         /// The packet's flow.
         flow: Option<&'a Entry>,
@@ -207,10 +207,10 @@ pub enum RecorderEvent<'a> {
         finding: &'a Finding,
         /// The packet's verdict.
         fate: &'a Fate,
-        /// The transaction that it is about.
+        /// The transaction that matched.
         tx: Option<TxRecord<'a>>,
     },
-    /// A packet that a rule asked for earlier.
+    /// A packet of a flow or host that a rule has tagged.
     Tagged {
         /// The packet.
         occasion: &'a Occasion<'a>,
@@ -241,9 +241,9 @@ pub enum RecorderEvent<'a> {
     },
     /// A packet of ARP.
     Arp {
-        /// The packet around it.
+        /// The context of the packet.
         occasion: &'a Occasion<'a>,
-        /// What it says.
+        /// The ARP message.
         arp: &'a bartizan_packet::Arp,
     },
     /// An anomaly of a packet, a stream or an application protocol.
@@ -312,32 +312,32 @@ pub enum RecorderEvent<'a> {
         flow: &'a Entry,
         /// The transaction.
         tx: TxRecord<'a>,
-        /// The side that shows them.
+        /// The side that presents them.
         side: Direction,
     },
     /// A flow ended.
     Flow {
         /// The flow.
         flow: &'a Entry,
-        /// How it ended.
+        /// The end of the flow.
         ended: &'a EndOfFlow,
     },
 }
 
-/// Receives events that may be recorded. The worker calls it, so it must not block. What a recorder leaves
-/// out is not kept.
+/// Receives events. The worker calls the recorder, so it must not block. Events that a recorder ignores are
+/// lost.
 pub trait Recorder {
-    /// Takes an event. Recorders of all events match it without a wildcard: one that they forget does not
-    /// compile.
+    /// Takes an event. Recorders of all events match without a wildcard, so that a new event does not compile
+    /// until they handle it.
     fn record(&mut self, event: RecorderEvent<'_>);
 
-    /// From here on packets see this generation.
+    /// Announces the generation of the packets that follow.
     fn enter_generation(&mut self, chains: &crate::chain::Chains) {
         let _ = chains;
     }
 
-    /// A file of a transaction is to be kept, and some of it may be new. `index` is its place among the
-    /// direction's files. Returns what was done with it.
+    /// Offers a file of a transaction that is to be stored and that may have new bytes. `index` is its place
+    /// among the direction's files. Returns the result.
     fn store(
         &mut self,
         occasion: &Occasion<'_>,
@@ -350,17 +350,18 @@ pub trait Recorder {
         StoreOutcome::Nothing
     }
 
-    /// Between two batches of packets: what was made elsewhere is written.
+    /// Writes events from other threads, between two batches of packets.
     fn turn(&mut self) {}
 
-    /// Nothing to do just now: what is buffered may be written out.
+    /// May write out buffers: the worker is idle.
     fn idle(&mut self) {}
 
-    /// The run ends: from here on no traffic waits for this worker, so nothing needs to be lost.
+    /// Announces the end of the run: no traffic waits for this worker any more, so no event needs to be
+    /// dropped.
     fn ending(&mut self) {}
 }
 
-/// One method for each event, for those who report it.
+/// One method for each event, for code that reports it.
 impl dyn Recorder + '_ {
     /// [`RecorderEvent::Alert`].
     pub fn alert(

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fragments: putting them to their datagrams, and what prevention does about them.
+//! Reassembly of fragments, and the rules of prevention for fragments.
 //!
-//! In live prevention the frames of a datagram are held until it is whole and has been inspected; then they
-//! leave together, as they came. So a receiver gets nothing of a datagram that was not inspected as a whole,
-//! whatever it would have made of it: why, and which fragments are refused besides, is in
-//! docs/design/0011-what-the-receiver-reads.md.
+//! Live prevention holds the frames of a datagram until the datagram is complete and inspected; then they
+//! leave together and unchanged. A receiver gets nothing of a datagram that was not inspected as a whole,
+//! however it reassembles: docs/design/0011-what-the-receiver-reads.md says why, and which fragments are
+//! refused besides.
 //!
-//! Of one frame several datagrams can hang: a fragment that makes one whole which carries a fragment of
-//! another. [`Joined`] remembers them while the frame's packets are handled; [`Intake::settle`] then does
-//! with all of them what was decided.
+//! Several datagrams can depend on one frame: a fragment may complete a datagram that carries a fragment of
+//! another datagram. [`Joined`] lists them while the frame's packets are handled; [`Intake::settle`] then
+//! applies the decision to all of them.
 
 use super::Intake;
 use super::joined::Joined;
@@ -24,35 +24,35 @@ use bartizan_flow::EspFlows;
 use bartizan_packet::defrag::{Attached, DatagramId, DefragResult, Fragment, FragmentKey};
 use bartizan_packet::{DecodeEvent, DecodeOutput, Decoded, Ipv6ExtHeaders, LinkType, Network, PacketView};
 
-/// What became of a fragment.
+/// The result of adding a fragment to its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragmented {
-    /// Its datagram is not whole yet.
+    /// The datagram is incomplete.
     Waits,
-    /// The buffer holds its datagram.
+    /// The datagram is complete and in the buffer.
     Whole,
-    /// Prevention: it must not go on.
+    /// Prevention: the fragment must not be forwarded.
     Refused(Reason),
 }
 
-/// What becomes of a frame.
+/// The disposition of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// This was decided.
+    /// The decision to carry out.
     Decided(Decision),
-    /// It waits for the rest of its datagram.
+    /// The frame is held until its datagram is complete.
     Held,
 }
 
-/// Whether prevention refuses a packet because of what receivers make of its fragment header: behind the
-/// header of a "datagram in one fragment" comes another one. Linux throws it away, others put it to a
+/// Whether prevention refuses a packet since receivers differ in its fragment headers: a second fragment
+/// header follows that of a "datagram in one fragment". Linux discards such a packet, other hosts add it to a
 /// datagram.
 pub fn is_fragmented_twice(packet: &Decoded) -> bool {
     packet.ipv6().is_some_and(|ip| ip.ext_headers.contains(Ipv6ExtHeaders::FRAGMENT_AGAIN))
 }
 
 impl Intake {
-    /// Puts a fragment to its datagram, which `datagram` then holds if it is whole.
+    /// Adds a fragment to its datagram; `datagram` then holds the datagram if it is complete.
     pub fn defragment(
         &mut self,
         (settings, chains): (&EngineSettings, &Chains),
@@ -63,7 +63,7 @@ impl Intake {
     ) -> Fragmented {
         let prevention = settings.prevention;
         let refused = |reason| if prevention { Fragmented::Refused(reason) } else { Fragmented::Waits };
-        // What a receiver may throw away leaves room for another in its place.
+        // A receiver that discards this fragment accepts another one in its place.
         if prevention && packet.is_invalid() {
             return Fragmented::Refused(Reason::Defrag);
         }
@@ -91,7 +91,7 @@ impl Intake {
                 if let Some(id) = outcome.datagram {
                     self.joined.push_whole(id);
                 }
-                // The link header of the last fragment stands before the datagram, as records show it.
+                // The link header of the last fragment precedes the datagram, as records show it.
                 let link = bytes.get(packet.start as usize..packet.l3 as usize).unwrap_or_default();
                 datagram.splice(..0, link.iter().copied());
                 Fragmented::Whole
@@ -108,8 +108,8 @@ impl Intake {
         }
     }
 
-    /// All packets of a frame are handled, and `decision` is what they say. Datagrams that have become whole
-    /// go or are refused with it; one that is not whole keeps it.
+    /// Applies `decision`, that of all packets of the frame: completed datagrams are forwarded or refused
+    /// with the frame; an incomplete one holds the frame.
     pub fn settle(
         &mut self,
         cx: &mut Context<'_>,
@@ -117,7 +117,7 @@ impl Intake {
         frame: &Frame<'_>,
         decision: Decision,
     ) -> Settled {
-        // Datagrams whose time was over when a fragment came.
+        // Datagrams that had timed out when a fragment arrived.
         self.discard(cx, chains, Reason::Defrag.into_decision());
         let joined = core::mem::take(&mut self.joined);
         if joined.is_empty() {
@@ -134,7 +134,7 @@ impl Intake {
             let mut pass = true;
             whole.for_each(|id| pass &= self.defrag.pass(id, frame.now));
             cx.account.counters.forwarded += u64::from(self.defrag.outgoing() - before);
-            // Its time ran out while others decided.
+            // The datagram timed out while the frame was judged.
             return if pass {
                 Settled::Decided(decision)
             } else {
@@ -143,8 +143,8 @@ impl Intake {
         };
         whole.for_each(|id| self.defrag.join(id, waiting, frame.now));
         let attached = self.attach(cx, waiting, frame);
-        // The rest of its datagram, if that is refused with it; what was evicted for it has a reason of its
-        // own.
+        // The rest of the datagram, if it is refused with the frame; datagrams evicted for it have their own
+        // reason.
         let why = attached.err().unwrap_or(Reason::Defrag);
         self.discard(cx, chains, why.into_decision());
         match attached {
@@ -154,8 +154,8 @@ impl Intake {
         }
     }
 
-    /// Lets a frame wait with its datagram, with the change that it needs before it leaves: a checksum that
-    /// its sender left to hardware, of a tunnel around it.
+    /// Holds a frame with its datagram, and keeps the change that the frame needs before it leaves: the
+    /// checksum of an outer tunnel header that the sender left to hardware.
     fn attach(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,7 +164,7 @@ impl Intake {
     ) -> Result<Attached, Reason> {
         let mut changed = self.datagrams.pop().unwrap_or_default();
         let mut bytes = frame.bytes;
-        // What is missing of a frame cannot leave with it.
+        // A cut frame cannot leave whole.
         let mut fits = frame.bytes.len() as u64 >= u64::from(frame.wire_len);
         let mut longer = Vec::new();
         if let Some(change) = cx.leaving.change.take() {
@@ -185,8 +185,8 @@ impl Intake {
         attached
     }
 
-    /// Datagrams that have become whole with a frame of this time go or are refused as it is decided of that:
-    /// over captures, where no frame waits for another.
+    /// Forwards or refuses the datagrams that a frame has completed, by the decision on the frame. For
+    /// captures, where no frame is held.
     pub fn decide_datagrams(&mut self, joined: &Joined, decision: &Decision, now: Timestamp) {
         for id in joined.whole.into_iter().flatten() {
             if decision.verdict.forwards() {
@@ -197,14 +197,13 @@ impl Intake {
         }
     }
 
-    /// The frame in hand cannot be handed on: neither can the datagrams that it belongs to.
+    /// Refuses the datagrams of a frame that cannot be handed over.
     pub fn unsettle(&mut self, cx: &mut Context<'_>, chains: &Chains, joined: Joined) {
         joined.whole.into_iter().flatten().chain(joined.waiting).for_each(|id| self.defrag.refuse(id));
         self.discard(cx, chains, Reason::HandOverRing.into_decision());
     }
 
-    /// Counts and records the frames that waited and go nowhere; those of evicted datagrams have a reason of
-    /// their own.
+    /// Counts and records the held frames that are dropped; those of evicted datagrams have their own reason.
     pub fn discard(&mut self, cx: &mut Context<'_>, chains: &Chains, decision: Decision) {
         if !self.defrag.has_discarded() {
             return;
@@ -227,19 +226,19 @@ impl Intake {
         self.datagrams.push(bytes);
     }
 
-    /// Gives up fragments whose time is over.
+    /// Gives up fragments that have timed out.
     pub fn expire_fragments(&mut self, cx: &mut Context<'_>, chains: &Chains, now: Timestamp) {
         self.forget_fragments(now);
         self.discard(cx, chains, Reason::Defrag.into_decision());
     }
 
-    /// Gives up all that waits.
+    /// Gives up all held fragments.
     pub fn discard_all(&mut self, cx: &mut Context<'_>, chains: &Chains) {
         self.defrag.clear();
         self.discard(cx, chains, Reason::Defrag.into_decision());
     }
 
-    /// The next frame of a datagram that may leave.
+    /// The next frame of a datagram that may leave: the port on which it arrived, and its time.
     pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
         let length = self.defrag.pop_outgoing(bytes)?;
         let note = Note::from_bytes(bytes.get(..length).unwrap_or_default());
@@ -259,7 +258,7 @@ impl Intake {
         Settled::Decided(decision)
     }
 
-    /// Records that a frame does not go on.
+    /// Records that a frame is dropped.
     fn record_refused(
         &mut self,
         cx: &mut Context<'_>,
@@ -272,10 +271,10 @@ impl Intake {
         });
     }
 
-    /// Decodes the outermost packet of a frame that waited once more, for who records what was decided of it.
+    /// Decodes the outermost packet of a held frame again, to record the decision on it.
     pub fn occasion_of(&mut self, chains: &Chains, frame: &Frame<'_>, record: impl FnOnce(&Occasion<'_>)) {
         let mut output = DecodeOutput::new();
-        // It was counted when it came.
+        // The frame was counted when it arrived.
         let counters = self.decoder.counters().clone();
         self.decoder.decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
         *self.decoder.counters_mut() = counters;
@@ -285,8 +284,8 @@ impl Intake {
     }
 }
 
-/// Why prevention refuses a packet whoever it is for: nobody can tell what its receiver makes of it.
-/// Fragments that can be put to their datagram do not come here.
+/// The reason for which prevention refuses a packet whatever its receiver, since hosts differ in how they
+/// treat it. Fragments that can be reassembled are not passed here.
 pub fn refused_as_it_is(settings: &EngineSettings, packet: &Decoded) -> Option<Reason> {
     if !settings.prevention {
         None
@@ -310,7 +309,7 @@ impl IntoDecision for Reason {
     }
 }
 
-/// What a frame that waits is kept with: all of [`Frame`] but the bytes.
+/// The data of a held frame: all of [`Frame`] but the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Note {
     now: Timestamp,
@@ -367,7 +366,7 @@ impl Note {
     }
 }
 
-/// By what a fragment came, beyond its headers: port, hardware address of the receiver, VLAN tags.
+/// The path of a fragment beyond its IP header: port, hardware address of the receiver, VLAN tags.
 fn path_of(arrived_by: u32, view: &PacketView<'_>) -> [u64; 2] {
     let receiver = view.mac_addresses().map_or([0; 6], |(_, destination)| destination);
     let receiver = receiver.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
@@ -419,8 +418,8 @@ fn fragment_of<'b>(
     let key = FragmentKey {
         tenant: whence.tenant,
         link: Some(whence.link),
-        // Fragments go one way, so in prevention what comes by another tag or tunnel is another datagram in
-        // any case.
+        // All fragments of a datagram take one path, so in prevention a fragment with another tag or tunnel
+        // belongs to another datagram.
         vlans: if separate(settings.vlan_in_key) { packet.vlan.padded() } else { [0; 3] },
         tunnel: if separate(settings.tunnel_in_key) { packet.tunnel.key() } else { 0 },
         src: packet.src()?,
@@ -432,7 +431,7 @@ fn fragment_of<'b>(
     Some((key, fragment))
 }
 
-/// Whether a fragment header of IPv6 has a bit set that means nothing.
+/// Whether an IPv6 fragment header has a reserved bit set.
 fn reserved_bits(view: &PacketView<'_>, at: u32) -> bool {
     let header = view.frame().get(at as usize..).unwrap_or_default();
     header.get(1).is_some_and(|byte| *byte != 0) || header.get(3).is_some_and(|byte| byte & 6 != 0)

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The RST or ICMP message that tells the sender of a rejected packet, and the packets that are not answered
-//! (RFC 1122 sections 3.2.2 and 4.2.3.10, RFC 1812
-//! section 4.3.2.7, RFC 4443 section 2.4 e).
+//! The RST or ICMP message that answers the sender of a rejected packet, and the packets that get no answer
+//! (RFC 1122 sections 3.2.2 and 4.2.3.10, RFC 1812 section 4.3.2.7, RFC 4443 section 2.4 e).
 //!
-//! Directed broadcasts look like any other address, since the prefix length of the receiver's network is not
-//! known here: they are answered unless their frame
-//! is a broadcast as well, which it is on the receiver's own link.
+//! Directed broadcasts look like any other address, since the prefix length of the receiver's network is
+//! unknown: they are answered unless their frame is a broadcast as well, as it is on the receiver's own link.
 
 use super::{NormaliserCounters, l4_checksum, put_checksum};
 use bartizan_packet::{Decoded, InternetChecksum, Network, PacketView, TcpFlags, Transport};
 use core::net::IpAddr;
 
-/// Why a rejected packet is not answered.
+/// The reason why a rejected packet is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It is not IP, or no answer can be built of its headers.
+    /// It is not IP, or its headers do not allow an answer.
     Unanswerable,
-    /// It lies in a tunnel: the header around an answer is not ours to make.
+    /// It is in a tunnel, whose outer header only the tunnel's ends may make.
     Tunnel,
     /// It went to a multicast or broadcast address, of the network or of the link: an answer would bear that
     /// address as its source.
@@ -65,7 +63,7 @@ impl Silence {
     }
 }
 
-/// The frame that tells the sender of a rejected packet: a RST for TCP, else "administratively prohibited".
+/// The frame that answers a rejected packet: a RST for TCP, else ICMP "administratively prohibited".
 pub fn rejection(view: &PacketView<'_>, counters: &mut NormaliserCounters) -> Option<Vec<u8>> {
     let made = silence(view).map_or_else(|| answer(view).ok_or(Silence::Unanswerable), Err);
     match &made {
@@ -80,7 +78,7 @@ pub fn rejection(view: &PacketView<'_>, counters: &mut NormaliserCounters) -> Op
     made.ok()
 }
 
-/// Why a packet must not be answered.
+/// The reason why a packet must not be answered.
 fn silence(view: &PacketView<'_>) -> Option<Silence> {
     let packet = view.decoded();
     let Some((src, dst)) = packet.src().zip(packet.dst()) else { return Some(Silence::Unanswerable) };
@@ -111,8 +109,8 @@ fn silence(view: &PacketView<'_>) -> Option<Silence> {
 /// RFC 4443 section 2.4 e: a redirect is not answered, though it is no error.
 const ICMPV6_REDIRECT: u8 = 137;
 
-/// Whether an address is one of a single host that packets can be sent to over a link (RFC 1122 section
-/// 3.2.1.3, RFC 4291 section 2).
+/// Whether an address belongs to a single host that is reachable over a link (RFC 1122 section 3.2.1.3, RFC
+/// 4291 section 2).
 fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !matches!(address.octets(), [0 | 127 | 224.., ..]),
@@ -136,7 +134,7 @@ fn answer(view: &PacketView<'_>) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// The link header with both addresses exchanged, VLAN tags kept.
+/// The link header with swapped addresses; VLAN tags are kept.
 fn link_header(view: &PacketView<'_>, packet: &Decoded) -> Option<Vec<u8>> {
     let header = view.frame().get(..packet.l3 as usize)?;
     let (destination, rest) = header.split_first_chunk::<6>()?;
@@ -250,7 +248,7 @@ mod tests {
         check(&PacketView::new(frame, output.outer().unwrap()));
     }
 
-    /// Why the packets of all kinds between two addresses are not answered.
+    /// The results for packets of all kinds between two addresses.
     fn silences(from: &str, to: &str, macs: ([u8; 6], [u8; 6])) -> Vec<Option<Silence>> {
         let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
         let packets = [

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that belong to no flow, or to one that detection does not know, as Suricata has none: rules on
-//! headers and decode events still
-//! look at them.
+//! Packets that have no flow, or one that detection does not know since Suricata has no such flow: header
+//! rules and decode events still apply to them.
 
 use super::Runner;
 use super::functions::is_would_be;
@@ -25,7 +24,7 @@ struct AloneClass<'a> {
     fid: Fid,
     /// The rules of packet filters that the packet matches.
     matches: &'a Matches,
-    /// Whether a function judges it.
+    /// Selects the functions that judge the packet.
     judges: &'a dyn Fn(&dyn Function) -> bool,
 }
 
@@ -37,10 +36,10 @@ impl Runner {
         class.map_or(UNKNOWN, |class| class.fid)
     }
 
-    /// Shows a packet without a flow to the functions that its class has.
+    /// Calls the functions of its class for a packet without a flow.
     ///
-    /// What is not IP, and fragments before they are put together, are no matter of header functions: a
-    /// datagram's decision is that of its last fragment.
+    /// Header functions do not judge packets other than IP or fragments before reassembly: the decision on a
+    /// datagram is that of its last fragment.
     pub fn without_flow(
         &mut self,
         cx: &mut Context<'_>,
@@ -49,7 +48,8 @@ impl Runner {
     ) -> Decision {
         let chains = Arc::clone(&self.chains);
         let packet = view.decoded();
-        // By its own header, also if it is about a flow that is not known: what it quotes can be made up.
+        // The packet's own header decides, even for an ICMP error about an unknown flow: the quoted packet
+        // can be forged.
         let mut matches = Matches::new();
         let header = header_of_packet(packet, whence.tenant, whence.link);
         let class = header.map(|header| chains.classifier.classify(&header, occasion.now, &mut matches));
@@ -64,8 +64,8 @@ impl Runner {
         self.judge_alone(cx, whence.tenant, (view, occasion), &class)
     }
 
-    /// Shows a packet of a flow that detection does not know to the payload functions of the flow's path, as
-    /// a packet without a flow.
+    /// Calls the payload functions of the flow's path for a packet of a flow that detection does not know, as
+    /// for a packet without a flow.
     pub fn payload_alone(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl Runner {
         self.judge_alone(cx, entry.tenant(), (view, occasion), &class)
     }
 
-    /// Shows a packet to functions, without a flow. `judges`: to these.
+    /// Calls functions for a packet without its flow. `judges` selects the functions.
     fn judge_alone(
         &mut self,
         cx: &mut Context<'_>,

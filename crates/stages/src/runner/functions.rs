@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions of a flow's path look at a packet: header halves, then streams and application layer are
-//! advanced and payload halves run; what they found is recorded.
+//! Runs the functions of a flow's path on a packet: header halves, then stream and application layer, then
+//! payload halves; records their findings.
 
 use super::Runner;
 use super::in_hand::{Detection, InHand, PacketHandling, PayloadScope};
@@ -26,8 +26,9 @@ use bartizan_packet::{Decoded, PacketFlags, PacketView, TcpFlags, Transport};
 use smallvec::SmallVec;
 
 impl Runner {
-    /// Runs the functions of a flow's path on a packet: on one into which the inspected bytes are put back,
-    /// as it leaves. What it asks of the flow's place in the table is told by [`Runner::take_effects`].
+    /// Runs the functions of a flow's path on a packet. If inspected bytes are restored in the packet, the
+    /// functions see it as it leaves. [`Runner::take_effects`] returns the effects on the flow's entry in the
+    /// table.
     pub fn functions(
         &mut self,
         cx: &mut Context<'_>,
@@ -67,7 +68,7 @@ impl Runner {
         let mut hand = self.take_up(cx, entry, occasion, tcp, events, handling);
         let wants_payload = self.chains.wants_payload(entry.path);
         cx.account.counters.spared += u64::from(!wants_payload);
-        // What is left of a flow has no header to be judged.
+        // The end of a flow has no header to judge.
         if occasion.packet().is_some() {
             self.run_headers(cx, entry, &mut hand);
         }
@@ -83,7 +84,7 @@ impl Runner {
         decision
     }
 
-    /// Takes a packet of a flow up.
+    /// Collects the state of a flow for a packet.
     fn take_up<'h>(
         &mut self,
         cx: &mut Context<'_>,
@@ -115,7 +116,8 @@ impl Runner {
             }
         }
         if let Some(id) = handling.wanting {
-            // The first that would refuse the packet: others that would are not told.
+            // The first function for want of which the packet would be refused; further ones are not
+            // reported.
             let refused = self.for_want_of(id);
             notes.decision.reason = refused.reason;
             cx.account.would_be(&refused, occasion.decoded().map_or(0, Decoded::length));
@@ -135,8 +137,8 @@ impl Runner {
         }
     }
 
-    /// Lets a segment wait for the one behind it, if both may be inspected together. Who wants to see each
-    /// packet is shown it now.
+    /// Queues a segment for the one that follows it, if both may be inspected together. Functions that want
+    /// each packet see it now.
     fn lets_wait(&mut self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) -> bool {
         if hand.notes.decision != Decision::CONTINUE
             || !self.findings.is_empty()
@@ -160,8 +162,8 @@ impl Runner {
         true
     }
 
-    /// Shows payload functions what there is to see, with what waits for it. Whether what the flow holds may
-    /// have changed.
+    /// Runs payload functions on the packet and on the segments queued before it. Returns whether the memory
+    /// that the flow holds may have changed.
     fn inspect(
         &mut self,
         cx: &mut Context<'_>,
@@ -170,7 +172,7 @@ impl Runner {
         wants_payload: bool,
     ) -> bool {
         let (tcp, handling) = (hand.tcp, hand.handling);
-        // The bytes of segments that wait are judged by themselves: they have passed the header functions.
+        // The bytes of queued segments are judged by themselves: they have passed the header functions.
         let waiting = handling.flow.and_then(|flow| self.train.waits_in(flow));
         let header = hand.notes.decision;
         if waiting.is_some() {
@@ -178,12 +180,13 @@ impl Runner {
         }
         let silent = wants_payload
             && self.brings_nothing(cx.settings, entry, &hand.occasion, tcp, handling, &hand.parts);
-        // In detection the packet goes on whatever header functions say, so it is inspected all the same.
+        // Detection forwards the packet whatever header functions decide, so payload functions inspect it
+        // nevertheless.
         let goes_on = hand.notes.decision.verdict.forwards() || !cx.settings.prevention;
         if wants_payload && !silent && goes_on {
             self.read_and_show(cx, entry, hand, waiting);
         } else if wants_payload && handling.inspect && is_refused_by_tracking(&hand.notes.decision, tcp) {
-            // Rules on stream events and headers say why it does not go on. Its payload is nobody's.
+            // Rules on stream events and headers explain the refusal. The payload is not inspected.
             hand.scope = PayloadScope::Headers;
             self.run_payload(cx, entry, hand, &Detection::default());
         }
@@ -194,8 +197,8 @@ impl Runner {
         !silent
     }
 
-    /// Reads what a packet brought, and shows it to payload functions. `waiting`: the direction of segments
-    /// that wait for it.
+    /// Parses the data of a packet and runs payload functions on it. `waiting`: the direction of the segments
+    /// queued before it.
     fn read_and_show(
         &mut self,
         cx: &mut Context<'_>,
@@ -212,7 +215,7 @@ impl Runner {
         let before = Detection::before(hand.parts.app.as_deref());
         let failed_before = has_failed(&hand.parts);
         let http2_before = is_http2(cx.settings, &hand.parts);
-        // What an earlier flow's end left there is no matter of this packet.
+        // The result of an earlier end of a flow does not belong to this packet.
         self.before_switch = None;
         hand.bypass = self.advance(cx, entry, &mut hand.occasion, &mut hand.parts, readable)
             || tcp.is_some_and(|o| o.bypass);
@@ -228,7 +231,7 @@ impl Runner {
             entry.ext.exceptions.push((ExceptionTarget::AppLayerError, policy));
         }
         if failed_now && policy != ExceptionPolicy::Ignore {
-            // The policy speaks about inspection: where the parser failed there is none.
+            // The policy is about inspection: after a failure of the parser there is none.
             inspect = false;
             hand.bypass |= policy == ExceptionPolicy::Bypass;
             let refused = apply_policy(cx.settings, entry, ExceptionTarget::AppLayerError, policy);
@@ -248,7 +251,7 @@ impl Runner {
         }
     }
 
-    /// Notes what is changed in the packet before it leaves; where that cannot be done it does not.
+    /// Notes the changes to the packet before it leaves; if a change is impossible, the packet is dropped.
     fn note_changes(
         &self,
         cx: &mut Context<'_>,
@@ -256,7 +259,7 @@ impl Runner {
         hand: &mut InHand<'_>,
         wants_payload: bool,
     ) {
-        // What does not enforce refusals changes no packet either.
+        // A policy that does not enforce refusals changes no packet either.
         let enforces = self.chains.policies().enforcement(entry.fid) == Enforcement::Enforced;
         let InHand { occasion, tcp, notes, .. } = hand;
         let Some(packet) = occasion.packet() else { return };
@@ -289,8 +292,8 @@ impl Runner {
         cx.note_edits(&self.edits, packet, &notes.decision);
     }
 
-    /// Notes that the packet leaves with another beginning, if the stream engine advises so; where that
-    /// cannot be done it does not leave.
+    /// Notes that the packet leaves with another beginning, if the stream engine advises so; if this is
+    /// impossible, the packet is dropped.
     fn note_resize(&self, cx: &mut Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>, enforces: bool) {
         let InHand { occasion, tcp, handling, parts, notes, .. } = hand;
         let (Some(packet), Some(outcome)) = (occasion.packet(), tcp) else { return };
@@ -314,8 +317,7 @@ impl Runner {
         }
     }
 
-    /// Puts a packet of a flow down: what it brought is recorded, what its stream does not need any more is
-    /// let go.
+    /// Finishes a packet of a flow: records its findings and frees stream data that is no longer needed.
     fn put_down(
         &mut self,
         cx: &mut Context<'_>,
@@ -337,7 +339,7 @@ impl Runner {
             }
         }
         self.effects.touched |= touched;
-        // A parser or the depth of the stream says that nobody needs the rest: payload functions are done.
+        // A parser or the depth of the stream has ended the need for payload: payload functions are done.
         if bypass && decision.verdict.forwards() {
             self.end_payload(entry);
         } else if let Some(enough) = self.chains.enough(entry.fid)
@@ -350,8 +352,9 @@ impl Runner {
         decision
     }
 
-    /// Whether a segment waits for its flow's protocol: inline, when a function of the path wants to know it
-    /// before the bytes reach their receiver. The segment is not kept: its sender sends it again.
+    /// Whether a segment is held back until its flow's protocol is known: inline, when a function of the path
+    /// must decide on the protocol before the bytes reach their receiver. The segment is dropped; its sender
+    /// retransmits it.
     fn hold(
         &self,
         settings: &EngineSettings,
@@ -372,10 +375,10 @@ impl Runner {
         parts.app.as_deref_mut().map_or(Hold::No, |app| app.hold(occasion.direction, occasion.now, bounds))
     }
 
-    /// What a level below has to hold of a flow, so that nothing goes on there which a function of its path
-    /// would refuse. Who looks at payloads sees each packet.
+    /// The part of a flow that a level below must be able to judge, so that it forwards nothing which a
+    /// function of the path would refuse. Payload functions need every packet on the host.
     pub fn below(&self, entry: &Entry) -> Below {
-        // Of one that is away it is not known what it will say when it is there again.
+        // The decisions of a function that is away cannot be foreseen.
         if self.chains.wants_payload(entry.path) || !entry.path.and(self.lifecycle.away()).is_empty() {
             return Below::Judges;
         }
@@ -383,19 +386,19 @@ impl Runner {
         let needs = |bit: FunctionId| {
             let function = self.chains.function(bit)?;
             let slot = entry.ext.slots.get(usize::from(bit.0))?;
-            // Who panics here is asked again with the next packet, which it judges.
+            // A function that panics here sees the next packet and judges that.
             Some(contained(|| function.below(&flow, entry.fid, &slot.own)).unwrap_or(Below::Judges))
         };
         entry.path.functions().map(|bit| needs(bit).unwrap_or_default()).max().unwrap_or(Below::Nothing)
     }
 
-    /// Why a flow that was not offered to a level below was not.
+    /// The reason why a flow was not offered to a level below.
     pub fn why_not_offered(&self, entry: &Entry) -> Stays {
         let decided = entry.ext.standing.is_refused() || self.below(entry) != Below::Judges;
         if decided { Stays::Short } else { Stays::Judged }
     }
 
-    /// Header halves, in the order of the path.
+    /// Runs the header halves, in the order of the path.
     fn run_headers(&mut self, cx: &Context<'_>, entry: &mut Entry, hand: &mut InHand<'_>) {
         let chains = &self.chains;
         let own = chains.header_part(entry.path);
@@ -444,7 +447,7 @@ impl Runner {
                 fate
             });
             if !cx.settings.prevention {
-                // Where refusals are only reported nothing leaves by another way either.
+                // A policy that only reports refusals redirects no packet either.
                 decision.egress = None;
             }
             if decision.done {
@@ -470,7 +473,7 @@ impl Runner {
         }
     }
 
-    /// Writes down what the packet brought.
+    /// Records the events of the packet.
     fn record(
         &self,
         cx: &mut Context<'_>,
@@ -483,7 +486,7 @@ impl Runner {
         let variables = findings.iter().map(|finding| &*finding.variables).find(|set| !set.is_empty());
         let occasion = &Occasion { variables: variables.unwrap_or_default(), ..*occasion };
         let decision = &fate.decision;
-        // What a staged policy lets go on is told as such.
+        // A packet that a staged policy forwards is recorded as forwarded.
         let goes_on = Fate::from(Decision::CONTINUE);
         let shown = if decision.verdict.forwards() || cx.enforces(&self.chains) { fate } else { &goes_on };
         let readers = if inspected { self.chains.payload_part(entry.path) } else { Path::EMPTY };
@@ -528,21 +531,21 @@ impl Runner {
     }
 }
 
-/// Whether a function's answer is the first of the packet that a staged policy does not carry out.
+/// Whether a function's answer is the packet's first refusal that a staged policy does not enforce.
 pub(super) fn is_would_be(before: &Decision, decision: &Decision) -> bool {
     let goes_on = decision.verdict == Verdict::Continue && before.verdict.forwards();
     goes_on && decision.reason.is_some() && before.reason.is_none()
 }
 
-/// Whether a packet has to leave as it came: its options are signed, or it is a datagram that was put
-/// together, whose bytes lie in several frames, of which all but the last have gone.
+/// Whether a packet has to leave unchanged: its options are signed, or it is a reassembled datagram, whose
+/// bytes are in several frames, of which all but the last have left.
 fn cannot_change(packet: &Decoded, options: bool) -> bool {
     let is_signed = packet.transport.tcp().is_some_and(|tcp| tcp.options.md5 || tcp.options.ao);
     packet.flags.contains(PacketFlags::REBUILT) || options && is_signed
 }
 
-/// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not held, or
-/// cannot stand there.
+/// The first bytes of a stream, to be put in front of a packet's payload. `None`: they are not buffered, or
+/// cannot be put there.
 fn beginning(
     packet: &PacketView<'_>,
     streams: Option<&StreamPair>,
@@ -555,7 +558,7 @@ fn beginning(
     (fits && streams?.stream(direction).beginning(&mut front)).then_some(Resize { front, trim: 0 })
 }
 
-/// The bytes at the front of a packet's payload, to be taken off. `None`: they cannot be.
+/// The bytes to be trimmed from the front of a packet's payload. `None`: trimming is impossible.
 fn trim(packet: &PacketView<'_>, settings: &EngineSettings, front: u32) -> Option<Resize> {
     let trim = usize::try_from(front).ok()?;
     let pointed = is_urgent(packet.decoded()) && !has_urgent_to_clear(settings, packet.decoded());
@@ -572,18 +575,18 @@ fn has_failed(parts: &FlowParts) -> bool {
     parts.app.as_deref().is_some_and(|app| app.failed_parsing)
 }
 
-/// Whether a flow speaks HTTP/2, or has agreed to, where a policy refuses that.
+/// Whether a flow uses HTTP/2, or has negotiated it, and a policy refuses HTTP/2.
 fn is_http2(settings: &EngineSettings, parts: &FlowParts) -> bool {
     settings.http2 != ExceptionPolicy::Ignore
         && parts.app.as_deref().is_some_and(|app| app.is_or_becomes(bartizan_applayer::protocols::HTTP2))
 }
 
-/// Whether it is the stream engine that refuses a packet.
+/// Whether the stream engine refuses a packet.
 fn is_refused_by_tracking(decision: &Decision, tcp: Option<&Outcome>) -> bool {
     decision.function == FunctionId::ENGINE && tcp.is_some_and(|o| matches!(o.advice, Advice::Drop(_)))
 }
 
-/// What an exception policy makes of a packet, if it refuses it, and of its flow.
+/// Applies an exception policy to a flow and returns its decision on the packet, if it refuses the packet.
 pub fn apply_policy(
     settings: &EngineSettings,
     entry: &mut Entry,
@@ -621,7 +624,7 @@ pub const fn verdict_of(policy: ExceptionPolicy) -> Verdict {
     }
 }
 
-/// What holding makes of the packet, and of its flow.
+/// Applies the result of holding to the flow and returns the decision on the packet, if it is refused.
 fn held(settings: &EngineSettings, entry: &mut Entry, hold: Hold) -> Option<Decision> {
     let refused = Decision::refuse(Verdict::Drop, Reason::ProtocolOpen, FunctionId::ENGINE);
     match hold {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker between generations: it enters one between two frames, and can handle a frame that another worker
-//! began in another generation to its end in that one.
+//! Swaps of generations on a worker: the worker enters a generation between two frames, and can finish a
+//! frame that another worker began in another generation, in that generation.
 //!
-//! Functions keep counters in their state of the generation; what a state counted stays when its generation
-//! goes.
+//! Functions keep counters in their state of the generation; the counts outlive the state.
 //!
-//! Freed: what a worker keeps of a generation that it left is its own states, never the chains; these live as
-//! long as a worker runs them or a frame on its way holds them.
+//! A worker that leaves a generation frees its own states, never the chains, which live as long as a worker
+//! runs them or a frame under way holds them.
 
 use super::Runner;
 use crate::chain::Chains;
@@ -20,8 +19,8 @@ use std::sync::{Arc, Weak};
 /// Counters by function and name.
 type Counted = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Packets counted for rules, by function and name, without rules that counted none. There are as many as
-/// operators write, so a lookup must not visit them all.
+/// Packets counted for rules, by function and name, without rules that counted none. Their number is that of
+/// the operators' rules, so a lookup must not visit all.
 #[derive(Default)]
 struct CountedRules(BTreeMap<&'static str, HashMap<Arc<RuleName>, u64>>);
 
@@ -38,16 +37,16 @@ impl CountedRules {
     }
 }
 
-/// What is left of other generations.
+/// Counts and states of earlier generations.
 #[derive(Default)]
 pub struct Past {
-    /// What states that are gone had counted.
+    /// Counters of states that no longer exist.
     counters: Counted,
-    /// Counters of rules from states that are gone; once a generation is entered, of its rules only.
+    /// Counters of rules from states that no longer exist; once a generation is entered, only of its rules.
     rules: CountedRules,
-    /// States of another generation, for frames that other workers began in it.
+    /// States of another generation, for frames that other workers began in that generation.
     visited: Option<(Weak<Chains>, Vec<WorkerState>)>,
-    /// The worker works in another generation.
+    /// The worker is working in another generation.
     visiting: bool,
 }
 
@@ -55,22 +54,21 @@ pub struct Past {
 pub struct Visit {
     chains: Arc<Chains>,
     states: Vec<WorkerState>,
-    /// What the states of the other one had counted.
+    /// Counts of the other generation's states at the beginning of the visit.
     before: Counted,
     before_rules: CountedRules,
 }
 
 impl Past {
     fn add(&mut self, function: &'static str, name: &'static str, value: u64) {
-        // Most rules never counted anything.
+        // Most rules never count anything.
         if value > 0 {
             let sum = self.counters.entry((function, name)).or_default();
             *sum = sum.saturating_add(value);
         }
     }
 
-    /// Lets go of what was counted for rules that a generation does not have: one that comes again begins
-    /// anew.
+    /// Drops the counts of rules that the generation does not have: a rule that returns starts at 0.
     fn forget_rules(&mut self, chains: &Chains, states: &[WorkerState]) {
         if self.rules.0.is_empty() {
             return;
@@ -89,7 +87,7 @@ impl Past {
         self.visiting
     }
 
-    /// A function begins anew: what it kept for another generation goes, too.
+    /// Replaces a function's state for the other generation, as the function is started anew.
     pub(super) fn forget_visited(&mut self, id: FunctionId) {
         let Some((of, states)) = &mut self.visited else { return };
         let made =
@@ -109,7 +107,7 @@ fn visit(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'static 
     for function in &chains.functions {
         if let Some(state) = states.get(usize::from(function.id().0)) {
             let of = function.spec().name;
-            // Of one that cannot say it nothing is known.
+            // A function that panics here reports nothing.
             let _ = contained(|| function.log(state, &mut |name, value| each(of, name, value)));
         }
     }
@@ -126,7 +124,7 @@ fn visit_rules(chains: &Chains, states: &[WorkerState], each: &mut dyn FnMut(&'s
 }
 
 impl Runner {
-    /// Takes another generation. To be called between frames.
+    /// Enters another generation. Called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>, (now, tally): (Timestamp, &mut Tally)) {
         let past = &mut self.past;
         visit(&self.chains, &self.states, &mut |function, name, value| past.add(function, name, value));
@@ -142,7 +140,7 @@ impl Runner {
         self.begin_generation(now, tally);
     }
 
-    /// What a function's state has counted so far stays; the state goes.
+    /// Keeps the counts of a function's state, which is freed afterwards.
     pub(super) fn keep_counts_of(&mut self, id: FunctionId, tally: &mut Tally) {
         let chains = Arc::clone(&self.chains);
         let state = self.states.get(usize::from(id.0));
@@ -155,7 +153,7 @@ impl Runner {
         let _ = contained(|| tally.leave_one(function.as_ref(), state));
     }
 
-    /// Works in another generation until [`Runner::end_visit`]. `None`: it runs already.
+    /// Works in another generation until [`Runner::end_visit`]. `None`: that generation is running already.
     pub fn begin_visit(&mut self, chains: &Arc<Chains>, tally: &mut Tally) -> Option<Visit> {
         if chains.generation == self.chains.generation {
             return None;
@@ -164,7 +162,7 @@ impl Runner {
             Some((of, states)) if Weak::as_ptr(&of) == Arc::as_ptr(chains) => states,
             _ => chains.worker_states(),
         };
-        // What the states have counted so far stands in the past, or is 0.
+        // The counts so far are part of the past, or 0.
         let mut before = Counted::new();
         visit(chains, &states, &mut |function, name, value| {
             if value > 0 {
@@ -186,7 +184,7 @@ impl Runner {
         })
     }
 
-    /// Goes on in its own generation.
+    /// Returns to the worker's own generation.
     pub fn end_visit(&mut self, own: Visit, tally: &mut Tally) {
         self.past.visiting = false;
         let chains = core::mem::replace(&mut self.chains, own.chains);
@@ -206,7 +204,7 @@ impl Runner {
         self.past.visited = Some((Arc::downgrade(&chains), states));
     }
 
-    /// Lets go of what is kept for frames of another generation once there can be none. To be called between
+    /// Frees the states for frames of another generation once no such frame can exist. Called between
     /// batches.
     pub fn forget_generation(&mut self) {
         if self.past.visited.as_ref().is_some_and(|(of, _)| of.strong_count() == 0) {
@@ -219,7 +217,7 @@ impl Runner {
         self.visit_functions_by_name(&mut |_, name, value| each(name, value));
     }
 
-    /// Counters of the functions with whose they are, over all generations.
+    /// Counters of the functions with the function's name, over all generations.
     pub fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
         let past = &self.past.counters;
         let mut told = BTreeSet::new();
@@ -234,8 +232,8 @@ impl Runner {
         }
     }
 
-    /// Counters of the rules of the running generation, with whose they are: over all generations since the
-    /// rule is there.
+    /// Counters of the rules of the running generation with the function's name, over all generations since
+    /// the rule exists.
     pub fn visit_rules(&self, each: &mut dyn FnMut(&'static str, RuleCount<'_>)) {
         visit_rules(&self.chains, &self.states, &mut |function, rule| {
             let past = self.past.rules.of(function, rule.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet of a flow while the chain runner has it in hand.
+//! The state of the chain runner for one packet of a flow.
 
 use super::parts::FlowParts;
 use crate::record::Occasion;
@@ -11,47 +11,47 @@ use bartizan_flow::tcp::{Outcome, StreamEvent, TcpState};
 use bartizan_function::{Notes, RejectTo};
 use smallvec::SmallVec;
 
-/// What is worked on, and what is decided so far.
+/// The packet, its flow's parts, and the decision so far.
 pub(super) struct InHand<'h> {
-    /// The packet; its direction may be turned.
+    /// The packet; its direction may be swapped.
     pub occasion: Occasion<'h>,
-    /// What tracking says of it.
+    /// The result of tracking.
     pub tcp: Option<&'h Outcome>,
     pub events: &'h [StreamEvent],
     pub handling: PacketHandling,
-    /// Taken out of the flow's entry.
+    /// Parts taken out of the flow's entry.
     pub parts: FlowParts,
-    /// What functions are told, the decision among it.
+    /// Results that functions see, among them the decision so far.
     pub notes: Notes<'h>,
-    /// Who is told that it is rejected.
+    /// The sides that get an answer if the packet is rejected.
     pub reject: Option<RejectTo>,
-    /// Nobody needs the rest of the payload.
+    /// The rest of the payload needs no inspection.
     pub bypass: bool,
     pub scope: PayloadScope,
 }
 
-/// How a packet is looked at.
+/// The parameters of a packet's inspection.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketHandling {
-    /// The flow in hand, by its place in the table; `None`: nothing of it waits, as there is no packet in
-    /// hand.
+    /// The flow's index in the table; `None`: without a packet in hand, when no segment of the flow is
+    /// queued.
     pub flow: Option<FlowId>,
     /// An ICMP error: whether it is about a known flow.
     pub related: Option<bool>,
     /// Payload functions run.
     pub inspect: bool,
-    /// What the stream engine advises does not count: an exception policy lets the packet go.
+    /// The advice of the stream engine does not apply: an exception policy lets the packet pass.
     pub spared: bool,
     /// The flow is established for rules.
     pub established: bool,
-    /// The packet is shown with the inspected bytes put back.
+    /// Functions see the packet with the inspected bytes restored.
     pub restored: bool,
     /// The function for want of which a staged policy would refuse the packet.
     pub wanting: Option<FunctionId>,
 }
 
 impl PacketHandling {
-    /// What is left of a flow: nothing is refused any more, and nothing shown yet.
+    /// The parameters for the end of a flow: nothing is refused any more, and nothing inspected yet.
     pub const fn of_what_is_left(established: bool) -> Self {
         PacketHandling {
             flow: None,
@@ -65,9 +65,9 @@ impl PacketHandling {
     }
 }
 
-/// Whether, before real receivers, a packet of the handshake brings data that readers are shown and that its
-/// receiver may take at once (Fast Open, RFC 7413; a server can be told to take data of any SYN). Rules for
-/// established flows hold for such data.
+/// Whether a packet of the handshake brings data that functions inspect and that its receiver may take at
+/// once, with real receivers (Fast Open, RFC 7413; a server can be configured to take data of any SYN). Rules
+/// for established flows apply to such data.
 pub fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
     settings.has_real_receivers()
         && outcome.stored
@@ -75,34 +75,34 @@ pub fn is_shown_early(settings: &EngineSettings, occasion: &Occasion<'_>, outcom
         && !occasion.payload().is_empty()
 }
 
-/// What payload functions are shown of a packet. [`PayloadScope::Packet`] and [`PayloadScope::Stream`]: only
-/// of segments of a train ([`crate::train`]).
+/// The part of a packet that payload functions inspect. [`PayloadScope::Packet`] and [`PayloadScope::Stream`]
+/// occur only with segments of a train ([`crate::train`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PayloadScope {
-    /// The packet and what is new in the stream and the application layer.
+    /// The packet and the new data of the stream and the application layer.
     All,
-    /// The packet; the rest comes with a later one.
+    /// The packet; its stream data is inspected with a later one.
     Packet,
-    /// The packet was shown.
+    /// The stream data; the packet itself was inspected before.
     Stream,
-    /// The headers of a packet that the stream engine refuses, and what it found in them.
+    /// The headers of a packet that the stream engine refuses, and its stream events.
     Headers,
 }
 
 impl PayloadScope {
-    /// Whether the stream and the application layer are shown.
+    /// Whether the stream and the application layer are inspected.
     pub(super) const fn shows_stream(self) -> bool {
         matches!(self, PayloadScope::All | PayloadScope::Stream)
     }
 }
 
-/// What a packet brought to protocol detection.
+/// The effect of a packet on protocol detection.
 #[derive(Default)]
 pub(super) struct Detection {
-    /// Events that were there before the packet; afterwards those that it raised.
+    /// First the events before the packet; afterwards those that the packet raised.
     pub events: SmallVec<[EventCode; 4]>,
     seen: usize,
-    /// Rules on the result of detection are asked with this packet ([`AppLayer::take_detected`]).
+    /// Rules on the result of detection are evaluated with this packet ([`AppLayer::take_detected`]).
     pub done: bool,
 }
 
@@ -115,7 +115,7 @@ impl Detection {
         let Some(app) = app else { return self };
         self.events.extend(app.events.as_slice().iter().skip(self.seen).copied());
         let decoded = occasion.decoded();
-        // An ICMP error about a flow tells nothing of the flow's protocol.
+        // An ICMP error about a flow does not carry the flow's protocol.
         if decoded.is_none_or(|packet| packet.about().is_none()) {
             let datagram = decoded.is_some_and(|packet| packet.transport.udp().is_some());
             self.done = app.take_detected(occasion.direction, datagram);

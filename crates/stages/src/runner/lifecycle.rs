@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Functions that panic, and those that are stopped and started again: what becomes of packets, of what the
-//! functions kept, and of the others (which notice nothing). docs/design/0023-life-of-functions.md.
+//! The treatment of functions that panic or that are stopped and started again: of the packet in hand, the
+//! state of the function, and other functions (which are unaffected). docs/design/0023-life-of-functions.md.
 //!
-//! The flow in whose packet a function panics goes on without that function for as long as its generation, or
-//! is refused, as its policy says: what has led to a panic once would lead to it again. Other flows have the
-//! function back when it is started.
+//! The flow in whose packet a function panics continues without that function for as long as its generation
+//! lasts, or is refused, by policy: the cause of a panic would cause it again. Other flows have the function
+//! back when it is started.
 
 use super::Runner;
 use super::in_hand::InHand;
@@ -24,16 +24,16 @@ use bartizan_packet::Decoded;
 pub(super) struct Fallen {
     pub id: FunctionId,
     pub panicked: Box<Panicked>,
-    /// A staged policy would refuse the packet for it.
+    /// A staged policy would refuse the packet for this reason.
     pub would_refuse: bool,
 }
 
-/// Whether a packet is refused for want of a function.
+/// The refusal of a packet for want of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanting {
-    /// It is.
+    /// The packet is refused.
     Refuses(Decision),
-    /// A staged policy would refuse it.
+    /// A staged policy would refuse the packet.
     WouldRefuse(Decision),
 }
 
@@ -47,8 +47,8 @@ impl Wanting {
     }
 }
 
-/// What functions have said of a packet before one of them is called: where that one panics, what it said is
-/// taken back.
+/// The results of functions for a packet before one more is called: if that function panics, its own results
+/// are discarded.
 pub(super) struct Said {
     findings: usize,
     edits: usize,
@@ -73,7 +73,7 @@ impl Said {
     }
 }
 
-/// Frees what a function kept of a flow.
+/// Frees the state that a function kept for a flow.
 pub(super) fn clear(slot: &mut FunctionSlot) {
     if let Some(own) = slot.own.take() {
         throw_away(own);
@@ -81,8 +81,8 @@ pub(super) fn clear(slot: &mut FunctionSlot) {
     slot.staged = 0;
 }
 
-/// What becomes of the packet in hand and, where it has one, of its flow when a function panics. Where a
-/// staged policy would refuse it, it goes on with the reason.
+/// The decision on the packet in hand, and on its flow if there is one, when a function panics. If a staged
+/// policy would refuse the packet, it is forwarded with the reason.
 #[cold]
 pub(super) fn fate_without(chains: &Chains, id: FunctionId, (prevention, fid): (bool, Fid)) -> Decision {
     let refused = Decision::refuse(Verdict::Drop, Reason::FunctionFailed, id);
@@ -95,7 +95,7 @@ pub(super) fn fate_without(chains: &Chains, id: FunctionId, (prevention, fid): (
 }
 
 impl Runner {
-    /// Those functions whose absence refuses packets of a class. Empty where nothing is refused.
+    /// Functions whose absence refuses packets of a class. Empty where nothing is refused.
     #[cold]
     pub(super) fn refusing(&self, prevention: bool, fid: Fid) -> Path {
         match prevention && !self.chains.is_staged(fid) {
@@ -104,7 +104,7 @@ impl Runner {
         }
     }
 
-    /// What becomes of a packet for want of a function.
+    /// The decision to refuse a packet for want of a function.
     #[cold]
     pub(super) fn for_want_of(&self, id: FunctionId) -> Decision {
         let stopped = self.lifecycle.is_stopped(id);
@@ -125,14 +125,15 @@ impl Runner {
         Some(if staged { Wanting::WouldRefuse(refused) } else { Wanting::Refuses(refused) })
     }
 
-    /// The same for a packet in hand. Of what is left of a flow nothing can be refused any more.
+    /// As [`Runner::refusing`] for the packet in hand. At the end of a flow nothing can be refused any more.
     #[cold]
     pub(super) fn refusing_now(&self, cx: &Context<'_>, hand: &InHand<'_>, fid: Fid) -> Path {
         let refuses = cx.settings.prevention && !matches!(hand.occasion.cause, Cause::FlowEnd);
         self.refusing(refuses, fid)
     }
 
-    /// The packet in hand was shown to all: what is to be done for those that fell. Asked of each packet.
+    /// Handles the functions that panicked with the packet in hand, after all functions have run. Called for
+    /// each packet.
     #[inline]
     pub(super) fn settle_fallen(
         &mut self,
@@ -175,7 +176,7 @@ impl Runner {
         }
     }
 
-    /// Something was refused, left out or ended for a tenant's quota: told once in a while.
+    /// Reports that a tenant's quota has caused a refusal, omission or eviction; at most once per interval.
     #[cold]
     pub fn tell_exceeded(&self, cx: &mut Context<'_>, tenant: TenantId, quota: QuotaKind) {
         let now = cx.position.clock;
@@ -184,8 +185,8 @@ impl Runner {
         }
     }
 
-    /// What a function kept for the worker goes; what it has counted stays. For a frame of another generation
-    /// it is not asked for before that one is left.
+    /// Frees the state of a function for the worker and keeps its counts. Does nothing while the worker is in
+    /// another generation; the state is freed on its return.
     fn lay_down(&mut self, id: FunctionId, tally: &mut Tally) {
         if self.past.is_visiting() {
             return;
@@ -197,7 +198,7 @@ impl Runner {
         self.past.forget_visited(id);
     }
 
-    /// Makes what a function keeps for the worker. `false`: it cannot, and has failed.
+    /// Makes the state of a function for the worker. `false`: the function has panicked and has failed.
     fn take_up_again(&mut self, id: FunctionId, now: Timestamp) -> bool {
         let Some(function) = self.chains.function(id) else { return false };
         let name = function.spec().name;
@@ -215,7 +216,7 @@ impl Runner {
         }
     }
 
-    /// Starts functions again whose time has come. To be called between frames: it costs a comparison.
+    /// Starts the functions whose restart is due. Called between frames; costs a comparison.
     #[inline]
     pub fn start_due(&mut self, now: Timestamp, tally: &mut Tally) {
         if self.lifecycle.is_due(now) && !self.past.is_visiting() {
@@ -238,8 +239,8 @@ impl Runner {
         }
     }
 
-    /// Another generation brings functions with other rules: those that have failed begin anew with it; those
-    /// that are stopped stay so.
+    /// Starts failed functions in a new generation, which may bring other rules; stopped functions stay
+    /// stopped.
     pub(super) fn begin_generation(&mut self, now: Timestamp, tally: &mut Tally) {
         if self.lifecycle.away().is_empty() {
             return;
@@ -256,8 +257,8 @@ impl Runner {
         }
     }
 
-    /// Carries out an order, between two frames. The flows that a lower level has for the function's sake are
-    /// to come up where `effects.left` says so. `None`: no chain of the running generation has it.
+    /// Carries out an order, between two frames. The flows that a lower level handles for the function are to
+    /// be recalled where `effects.left` says so. `None`: no chain of the running generation has the function.
     pub fn order(&mut self, name: &str, act: Act, now: Timestamp, tally: &mut Tally) -> Option<FunctionNow> {
         let (id, name) =
             self.chains.functions.iter().map(|f| (f.id(), f.spec().name)).find(|(_, n)| *n == name)?;
@@ -278,13 +279,13 @@ impl Runner {
         Some(self.lifecycle.now(id, name))
     }
 
-    /// How the functions of the running generation stand, by their bit.
+    /// The conditions of the functions of the running generation, by their bit.
     pub fn functions_now(&self) -> impl Iterator<Item = FunctionNow> {
         self.chains.functions.iter().map(|f| self.lifecycle.now(f.id(), f.spec().name))
     }
 
-    /// Frees what functions that have begun anew kept of a flow before, and what those kept that are away.
-    /// Asked of each packet of a flow.
+    /// Frees the slots in a flow of functions that have been started since, and of functions that are away.
+    /// Called for each packet of a flow.
     #[inline]
     pub(super) fn renew_slots(&mut self, ext: &mut FlowExt) {
         if ext.begun != self.lifecycle.begun() {
@@ -303,8 +304,8 @@ impl Runner {
         ext.begun = self.lifecycle.begun();
     }
 
-    /// A flow goes to another worker, whose functions have beginnings of their own: what has to be freed is
-    /// freed here.
+    /// Prepares a flow for its move to another worker, whose functions have starts of their own: frees slots
+    /// that are out of date.
     pub fn let_flow_go(&mut self, ext: &mut FlowExt) {
         self.renew_slots(ext);
         for (bit, slot) in (0u8..).map(FunctionId).zip(&mut ext.slots) {
@@ -314,7 +315,7 @@ impl Runner {
         }
     }
 
-    /// A flow comes from another worker.
+    /// Accepts a flow from another worker.
     pub const fn let_flow_in(&self, ext: &mut FlowExt) {
         ext.begun = self.lifecycle.begun();
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The third stage: the chain runner. It tracks a flow's session, reads its streams, runs the functions of
-//! its path, and records what they find. It works on one flow's entry and its own state; what the flow's
-//! place in the table and its memory need afterwards it tells by [`Effects`].
+//! The third stage, the chain runner: tracks a flow's session, reads its streams, runs the functions of its
+//! path and records their findings. The runner works on one flow's entry and its own state; [`Effects`]
+//! reports the changes that the flow table and the memory account have to make afterwards.
 
 mod flowless;
 mod functions;
@@ -39,15 +39,15 @@ pub use in_hand::{PacketHandling, is_shown_early};
 pub use lifecycle::Wanting;
 pub use reading::info_of;
 
-/// What running functions asks for beside their decision.
+/// Effects of running functions beside their decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// What the flow holds may have changed: it is to be measured.
+    /// The memory that the flow holds may have changed and has to be measured.
     pub touched: bool,
     /// No function is left on the flow's path.
     pub bypassed: bool,
-    /// Functions that have been called for the last time, or begin anew: flows at a lower level that they let
-    /// go there come up.
+    /// Functions that were stopped or started: flows that they have let sink to a lower level are to be
+    /// recalled.
     pub left: Path,
 }
 
@@ -60,24 +60,24 @@ pub struct Runner {
     /// Memory of streams.
     budget: MemoryBudget,
     stream_counters: StreamCounters,
-    /// What functions found in the packet in hand, and what they want replaced in it.
+    /// The findings of functions in the packet in hand, and the replacements that they want.
     findings: Vec<Finding>,
     edits: Vec<Edit>,
     marks: Marks,
-    /// What was decided of the transactions before a switch of protocols, which the packet in hand brought.
+    /// The decision on the transactions before a switch of protocols that the packet in hand caused.
     before_switch: Option<Decision>,
-    /// Room for a frame with the inspected bytes put back.
+    /// Buffer for a frame with the inspected bytes restored.
     restored: Vec<u8>,
-    /// Bytes of the stream about the packet in hand that are held apart, put together.
+    /// Buffer that joins the stream bytes around the packet in hand.
     joined: Vec<u8>,
     effects: Effects,
-    /// How the functions stand.
+    /// The conditions of the functions.
     pub lifecycle: Lifecycle,
     /// Functions that panicked with the packet in hand.
     fallen: Vec<Fallen>,
     /// The observers of functions, if there are any.
     observation: Option<Box<Observation>>,
-    /// Segments that wait for those behind them.
+    /// Segments queued for those that follow.
     pub train: Train,
 }
 
@@ -116,12 +116,12 @@ impl Runner {
         self.chains.generation
     }
 
-    /// What functions keep for the worker, by their bit.
+    /// The state of functions for the worker, by their bit.
     pub fn states(&self) -> &[WorkerState] {
         &self.states
     }
 
-    /// A level below has handled packets of a flow of a class as a function had decided.
+    /// Passes to a function the number of packets that a level below has handled by its decision.
     pub fn repeated(&mut self, fid: Fid, decision: &Decision, packets: u64) {
         let state = self.states.get_mut(usize::from(decision.function.0));
         if let (Some(function), Some(state)) = (self.chains.function(decision.function), state)
@@ -143,17 +143,17 @@ impl Runner {
         &self.budget
     }
 
-    /// The same, for flows that end.
+    /// The budget, for flows that end.
     pub const fn budget_mut(&mut self) -> &mut MemoryBudget {
         &mut self.budget
     }
 
-    /// What tracking and reassembly counted.
+    /// Counters of tracking and reassembly.
     pub const fn stream_counters(&self) -> &StreamCounters {
         &self.stream_counters
     }
 
-    /// The same, for sessions that end.
+    /// The counters, for sessions that end.
     pub const fn stream_counters_mut(&mut self) -> &mut StreamCounters {
         &mut self.stream_counters
     }
@@ -163,12 +163,12 @@ impl Runner {
         TcpSession::has_room(&settings.stream, &self.stream_counters)
     }
 
-    /// The functions whose flows at a lower level are to come up.
+    /// Takes the functions whose flows at a lower level are to be recalled.
     pub fn take_left(&mut self) -> Path {
         core::mem::take(&mut self.effects.left)
     }
 
-    /// What was asked for since the last call.
+    /// Takes the effects since the last call.
     #[inline]
     pub fn take_effects(&mut self) -> Effects {
         core::mem::take(&mut self.effects)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Functions of the running chains with observers around them. The states that functions keep stay as they
-//! are.
+//! Observers around the functions of the running chains. The states of the functions stay unchanged.
 
 use super::Runner;
 use crate::observers::{Observation, Observers};
 use bartizan_base::WorkerId;
 
 impl Runner {
-    /// Puts observers around functions, in the place of those that were there. To be called between frames.
+    /// Installs observers around functions, in place of earlier ones. Called between frames.
     pub fn observe(&mut self, observers: Observers, worker: WorkerId) {
         self.pause_observation();
         self.observation = match observers.is_empty() {
@@ -17,14 +16,14 @@ impl Runner {
         self.resume_observation();
     }
 
-    /// Runs the chains without observers until [`Runner::resume_observation`]. To be called between frames.
+    /// Runs the chains without observers until [`Runner::resume_observation`]. Called between frames.
     pub fn pause_observation(&mut self) {
         if let Some(plain) = self.observation.as_mut().and_then(|observation| observation.plain.take()) {
             self.chains = plain;
         }
     }
 
-    /// Puts the observers around functions of the running chains again.
+    /// Installs the observers around functions of the running chains again.
     pub fn resume_observation(&mut self) {
         let Some(observation) = self.observation.as_mut().filter(|observation| observation.plain.is_none())
         else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The parts of a flow that are worked on while its entry stays readable, and what functions see of a flow.
+//! The parts of a flow that change while its entry stays readable, and the view of a flow for functions.
 
 use crate::flow_ext::FunctionSlot;
 use crate::record::Entry;
@@ -9,7 +9,7 @@ use bartizan_flow::FlowFlags;
 use bartizan_flow::stream::StreamPair;
 use bartizan_function::view::FlowView;
 
-/// What functions see of a flow.
+/// The view of a flow for functions.
 pub fn view(entry: &Entry, app: AppSummary, established: bool) -> FlowView<'_> {
     let key = entry.key();
     FlowView {
@@ -33,7 +33,7 @@ pub fn view(entry: &Entry, app: AppSummary, established: bool) -> FlowView<'_> {
     }
 }
 
-/// The parts of a flow's extension that are worked on while the entry itself stays readable.
+/// The parts of a flow's extension that change while the entry itself stays readable.
 #[derive(Default)]
 pub struct FlowParts {
     pub streams: Option<Box<StreamPair>>,
@@ -46,7 +46,7 @@ impl FlowParts {
         FlowParts { streams: ext.streams.take(), app: ext.app.take(), slots: core::mem::take(&mut ext.slots) }
     }
 
-    /// What readers have of the flow.
+    /// The streams and the application layer of the flow, for payload functions.
     pub fn read(&self) -> (Option<&StreamPair>, Option<&AppLayer>) {
         (self.streams.as_deref(), self.app.as_deref())
     }
@@ -57,7 +57,7 @@ impl FlowParts {
         ext.slots = self.slots;
     }
 
-    /// Puts back what recorders look at, for the time of recording.
+    /// Puts back the parts that recorders read, while they record.
     pub fn lend(&mut self, ext: &mut crate::flow_ext::FlowExt) {
         ext.app = self.app.take();
         ext.streams = self.streams.take();
@@ -68,7 +68,7 @@ impl FlowParts {
         *self = FlowParts::take(ext);
     }
 
-    /// A function's slot, made if it is not there.
+    /// A function's slot, made if it does not exist.
     pub fn slot(&mut self, bit: FunctionId) -> Option<&mut FunctionSlot> {
         let index = usize::from(bit.0);
         while self.slots.len() <= index {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Payload halves of the functions of a path: once for each new piece of the stream, at least once for a
-//! packet.
+//! Runs the payload halves of a path's functions: once for each new piece of the stream, and at least once
+//! for a packet.
 
 use super::Runner;
 use super::functions::is_would_be;
@@ -19,22 +19,22 @@ use bartizan_function::contain::contained;
 use bartizan_function::{Notes, Showing, StreamNews};
 use bartizan_packet::{Tcp, TcpFlags};
 
-/// How the stream stands about a packet.
+/// The relation of a packet to its stream.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// Functions look at the stream.
+    /// Functions inspect the stream.
     streams: bool,
-    /// The packet's payload is part of it.
+    /// The packet's payload is part of the stream.
     stored: bool,
-    /// The packet itself is still to be shown.
+    /// The packet itself has not been inspected yet.
     first: bool,
 }
 
-/// A piece of the stream, and where it ends if showing it moves the reader on.
+/// A piece of the stream, and its end if inspecting the piece advances the reader.
 type Piece<'a> = (StreamNews<'a>, Option<u64>);
 
 impl Runner {
-    /// Payload halves, in the order of the path.
+    /// Runs the payload halves, in the order of the path.
     pub(super) fn run_payload(
         &mut self,
         cx: &mut Context<'_>,
@@ -46,7 +46,8 @@ impl Runner {
         let mut app = hand.parts.app.take();
         let mut reading = self.reading(cx, hand);
         let mut joined = core::mem::take(&mut self.joined);
-        // Transactions are shown with the first piece, and are beside the others. Who looked at them then.
+        // Transactions are inspected with the first piece and accompany the others. Includes the functions
+        // that saw them.
         let mut shown: Option<(Showing, Path)> = None;
         loop {
             let mut piece: Option<Piece<'_>> = pair
@@ -92,19 +93,18 @@ impl Runner {
         self.effects.bypassed |= entry.path == Path::EMPTY && hand.notes.decision.verdict.forwards();
     }
 
-    /// How the stream stands about a packet.
+    /// The relation of a packet to its stream.
     fn reading(&self, cx: &Context<'_>, hand: &InHand<'_>) -> Reading {
         let InHand { occasion, tcp, scope, .. } = hand;
-        // Before the handshake is complete rules look at packets, not at the stream. Data with a SYN that
-        // leaves is read by a server that takes it at once: there is no later packet to refuse.
+        // Before the handshake is complete, rules look at packets, not at the stream. Data with a SYN that
+        // leaves may be read at once by its server: no later packet could be refused.
         let shown = tcp.is_some_and(|o| is_shown_early(cx.settings, occasion, o));
-        // The session has nothing to do with a packet that its receiver throws away: the stream waits for the
-        // next one.
+        // The session ignores a packet that its receiver discards: the stream waits for the next one.
         let counts = tcp.is_none_or(|o| !o.checksum_invalid);
         let streams =
             scope.shows_stream() && counts && (shown || tcp.is_none_or(|o| o.state >= TcpState::Established));
         let early = segment_of(occasion).is_some_and(|tcp| tcp.options.fast_open.is_some());
-        // The byte of a keep-alive was there before: rules look at it as at a packet that is no part of the
+        // The byte of a keep-alive was read before: rules see the packet as one that is no part of the
         // stream.
         let keep_alive = tcp.is_some_and(|o| o.kind.contains(PacketKind::KEEP_ALIVE));
         let stored = (streams || early || *scope == PayloadScope::Packet)
@@ -114,8 +114,8 @@ impl Runner {
         Reading { streams, stored, first: *scope != PayloadScope::Stream }
     }
 
-    /// Shows one piece to the functions of the path, with the transactions or, if these were shown before,
-    /// beside them. Which they were.
+    /// Runs the functions of the path on one piece, with the transactions or, if these were inspected before,
+    /// beside them. Returns the functions that ran.
     fn show(
         &mut self,
         cx: &Context<'_>,
@@ -137,10 +137,10 @@ impl Runner {
                 hand.notes.decision = hand.notes.decision.strictest(self.for_want_of(first));
             }
         }
-        // Who is away counts as done with what it would have been shown.
+        // A function that is away counts as done with the data.
         let idle = chains.idle_part(functions).or(away);
         let InHand { occasion, tcp, events, handling, parts, notes, reject, scope, .. } = hand;
-        // Transactions are not done with a packet whose checksum is wrong, whoever looks.
+        // Transactions are not done with a packet whose checksum is wrong.
         if let Some(layer) = shown.filter(|_| tcp.is_some_and(|tcp| tcp.checksum_invalid)) {
             idle.functions().for_each(|bit| showing.view(layer, bit, &mut self.marks).later());
         }
@@ -184,7 +184,7 @@ impl Runner {
                 clear(slot);
                 self.marks.forget(bit);
                 self.lifecycle.leave(bit);
-                // Of what is left of a flow nothing can be refused any more.
+                // At the end of a flow nothing can be refused any more.
                 let refuses = cx.settings.prevention && !matches!(occasion.cause, Cause::FlowEnd);
                 let fate = fate_without(chains, bit, (refuses, entry.fid));
                 self.fallen.push(Fallen {
@@ -221,20 +221,20 @@ fn segment_of<'a>(occasion: &Occasion<'a>) -> Option<&'a Tcp> {
     occasion.decoded()?.transport.tcp()
 }
 
-/// The stream about a packet that brought nothing new for rules.
+/// The stream around a packet that brought nothing new for rules.
 fn about<'a>(
     pair: Option<&'a StreamPair>,
     occasion: &Occasion<'a>,
     joined: &'a mut Vec<u8>,
 ) -> Option<Piece<'a>> {
     let tcp = segment_of(occasion)?;
-    // Data of a SYN begins behind it.
+    // Data of a SYN begins one number after it.
     let seq = Seq(tcp.seq).plus(u32::from(tcp.flags.contains(TcpFlags::SYN)));
     let chunk = pair?.stream(occasion.direction).raw_about(seq, occasion.payload(), joined)?;
     Some((stream_news(&chunk, true), None))
 }
 
-/// What payload functions are told of a piece of the stream.
+/// A piece of the stream as payload functions see it.
 fn stream_news<'a>(chunk: &RawChunk<'a>, about_packet: bool) -> StreamNews<'a> {
     StreamNews { bytes: chunk.bytes, offset: chunk.offset, seen: chunk.seen, about_packet }
 }
