@@ -164,14 +164,13 @@ pub struct Lifecycle {
     bounds: RestartBounds,
     /// Functions that are not called.
     away: Path,
-    /// Those of them that an order has stopped.
+    /// Functions that an order has stopped; a part of `away`.
     stopped: Path,
-    /// By bit, as far as there is something to keep.
+    /// By bit, as far as there is a history.
     records: Vec<Record>,
-    /// Grows with each beginning of a function; slots of flows that were looked at before it may be out of
-    /// date.
+    /// Number of starts of functions; slots of flows that were checked at a lower number may be out of date.
     begun: u32,
-    /// The next restart.
+    /// Time of the next restart.
     due: Timestamp,
     news: Vec<FunctionEvent>,
     /// The events with their times, for the recorder.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data plane's own part of Suricata's settings.
+//! The settings of the data plane, read from Suricata's.
 
 use crate::app_memory::AppMemoryLimits;
 use crate::hosts::HostPolicies;
@@ -13,14 +13,15 @@ use bartizan_flow::{FlowTimeouts, WhenFull};
 use bartizan_packet::defrag::DefragConfig;
 use bartizan_packet::{DecoderConfig, PortList, TunnelPorts};
 
-/// Whether wrong checksums of captured packets matter.
+/// The treatment of wrong checksums in captured packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumMode {
     /// Packets with a wrong checksum are not tracked.
     Check,
-    /// Checksums are not looked at.
+    /// Checksums are not checked.
     Ignore,
-    /// Checked, until a sample shows that the capture was taken where checksums are made later (offload).
+    /// Checksums are checked, until a sample shows that the capture was taken before a device computes them
+    /// (offload).
     Auto,
 }
 
@@ -33,69 +34,68 @@ pub struct EngineSettings {
     pub defrag: DefragConfig,
     /// TCP.
     pub stream: StreamConfig,
-    /// When flows end.
+    /// Timeouts of flows.
     pub timeouts: FlowTimeouts,
     /// Entries of the flow table.
     pub flow_capacity: u32,
-    /// What makes room in a full flow table.
+    /// The policy that makes room in a full flow table.
     pub flows_when_full: WhenFull,
-    /// Flows that end by timeout for each packet, at most.
+    /// Most flows that end by timeout for each packet.
     pub ends_per_packet: u32,
-    /// What becomes of packets for whose flow there is no room.
+    /// The policy for packets whose flow finds no room.
     pub flow_memory: ExceptionPolicy,
-    /// What becomes of a flow whose application-layer parser fails.
+    /// The policy for a flow whose application-layer parser fails.
     pub app_error: ExceptionPolicy,
-    /// What is done with HTTP/2 in clear text, of which no request is parsed
+    /// The policy for HTTP/2 in clear text, whose requests are not parsed
     /// (`app-layer.protocols.http2.policy`).
     pub http2: ExceptionPolicy,
-    /// How long prevention holds bytes whose protocol is open and a rule wants to know.
+    /// Bounds on bytes that prevention holds while the protocol that a rule needs is undecided.
     pub hold: HoldBounds,
-    /// At these bounds the flow is refused; else it goes on as one of no known protocol, and rules may refuse
-    /// it.
+    /// At these bounds the flow is refused; otherwise it continues without a known protocol, and rules may
+    /// refuse it.
     pub hold_refuses: bool,
     /// Bounds of the memory of application layers.
     pub app_memory: AppMemoryLimits,
-    /// What becomes of a flow whose application layer gives way when that is used up, unless its policy says
-    /// otherwise.
+    /// The policy for a flow whose application layer gives way when this memory is used up, unless the flow's
+    /// own policy sets another.
     pub app_memory_policy: ExceptionPolicy,
     /// VLAN ids are part of a flow's key.
     pub vlan_in_key: bool,
     /// Tunnel depth and tunnel id are part of a flow's key.
     pub tunnel_in_key: bool,
-    /// The side of an inline link by which a packet came is part of it, too
+    /// The side of an inline link on which a packet arrived is part of a flow's key
     /// ([`EngineSettings::between_two_sides`]).
     pub side_in_key: bool,
-    /// From which rate a flow is an elephant flow (`flow.rate-tracking`); `None`: rates are not tracked.
+    /// The rate above which a flow is an elephant flow (`flow.rate-tracking`); `None`: rates are not tracked.
     pub flow_rate: Option<RateLimit>,
     /// Host policies.
     pub hosts: HostPolicies,
     /// Checksums.
     pub checksums: ChecksumMode,
-    /// Refusals act.
+    /// Refusals are enforced.
     pub prevention: bool,
-    /// Firewall mode: what no rule of the firewall accepts is refused.
+    /// Firewall mode: packets that no firewall rule accepts are refused.
     pub firewall: bool,
-    /// Stream events stand in the statistics (`stats.stream-events`).
+    /// Stream events are part of the statistics (`stats.stream-events`).
     pub count_stream_events: bool,
     /// Ethernet addresses of flows are kept for their records (`ethernet` of some eve-log output).
     pub keep_macs: bool,
-    /// When functions that have failed are started again.
+    /// Bounds on restarts of failed functions.
     pub restarts: RestartBounds,
     /// Seed of the keyed hashes.
     pub seed: [u64; 2],
 }
 
 impl EngineSettings {
-    /// How flows are spread over so many workers: by all of their keys but what changes with policies.
+    /// The assignment of flows to `workers` workers: by the parts of the key that do not depend on policies.
     #[must_use]
     pub fn spread(&self, workers: u16) -> Spread {
         Spread::new(self.seed, workers).counting(self.vlan_in_key, self.tunnel_in_key)
     }
 
-    /// Reads them. `prevention`: inline, or its simulation over captures. Returns warnings beside them.
+    /// Reads the settings. `prevention`: inline, or its simulation over captures. Also returns warnings.
     ///
-    /// # Errors
-    /// A value cannot be understood.
+    /// # Errors A value is malformed.
     pub fn from_settings(
         settings: &Settings,
         prevention: bool,
@@ -144,42 +144,42 @@ impl EngineSettings {
         Ok((result, warnings))
     }
 
-    /// What holds where packets cannot wait: on a live link.
+    /// The settings for live links, where packets cannot wait.
     #[must_use]
     pub const fn for_live_links(mut self) -> Self {
         self.ends_per_packet = ENDS_LIVE;
         self
     }
 
-    /// Traffic crosses a link with two sides, and the caller says by which one each frame came
-    /// (`Worker::arrives_by`). A host then cannot speak for the one that it talks to: what its packets
-    /// acknowledge, answer or reset in that one's name belongs to another flow, since they come by the wrong
-    /// side. Their receiver never gets them, but the engine would believe them.
+    /// Settings for traffic across a link with two sides, when the caller names the side of each frame
+    /// (`Worker::arrives_by`). A host then cannot spoof its peer: packets that acknowledge, reply or reset in
+    /// the peer's name arrive on the wrong side and so belong to another flow. Without the side, the engine
+    /// would believe packets that their receiver never gets.
     #[must_use]
     pub const fn between_two_sides(mut self) -> Self {
         self.side_in_key = true;
         self
     }
 
-    /// Whether what leaves is read by somebody: prevention, and not its simulation over captures.
+    /// Whether forwarded packets reach receivers: in prevention, except its simulation over captures.
     #[must_use]
     pub const fn has_real_receivers(&self) -> bool {
         self.prevention && self.stream.strict
     }
 
-    /// What live prevention does otherwise than Suricata: its receivers are real, so segments on which they
-    /// may differ from what is inspected are dropped ([`StreamConfig::strict`]). `urgent`: nobody has said
-    /// what happens to urgent bytes; they are inspected in their place, and the normaliser takes the flag
-    /// off, so that receivers read them there. (Which bytes a receiver takes out of band cannot be known from
-    /// outside.) Fragments wait until their datagram may go ([`DefragConfig::hold`]). Open connections are
-    /// not forgotten while there is room, since what is picked up in the middle is refused
-    /// ([`FlowTimeouts::keeping_idle_tcp`]). Checksums count unless the settings say that they do not: no
-    /// sample decides.
+    /// Settings of live prevention that differ from Suricata's. Its receivers are real, so segments which
+    /// they may read in another way than inspection are dropped ([`StreamConfig::strict`]). `urgent`: the
+    /// settings leave the treatment of urgent bytes open; they are inspected in their place, and the
+    /// normaliser clears the flag, so that receivers read them there. (The bytes that a receiver takes out of
+    /// band cannot be known from outside.) Fragments are held until their datagram may leave
+    /// ([`DefragConfig::hold`]). Open connections are kept while there is room, since connections picked up
+    /// in the middle are refused ([`FlowTimeouts::keeping_idle_tcp`]). Checksums count unless the settings
+    /// exclude them: no sample decides.
     #[must_use]
     pub fn for_real_receivers(mut self, urgent: bool) -> Self {
         self.stream.strict = true;
         self.defrag.hold = true;
-        // What the first thousand segments look like is for their senders to say.
+        // The sender of the first thousand segments controls what a sample shows.
         if self.checksums == ChecksumMode::Auto {
             self.checksums = ChecksumMode::Check;
         }
@@ -191,16 +191,18 @@ impl EngineSettings {
     }
 }
 
-/// What is held is a beginning of a pattern or probe, some ten bytes; a bound beyond any of them.
+/// Held bytes are the beginning of a pattern or probe, some ten bytes; this bound exceeds all of them.
 const HOLD_BYTES: u32 = 1_024;
-/// Shorter than the first retransmission of common TCP stacks (200 ms), which then goes on.
+/// Shorter than the first retransmission timeout of common TCP stacks (200 ms); the retransmission is
+/// forwarded.
 const HOLD_MILLIS: u64 = 150;
 
-/// In a capture nobody waits, and all that is due ends with the packet at which it is due, in the order in
-/// which it began: so the result is the same with any number of workers.
+/// In captures all flows that are due end with the packet at which they are due, in the order in which they
+/// began, so that the result is the same with any number of workers.
 pub const ENDS_REPLAYED: u32 = u32::MAX;
-/// More than a packet can open, so that what is due gets less with each packet; few, so that no packet waits
-/// for a thousand others' ends (they are due at once when a flood fills the table, and timeouts get short).
+/// More than a packet can open, so that the number of due flows decreases with each packet; few, so that no
+/// packet waits for the ends of a thousand flows (these are due at once when a flood fills the table and
+/// timeouts shorten).
 pub const ENDS_LIVE: u32 = 2;
 
 fn error(key: &str, value: &str, expected: &'static str) -> SettingError {
@@ -276,7 +278,7 @@ fn decoder(settings: &Settings) -> Result<DecoderConfig, SettingError> {
     })
 }
 
-/// Ports of a list, `$VARIABLES` resolved. `any` stands for none given.
+/// Ports of a list with `$VARIABLES` resolved. `None` for `any`.
 fn ports(settings: &Settings, key: &str) -> Result<Option<Vec<u16>>, SettingError> {
     let listed = || {
         let items: Vec<_> =
@@ -318,7 +320,7 @@ fn defrag(settings: &Settings, prevention: bool, seed: [u64; 2]) -> Result<Defra
     })
 }
 
-/// A timeout of 0 means "when somebody looks", which is about once a second in Suricata.
+/// A timeout of 0 means "at the next sweep" in Suricata, which sweeps about once a second.
 const TIMEOUT_MIN: u64 = 1;
 
 fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
@@ -333,18 +335,18 @@ fn timeouts(settings: &Settings) -> Result<FlowTimeouts, SettingError> {
             let key = format!("flow-timeouts.{protocol}.{state}");
             let seconds: u64 = settings.number(&key, 0)?;
             let name = format!("{protocol}.{state}");
-            // Unknown names are left to the general warning about keys that nobody reads.
+            // Unknown names get the general warning about unused keys.
             let _ = timeouts.set(&name, PacketDuration::from_secs(seconds.max(TIMEOUT_MIN)));
         }
     }
     Ok(timeouts)
 }
 
-/// A flow takes about this much memory in Suricata's accounting, by which `flow.memcap` is understood.
+/// The approximate memory of a flow in Suricata's accounting, by which `flow.memcap` is converted.
 pub const SURICATA_FLOW_BYTES: u64 = 416;
-/// Flows that a table has room for, at least and at most, whatever `flow.memcap` says.
+/// Least capacity of a flow table, whatever `flow.memcap`.
 pub const FLOWS_LEAST: u32 = 1024;
-/// Flows of a worker, at most, whatever `flow.memcap` says.
+/// Largest capacity of a worker's flow table, whatever `flow.memcap`.
 pub const FLOWS_MOST: u32 = 1 << 24;
 
 fn flow_capacity(settings: &Settings) -> Result<u32, SettingError> {
@@ -368,7 +370,7 @@ fn flow_rate(settings: &Settings) -> Result<Option<RateLimit>, SettingError> {
     Ok(Some(limit))
 }
 
-/// Memory of all application layers together, unless `app-layer.memcap` says otherwise.
+/// Default of `app-layer.memcap`: memory of all application layers together.
 pub const APP_MEMORY: u64 = 256 << 20;
 
 fn app_memory(settings: &Settings) -> Result<AppMemoryLimits, SettingError> {
@@ -385,8 +387,8 @@ fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionP
         own.or_else(|| settings.get(general).map(|text| (general, text))).unwrap_or((key, "auto"));
     let chosen = match text {
         "auto" => {
-            // Prevention fails closed, detection goes on; where sessions are picked up, picking up is no
-            // error.
+            // Prevention fails closed, detection fails open; where the settings allow midstream pickup, it is
+            // no error.
             let picked_up = key.ends_with("midstream-policy") && settings.bool("stream.midstream", false)?;
             if prevention && !picked_up { ExceptionPolicy::DropFlow } else { ExceptionPolicy::Ignore }
         }
@@ -404,18 +406,17 @@ fn policy(settings: &Settings, key: &str, prevention: bool) -> Result<ExceptionP
             return Err(error(named, other, expected));
         }
     };
-    // Refusing needs prevention.
+    // Refusals need prevention.
     Ok(if chosen.refuses() && !prevention { ExceptionPolicy::Ignore } else { chosen })
 }
 
-/// Where the policy of HTTP/2 in clear text stands.
+/// The key of the policy for HTTP/2 in clear text.
 pub const HTTP2_POLICY: &str = "app-layer.protocols.http2.policy";
 
-/// The policy of HTTP/2 in clear text: unless the settings refuse it, it goes on, and rules on packets and
-/// streams look at it.
+/// The policy for HTTP/2 in clear text: unless the settings refuse it, it is forwarded, and rules on packets
+/// and streams apply.
 ///
-/// # Errors
-/// The value is none of them.
+/// # Errors The value is unknown.
 pub fn http2(settings: &Settings, prevention: bool) -> Result<ExceptionPolicy, SettingError> {
     let chosen = match settings.get(HTTP2_POLICY) {
         None | Some("inspect") => ExceptionPolicy::Ignore,
@@ -423,7 +424,7 @@ pub fn http2(settings: &Settings, prevention: bool) -> Result<ExceptionPolicy, S
         Some("reject") => ExceptionPolicy::Reject,
         Some(other) => return Err(error(HTTP2_POLICY, other, "inspect, drop-flow or reject")),
     };
-    // Refusing needs prevention.
+    // Refusals need prevention.
     Ok(if prevention { chosen } else { ExceptionPolicy::Ignore })
 }
 
@@ -457,7 +458,7 @@ fn stream(settings: &Settings, prevention: bool) -> Result<StreamConfig, Setting
     reassembly.toserver_chunk_size = chunk("toserver-chunk-size", reassembly.toserver_chunk_size)?;
     reassembly.toclient_chunk_size = chunk("toclient-chunk-size", reassembly.toclient_chunk_size)?;
     if inline {
-        // Inline the stream is shown with each packet: rules see a window of this size, as in Suricata.
+        // Inline, the stream is inspected with each packet: rules see a window of this size, as in Suricata.
         let most = reassembly.toserver_chunk_size.max(reassembly.toclient_chunk_size);
         reassembly.raw_overlap = u32::from(most);
     }

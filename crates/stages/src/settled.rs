@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow's standing ([`crate::standing`]) rests on, packets of flows whose next packet is decided of,
-//! and what happens when that changes. What rests on a generation is judged anew in the next one.
+//! The inputs on which a flow's disposition ([`crate::standing`]) rests, and its renewal in another
+//! generation, which decides anew on everything that rests on a generation.
 //!
-//! | standing | rests on | in another generation |
+//! | disposition | rests on | in another generation |
 //! |---|---|---|
 //! | class, path without the functions that are done | policies, rules | looked up anew: all functions of the new path judge again |
 //! | redirected to a named port | rules | judged anew |
 //! | bypassed: no function is left | the path | ends when the new path has a function |
-//! | payload ended: a parser, the depth of the stream or an exception policy says that nobody needs the rest | the flow's bytes, settings | stays: payload functions are not on the new path |
+//! | payload ended: a parser, the depth of the stream or an exception policy ends inspection of the payload | the flow's bytes, settings | stays: payload functions are not on the new path |
 //! | passed by an exception policy | settings | stays |
-//! | refused by an exception policy | settings | stays while payload functions are on the path: the policy speaks about inspection |
-//! | nobody has opened it: headers refuse its packets from the first on | policies, rules | judged anew; in any generation the other side's packet is a new flow's |
+//! | refused by an exception policy | settings | stays while payload functions are on the path: the policy is about inspection |
+//! | unopened: headers refuse its packets from the first on | policies, rules | judged anew; in any generation a packet of the other side opens a new flow |
 //! | refused packet by packet, each alike | policies, rules | judged anew |
 //! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
-//! | segments went on that the engine would have refused (a staged policy, an empty chain) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
+//! | segments were forwarded that the engine would have refused (a staged policy, an empty chain) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
 //!
-//! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes
-//! would come once more, and count as inspected. As in Suricata it stays refused, also when the rule is gone;
-//! its ends open another one.
+//! A refused TCP connection is not resumed while a payload function is on its path: the refused bytes would
+//! be retransmitted, and count as inspected. As in Suricata the connection stays refused, even when the rule
+//! is removed; its ends open another one.
 //!
 //! Streams are read while a payload function is on the path. When the last one leaves, reassembly ends and
-//! memory goes back; when one comes (back), reading begins with the next byte that the session expects, and
-//! the parsers are told what they missed. So the session of a bypassed flow is followed, without streams and
-//! uncounted: whoever comes onto its path finds it where it is, and a new connection of the same ports is a
-//! new flow.
+//! its memory is freed; when one arrives, reading begins with the next byte that the session expects, and the
+//! parsers are notified of the missed bytes. So the session of a bypassed flow is tracked, without streams
+//! and counters: a function that comes onto its path finds the session up to date, and a new connection of
+//! the same ports is a new flow.
 
 use crate::chain::{Chains, Enforcement};
 use crate::class::look_up;
@@ -31,13 +31,13 @@ use crate::record::Entry;
 use bartizan_base::{Decision, FunctionId, Reason, Verdict};
 use bartizan_flow::FlowState;
 
-/// Renews class and standing of a flow that another generation gave; what functions keep of it stays. Gives
-/// the state that the flow has from now on, if that changes.
+/// Renews the class and disposition of a flow from another generation; the state of functions stays. Returns
+/// the flow's new state, if that changes.
 pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     if entry.generation == chains.generation {
         return None;
     }
-    // A frame that another worker began in an earlier generation lifts nothing.
+    // A frame that another worker began in an earlier generation does not lift any refusal.
     let forward = entry.generation < chains.generation;
     let class = look_up(chains, entry);
     let before = chains.payload_part(entry.path);
@@ -66,7 +66,7 @@ pub fn renew(entry: &mut Entry, chains: &Chains) -> Option<FlowState> {
     lifts.then(|| unbypassed(entry))
 }
 
-/// Whether a refusal of a flow holds in the generation that has just classified it anew.
+/// Whether a refusal of a flow still applies in the generation that has just classified the flow.
 fn stands(refused: &Decision, entry: &Entry, chains: &Chains) -> bool {
     if !chains.wants_payload(entry.path) {
         return false;
@@ -75,9 +75,8 @@ fn stands(refused: &Decision, entry: &Entry, chains: &Chains) -> bool {
     by_exception || entry.key().protocol() == 6 && !chains.is_staged(entry.fid)
 }
 
-/// Whether payload functions of a policy that enforces what it refuses come to a connection of which the
-/// engine would have refused segments that went on:
-/// what its receiver has read, and how far, is not known.
+/// Whether payload functions of an enforcing policy come to a connection of which the engine would have
+/// refused forwarded segments: the bytes that the receiver has read, and their number, are unknown.
 fn is_unknown(entry: &Entry, chains: &Chains) -> bool {
     entry.ext.standing.is_stray()
         && entry.key().protocol() == 6
@@ -93,7 +92,7 @@ fn unbypassed(entry: &Entry) -> FlowState {
     if entry.both_seen() { FlowState::Established } else { FlowState::New }
 }
 
-/// The flow state that goes with a TCP session's.
+/// The flow state for a TCP session's phase.
 pub const fn tcp_state(state: bartizan_flow::tcp::SessionPhase) -> FlowState {
     match state {
         bartizan_flow::tcp::SessionPhase::New => FlowState::New,

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Shedding: which flows give way while more comes than a worker takes, before its receive ring is full and
-//! the kernel drops whatever comes.
+//! Shedding: flows give way while the load exceeds a worker's capacity, before its receive ring is full and
+//! the kernel drops at random.
 //!
-//! Flows give way by the priority of their policies, the lowest first ([`crate::overload`]); those of the
-//! highest never do. From half of a ring on the lowest priority gives way, from three quarters on all but the
-//! highest; between them as many as the backlog says. Each step ends only when the backlog has fallen by a
-//! quarter of the ring, so that it does not begin and end with each batch. Where all flows have one priority
+//! Flows give way by the priority of their policies, the lowest first ([`crate::overload`]); flows of the
+//! highest priority never do. From half of a ring on the lowest priority gives way, from three quarters on
+//! all but the highest, and a proportional number in between. Each step ends only when the backlog has fallen
+//! by a quarter of the ring, so that it does not alternate with each batch. If all flows have one priority,
 //! nothing gives way.
 
 /// The backlog, in eighths of a ring, with which the lowest priority gives way.
 pub const BEGINS: u8 = 4;
 /// The backlog with which all priorities but the highest give way.
 pub const ALL: u8 = 6;
-/// A step ends when the backlog is so much less than that with which it begins.
+/// A step ends when the backlog is this much smaller than at its beginning.
 pub const HYSTERESIS: u8 = 2;
 
-/// The number of lower priorities that give way with a backlog, of so many.
+/// The number of priorities that give way at a backlog, of `lower` that may.
 fn level_of(backlog: u8, lower: usize) -> usize {
     let steps = usize::from(ALL - BEGINS) + 1;
     match backlog.min(ALL).checked_sub(BEGINS) {
@@ -29,21 +29,21 @@ fn level_of(backlog: u8, lower: usize) -> usize {
 pub struct Shedding {
     /// The number of priorities that give way.
     level: usize,
-    /// Priorities below this one do.
+    /// The priority below which flows give way.
     below: u8,
-    /// A packet that would have opened a flow was recorded since the last batch began.
+    /// A packet that would have opened a flow was recorded in this batch.
     is_told: bool,
 }
 
 impl Shedding {
     /// Takes the backlog before a batch, in eighths of a ring, and the priorities that flows have, in
-    /// ascending order. `true`: flows begin to give way.
+    /// ascending order. Returns whether flows begin to give way.
     pub fn update(&mut self, backlog: u8, priorities: &[u8]) -> bool {
         let lower = priorities.len().saturating_sub(1);
         let was_on = self.is_on();
         let (least, most) = (level_of(backlog, lower), level_of(backlog + HYSTERESIS - 1, lower));
         self.level = self.level.clamp(least, most);
-        // None is below the lowest one.
+        // Nothing is below the lowest priority.
         self.below = if self.level > 0 { priorities.get(self.level).copied().unwrap_or(0) } else { 0 };
         self.is_told = false;
         self.is_on() && !was_on
@@ -62,22 +62,22 @@ impl Shedding {
         self.below
     }
 
-    /// Whether a packet that would have opened a flow is to be recorded: the first of each batch is.
+    /// Whether to record a packet that would have opened a flow: the first of each batch.
     pub const fn tell_opening(&mut self) -> bool {
         !core::mem::replace(&mut self.is_told, true)
     }
 }
 
-/// Counters of shedding. All numbers only grow.
+/// Counters of shedding, which only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShedCounters {
-    /// Times that flows began to give way.
+    /// Number of times that flows began to give way.
     pub begun: u64,
-    /// Packets that gave way.
+    /// Packets shed.
     pub packets: u64,
-    /// Shed packets that went on uninspected: in detection, and of staged policies.
+    /// Shed packets forwarded uninspected: in detection, and of staged policies.
     pub uninspected: u64,
-    /// Flows that pass uninspected from then on, as their policies say.
+    /// Flows that pass uninspected from then on, by their policies.
     pub flows: u64,
 }
 
@@ -95,7 +95,7 @@ impl ShedCounters {
         }
     }
 
-    /// Each by its name in `stats`.
+    /// Visits each counter by its name in `stats`.
     pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
         each("overload.begun", self.begun);
         each("overload.shed_pkts", self.packets);
@@ -131,7 +131,7 @@ mod tests {
         let all = [10, 20, 30, 40];
         assert_eq!(below(&mut shedding, &[4, 5, 6, 7], &all), [20, 30, 40, 40]);
         assert_eq!(below(&mut shedding, &[6, 5, 4, 3, 2, 1], &all), [40, 40, 30, 20, 0, 0]);
-        // More of them than steps.
+        // More priorities than steps.
         let many: Vec<u8> = (1..=200).collect();
         let at = below(&mut shedding, &[4, 5, 6], &many);
         assert!(at.is_sorted() && at[0] > 1 && at[2] == 200, "{at:?}");
@@ -142,7 +142,7 @@ mod tests {
         let mut shedding = Shedding::default();
         assert_eq!(below(&mut shedding, &[7, 7], &[100]), [0, 0]);
         assert_eq!(below(&mut shedding, &[7], &[]), [0]);
-        // A generation without priorities comes while one gives way.
+        // A generation without priorities arrives while one gives way.
         assert_eq!(below(&mut shedding, &[7], &[1, 2]), [2]);
         assert_eq!(below(&mut shedding, &[7], &[1]), [0]);
     }

@@ -1,78 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow's standing: what becomes of its next packet before anybody looks at it. The chain, trains, the end
-//! of a flow, overload and records all ask [`Standing::course`], and so does who moves a flow to a lower
-//! level: what is bypassed is forwarded there, what is refused is dropped there.
+//! A flow's disposition: the verdict that applies to its next packet without running any function. The chain,
+//! trains, the end of a flow, overload and records use [`Standing::course`], and so does the offload of
+//! flows: a lower level forwards bypassed flows and drops refused ones.
 //!
-//! The path (which functions are left) and the generation that it is of stand in the flow table's part of the
-//! entry. What holds when the generation changes is told in `settled.rs`.
+//! The path (the functions that are left) and its generation are in the flow table's part of the entry.
+//! `settled.rs` renews the disposition in another generation.
 
 use bartizan_base::{Decision, Direction, FunctionId, PortIndex, Reason, Verdict};
 use bartizan_flow::FlowState;
 use core::num::NonZeroU32;
 
-/// What becomes of a flow's next packet.
+/// The disposition of a flow's next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
     /// The functions of the path judge it.
     Judged,
-    /// An exception policy lets it go uninspected: header functions judge it, payload functions do not look.
+    /// An exception policy exempts the flow from inspection: header functions judge it, payload functions do
+    /// not run.
     Uninspected,
-    /// No function is left: it goes on.
+    /// No function is left: the packet is forwarded.
     Bypassed,
-    /// It is refused with its flow.
+    /// The packet is refused with its flow.
     Refused(Decision),
 }
 
-/// Who let a flow go on for good.
+/// The origin of the decision to allow a flow for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// The function; `None`: the default, since none decided and what no function refuses goes on.
+    /// The function; `None`: the default, since packets that no function refuses are forwarded.
     pub function: Option<FunctionId>,
-    /// Its rule, numbered as in [`Decision::rule`]; `None`: its default.
+    /// The function's rule, numbered as in [`Decision::rule`]; `None`: its default.
     pub rule: Option<NonZeroU32>,
 }
 
-/// Functions that are done with a flow, and let it go on, as one packet goes through them.
+/// The functions that are done with a flow and allow it, collected while one packet passes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// What the last one said that decided so.
+    /// The last answer that decides on the flow.
     allowed: Option<Decision>,
-    /// What the last one said that only needs no more packets, which is nothing for or against the flow.
+    /// The last answer that only needs no more packets, without a decision on the flow.
     finished: Option<Decision>,
 }
 
 impl Done {
-    /// A function says so. An answer that has the function's name in it decides.
+    /// Notes that a function is done. An answer with the function's name decides.
     pub fn note(&mut self, function: FunctionId, decision: Decision) {
         let of = if decision.function == function { &mut self.allowed } else { &mut self.finished };
         *of = Some(Decision { function, ..decision });
     }
 }
 
-/// The first refusal of a flow that a staged policy did not carry out.
+/// The first refusal of a flow that a staged policy did not enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WouldBe {
     /// The function that would have refused it.
     pub function: FunctionId,
-    /// The verdict that was not carried out.
+    /// The verdict that was not enforced.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason of the refusal.
     pub reason: Reason,
     /// The function's rule, numbered as in [`Decision::rule`].
     pub rule: Option<NonZeroU32>,
 }
 
-/// What a refusal says of the packets that come behind.
+/// The effect of a refusal on the packets that follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Behind {
-    /// Nothing: it was the packet's alone.
+    /// None: the refusal was for one packet.
     #[default]
     Nothing,
-    /// They are refused as it was.
+    /// They get the same refusal.
     Same,
-    /// They are dropped, as the function refused the whole flow.
+    /// They are dropped, since the function refused the whole flow.
     OfFlow,
-    /// They are dropped, as an exception policy refused the whole flow.
+    /// They are dropped, since an exception policy refused the whole flow.
     ByException,
 }
 
@@ -81,17 +82,17 @@ enum Behind {
 struct Flags(u8);
 
 impl Flags {
-    /// A refusal was told in this direction since the flow is refused.
+    /// A refusal was recorded in this direction since the flow is refused.
     const TOLD_TO_SERVER: u8 = 1;
     const TOLD_TO_CLIENT: u8 = 1 << 1;
-    /// An exception policy lets the flow go uninspected.
+    /// An exception policy exempts the flow from inspection.
     const PASSED: u8 = 1 << 2;
-    /// Nobody needs the rest of the payload: no generation puts payload functions onto the path again.
+    /// The rest of the payload needs no inspection: no generation puts payload functions onto the path again.
     const PAYLOAD_ENDED: u8 = 1 << 3;
-    /// A staged policy let a segment go on that the engine would have refused: what its receiver has read is
-    /// not known.
+    /// A staged policy forwarded a segment that the engine would have refused: the bytes that its receiver
+    /// has read are unknown.
     const STRAY: u8 = 1 << 4;
-    /// The refusal that a staged policy did not carry out was one with an answer.
+    /// The refusal that a staged policy did not enforce was a reject.
     const WOULD_REJECT: u8 = 1 << 5;
 
     const fn has(self, flag: u8) -> bool {
@@ -119,25 +120,25 @@ impl Flags {
 pub struct Standing {
     /// The latest refusal, of the flow or of one of its packets.
     refused: Option<Decision>,
-    /// Who let it go on for good, and by which rule. (Apart: a flow's entry has no room for what lies
-    /// between.)
+    /// The function that allowed the flow for good; `allowed_rule`: its rule. (Separate fields save padding
+    /// in the flow's entry.)
     allowed_by: Option<Option<FunctionId>>,
     allowed_rule: Option<NonZeroU32>,
-    /// The named port that its packets leave by; `None`: the one across their link.
+    /// The named port by which the flow's packets leave; `None`: the other port of their link.
     egress: Option<PortIndex>,
-    /// What the latest refusal says of all further packets.
+    /// The effect of the latest refusal on further packets.
     behind: Behind,
     flags: Flags,
     /// Reasons of the engine that were reported as would-be, a bit each ([`Reason`]'s number).
     reported: [u32; 2],
-    /// The first refusal that a staged policy did not carry out: who would have refused, why, and by which
+    /// The first refusal that a staged policy did not enforce: function and reason; `would_be_rule`: the
     /// rule.
     would_be: Option<(FunctionId, Reason)>,
     would_be_rule: Option<NonZeroU32>,
 }
 
 impl Standing {
-    /// What becomes of the next packet of a flow in a state.
+    /// The disposition of the next packet of a flow in this state.
     #[inline]
     #[must_use]
     pub fn course(&self, state: FlowState) -> Course {
@@ -151,7 +152,7 @@ impl Standing {
         }
     }
 
-    /// Whether payload functions still look at what comes of a flow in a state.
+    /// Whether payload functions still inspect the packets of a flow in this state.
     #[must_use]
     pub fn is_read(&self, state: FlowState) -> bool {
         self.course(state) == Course::Judged && !self.is_payload_ended()
@@ -183,46 +184,46 @@ impl Standing {
         (self.refused, self.behind) = (Some(decision), Behind::Same);
     }
 
-    /// Refuses what comes behind a packet by whose decision a function refuses the whole flow.
+    /// Refuses the packets after one by which a function refuses the whole flow.
     pub const fn refuse_behind(&mut self, decision: &Decision) {
         (self.refused, self.behind) = (Some(*decision), Behind::OfFlow);
     }
 
-    /// Refuses what comes behind a packet that an exception policy refused with its flow.
+    /// Refuses the packets after one that an exception policy refused with its flow.
     pub const fn refuse_by_exception(&mut self, decision: &Decision) {
         (self.refused, self.behind) = (Some(*decision), Behind::ByException);
     }
 
-    /// Another generation does not refuse the flow.
+    /// Lifts the refusal of a flow in another generation.
     pub const fn lift(&mut self) {
         self.behind = Behind::Nothing;
         self.flags = self.flags.without(Flags::TOLD_TO_SERVER | Flags::TOLD_TO_CLIENT);
     }
 
-    /// Lets the flow go uninspected.
+    /// Exempts the flow from inspection.
     pub const fn pass(&mut self) {
         self.flags = self.flags.with(Flags::PASSED);
     }
 
-    /// Whether an exception policy lets the flow go uninspected.
+    /// Whether an exception policy exempts the flow from inspection.
     #[must_use]
     pub const fn is_passed(&self) -> bool {
         self.flags.has(Flags::PASSED)
     }
 
-    /// Nobody needs the rest of the payload.
+    /// Ends inspection of the payload for good.
     pub const fn end_payload(&mut self) {
         self.flags = self.flags.with(Flags::PAYLOAD_ENDED);
     }
 
-    /// Whether nobody needs the rest of the payload.
+    /// Whether inspection of the payload has ended for good.
     #[must_use]
     pub const fn is_payload_ended(&self) -> bool {
         self.flags.has(Flags::PAYLOAD_ENDED)
     }
 
-    /// Keeps the refusal of a packet for the flow's record. What is said of each packet stands, whatever else
-    /// is said of one of them.
+    /// Stores the refusal of a packet for the flow's record. A refusal that applies to each packet is kept,
+    /// even if one packet gets another.
     pub fn note_refusal(&mut self, decision: &Decision) {
         let repeats = self.repeated_refusal().is_some();
         if !self.is_refused() && (decision.repeats || !repeats) {
@@ -230,19 +231,19 @@ impl Standing {
         }
     }
 
-    /// A segment that the engine would have refused has gone on.
+    /// Notes that a segment was forwarded that the engine would have refused.
     pub const fn note_stray(&mut self) {
         self.flags = self.flags.with(Flags::STRAY);
     }
 
-    /// Whether segments have gone on that the engine would have refused.
+    /// Whether segments were forwarded that the engine would have refused.
     #[must_use]
     pub const fn is_stray(&self) -> bool {
         self.flags.has(Flags::STRAY)
     }
 
-    /// A would-be refusal of the engine is to be reported. `true`: it is the first of the flow for this
-    /// reason.
+    /// Notes that a would-be refusal of the engine is reported. Returns whether it is the flow's first for
+    /// this reason.
     pub fn note_reported(&mut self, reason: Reason) -> bool {
         let number = reason as usize;
         let Some(word) = self.reported.get_mut(number / 32) else { return true };
@@ -252,8 +253,8 @@ impl Standing {
         is_new
     }
 
-    /// Keeps the first refusal that a staged policy does not carry out, for the flow's record. `verdict`: the
-    /// one that the policy would have carried out, also where the decision lets the packet go on.
+    /// Stores the first refusal that a staged policy does not enforce, for the flow's record. `verdict`: the
+    /// verdict that the policy would have enforced, even if the decision forwards the packet.
     pub fn note_would_be(&mut self, decision: &Decision, verdict: Verdict) {
         let Decision { reason: Some(reason), function, rule, .. } = *decision else { return };
         if self.would_be.is_none() {
@@ -264,7 +265,7 @@ impl Standing {
         }
     }
 
-    /// The first refusal of the flow that a staged policy did not carry out.
+    /// The first refusal of the flow that a staged policy did not enforce.
     #[must_use]
     pub fn would_be(&self) -> Option<WouldBe> {
         let (function, reason) = self.would_be?;
@@ -278,8 +279,8 @@ impl Standing {
         self.refused.filter(|decision| decision.repeats && !self.is_refused())
     }
 
-    /// Another generation: who repeated a refusal, let the flow go on for good, or named a port, may say
-    /// something else now.
+    /// Forgets, in another generation, repeated refusals, the origin of an allowance, and a named port: their
+    /// functions may decide anew.
     pub const fn forget_repeated(&mut self) {
         (self.allowed_by, self.allowed_rule, self.egress) = (None, None, None);
         if let Some(decision) = &mut self.refused {
@@ -287,14 +288,14 @@ impl Standing {
         }
     }
 
-    /// The refusal that the flow's record tells of: that of the flow, or else the latest of a packet.
+    /// The refusal for the flow's record: that of the flow, or else the latest one of a packet.
     #[must_use]
     pub fn last_refusal(&self) -> Option<Decision> {
         self.refusal().or(self.refused)
     }
 
-    /// What functions said of the flow that are done with it, and let it go on. The first one that names a
-    /// port decides where.
+    /// Stores the answers of functions that are done with the flow and allow it. The first answer with a port
+    /// decides on the port.
     pub fn note_done(&mut self, done: &Done) {
         for decision in [&done.allowed, &done.finished].into_iter().flatten() {
             self.egress = self.egress.or(decision.egress);
@@ -305,26 +306,26 @@ impl Standing {
         (self.allowed_by, self.allowed_rule) = (now.map(|by| by.function), now.and_then(|by| by.rule));
     }
 
-    /// Who let the flow go on for good: the last function that said so, else one that was done with it. Else
-    /// the default, once nobody is left to judge a packet (`is_judged`) and nothing of it was refused.
-    /// `None`: nobody did.
+    /// The origin of the decision to allow the flow for good: the last function that decided, else one that
+    /// was done with the flow. If no function is left to judge a packet (`is_judged`) and none was refused,
+    /// the default. `None`: no decision.
     #[must_use]
     pub fn allowed(&self, is_judged: bool) -> Option<Allowed> {
         let is_left = !is_judged && self.last_refusal().is_none();
         self.allowed_before().or_else(|| is_left.then(Allowed::default))
     }
 
-    /// The function and rule that let the flow go on for good.
+    /// The function and rule that allowed the flow for good.
     fn allowed_before(&self) -> Option<Allowed> {
         Some(Allowed { function: self.allowed_by?, rule: self.allowed_rule })
     }
 
-    /// Who let the flow go on before another generation still did: nothing of it comes that would be judged.
+    /// Keeps the origin of an allowance over a generation, for a flow without further packets to judge.
     pub const fn keep_allowed(&mut self, before: &Standing) {
         (self.allowed_by, self.allowed_rule) = (before.allowed_by, before.allowed_rule);
     }
 
-    /// A refusal in a direction was told: of a flow that is refused as a whole the direction has had its
+    /// Notes that a refusal in a direction was recorded: in a flow refused as a whole, the direction has its
     /// record.
     pub fn note_told(&mut self, direction: Direction) {
         if self.is_refused() {
@@ -332,22 +333,22 @@ impl Standing {
         }
     }
 
-    /// The named port that packets of the flow leave by, as a function said that is done with it; `None`: the
-    /// one across their link.
+    /// The named port by which packets of the flow leave, set by a function that is done with the flow;
+    /// `None`: the other port of their link.
     #[inline]
     #[must_use]
     pub const fn egress(&self) -> Option<PortIndex> {
         self.egress
     }
 
-    /// What is said of a packet that goes on because nobody says otherwise.
+    /// The decision for a packet that no function judges.
     #[inline]
     #[must_use]
     pub const fn goes_on(&self) -> Decision {
         Decision { egress: self.egress, ..Decision::CONTINUE }
     }
 
-    /// Whether a refusal in a direction was told since the flow is refused.
+    /// Whether a refusal in a direction was recorded since the flow is refused.
     #[must_use]
     pub fn is_told(&self, direction: Direction) -> bool {
         self.flags.has(Flags::told(direction))
@@ -395,13 +396,13 @@ mod tests {
             standing.allowed(false).map(|by| (by.function.map(|id| id.0), by.rule.map(NonZeroU32::get)))
         };
         let rule = Decision { function: FunctionId(1), rule: NonZeroU32::new(2), ..Decision::CONTINUE };
-        // A packet filter's rule, behind it a firewall that tracks nothing of the flow; and one packet later.
+        // A packet filter's rule, followed by a firewall that does not track the flow; and one packet later.
         let mut standing = Standing::default();
         standing.note_done(&of(&[(1, rule), (2, Decision::CONTINUE)]));
         assert_eq!(by(&standing), Some((Some(1), Some(2))));
         standing.note_done(&of(&[(3, Decision::CONTINUE)]));
         assert_eq!(by(&standing), Some((Some(1), Some(2))));
-        // Nobody else decided; who decides later is named.
+        // No other function has decided; a later decision is named.
         let mut standing = Standing::default();
         standing.note_done(&of(&[(2, Decision::CONTINUE)]));
         assert_eq!(by(&standing), Some((Some(2), None)));

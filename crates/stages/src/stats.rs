@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters of several workers together, and what ports add to them, by the dotted names of EVE's `stats`.
+//! Sums of the counters of several workers and ports, by the dotted names of EVE's `stats`.
 
 use bartizan_ports::PortStats;
 
 /// Counters by name.
 pub type Counters = Vec<(&'static str, u64)>;
 
-/// Whether a counter is a largest value, or that of a table which workers share: of several workers the
-/// largest counts.
+/// Whether a counter is a maximum, or belongs to a table that workers share: the sum is the largest value.
 fn is_largest(name: &str) -> bool {
     name.starts_with("decoder.max_") || name.starts_with("host.") || name.starts_with("memcap.")
 }
 
 const MEAN: &str = "decoder.avg_pkt_size";
 
-/// Adds one worker's counters to those of others. What is a largest value stays one, and the mean is that of
-/// all packets. Counters that come in the same order each time cost least.
+/// Sums the counters of workers. Maxima stay maxima, and the mean is that of all packets. Counters that come
+/// in the same order each time cost least.
 #[derive(Debug, Default)]
 pub struct Sum {
     counters: Counters,
@@ -23,7 +22,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The next counter is the first of another worker.
+    /// Begins the counters of another worker.
     pub const fn next_worker(&mut self) {
         self.at = 0;
     }
@@ -55,11 +54,11 @@ impl Sum {
     }
 }
 
-/// Fewer segments say nothing.
+/// Least number of segments for a judgement.
 const LEAST_CHECKED: u64 = 10;
 
-/// So many TCP segments have a wrong checksum, of so many, if these are most: they were made by a sender that
-/// leaves checksums to its device, before the device had them. Nothing of them is looked at.
+/// The numbers of TCP segments with a wrong checksum and of those checked, if most are wrong: the packets
+/// were captured at their sender, before its device computed the checksums, and are not inspected.
 #[must_use]
 pub fn mostly_wrong_checksums(counters: &[(&'static str, u64)]) -> Option<(u64, u64)> {
     let of = |wanted| counters.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| *value);
@@ -67,10 +66,9 @@ pub fn mostly_wrong_checksums(counters: &[(&'static str, u64)]) -> Option<(u64, 
     (checked >= LEAST_CHECKED && wrong > checked / 2).then_some((wrong, checked))
 }
 
-/// What a port of the kernel's packet sockets counts, by the names of EVE's `stats.capture`, and our own
-/// beside them.
+/// Visits the counters of an AF_PACKET port, by the names of EVE's `stats.capture`, and additional ones.
 pub fn visit_capture(port: &PortStats, mut each: impl FnMut(&'static str, u64)) {
-    // As the kernel counts them: with those that found the ring full.
+    // As the kernel counts: including those that found the ring full.
     each("capture.kernel_packets", port.ring_received.saturating_add(port.ring_dropped));
     each("capture.kernel_drops", port.ring_dropped);
     each("capture.afpacket.send_errors", port.send_failures.total());

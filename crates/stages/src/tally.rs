@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a worker counts by policy.
+//! A worker's counters by policy.
 
 use crate::chain::{Chains, PolicyMap};
 use bartizan_base::{Decision, Fid, FunctionId, Reason, Verdict};
@@ -8,16 +8,16 @@ use bartizan_function::{FindingAction, Function, WorkerState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Which decisions are counted together.
+/// The key by which decisions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DecisionKey {
     /// The policy's number.
     pub policy: u32,
-    /// Who decided.
+    /// The function that decided.
     pub function: FunctionId,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -26,7 +26,7 @@ pub struct DecisionKey {
 pub struct Amount {
     /// Packets.
     pub packets: u64,
-    /// Their captured bytes.
+    /// Captured bytes of these packets.
     pub bytes: u64,
 }
 
@@ -37,24 +37,24 @@ impl Amount {
     }
 }
 
-/// What a worker counts by policy. Every packet that it handles is counted once: those that go on by policy,
-/// those that do not also by function, verdict and reason.
+/// A worker's counters by policy. Every packet is counted once: forwarded ones by policy, refused ones also
+/// by function, verdict and reason.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// The policies that are counted.
+    /// The policies of the running generation.
     pub policies: Arc<PolicyMap>,
-    /// Packets that go on, by the policy's number.
+    /// Forwarded packets, by the policy's number.
     pub passed: Vec<Amount>,
-    /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
+    /// Alerts by the policy's number: of allowed packets, and of blocked ones.
     pub alerts: Vec<[u64; 2]>,
-    /// Flows that began, by the policy's number; one that another policy takes over later stays where it
-    /// began.
+    /// Flows that began, by the policy's number; a flow that another policy takes over later stays with the
+    /// first.
     pub flows: Vec<u64>,
-    /// As many as policies have decisions: bounded by what operators write.
+    /// Refused packets. The number of keys is bounded by the operators' policies.
     pub refused: BTreeMap<DecisionKey, Amount>,
-    /// The same where nothing is refused: what would have been.
+    /// Would-be refusals, where nothing is refused.
     pub would: BTreeMap<DecisionKey, Amount>,
-    /// What states that are gone had counted of staged policies.
+    /// Would-be refusals of staged policies that freed states had counted.
     pub staged: BTreeMap<(&'static str, DecisionKey), u64>,
 }
 
@@ -66,7 +66,7 @@ impl Tally {
         tally
     }
 
-    /// Takes the policies of another generation; numbers stay.
+    /// Enters another generation's policies; numbers stay.
     pub fn enter(&mut self, chains: &Chains) {
         self.policies = chains.classifier.policies();
         let policies = self.policies.len().max(self.passed.len());
@@ -75,7 +75,7 @@ impl Tally {
         self.flows.resize(policies, 0);
     }
 
-    /// States are left: what they counted of staged policies is kept.
+    /// Stores the would-be refusals of staged policies from states that are about to be freed.
     pub fn leave(&mut self, chains: &Chains, states: &[WorkerState]) {
         let Tally { staged, policies, .. } = self;
         staged_of(chains, states, policies, |function, key, value| {
@@ -83,7 +83,7 @@ impl Tally {
         });
     }
 
-    /// The same of one function.
+    /// As [`Tally::leave`], for one function.
     pub fn leave_one(&mut self, function: &dyn Function, state: &WorkerState) {
         let Tally { staged, policies, .. } = self;
         staged_of_one(function, state, policies, &mut |function, key, value| {
@@ -91,7 +91,7 @@ impl Tally {
         });
     }
 
-    /// States that were left are taken up again: what they counted is in them.
+    /// Subtracts the counts of states that are in use again, which include them.
     pub fn discount(&mut self, chains: &Chains, states: &[WorkerState]) {
         let Tally { staged, policies, .. } = self;
         staged_of(chains, states, policies, |function, key, value| {
@@ -115,13 +115,13 @@ impl Tally {
         }
     }
 
-    /// Counts a packet. `acts`: what is refused does not go on (prevention).
+    /// Counts a packet. `acts`: refused packets are dropped (prevention).
     #[inline]
     pub fn count(&mut self, fid: Fid, decision: &Decision, bytes: u32, acts: bool) {
         self.count_many(fid, decision, (1, bytes.into()), acts);
     }
 
-    /// Counts so many packets with so many bytes together.
+    /// Counts several packets at once.
     #[inline]
     pub fn count_many(&mut self, fid: Fid, decision: &Decision, (packets, bytes): (u64, u64), acts: bool) {
         let policy = self.policies.number(fid);
@@ -136,7 +136,7 @@ impl Tally {
         }
     }
 
-    /// Counts what a staged policy would have made of a packet that is counted as going on.
+    /// Counts the refusal that a staged policy would enforce on a packet counted as forwarded.
     pub fn would_be(&mut self, fid: Fid, decision: &Decision, bytes: u32) {
         if let Some(key) = key_of(self.policies.number(fid), decision) {
             self.would.entry(key).or_default().add(1, bytes.into());
@@ -144,7 +144,7 @@ impl Tally {
     }
 }
 
-/// With which decisions a refusal is counted; none for what goes on.
+/// The key of a refusal; none for a forwarded packet.
 fn key_of(policy: u32, decision: &Decision) -> Option<DecisionKey> {
     let reason = decision.reason.filter(|_| !decision.verdict.forwards())?;
     Some(DecisionKey { policy, function: decision.function, verdict: decision.verdict, reason })
@@ -159,7 +159,7 @@ pub fn staged_of(
 ) {
     for function in &chains.functions {
         let Some(state) = states.get(usize::from(function.id().0)) else { continue };
-        // Of one that cannot say it nothing is known.
+        // A function that panics here reports nothing.
         let _ = contained(|| staged_of_one(function.as_ref(), state, policies, &mut each));
     }
 }

@@ -1,84 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trains: segments of a stream that came together are inspected together.
+//! Trains: adjacent segments of a stream in one batch are inspected together.
 //!
-//! Who sends much hands out full segments one directly behind the other, and so they lie in a batch. Each is
-//! decoded, tracked, counted and judged by header functions by itself; then it waits, its bytes in the
-//! stream, until the last of the train shows payload functions the bytes of all
-//! ([`bartizan_function::Together`] says which functions allow that). What is decided of the bytes is decided
-//! of all segments of the train, none of which has left: a batch leaves as a whole, so nothing waits longer
-//! than without trains. Only inline: passively, Suricata's stream engine waits by itself.
+//! A bulk sender emits full segments back to back, which arrive adjacent in a batch. Each is decoded,
+//! tracked, counted and judged by header functions by itself; then it is queued, with its bytes in the
+//! stream, until payload functions inspect the bytes of the whole train with the last segment
+//! ([`bartizan_function::Together`] says which functions allow that). The decision on the bytes applies to
+//! all segments of the train, none of which has left: a batch leaves as a whole, so no segment is delayed.
+//! Only inline: passively, Suricata's stream engine already collects data.
 //!
-//! Small segments (commands, one behind the other) are no train: rules that count matches count them one by
-//! one.
+//! Small segments (commands in sequence) form no train: rules that count matches count them one by one.
 
 use bartizan_base::{Decision, Direction, Fid, FlowId};
 
-/// Bytes of payload that a segment has at least when another one may follow it in a train.
+/// Least payload of a segment that another one may follow in a train, in bytes.
 const LEAST: usize = 512;
-/// Bytes of payload that wait in a train at most: what is near at hand when they are shown.
+/// Most payload queued in a train, in bytes: bounded so that it is still in the cache when inspected.
 pub const MOST: u32 = 32 << 10;
 
-/// The train of a worker: one at a time, as its segments lie one behind the other.
+/// The train of a worker: one at a time, since its segments are adjacent.
 #[derive(Debug, Default)]
 pub struct Train {
-    /// The frame behind the one in hand goes on where this one ends.
+    /// The next frame continues the stream after the one in hand.
     follows: bool,
-    /// The frame in hand has come to wait.
+    /// The frame in hand has been queued.
     took: bool,
-    /// Whose segments wait, and in which direction they go.
+    /// The flow of the queued segments, and their direction.
     flow: Option<(FlowId, Direction)>,
     fid: Fid,
-    /// How many wait.
+    /// Number of queued segments.
     waiting: u32,
-    /// Their bytes.
+    /// Payload of the queued segments, in bytes.
     bytes: u32,
-    /// What was decided of their bytes; `None` until they were shown.
+    /// The decision on their bytes; `None` until they are inspected.
     decision: Option<Decision>,
 }
 
 impl Train {
-    /// Begins with a frame.
+    /// Begins a frame.
     pub fn begin(&mut self, follows: bool) {
         (self.follows, self.took) = (follows, false);
     }
 
-    /// Whether the frame in hand waits: nothing is decided of it yet.
+    /// Whether the frame in hand is queued, without a decision so far.
     pub const fn took(&self) -> bool {
         self.took
     }
 
-    /// Whether segments wait.
+    /// Whether segments are queued.
     pub const fn is_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Whether segments of a flow wait whose bytes were not shown.
+    /// The direction of a flow's queued segments whose bytes are not inspected yet.
     pub fn waits_in(&self, id: FlowId) -> Option<Direction> {
         let (flow, direction) = self.flow?;
         (self.waiting > 0 && self.decision.is_none() && flow == id).then_some(direction)
     }
 
-    /// The bytes of those that wait were shown.
+    /// Notes the decision on the bytes of the queued segments.
     pub fn decided(&mut self, decision: Decision) {
         self.decision = Some(decision);
     }
 
-    /// Whether the frame behind the one in hand goes on with its segment.
+    /// Whether the next frame continues the segment in hand.
     pub const fn follows(&self) -> bool {
         self.follows
     }
 
-    /// Bytes that wait.
+    /// Queued bytes.
     pub const fn bytes(&self) -> u32 {
         if self.waiting > 0 { self.bytes } else { 0 }
     }
 
-    /// The flow whose segments wait, or waited last, and their direction.
+    /// The flow of the queued segments, or of the last ones, and their direction.
     pub const fn flow(&self) -> Option<(FlowId, Direction)> {
         self.flow
     }
 
-    /// The segment in hand waits, with so many bytes.
+    /// Queues the segment in hand, with its number of bytes.
     pub fn take(&mut self, flow: (FlowId, Direction), fid: Fid, bytes: u32) {
         if self.waiting == 0 {
             (self.bytes, self.decision) = (0, None);
@@ -89,17 +88,17 @@ impl Train {
         self.bytes += bytes;
     }
 
-    /// The flow whose segments wait and were not shown, and their direction.
+    /// The flow and direction of queued segments that are not inspected yet.
     pub fn unshown(&self) -> Option<(FlowId, Direction)> {
         self.flow.filter(|_| self.waiting > 0 && self.decision.is_none())
     }
 
-    /// Frames that wait for a decision that is known, or will be when the frame in hand is done.
+    /// Queued frames without the one in hand: their decision is known when that frame is done.
     pub const fn waiting(&self) -> usize {
         if self.took { 0 } else { self.waiting as usize }
     }
 
-    /// A frame that waited goes, with its class and what was decided of it.
+    /// Takes a frame off the queue, with its class and decision.
     pub fn release(&mut self) -> (Fid, Decision) {
         self.waiting = self.waiting.saturating_sub(1);
         (self.fid, self.decision.unwrap_or_default())
@@ -117,8 +116,8 @@ struct FullSegment<'f> {
 }
 
 impl<'f> FullSegment<'f> {
-    /// Of an Ethernet frame with up to two VLAN tags and IP without options or fragments; a segment with no
-    /// flag but ACK and PSH.
+    /// The segment of an Ethernet frame with up to two VLAN tags and IP without options or fragments, and
+    /// with no flag but ACK and PSH.
     fn of(frame: &'f [u8]) -> Option<Self> {
         let mut at = 12;
         let mut kind = two(frame, at)?;
@@ -168,13 +167,13 @@ fn are_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-/// Two bytes of a header, in network order; `None`: they are not there.
+/// Two bytes of a header, in network order; `None`: the header is too short.
 pub fn two(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().map(u16::from_be_bytes).ok()
 }
 
-/// Whether a frame's full TCP segment is directly followed by the next frame's, which is of the same
-/// connection. To be asked of two Ethernet frames that lie one behind the other in a batch.
+/// Whether the next frame's TCP segment directly continues this frame's full segment of the same connection.
+/// For two adjacent Ethernet frames of a batch.
 #[must_use]
 pub fn follows(frame: &[u8], next: &[u8]) -> bool {
     if frame.len() < LEAST || next.len() < 54 {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for the flow that gives way next: a clock hand over the list of the flows that hold memory.
 //!
-//! The first in rank of a whole round is the reference. Flows that are about as much worth closing go one
-//! after the other, as the hand comes to them; a round without one of them sets the reference anew. So a few
-//! flows that hold little and stand side by side in the list do not go while others hold more elsewhere. A
-//! call looks at a bounded number of flows, and the round goes on with the next call.
+//! The first in rank of a whole round is the reference. Flows of about the same rank give way one after the
+//! other, as the hand reaches them; a round without such a flow sets the reference anew. So a few small flows
+//! that are adjacent in the list do not give way while others hold more elsewhere. A call visits a bounded
+//! number of flows, and the round continues with the next call.
 
 use bartizan_base::FlowId;
 
 /// The order in which flows give way: the least goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
-    /// A function inspects it, or it is not worth closing.
+    /// A function inspects the flow, or closing it gains nothing.
     pub needed: bool,
     /// Its policy's priority.
     pub priority: u8,
-    /// It is not silent for longer than it had lived before (streams).
+    /// The flow has not been silent for longer than it had lived before (streams).
     pub goes_on: bool,
-    /// Memory beyond the usual times idle time.
+    /// Memory beyond the usual, times idle time.
     pub weight: u64,
     /// Time since its last packet, in milliseconds.
     pub idle: u64,
@@ -28,7 +28,7 @@ impl Rank {
         (self.needed, self.priority, self.goes_on, core::cmp::Reverse((self.weight, self.idle)))
     }
 
-    /// Whether a flow of this rank goes about as soon as one of another rank does.
+    /// Whether a flow of this rank gives way about as soon as one of the other rank.
     pub const fn is_about(&self, other: &Rank) -> bool {
         let alike =
             if other.weight > 0 { self.weight >= other.weight / 2 } else { self.idle >= other.idle / 2 };
@@ -54,28 +54,28 @@ impl Ord for Rank {
 /// The bounds of a search in one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
-    /// Flows that it looks at.
+    /// Most flows that the call visits.
     pub flows: usize,
-    /// The first in rank of those goes if the round is not over yet.
+    /// Whether the first in rank of the visited flows gives way even if the round is not over.
     pub at_once: bool,
 }
 
 /// A search in one list of flows; see the module.
 #[derive(Debug, Default)]
 pub struct VictimSearch {
-    /// Index of the flow that is looked at next.
+    /// Index of the next flow.
     hand: usize,
-    /// Flows of the round that were looked at.
+    /// Number of flows visited in this round.
     looked: usize,
-    /// The first in rank of those.
+    /// The first in rank of the visited flows.
     best: Option<(Rank, FlowId)>,
-    /// The first in rank of the last round, or one before it that was seen since.
+    /// The first in rank of the last round, or one found since that ranks before it.
     reference: Option<Rank>,
 }
 
 impl VictimSearch {
-    /// The flow of the list that gives way next. `rank`: none for a flow that does not count. `None`: no flow
-    /// counts, or the round is not over.
+    /// The flow of the list that gives way next. `rank`: none for a flow that does not qualify. `None`: no
+    /// flow qualifies, or the round is not over.
     pub fn next(
         &mut self,
         flows: &[FlowId],
@@ -132,7 +132,7 @@ mod tests {
     const PATIENT: Reach = Reach { flows: 16, at_once: false };
     const URGENT: Reach = Reach { flows: 16, at_once: true };
 
-    /// Flows by number, with the memory that each holds.
+    /// Flows by number, with their memory.
     struct Flows {
         ids: Vec<FlowId>,
         held: Vec<u64>,
@@ -158,7 +158,7 @@ mod tests {
             Some(id.0 as usize)
         }
 
-        /// The flows that give way in so many calls.
+        /// The flows that give way in `calls` calls.
         fn run(&mut self, calls: usize, reach: Reach) -> Vec<usize> {
             (0..calls).filter_map(|_| self.next(reach)).collect()
         }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn flows_that_hold_little_side_by_side_stay_while_others_hold_more() {
-        // Wherever they stand, and however few the others are.
+        // At any position in the list, and for any number of the others.
         for (few, before, after) in
             [(50, 0, 200), (50, 100, 100), (50, 200, 0), (1_000, 500, 500), (5_000, 0, 20)]
         {
@@ -219,7 +219,7 @@ mod tests {
     fn what_is_urgent_takes_the_first_of_those_that_were_looked_at() {
         let mut flows = Flows::new((0..40).chain([9_000; 10]).chain([30; 40]));
         assert_eq!((flows.next(PATIENT), flows.next(URGENT)), (None, Some(31)));
-        // A round that is over has seen all.
+        // A complete round has visited all.
         assert!(flows.run(4, PATIENT).iter().all(|n| (40..50).contains(n)));
         assert_eq!(Flows::new([]).next(URGENT), None);
         assert_eq!(Flows::new([0; 9]).next(URGENT), None);

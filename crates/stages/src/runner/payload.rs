@@ -79,7 +79,7 @@ impl Runner {
             let stream = pair.stream_mut(hand.occasion.direction);
             let before = stream.raw_progress();
             stream.raw_consume(end);
-            // Each round moves on, or it is the last; so is one that came to the end of what there is.
+            // Each round advances or is the last; a round that reaches the end of the data is the last, too.
             if stream.raw_progress() == before || stream.raw_progress() == stream.right_edge() {
                 break;
             }

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading one direction's bytes into the application layer, wherever they come from in order ([`InOrder`]):
-//! TCP reassembly while packets come and at the end of a flow, and the two ends of a pipe.
+//! Parses one direction's bytes, from any source that has them in order ([`InOrder`]): TCP reassembly while
+//! packets arrive and at the end of a flow, and the two ends of a pipe.
 
 use bartizan_applayer::flow::{Advance, AppLayer, Disruption, Engine, FlowInfo};
 use bartizan_applayer::protocol::Input;
 use bartizan_base::Direction;
 use bartizan_flow::stream::{AppChunk, Duplex, InOrder};
 
-/// What came of reading one direction.
+/// The outcome of reading one direction.
 #[derive(Default)]
 pub(super) struct Did {
-    /// The other direction is to be read, too.
+    /// The other direction has to be read as well.
     pub other_side_ready: bool,
-    /// This direction is to be read once more, behind the other one.
+    /// This direction has to be read once more, after the other one.
     pub again: bool,
-    /// The flow is the wrong way round.
+    /// Client and server of the flow have to be swapped.
     pub reverse: bool,
     /// Another protocol begins.
     pub switched: bool,
-    /// Nobody needs the rest.
+    /// The rest of the flow needs no inspection.
     pub bypass: bool,
 }
 
-/// Reads one direction. Each round of the loop takes bytes in, or is the last.
+/// Reads one direction. Each round of the loop consumes bytes, or is the last.
 pub(super) fn read<D: Duplex>(
     engine: &Engine,
     app: &mut AppLayer,
@@ -33,7 +33,7 @@ pub(super) fn read<D: Duplex>(
 ) -> Did {
     let mut did = Did::default();
     loop {
-        // At its depth a direction is not over: its end is not seen.
+        // A direction that reaches its depth is not over: its end is not seen.
         let ended = pair.source(direction).is_over();
         let right = pair.source(direction).end();
         let stream = pair.source(direction);
@@ -44,8 +44,9 @@ pub(super) fn read<D: Duplex>(
                 let eof = ended && end >= right;
                 let advance = app.stream(engine, direction, Input { data: bytes, offset, eof }, info);
                 let all = advance.consumed >= bytes.len();
-                // What the parser waits for lies in the hole behind: what is there of it is lost as well.
-                // While detection waits for it, it may come late: then it is read from its beginning.
+                // The parser waits for bytes that lie in the hole after this data, so the data before the
+                // hole is lost as well. While detection waits for the missing bytes, they may still arrive:
+                // then the data is read from its beginning.
                 let lost = advance.consumed == 0
                     && !advance.finished
                     && !advance.reverse
@@ -65,14 +66,14 @@ pub(super) fn read<D: Duplex>(
                     return did;
                 }
                 if advance.parsed {
-                    // Detection looks at what is there, however little.
+                    // Detection looks at the available data, however little.
                     stream.prompt();
                 }
                 advance
             }
             Some(AppChunk::Gap { len, .. }) => {
                 if !app.gap(engine, direction, len, stream.behind_hole(own), ended, info) {
-                    // Detection asks the other side once more, whatever it waits for there.
+                    // Detection gets the other side's data once more, whatever length it waits for.
                     pair.source(direction.flip()).need(0);
                     break;
                 }
@@ -81,7 +82,8 @@ pub(super) fn read<D: Duplex>(
             }
             None => {
                 if ended && pair.source(direction).is_before_hole() {
-                    // The end is not here, and what lies before it will not come any more.
+                    // The end of the stream was lost, and the missing bytes before it will not arrive any
+                    // more.
                     app.disrupt(engine, direction, Disruption::Gap, info);
                 } else if ended && !app.ended(direction) {
                     let input = Input { data: &[], offset: progress, eof: true };
@@ -96,7 +98,7 @@ pub(super) fn read<D: Duplex>(
             }
         };
         if advance.other_side_first || advance.other_side_ready {
-            // It is to be shown what it has, however little.
+            // Detection gets the available data of that side, however little.
             pair.source(direction.flip()).need(0);
             did.other_side_ready = true;
         }
@@ -121,7 +123,7 @@ mod tests {
     use bartizan_applayer::protocol::Transport;
     use bartizan_base::{PerDirection, Settings, Timestamp};
 
-    /// One end of a pipe: every byte from the first on, and nothing of TCP.
+    /// One end of a pipe: every byte from the first on, without TCP.
     #[derive(Default)]
     struct Pipe {
         held: Vec<u8>,
@@ -164,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Both of them.
+    /// Both ends of a pipe.
     #[derive(Default)]
     struct Pipes(PerDirection<Pipe>);
 
@@ -184,7 +186,7 @@ mod tests {
         may_turn: false,
     };
 
-    /// What a connection is made of.
+    /// The messages of a connection.
     fn conversation() -> Vec<(Direction, Vec<u8>)> {
         let request = |path: &str| format!("GET /{path} HTTP/1.1\r\nHost: pipe.example\r\n\r\n").into_bytes();
         let answer = |body: &str| {
@@ -198,11 +200,11 @@ mod tests {
         ]
     }
 
-    /// Each transaction's states, and bytes of its answer's body.
+    /// Each transaction's states, and the length of its reply's body.
     type Transactions = Vec<(PerDirection<u8>, u64)>;
 
-    /// Reads a conversation out of pipes, so many bytes at a time: the states of all transactions, and how
-    /// far both sides were read.
+    /// Reads a conversation from pipes, `piece` bytes at a time. Returns the states of all transactions, the
+    /// number of bytes read on both sides, and whether both have ended.
     fn read_from_pipes(piece: usize) -> (Transactions, [u64; 2], bool) {
         let files = FileSettings { md5: true, ..FileSettings::default() };
         let engine = Engine::new(&Settings::new(), files).unwrap();
@@ -244,7 +246,7 @@ mod tests {
         let whole = read_from_pipes(usize::MAX);
         assert_eq!(whole.0.len(), 3, "one transaction a request");
         assert_eq!((whole.1, whole.2), (lengths, true), "all is read, and both sides have ended");
-        // The same whatever pieces the writer's calls make.
+        // The result does not depend on the pieces of the writer's calls.
         for piece in [1, 2, 7, 64, 1_000] {
             assert_eq!(read_from_pipes(piece), whole, "pieces of {piece}");
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Advancing the application layer with what a packet made readable.
+//! Advances the application layer by the bytes that a packet made readable.
 
 use super::Runner;
 use super::parts::FlowParts;
@@ -14,14 +14,14 @@ use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Path, PerDirection, Timestamp};
 use bartizan_packet::{PacketFlags, PacketView, Transport};
 
-/// A flow's directions are read at most so often for one packet: enough for a protocol that switches twice
-/// and for a flow that is turned round.
+/// Most reads of a flow's directions for one packet: enough for a protocol that switches twice and for a flow
+/// whose sides are swapped.
 const ROUNDS_MAX: u32 = 12;
 
 impl Runner {
-    /// Runs the parsers on new data; `readable`: the directions of a TCP session that have some. When
-    /// detection finds that the flow is the wrong way round it is turned, and the occasion's direction with
-    /// it. `true`: a parser says that the rest of the flow may be bypassed.
+    /// Runs the parsers on new data; `readable`: the directions of a TCP session with new data. If detection
+    /// finds that client and server are swapped, the flow and the direction of the occasion are reversed.
+    /// Returns whether a parser allows to bypass the rest of the flow.
     pub fn advance(
         &mut self,
         cx: &mut Context<'_>,
@@ -39,7 +39,7 @@ impl Runner {
             (Transport::Udp(_), _) => {
                 let carries_packet = packet.decoded().flags.contains(PacketFlags::HAS_INNER);
                 if packet.is_payload_cut() && !carries_packet {
-                    // A message without its end is none: parsers would call it malformed.
+                    // Parsers would call a message without its end malformed.
                     cx.account.counters.cut_unparsed += 1;
                 } else if !cx.checksums.is_thrown_away(cx.settings, packet) {
                     self.read_datagram(cx.settings, entry, (packet, occasion), parts);
@@ -66,9 +66,9 @@ impl Runner {
         }
         let info = info_of(settings, entry, occasion.now, AppTransport::Udp);
         let turns = app.datagram(&self.engine, occasion.direction, payload, &info).reverse;
-        // Before real receivers what a sender writes into a datagram does not make it the server: rules on
-        // the other side of the flow would not look at what it sends next. A flow whose first datagram was
-        // not seen stays as it was found.
+        // With real receivers the content of a datagram does not make its sender the server: rules on the
+        // other side of the flow would not apply to its next datagrams. A flow whose first datagram was not
+        // seen keeps its direction.
         if turns && !settings.has_real_receivers() {
             app.turn();
             class::reverse(&self.chains, entry);
@@ -78,7 +78,7 @@ impl Runner {
         }
     }
 
-    /// Reads both directions as far as they go. `true`: the rest of the flow may be bypassed.
+    /// Reads both directions as far as possible. Returns whether the rest of the flow may be bypassed.
     pub fn read_stream(
         &mut self,
         cx: &mut Context<'_>,
@@ -95,7 +95,8 @@ impl Runner {
             app.rejoin();
         }
         let mut bypass = false;
-        // The other direction first: passively, a packet acknowledges what its receiver sent before.
+        // The other direction comes first: passively, a packet acknowledges data that its receiver has sent
+        // before.
         let mut direction = occasion.direction.flip();
         let mut turned = false;
         for _ in 0..ROUNDS_MAX {
@@ -111,11 +112,11 @@ impl Runner {
             let app = parts.app.get_or_insert_default();
             let did = read(&self.engine, app, &mut *pair, direction, own, &info);
             readable[direction.flip()] |= did.other_side_ready;
-            // What the other side sent before goes first, then this once more.
+            // The earlier data of the other side comes first, then this direction once more.
             readable[direction] |= did.again;
             bypass |= did.bypass;
             if did.reverse && !turned {
-                // Everything that is kept by direction changes sides; then the same data is read again.
+                // All state by direction is swapped; then the same data is read again.
                 turned = true;
                 app.turn();
                 pair.reverse();
@@ -133,7 +134,7 @@ impl Runner {
             }
             direction = direction.flip();
         }
-        // Asked again: the flow may have been turned.
+        // Computed again, since the flow may have been reversed.
         let unseen = unseen.and(entry.ext.session.unseen());
         if let (Some(direction), Some(app)) = (unseen, parts.app.as_deref_mut()) {
             app.leave_out(direction);
@@ -142,9 +143,9 @@ impl Runner {
         bypass
     }
 
-    /// A protocol gives way to another: its transactions are over, inspected and recorded before the new
-    /// parser takes its place. The packet in hand brought the switch, so what is decided of them is decided
-    /// of it, too.
+    /// Finishes a protocol that another one replaces: its transactions are inspected and recorded before the
+    /// new parser starts. The packet in hand caused the switch, so the decision on these transactions applies
+    /// to the packet too.
     fn before_switch(
         &mut self,
         cx: &mut Context<'_>,
@@ -154,11 +155,11 @@ impl Runner {
     ) {
         if let Some(app) = parts.app.as_deref_mut() {
             app.end_transactions();
-            // What is found now is of the old protocol, and the flow has no other one yet.
+            // Findings belong to the old protocol, and the flow has no new one yet.
             app.turn_switch();
         }
         parts.lend(&mut entry.ext);
-        // What was found in the packet in hand stays apart.
+        // The findings of the packet in hand are kept apart.
         let found = (core::mem::take(&mut self.findings), core::mem::take(&mut self.edits));
         let decision = self.inspect_what_is_there(cx, entry);
         (self.findings, self.edits) = found;
@@ -171,7 +172,7 @@ impl Runner {
     }
 }
 
-/// What the application layer is told about a flow.
+/// The properties of a flow that the application layer needs.
 pub fn info_of(
     settings: &EngineSettings,
     entry: &Entry,
@@ -179,7 +180,7 @@ pub fn info_of(
     transport: AppTransport,
 ) -> FlowInfo {
     let ports = PerDirection::new(entry.key().destination_port(), entry.key().source_port());
-    // Before real receivers what a sender writes does not make it the server, as with datagrams.
+    // With real receivers the content of a stream does not make its sender the server, as with datagrams.
     let may_turn = entry.ext.session.began_with_data() && !settings.has_real_receivers();
     FlowInfo { now, ports, transport, prevents: settings.prevention, may_turn }
 }

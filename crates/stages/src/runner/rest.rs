@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is left of a flow is inspected without a packet: once in each direction, by what is known of the
-//! flow. Rules that ask for a header do not hold then, as in Suricata, where they require a real packet.
+//! Inspection of a flow's remaining data without a packet: once in each direction. Rules that need a header
+//! do not match then, as in Suricata, where they require a real packet.
 
 use super::Runner;
 use super::in_hand::PacketHandling;
@@ -19,7 +19,7 @@ use bartizan_flow::stream::StreamPair;
 use bartizan_flow::tcp::{StreamContext, TcpState};
 
 impl Runner {
-    /// Inspects what is left of a flow.
+    /// Inspects the remaining data of a flow.
     pub fn finish_inspection(&mut self, cx: &mut Context<'_>, entry: &mut Entry) {
         let course = entry.ext.standing.course(entry.state());
         let settled = matches!(course, Course::Refused(_) | Course::Bypassed);
@@ -52,21 +52,21 @@ impl Runner {
         }
         let last = if due.to_client { Direction::ToClient } else { Direction::ToServer };
         let mut over = !tcp;
-        // What is left is looked at by the functions of now.
-        // It was not bypassed, so its state stays. Nobody judges it by its headers any more.
+        // The functions of the running generation inspect the remaining data. The flow was not bypassed, so
+        // it keeps its state. Its headers are not judged any more.
         let before = entry.ext.standing;
         let _ = settled::renew(entry, &self.chains);
         entry.ext.standing.keep_allowed(&before);
-        // A direction of which nothing is left comes last: with it transactions are freed that the other one
-        // has yet to look at.
+        // A direction without remaining data comes last: it frees transactions that the other direction still
+        // has to inspect.
         let mut order = Direction::BOTH;
         if !due.to_server && due.to_client {
             order.reverse();
         }
         for direction in order {
             let mut occasion = self.without_packet(Cause::FlowEnd, now).going(direction);
-            // What is left of a direction is read and inspected by itself, the last one that looks sees the
-            // rest.
+            // The remaining data of each direction is parsed and inspected by itself; the last direction
+            // includes everything else.
             let all = direction == last;
             let mut outcome = outcome;
             if let Some(outcome) = &mut outcome {
@@ -100,9 +100,9 @@ impl Runner {
         parts.put_back(&mut entry.ext);
     }
 
-    /// A connection is over, if it is for good: each side has acknowledged the other's end. If nothing of it
-    /// is left to be inspected, what was kept for rules that look back is not needed until it leaves the
-    /// table. (After a reset it is: its receiver may not have taken it, and the connection goes on.)
+    /// Drops the stream data kept for rules that look back, if both sides of the connection have acknowledged
+    /// each other's end and no data is left to inspect. (Not after a reset, which its receiver may not have
+    /// accepted: the connection may continue.)
     pub fn look_ahead_if_over(&mut self, entry: &mut Entry) {
         let readers = self.chains.payload_part(entry.path);
         let FlowExt { session, streams, app, .. } = &mut entry.ext;
@@ -117,8 +117,8 @@ impl Runner {
         }
     }
 
-    /// A flow of datagrams ends: what is open of its application layer becomes complete. Whether there is
-    /// something to be recorded.
+    /// Completes the open part of a datagram flow's application layer at the end of the flow. Returns whether
+    /// there is something to record.
     fn end_datagrams(
         &self,
         settings: &EngineSettings,
@@ -131,7 +131,7 @@ impl Runner {
         app.has_unrecorded()
     }
 
-    /// Shows the functions what is open of a flow, without a packet. What they decide of it.
+    /// Runs the functions on the open data of a flow, without a packet. Returns their decision.
     pub fn inspect_what_is_there(&mut self, cx: &mut Context<'_>, entry: &mut Entry) -> Decision {
         let mut decision = Decision::CONTINUE;
         for direction in Direction::BOTH {
@@ -143,8 +143,8 @@ impl Runner {
         decision
     }
 
-    /// Shows the payload functions the bytes of segments that wait, without a packet: the segment that would
-    /// have been the last took another way. What is decided of them.
+    /// Runs the payload functions on the bytes of queued segments, without a packet, if the segment that was
+    /// to end the train is not inspected with it. Returns their decision.
     pub fn show_waiting(
         &mut self,
         cx: &mut Context<'_>,
@@ -175,8 +175,7 @@ impl Runner {
     }
 }
 
-/// Whether something of a direction is left to be inspected by the payload functions of the path when the
-/// flow ends.
+/// Whether data of a direction is left for the payload functions of the path when the flow ends.
 fn is_due(
     state: TcpState,
     (streams, app): (Option<&StreamPair>, Option<&AppLayer>),

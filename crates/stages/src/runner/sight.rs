@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a function is shown of a packet: the one place where its context is made.
+//! The context of a function for a packet, made in this one place.
 
 use crate::flow_ext::FunctionSlot;
 use crate::record::{Cause, Occasion};
@@ -10,7 +10,7 @@ use bartizan_function::{
     AppView, Edit, Finding, Notes, PacketContext, RejectTo, Slot, StreamNews, WorkerState,
 };
 
-/// What there is to see of a packet.
+/// The readable part of a function's context.
 pub struct Sight<'a> {
     /// The packet.
     pub occasion: &'a Occasion<'a>,
@@ -18,24 +18,24 @@ pub struct Sight<'a> {
     pub flow: Option<&'a FlowView<'a>>,
     /// The flow's application layer.
     pub app: Option<AppView<'a>>,
-    /// What is new in the stream.
+    /// The new data of the stream.
     pub stream: Option<StreamNews<'a>>,
     /// The packet's payload is part of the stream.
     pub payload_in_stream: bool,
-    /// The packet's payload is not looked at.
+    /// Functions must not look at the packet's payload.
     pub headers_only: bool,
-    /// What tracking found.
+    /// Events of tracking.
     pub events: &'a [StreamEvent],
-    /// What protocol detection found.
+    /// Events of protocol detection.
     pub app_events: &'a [EventCode],
-    /// The packet was shown before.
+    /// The packet was inspected before.
     pub again: bool,
     /// Detection of the packet's direction has ended.
     pub detection_done: bool,
 }
 
 impl<'a> Sight<'a> {
-    /// Of a packet, and what is known of its flow; nothing beyond its headers.
+    /// The context of a packet and its flow, without anything beyond the headers.
     pub const fn of(
         occasion: &'a Occasion<'a>,
         flow: Option<&'a FlowView<'a>>,
@@ -56,24 +56,24 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// What a function writes to.
+/// The writable part of a function's context.
 pub struct Hands<'a> {
-    /// What it keeps for the worker.
+    /// The function's state for the worker.
     pub worker: &'a mut WorkerState,
-    /// What it keeps for the flow.
+    /// The function's state for the flow.
     pub slot: &'a mut Slot,
     /// See [`PacketContext::staged`].
     pub staged: &'a mut u64,
-    /// Who is told that the packet is rejected.
+    /// The sides that get an answer if the packet is rejected.
     pub reject: &'a mut Option<RejectTo>,
-    /// What it found.
+    /// The findings.
     pub findings: &'a mut Vec<Finding>,
-    /// What it wants replaced.
+    /// The replacements that the function wants.
     pub edits: &'a mut Vec<Edit>,
 }
 
 impl<'a> Hands<'a> {
-    /// With what is kept for a flow.
+    /// The writable part with the state of a flow.
     pub const fn of(
         worker: &'a mut WorkerState,
         slot: &'a mut FunctionSlot,
@@ -84,7 +84,7 @@ impl<'a> Hands<'a> {
     }
 }
 
-/// What a function is shown and writes to. `prevention`: refusals are done.
+/// Joins both parts of a function's context. `prevention`: refusals are enforced.
 pub fn context<'a>(
     sight: Sight<'a>,
     notes: &'a Notes<'a>,

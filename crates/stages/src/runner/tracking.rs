@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP sessions and their streams: tracked with each segment, read while a payload function is on the path.
+//! TCP sessions, tracked with each segment, and their streams, read while a payload function is on the path.
 
 use super::Runner;
 use super::reading::info_of;
@@ -14,11 +14,12 @@ use bartizan_flow::tcp::{
     StreamCounters, TcpFlags, TcpState,
 };
 
-/// What a session is told of a connection below besides numbers: both ends, and their acknowledgements.
+/// Most segments replayed for a connection at a level below: the ends of both sides, and their
+/// acknowledgements.
 const UNTOLD_MOST: usize = 4;
 
 impl Runner {
-    /// Keeps the session of a bypassed flow in step.
+    /// Keeps the session of a bypassed flow up to date.
     pub fn follow(
         &mut self,
         settings: &EngineSettings,
@@ -33,7 +34,7 @@ impl Runner {
         outcome
     }
 
-    /// A session takes a segment in that nobody inspects.
+    /// Advances a session by a segment that is not inspected.
     fn heed(
         &mut self,
         settings: &EngineSettings,
@@ -42,7 +43,7 @@ impl Runner {
         (direction, now): (Direction, Timestamp),
     ) -> Outcome {
         let policy = host_policy(settings, entry, direction);
-        // Statistics are about what is inspected.
+        // The statistics count inspected segments only.
         let mut uncounted = StreamCounters::default();
         let mut context =
             StreamContext { config: &settings.stream, counters: &mut uncounted, budget: &mut self.budget };
@@ -52,8 +53,8 @@ impl Runner {
         outcome
     }
 
-    /// A level below has let segments of a connection go on: its session is as far as they are. Gives what
-    /// the flow is by that, if it is something else than before.
+    /// Advances a session by the segments that a level below has forwarded. Returns the flow's new state, if
+    /// it changes.
     pub fn catch_up(
         &mut self,
         settings: &EngineSettings,
@@ -67,7 +68,7 @@ impl Runner {
         self.tell(settings, entry, (below, UNTOLD_MOST), now).or(opened)
     }
 
-    /// Tells a session what numbers do not say, by so many segments at most.
+    /// Replays the events that sequence numbers do not show, as at most `most` segments.
     fn tell(
         &mut self,
         settings: &EngineSettings,
@@ -79,7 +80,7 @@ impl Runner {
         for _ in 0..most {
             let Some((direction, segment)) = entry.ext.session.next_untold(below) else { break };
             let said = Some((direction, segment.flags, segment.seq, segment.ack));
-            // It was refused.
+            // The session refused the segment.
             if said == last {
                 break;
             }
@@ -90,7 +91,7 @@ impl Runner {
         state
     }
 
-    /// TCP tracking of a segment, with reassembly when a payload function is on the path.
+    /// Tracks a TCP segment, with reassembly if a payload function is on the path.
     pub fn track(
         &mut self,
         settings: &EngineSettings,
@@ -103,7 +104,7 @@ impl Runner {
         let policy = host_policy(settings, entry, direction);
         let mut config = &settings.stream;
         let one_sided;
-        // What a session is taken for is decided at its beginning.
+        // The kind of a session is decided at its beginning.
         if config.inline() && !entry.ext.session.is_under_way() && self.chains.allows_one_sided(entry.fid) {
             one_sided = StreamConfig { one_sided: true, ..*config };
             config = &one_sided;
@@ -116,22 +117,22 @@ impl Runner {
         ext.session.handle(segment, arrival, streams, &mut context, outcome);
     }
 
-    /// Nobody needs the rest of the flow's payload: payload functions are done with it, header functions go
-    /// on. Who keeps parts of the flow in hand puts them back first.
+    /// Ends inspection of the flow's payload for good: payload functions are done, header functions continue.
+    /// A caller that holds parts of the flow puts them back first.
     pub fn end_payload(&mut self, entry: &mut Entry) {
         entry.ext.standing.end_payload();
         self.leave_payload(entry);
     }
 
-    /// Payload functions are done with a flow for as long as its generation: its policy wants no more of it
-    /// inspected.
+    /// Ends inspection of the flow's payload for as long as its generation lasts, by the bounds of its
+    /// policy.
     pub fn leave_payload(&mut self, entry: &mut Entry) {
         entry.path = self.chains.header_part(entry.path);
         self.effects.bypassed |= entry.path.is_empty();
         self.stop_reading(entry);
     }
 
-    /// Ends reassembly of a flow whose path has no payload function any more.
+    /// Ends reassembly of a flow without a payload function on its path.
     pub fn stop_reading(&mut self, entry: &mut Entry) {
         if let Some(pair) = entry.ext.streams.as_deref_mut()
             && !entry.ext.reading_stopped
@@ -142,12 +143,12 @@ impl Runner {
         }
     }
 
-    /// Makes the streams of a session fit the path of its flow, before a segment is tracked. `true`: they are
-    /// to be fed.
+    /// Makes the streams of a session fit the path of its flow, before a segment is tracked. Returns whether
+    /// the streams take data.
     ///
-    /// There are none until a segment comes that is not part of the opening, or brings data: a flood of SYNs,
-    /// answered or not, costs no memory beyond the table's. What they need to know of the opening the session
-    /// knows.
+    /// Streams are made by the first segment that is not part of the handshake or that brings data: a flood
+    /// of SYNs, answered or not, costs no memory beyond the table's. The session has what the streams need
+    /// from the handshake.
     fn fit_streams(
         &mut self,
         settings: &EngineSettings,
@@ -172,7 +173,7 @@ impl Runner {
         true
     }
 
-    /// Tells the parsers of a flow what was not read. Without a beginning no protocol is detected.
+    /// Reports unread bytes to the parsers of a flow. Without a beginning no protocol is detected.
     fn tell_missed(
         &self,
         settings: &EngineSettings,
@@ -190,12 +191,12 @@ impl Runner {
     }
 }
 
-/// Whether a segment opens a connection, or answers one that does, and brings no data.
+/// Whether a segment opens a connection or replies to one that does, without data.
 fn opens(segment: &Segment<'_>) -> bool {
     segment.has(TcpFlags::SYN) && segment.is_empty()
 }
 
-/// How the receiver of a direction of a flow puts overlapping data together.
+/// The policy by which the receiver of a direction reassembles overlapping data.
 fn host_policy(settings: &EngineSettings, entry: &Entry, direction: Direction) -> HostPolicy {
     settings.hosts.stream(match direction {
         Direction::ToServer => entry.key().destination(),

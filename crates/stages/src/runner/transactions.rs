@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transactions: records, anomalies, files, and when they are freed.
+//! Transactions: their records, anomalies and files, and the end of their life.
 
 use crate::record::{Anomaly, Entry, Occasion, Recorder, StoreOutcome, TxRecord};
 use bartizan_applayer::content::certificate::Storing;
@@ -12,13 +12,13 @@ use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_applayer::worklist::Look;
 use bartizan_base::{Direction, Path, PerDirection};
 
-/// Protocol of the transactions that a flow holds now: the one before a switch until the new one is known.
+/// Protocol of the transactions that a flow holds now: the old one after a switch until the new one is known.
 fn protocol_of(app: &AppLayer) -> Option<(ProtocolId, &'static ProtocolSpec)> {
     let id = app.protocol().protocol().or(app.original())?;
     Some((id, protocols::spec(id)?))
 }
 
-/// A transaction as records want it.
+/// A transaction as records need it.
 pub fn record_of(app: &AppLayer, id: TxId) -> Option<TxRecord<'_>> {
     let (protocol, spec) = protocol_of(app)?;
     let tx = app.parser()?.tx(id)?;
@@ -33,11 +33,11 @@ fn event_name(spec: Option<&'static ProtocolSpec>, code: event::EventCode) -> &'
     }
 }
 
-/// Writes what is due and frees what is done. `readers`: the payload functions that a transaction has to wait
-/// for.
+/// Writes records that are due and frees finished transactions. `readers`: the payload functions for which a
+/// transaction has to wait.
 pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: &mut dyn Recorder) {
     let Some(app) = entry.ext.app.as_deref_mut() else { return };
-    // Most packets change nothing that is told of.
+    // Most packets change nothing that is recorded.
     if app.is_recorded(occasion.direction) {
         app.set_readers(readers);
         if app.is_recorded(occasion.direction) {
@@ -74,8 +74,8 @@ pub fn log(entry: &mut Entry, occasion: &Occasion<'_>, readers: Path, recorder: 
         }
         store_certificates(tx, protocol, spec, entry, occasion, id, recorder);
         for side in Direction::BOTH {
-            // Files are recorded with packets of their own direction, as their content came; when neither
-            // side sends more, with any.
+            // Files are recorded with packets of their own direction, which brings their content; when
+            // neither side sends any more, with any packet.
             let ended = tx.common().ended;
             if (side == direction || ended.to_server && ended.to_client) && !tx.files_of(side).is_empty() {
                 store_files(tx, (protocol, spec), entry, (occasion, side), id, recorder);
@@ -129,7 +129,7 @@ fn log_events(
     common.events_logged = common.events.as_slice().len();
 }
 
-/// Hands on the certificates that rules asked for: each side's once, when they are there.
+/// Stores the certificates that rules selected, once for each side, when they are complete.
 fn store_certificates(
     tx: &mut dyn Transaction,
     protocol: ProtocolId,
@@ -156,7 +156,7 @@ fn store_certificates(
     }
 }
 
-/// Hands on what is new of files that are to be kept.
+/// Stores the new bytes of files that are to be kept.
 fn store_files(
     tx: &mut dyn Transaction,
     (protocol, spec): (ProtocolId, &'static ProtocolSpec),
@@ -210,10 +210,10 @@ fn log_files(
     }
 }
 
-/// `unseen`: directions in which nobody looks, since no packet comes there.
+/// `unseen`: directions without inspection, since none of their packets passes.
 fn is_done(tx: &dyn Transaction, spec: &ProtocolSpec, readers: Path, unseen: PerDirection<bool>) -> bool {
     let common = tx.common();
-    // What most often is not so comes first: this is asked with each packet of a long body.
+    // The test that fails most often comes first: this runs for each packet of a long body.
     (common.logged || spec.eve_type.is_none())
         && common.waits_for(readers, unseen).is_empty()
         && Direction::BOTH.into_iter().all(|d| tx.progress(d) >= spec.complete[d] || common.ended[d])

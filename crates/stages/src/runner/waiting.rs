@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which segments wait for those behind them ([`crate::train`]), and which need not be shown.
+//! The segments that are queued for those that follow ([`crate::train`]), and those that need no inspection.
 
 use super::Runner;
 use super::in_hand::PacketHandling;
@@ -14,7 +14,7 @@ use bartizan_function::Together;
 use bartizan_packet::{PacketFlags, PacketSource};
 
 impl Runner {
-    /// Whether the segment in hand may wait for those behind it.
+    /// Whether the segment in hand may be queued for those that follow.
     pub fn may_wait(
         &self,
         entry: &Entry,
@@ -30,9 +30,9 @@ impl Runner {
             && self.chains.together(entry.path) != Together::Apart
     }
 
-    /// Whether a segment is an acknowledgement and no more: without data, event, or news for a reader, and
-    /// nothing of the application layer waits for a packet of its direction. Functions that want to see of a
-    /// train only the last need not see it.
+    /// Whether a segment is a mere acknowledgement: without data, event, or news for a function, and with
+    /// nothing in the application layer that is due with a packet of its direction. Functions that need only
+    /// the last segment of a train can skip it.
     pub fn brings_nothing(
         &self,
         settings: &EngineSettings,
@@ -52,9 +52,9 @@ impl Runner {
             && !open()
     }
 
-    /// Whether the segment in hand and one like it behind it may wait. Where the stream would have to move
-    /// what waits, because readers see it in one piece, the train ends: after it was shown there is little to
-    /// move.
+    /// Whether the segment in hand and another one like it may be queued. If the stream would have to move
+    /// the queued bytes, since functions see them in one piece, the train ends: after inspection there is
+    /// little to move.
     fn has_room(&self, occasion: &Occasion<'_>, parts: &FlowParts) -> bool {
         let len = payload_len(occasion);
         let waiting = self.train.bytes();
@@ -63,12 +63,12 @@ impl Runner {
         waiting.saturating_add(len) <= MOST && room >= (len as usize).saturating_mul(2)
     }
 
-    /// Whether segments may form trains at all: inline, and some function takes them together.
+    /// Whether segments can form trains: inline, with a function that takes them together.
     pub fn forms_trains(&self, settings: &EngineSettings) -> bool {
         settings.prevention && self.chains.takes_together()
     }
 
-    /// Lets the segment in hand wait: its bytes go into the stream.
+    /// Queues the segment in hand: its bytes enter the stream.
     pub fn wait(
         &mut self,
         cx: &Context<'_>,
@@ -89,8 +89,8 @@ impl Runner {
     }
 }
 
-/// The outcome of a segment that payload functions are to look at and that is as it came, if it leaves its
-/// session as it was.
+/// The outcome of tracking for an unchanged segment that payload functions have to inspect, if it leaves its
+/// session's state as it was.
 fn steady<'o>(
     occasion: &Occasion<'_>,
     tcp: Option<&'o Outcome>,
@@ -100,7 +100,7 @@ fn steady<'o>(
     tcp.filter(|_| handling.inspect && !handling.spared).filter(is_steady)
 }
 
-/// Whether a packet is as it came, leaves so, and is by itself in its frame.
+/// Whether a packet arrived unchanged, leaves unchanged, and is alone in its frame.
 fn is_plain(occasion: &Occasion<'_>) -> bool {
     occasion.decoded().is_some_and(|packet| {
         packet.source == PacketSource::Wire
@@ -111,7 +111,7 @@ fn is_plain(occasion: &Occasion<'_>) -> bool {
     })
 }
 
-/// Whether a segment leaves its session as it was, and nothing is to be said of it.
+/// Whether a segment leaves its session's state as it was, without events.
 fn is_quiet(outcome: &Outcome) -> bool {
     outcome.previous == TcpState::Established
         && outcome.state == TcpState::Established
