@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow table counts, under the names of EVE's `stats` record.
+//! Counters of a flow table, under the names of EVE's `stats` record.
 //!
 //! Names are Suricata 8's where the meaning is the same. Those that describe threads this program does
 //! not have (`flow.recycler.*`, `flow.wrk.spare_*`) are left to the caller.
@@ -46,13 +46,13 @@ pub struct FlowCounters {
     pub total: u64,
     /// Flows in the table now.
     pub active: u64,
-    /// Of those created: TCP.
+    /// Created TCP flows.
     pub tcp: u64,
-    /// Of those created: UDP.
+    /// Created UDP flows.
     pub udp: u64,
-    /// Of those created: ICMP of IPv4.
+    /// Created flows of ICMP over IPv4.
     pub icmpv4: u64,
-    /// Of those created: ICMPv6.
+    /// Created ICMPv6 flows.
     pub icmpv6: u64,
     /// Flows that a new TCP connection with the same ports replaced.
     pub tcp_reuse: u64,
@@ -60,41 +60,41 @@ pub struct FlowCounters {
     pub memcap: u64,
     /// Flows that made room for another.
     pub get_used: u64,
-    /// Entries looked at for that.
+    /// Entries visited in search of such a flow.
     pub get_used_eval: u64,
-    /// Of those: not silent for long enough.
+    /// Visited entries that had not been silent for long enough.
     pub get_used_eval_reject: u64,
     /// Times that no flow could make room.
     pub get_used_failed: u64,
     /// Flows ended, by their state then ([`FlowState`] as index).
     pub end_state: [u64; FlowState::COUNT],
-    /// Flows ended, by reason ([`EndReason`] as index). Over all tables between which flows move the sum is
-    /// `total - active`.
+    /// Flows ended, by reason ([`EndReason`] as index). Summed over all tables between which flows move, this
+    /// is `total - active`.
     pub end_reason: [u64; EndReason::COUNT],
-    /// TCP flows ended, by TCP state; counted by the caller, who knows it.
+    /// TCP flows ended, by TCP state; counted by the caller, which has the session.
     pub end_tcp_state: [u64; TCP_END_STATES.len()],
     /// Flows found by a packet after their timeout.
     pub wrk_evicted: u64,
     /// Timers that fired.
     pub mgr_checked: u64,
-    /// Of those: the flow had been used since, and goes on.
+    /// Timers that fired for a flow that had been used since and continues.
     pub mgr_notimeout: u64,
-    /// Of those: the flow ended.
+    /// Timers that fired and ended the flow.
     pub mgr_timeout: u64,
-    /// Times that the table was full and the short timeouts began to hold.
+    /// Times that the table was full and the emergency timeouts began to apply.
     pub emerg_mode_entered: u64,
-    /// Times that enough was free again.
+    /// Times that enough room was free again.
     pub emerg_mode_over: u64,
-    /// Elephant flows; `None` while nobody tracks rates.
+    /// Elephant flows; `None` if rates are not tracked.
     pub elephants: Option<Elephants>,
 }
 
-/// Flows beyond the rate that makes an elephant flow, each once.
+/// Flows above the rate that makes an elephant flow, each counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Elephants {
-    /// In one direction or both.
+    /// Flows above the rate in one direction or both.
     pub flows: u64,
-    /// By direction.
+    /// Flows above the rate, by direction.
     pub by_direction: PerDirection<u64>,
 }
 
@@ -132,7 +132,7 @@ impl FlowCounters {
         }
     }
 
-    /// Hands out every counter with its dotted EVE name.
+    /// Visits every counter by its dotted EVE name.
     pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
         for (name, value) in [
             ("flow.memcap", self.memcap),

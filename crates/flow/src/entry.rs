@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the table remembers of one flow, as plain data. [`export`] has its form as bytes.
+//! The table's state of one flow, as plain data. [`export`] has its serialised form.
 
 pub mod export;
 
@@ -8,7 +8,7 @@ use crate::level::Step;
 use bartizan_base::{Direction, Fid, Generation, Level, Path, PerDirection, TenantId, Timestamp};
 use core::net::IpAddr;
 
-/// The state of a flow as EVE knows it. TCP's own states are the TCP module's.
+/// The state of a flow in EVE's terms. The TCP module has TCP's own states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FlowState {
@@ -21,7 +21,7 @@ pub enum FlowState {
     Closed = 2,
     /// No function is left; packets still pass through this program.
     LocalBypassed = 3,
-    /// The packets stayed at a lower level until the flow was over. Before, a flow that has sunk keeps the
+    /// A lower level handled the packets until the flow was over. Until then, an offloaded flow keeps the
     /// state that it has at the host.
     CaptureBypassed = 4,
 }
@@ -60,13 +60,13 @@ impl FlowState {
     }
 }
 
-/// Why a flow ended.
+/// The reason of a flow's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EndReason {
-    /// It was silent for its timeout.
+    /// The flow was silent for its timeout.
     Timeout = 0,
-    /// It made room for another: the table was full.
+    /// The flow made room for another: the table was full.
     Forced = 1,
     /// The program ends.
     Shutdown = 2,
@@ -91,31 +91,31 @@ impl EndReason {
 }
 
 bitflags::bitflags! {
-    /// Marks of a flow. Exports hold them by number, so one that is no more leaves its place empty.
+    /// Flags of a flow. Exports hold them by number, so a removed flag leaves its bit unused.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct FlowFlags: u32 {
         /// A packet to the server was seen (ICMP errors about the flow do not count).
         const TO_SERVER_SEEN = 1;
         /// A packet to the client was seen.
         const TO_CLIENT_SEEN = 1 << 1;
-        /// Picked up the wrong way round and turned: see [`FlowEntry::flip`].
+        /// The flow was picked up in the wrong direction and reversed: see [`FlowEntry::flip`].
         const FLIPPED = 1 << 2;
-        /// A rule alerted on it: EVE's `flow.alerted`.
+        /// A rule raised an alert on the flow: EVE's `flow.alerted`.
         const ALERTED = 1 << 3;
-        /// Ended, or was created, in emergency mode.
+        /// The flow ended, or was created, in emergency mode.
         const EMERGENCY = 1 << 10;
-        /// More came to the server within an interval than [`crate::rate::RateLimit`] says.
+        /// More bytes to the server within an interval than [`crate::rate::RateLimit`] allows.
         const ELEPHANT_TO_SERVER = 1 << 13;
-        /// The same of the client.
+        /// More bytes to the client within an interval than the limit.
         const ELEPHANT_TO_CLIENT = 1 << 14;
-        /// Every packet so far was refused by its headers: nobody has opened the flow. Set by
+        /// Every packet so far was refused by its headers, so the flow is unopened. Set by
         /// `FlowTable::note_unopened`.
         const UNOPENED = 1 << 15;
     }
 }
 
 impl FlowFlags {
-    /// The mark that a packet in a direction was seen.
+    /// The flag for packets seen in a direction.
     #[must_use]
     pub const fn seen(direction: Direction) -> Self {
         match direction {
@@ -124,7 +124,7 @@ impl FlowFlags {
         }
     }
 
-    /// The mark that more than a rate came in a direction.
+    /// The flag for an elephant flow in a direction.
     #[must_use]
     pub const fn elephant(direction: Direction) -> Self {
         match direction {
@@ -134,15 +134,15 @@ impl FlowFlags {
     }
 }
 
-/// One flow: what this crate keeps, and `ext`, what the data plane keeps.
+/// One flow: the state of this crate, and `ext`, the state of the data plane.
 ///
-/// The first cache line is the identity, the second what every packet writes.
+/// The first cache line is the identity, the second the fields that every packet writes.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct FlowEntry<E> {
     pub(crate) key: FlowKey,
 
-    /// When the latest packet was seen, at any level.
+    /// Time of the latest packet at any level.
     pub last_seen: Timestamp,
     /// Packets by direction, of all levels together; `FlowTable::amounts` has them by level.
     pub packets: PerDirection<u64>,
@@ -153,48 +153,48 @@ pub struct FlowEntry<E> {
     pub path: Path,
     /// Class of the flow; 0 until it was classified.
     pub fid: Fid,
-    /// Marks.
+    /// Flags of the flow.
     pub flags: FlowFlags,
     pub(crate) state: FlowState,
     pub(crate) level: Level,
     pub(crate) step: Step,
 
-    /// When the first packet was seen.
+    /// Time of the first packet.
     pub start: Timestamp,
     /// The generation that classified the flow.
     pub generation: Generation,
     /// Position in the order of creation, from 1; 0 marks an entry that holds no flow.
     pub(crate) serial: u64,
-    /// What the data plane keeps for the flow.
+    /// The data plane's state for the flow.
     pub ext: E,
 }
 
 impl<E> FlowEntry<E> {
-    /// Identity, as the opener of the flow sees it: `source()` is the client.
+    /// Identity from the view of the flow's opener: `source()` is the client.
     #[must_use]
     pub const fn key(&self) -> &FlowKey {
         &self.key
     }
 
-    /// Whether no level below the host holds an entry for it, or may.
+    /// Whether no level below the host has an entry for the flow, or may have one.
     #[must_use]
     pub const fn is_at_host(&self) -> bool {
         self.step.at_host()
     }
 
-    /// State. Changed through `FlowTable::set_state`, which also moves the timer.
+    /// The state. `FlowTable::set_state` changes it together with the timer.
     #[must_use]
     pub const fn state(&self) -> FlowState {
         self.state
     }
 
-    /// Where the flow's packets are handled: the host, until a level says that it has the flow.
+    /// The level that handles the flow's packets: the host, until a level confirms that it has the flow.
     #[must_use]
     pub const fn level(&self) -> Level {
         self.level
     }
 
-    /// How far it has come on its way to a level or back.
+    /// The step of the flow's offload or its removal.
     #[must_use]
     pub const fn step(&self) -> Step {
         self.step
@@ -206,14 +206,14 @@ impl<E> FlowEntry<E> {
         self.hash
     }
 
-    /// Whose flow it is.
+    /// The tenant of the flow.
     #[must_use]
     pub const fn tenant(&self) -> TenantId {
         self.key.tenant()
     }
 
-    /// Position in the order of creation within its table, from 1. With the entry's index it
-    /// names the flow for good, also after the entry was used again.
+    /// Position in the order of creation within the table, from 1. Together with the entry's index it names
+    /// the flow uniquely, even after the entry is reused.
     #[must_use]
     pub const fn serial(&self) -> u64 {
         self.serial
@@ -225,21 +225,21 @@ impl<E> FlowEntry<E> {
         self.flags.contains(FlowFlags::TO_SERVER_SEEN.union(FlowFlags::TO_CLIENT_SEEN))
     }
 
-    /// Whether every packet so far was refused by its headers, so that nobody has opened the flow.
+    /// Whether every packet so far was refused by its headers, so that the flow is unopened.
     #[inline]
     #[must_use]
     pub const fn is_unopened(&self) -> bool {
         self.flags.contains(FlowFlags::UNOPENED)
     }
 
-    /// Whether more came in a direction within an interval than [`crate::rate::RateLimit`] says.
+    /// Whether a direction had more bytes within an interval than [`crate::rate::RateLimit`] allows.
     #[must_use]
     pub const fn is_elephant(&self) -> bool {
         self.flags.intersects(FlowFlags::ELEPHANT_TO_SERVER.union(FlowFlags::ELEPHANT_TO_CLIENT))
     }
 
-    /// Turns the flow round: it was picked up from the server's side. Everything of this crate
-    /// is exchanged; `ext` is the caller's.
+    /// Reverses a flow that was picked up from the server's side. Swaps everything of this crate; `ext` is up
+    /// to the caller.
     pub fn flip(&mut self) {
         self.key = self.key.flipped();
         self.packets.swap();
@@ -253,8 +253,8 @@ impl<E> FlowEntry<E> {
         self.flags.toggle(FlowFlags::FLIPPED);
     }
 
-    /// The direction that an ICMP error about this flow is counted in: to the server only if the
-    /// client itself sent it.
+    /// The direction in which an ICMP error about this flow is counted: to the server only if the client
+    /// itself sent it.
     #[must_use]
     pub fn icmp_error_direction(&self, sender: IpAddr) -> Direction {
         if self.key.source() == sender { Direction::ToServer } else { Direction::ToClient }
@@ -269,7 +269,7 @@ mod tests {
     fn layout_keeps_the_fast_path_in_two_lines() {
         assert_eq!(core::mem::offset_of!(FlowEntry<()>, last_seen), 64);
         assert_eq!(core::mem::offset_of!(FlowEntry<()>, start), 128);
-        // What levels need took spare bytes only: as large as it was when there was no level but the host.
+        // The state of levels uses spare bytes only: the entry is as large as without levels.
         assert_eq!(core::mem::offset_of!(FlowEntry<u64>, ext), 152);
         assert_eq!(size_of::<FlowEntry<[u64; 5]>>(), 192);
     }

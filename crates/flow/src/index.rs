@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a hash to entry numbers: buckets of one cache line, reserved once, never rehashed.
+//! Maps hashes to entry numbers: buckets of one cache line, reserved once, never rehashed.
 //!
-//! A bucket holds ten entry numbers, ten 16-bit tags and a count of the entries that wanted into
-//! it or past it and found it full (the scheme of F14: Bronson and Shi, "Open-sourcing F14", 2019). A
-//! search ends at the first bucket whose count is zero, so that there are no tombstones and a
-//! table that has run for a year is as fast as a new one. The memory comes zeroed from the system and
-//! its pages are touched only as buckets are used.
+//! A bucket holds ten entry numbers, ten 16-bit tags and a count of the entries that overflowed from it or
+//! past it (the scheme of F14: Bronson and Shi, "Open-sourcing F14", 2019). A search ends at the first bucket
+//! whose count is zero, so that there are no tombstones and the table does not slow down with age. The system
+//! provides zeroed memory, whose pages are touched only as buckets are used.
 
 use crate::key::FlowHash;
 use crate::prefetch::prefetch;
 
 const WORDS: usize = 16;
 const SLOTS: usize = 10;
-/// Aimed at when sized: below the 10 slots, so that few entries stand outside their first bucket.
+/// Mean load for sizing: below the 10 slots, so that few entries overflow their first bucket.
 const PER_BUCKET: u32 = 7;
 
 /// 0-9 entry number + 1 (0: free), 10-14 two tags each, 15 overflow count.
@@ -47,7 +46,7 @@ fn slots_with_tag(bucket: &Bucket, tag: u32) -> u32 {
 }
 
 impl Index {
-    /// For at most `capacity` entries.
+    /// An index for at most `capacity` entries.
     pub(crate) fn new(capacity: u32) -> Self {
         let buckets = capacity.div_ceil(PER_BUCKET).max(1).next_power_of_two();
         let words = vec![0_u32; (buckets as usize).saturating_add(1).saturating_mul(WORDS)];
@@ -66,7 +65,7 @@ impl Index {
         self.words.get_mut(self.skip..)?.as_chunks_mut::<WORDS>().0.get_mut((number & self.mask) as usize)
     }
 
-    /// Asks for the first bucket's cache line.
+    /// Prefetches the first bucket's cache line.
     #[inline]
     pub(crate) fn prefetch(&self, hash: FlowHash) {
         if let Some(bucket) = self.bucket(hash.0 as u32) {
@@ -74,7 +73,7 @@ impl Index {
         }
     }
 
-    /// The first entry whose tag fits, without following overflows: for prefetching only.
+    /// The first entry whose tag matches, without following overflows: for prefetching only.
     #[inline]
     pub(crate) fn guess(&self, hash: FlowHash) -> Option<u32> {
         let bucket = self.bucket(hash.0 as u32)?;
@@ -108,7 +107,7 @@ impl Index {
         None
     }
 
-    /// Adds an entry number. `false` if there is no room, which its sizing rules out.
+    /// Adds an entry number. `false` if there is no room, which the sizing rules out.
     pub(crate) fn insert(&mut self, hash: FlowHash, id: u32) -> bool {
         let mut number = hash.0 as u32;
         for _ in 0..=self.mask {
@@ -130,7 +129,7 @@ impl Index {
         false
     }
 
-    /// Takes an entry number out. `false` if it is not there.
+    /// Removes an entry number. `false` if the index does not have it.
     pub(crate) fn remove(&mut self, hash: FlowHash, id: u32) -> bool {
         let word = id.saturating_add(1);
         let mut number = hash.0 as u32;
@@ -147,7 +146,7 @@ impl Index {
         if passed > self.mask {
             return false;
         }
-        // The buckets that it was pushed out of have one less to point past themselves for.
+        // The buckets that the entry overflowed have one overflow less.
         let mut number = hash.0 as u32;
         for _ in 0..passed {
             if let Some([.., overflow]) = self.bucket_mut(number) {

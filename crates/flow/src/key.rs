@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What identifies a flow: tenant, link, tunnel, VLANs, protocol and both endpoints.
+//! The identity of a flow: tenant, link, tunnel, VLANs, protocol and both endpoints.
 //!
-//! A key is stored normalised (the lower endpoint first), so both directions compare and hash
-//! equal; one bit remembers which way round the packet was. The rules of what shares a flow are
-//! those that EVE consumers know from Suricata 8 (read as facts in its `flow-hash.c`, `flow.c`,
-//! `decode-icmpv4.c`, `decode-icmpv6.c`):
+//! A key is stored normalised (the lower endpoint first), so both directions compare and hash equal; one bit
+//! holds the direction of the packet. The rules of flow identity are those that EVE consumers know from
+//! Suricata 8 (read as facts in its `flow-hash.c`, `flow.c`, `decode-icmpv4.c`, `decode-icmpv6.c`):
 //!
 //! * TCP, UDP, SCTP: addresses and ports;
 //! * ICMP: addresses and the type with its counterpart (echo with echo reply, ...), not the id; ICMPv6 also
 //!   the code of the first packet;
-//! * ESP: one direction only, with the SPI; or by addresses, where a firewall has to know answers
-//!   ([`EspFlows`]): each end of a tunnel chooses the SPI that it is sent (RFC 4303 section 2.1);
-//! * any other protocol: addresses. (Suricata keeps flows of IP in IP only; who keeps more is the caller's
-//!   choice.)
+//! * ESP: one direction only, with the SPI; or by addresses, where a firewall has to recognise replies
+//!   ([`EspFlows`]): each end of a tunnel chooses the SPI that it receives (RFC 4303 section 2.1);
+//! * any other protocol: addresses. (Suricata keeps flows of IP in IP only; whether others have flows is the
+//!   caller's choice.)
 //!
-//! An ICMP error belongs to the flow that it quotes ([`FlowKey::of_quoted`]). (Suricata does so for
-//! ICMPv4 destination unreachable, makes no flow for the other ICMPv4 errors, and gives ICMPv6
-//! errors flows of their own. What becomes of an error about no known flow is the caller's choice.)
+//! An ICMP error belongs to the flow that it quotes ([`FlowKey::of_quoted`]). (Suricata does so for ICMPv4
+//! destination unreachable, makes no flow for the other ICMPv4 errors, and gives ICMPv6 errors flows of their
+//! own. The caller decides on errors about unknown flows.)
 //!
-//! The hash is a keyed multiply-and-fold over the key's words (the construction of wyhash, with
-//! every constant derived from the secret seed), so that traffic cannot aim at one bucket or worker.
-//! Not done: flow labels of IPv6, the tag protocols that `tunnel` stands for (the caller folds
-//! kind and VNI into it).
+//! The hash is a keyed multiply-and-fold over the key's words (the construction of wyhash, with every
+//! constant derived from the secret seed), so that traffic cannot be crafted for one bucket or worker. Not
+//! part of the key: IPv6 flow labels, and the protocol of a tunnel (the caller folds kind and VNI into
+//! `tunnel`).
 
 use bartizan_base::{Direction, LinkId, TenantId};
 use bartizan_packet::{Decoded, QuotedPacket, Transport};
@@ -44,28 +43,28 @@ pub mod protocol {
     pub const SCTP: u8 = 132;
 }
 
-/// Everything of a flow's identity that does not come from the innermost IP header.
+/// The part of a flow's identity that does not come from the innermost IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowScope {
-    /// Whose traffic. Part of every key: tenants never meet.
+    /// The tenant. Part of every key: tenants never meet.
     pub tenant: TenantId,
-    /// What the packet entered by.
+    /// The link on which the packet arrived.
     pub link: LinkId,
     /// Kind and number (VNI, TEID, ...) of the innermost tunnel, 0 outside of tunnels.
     pub tunnel: u64,
-    /// How many IP headers stand before this one.
+    /// Number of IP headers before this one.
     pub level: u8,
     /// VLAN ids, outermost first, 0 for none. Zeros unless the policy keys on VLANs.
     pub vlans: [u16; 3],
-    /// On which side of the link the packet's source is.
+    /// The side of the link on which the packet's source is.
     pub side: FlowSide,
 }
 
-/// On which side of an inline link the source of a packet is. Answers come by the other side; what a host
-/// sends in the name of the one that it talks to comes by its own, and is of another flow.
+/// The side of an inline link on which the source of a packet is. Replies arrive on the other side; packets
+/// that a host spoofs in its peer's name arrive on the host's own side and belong to another flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlowSide {
-    /// Not known, or it does not matter.
+    /// The side is unknown or does not matter.
     #[default]
     Unknown,
     /// The side of the link's first port.
@@ -86,26 +85,26 @@ impl FlowSide {
     }
 }
 
-/// The part of a packet that tells flows of ESP apart.
+/// The part of a packet that distinguishes flows of ESP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EspFlows {
     /// Source, destination and SPI: each direction of a tunnel is a flow, as in Suricata.
     #[default]
     BySpi,
-    /// Both addresses: what answers is of the flow that it answers, whatever its SPI.
+    /// Both addresses: a reply belongs to the flow of the packet that it answers, whatever its SPI.
     ByAddresses,
 }
 
 const FAMILY_V6: u64 = 1 << 16;
-/// A flow of one direction, and which of both endpoints sends.
+/// A flow of one direction, sent by the lower or by the higher endpoint.
 const ONE_WAY_FROM_LOW: u64 = 1 << 17;
 const ONE_WAY_FROM_HIGH: u64 = 1 << 18;
-/// The sides of both endpoints are known: the lower one is on the first, or on the second.
+/// The sides of both endpoints are known: the lower one is on the first or the second side.
 const LOW_ON_FIRST: u64 = 1 << 19;
 const LOW_ON_SECOND: u64 = 1 << 20;
 const KNOWN_FLAGS: u64 = FAMILY_V6 | ONE_WAY_FROM_LOW | ONE_WAY_FROM_HIGH | LOW_ON_FIRST | LOW_ON_SECOND;
 
-/// Identity of a flow, with the direction of the packet that it was made from.
+/// The identity of a flow, with the direction of the packet from which the key was made.
 ///
 /// `==`, `Hash` and [`FlowHasher`] ignore that direction. 64 bytes: one cache line.
 #[derive(Clone, Copy, Default)]
@@ -131,7 +130,7 @@ impl FlowKey {
         let to = (address_number(destination.0), destination.1);
         let reversed = from > to;
         let (low, high) = if reversed { (to, from) } else { (from, to) };
-        // A packet has one family; a caller that mixes them gets IPv6, which keeps both addresses.
+        // A packet has one family; if a caller mixes them, the key is IPv6, which keeps both addresses.
         let v6 = source.0.is_ipv6() || destination.0.is_ipv6();
         let [a, b, c] = scope.vlans.map(|id| u64::from(id & 0xfff));
         let words = [
@@ -168,7 +167,7 @@ impl FlowKey {
         Self::build(scope, protocol, source, destination)
     }
 
-    /// A flow of ICMP messages: query and answer share one. `protocol` is 1 or 58.
+    /// A flow of ICMP messages: query and reply share one. `protocol` is 1 or 58.
     #[must_use]
     pub fn icmp(
         scope: &FlowScope,
@@ -179,7 +178,7 @@ impl FlowKey {
         code: u8,
     ) -> Self {
         let (own, other) = if protocol == protocol::ICMPV6 {
-            // The code counts here, as in the engine that EVE's consumers know.
+            // ICMPv6 keys include the code, as in Suricata.
             (u16::from(kind) | u16::from(code) << 8, icmpv6_counterpart(kind))
         } else {
             (u16::from(kind), icmpv4_counterpart(kind))
@@ -202,7 +201,7 @@ impl FlowKey {
         Self::build(scope, protocol, (source, 0), (destination, 0))
     }
 
-    /// The flow that a packet belongs to by its own header; `None`: it is not IP.
+    /// The flow of a packet by its own header; `None`: the packet is not IP.
     #[must_use]
     pub fn of_packet(scope: &FlowScope, packet: &Decoded, esp_flows: EspFlows) -> Option<Self> {
         let (src, dst, protocol) = (packet.src()?, packet.dst()?, packet.carried_protocol()?);
@@ -218,7 +217,7 @@ impl FlowKey {
         })
     }
 
-    /// The flow that an ICMP error is about: that of the packet which it quotes ([`Decoded::about`]).
+    /// The flow that an ICMP error is about: that of the quoted packet ([`Decoded::about`]).
     #[must_use]
     pub fn of_quoted(scope: &FlowScope, quoted: &QuotedPacket, esp_flows: EspFlows) -> Self {
         let QuotedPacket { src, dst, proto, .. } = *quoted;
@@ -247,7 +246,7 @@ impl FlowKey {
         if high { (self.words[5] >> 16) as u16 } else { self.words[5] as u16 }
     }
 
-    /// Source address of the packet that the key was made from.
+    /// Source address of the packet from which the key was made.
     #[must_use]
     pub fn source(&self) -> IpAddr {
         self.address(self.reversed)
@@ -259,19 +258,19 @@ impl FlowKey {
         self.address(!self.reversed)
     }
 
-    /// Source port of that packet, 0 where the protocol has none.
+    /// Source port of that packet, 0 if the protocol has no ports.
     #[must_use]
     pub const fn source_port(&self) -> u16 {
         if self.has_ports() { self.port(self.reversed) } else { 0 }
     }
 
-    /// Destination port of that packet, 0 where the protocol has none.
+    /// Destination port of that packet, 0 if the protocol has no ports.
     #[must_use]
     pub const fn destination_port(&self) -> u16 {
         if self.has_ports() { self.port(!self.reversed) } else { 0 }
     }
 
-    /// ICMP type of that packet and the type that answers it (0 if none does).
+    /// ICMP type of that packet and the type of its reply (0 if there is none).
     #[must_use]
     pub const fn icmp_types(&self) -> Option<(u8, u8)> {
         if self.is_icmp() {
@@ -293,7 +292,7 @@ impl FlowKey {
         self.words[6] as u8
     }
 
-    /// Tenant, link, tunnel, level and VLAN ids.
+    /// Tenant, link, tunnel, IP nesting depth and VLAN ids.
     #[must_use]
     pub const fn scope(&self) -> FlowScope {
         let vlans = self.words[6] >> 24;
@@ -312,7 +311,7 @@ impl FlowKey {
         }
     }
 
-    /// Whose flow it is.
+    /// The tenant of the flow.
     #[must_use]
     pub const fn tenant(&self) -> TenantId {
         TenantId((self.words[5] >> 32) as u16)
@@ -345,25 +344,26 @@ impl FlowKey {
         a == c && b == d
     }
 
-    /// Whether this packet goes against the one that `opener` was made from. Of two packets with
-    /// both endpoints equal (a host that talks to its own port) none goes against the other.
+    /// Whether this packet goes in the opposite direction of the one from which `opener` was made. Of two
+    /// packets with both endpoints equal (a host that talks to its own port), neither is a reply to the
+    /// other.
     #[must_use]
     pub const fn is_reply_to(&self, opener: &FlowKey) -> bool {
         self.reversed != opener.reversed
     }
 
-    /// The direction that this packet is counted in, in a flow that `opener` opened.
+    /// The direction in which this packet is counted, in a flow that `opener` opened.
     ///
-    /// As in EVE: protocols without ports other than ICMP have one direction only (everything is
-    /// to the server), and so has ICMP of a host with itself. [`FlowKey::is_reply_to`] says
-    /// which way the packet really went.
+    /// As in EVE: protocols without ports other than ICMP have one direction only (everything is to the
+    /// server), and so has ICMP of a host with itself. [`FlowKey::is_reply_to`] tells the packet's real
+    /// direction.
     #[must_use]
     pub const fn direction_in(&self, opener: &FlowKey) -> Direction {
         let directed = self.has_ports() || (self.is_icmp() && !self.same_addresses());
         if directed && self.is_reply_to(opener) { Direction::ToClient } else { Direction::ToServer }
     }
 
-    /// The same flow seen from the other side: for a flow that was picked up the wrong way round.
+    /// This flow from the other side, for a flow that was picked up in the wrong direction.
     #[must_use]
     pub const fn flipped(mut self) -> Self {
         self.reversed = !self.reversed;
@@ -382,8 +382,8 @@ impl FlowKey {
         self.reversed
     }
 
-    /// Puts a key together again from [`FlowKey::words`] and [`FlowKey::is_reversed`].
-    /// `None` if the words are not normalised or hold bits without a meaning.
+    /// Rebuilds a key from [`FlowKey::words`] and [`FlowKey::is_reversed`]. `None` if the words are not
+    /// normalised or have undefined bits set.
     #[must_use]
     pub fn from_words(words: [u64; 7], reversed: bool) -> Option<Self> {
         let key = Self { words, reversed };
@@ -422,7 +422,7 @@ impl fmt::Debug for FlowKey {
     }
 }
 
-/// The ICMP (IPv4) type that answers, or is answered by, `kind`. Source: RFC 792, 950, 1256, 8335.
+/// The ICMP (IPv4) type of the reply to `kind`, or of the query. Source: RFC 792, 950, 1256, 8335.
 #[must_use]
 pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
@@ -442,8 +442,8 @@ pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     })
 }
 
-/// The ICMPv6 type that answers, or is answered by, `kind`.
-/// Source: RFC 4443, 4861, 2710, 4620, 6275, 3971, 4286, 6775, 8335.
+/// The ICMPv6 type of the reply to `kind`, or of the query. Source: RFC 4443, 4861, 2710, 4620, 6275, 3971,
+/// 4286, 6775, 8335.
 #[must_use]
 pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
@@ -466,7 +466,7 @@ pub const fn icmpv4_is_error(kind: u8) -> bool {
 pub struct FlowHash(pub u64);
 
 impl FlowHash {
-    /// The worker, of `workers`, that owns the flow. 0 workers are taken for one.
+    /// The worker among `workers` that owns the flow. 0 workers count as one.
     #[must_use]
     pub const fn owner(self, workers: u16) -> u16 {
         // Multiply and shift: even shares without a division.
@@ -492,7 +492,7 @@ const fn fold(a: u64, b: u64) -> u64 {
 }
 
 impl FlowHasher {
-    /// From 128 secret random bits. Equal seeds give equal hashes: tests and replays use that.
+    /// A hasher from 128 secret random bits. Equal seeds give equal hashes, for tests and replays.
     #[must_use]
     pub fn new(seed: [u64; 2]) -> Self {
         let [mut state, other] = seed;
@@ -611,7 +611,7 @@ mod tests {
             assert_eq!(reply.direction_in(&query), Direction::ToClient);
             assert_eq!(query.icmp_types(), Some((ask, answer)));
             assert_eq!(query.source_port(), 0);
-            // Without a counterpart both directions are flows of their own.
+            // Without a counterpart each direction is a flow of its own.
             let one = FlowKey::icmp(&scope, proto, a, b, alone, 0);
             assert_ne!(one, FlowKey::icmp(&scope, proto, b, a, alone, 0));
             // A host that pings itself has one direction.

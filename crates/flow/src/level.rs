@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow has below the host: what each level has counted of it, and the one entry that a level holds
-//! for it.
+//! The state of a flow at levels below the host: the counts of each level, and the entry that one level has
+//! for the flow.
 //!
-//! The table keeps this beside the flow's own entry, and only for flows that have ever sunk; what a packet at
-//! the host reads and writes is one byte longer, the [`Step`]. [`crate::table::removal`] says how a flow goes
-//! from step to step.
+//! The table keeps this beside the flow's own entry, and only for flows that were ever offloaded; packets at
+//! the host read and write one byte more, the [`Step`]. [`crate::table::removal`] describes the transitions
+//! between steps.
 //!
-//! Not done here: devices, and the choice of what sinks. Both are the flow manager's.
+//! Devices and the choice of flows to offload are up to the flow manager.
 
 use crate::entry::EndReason;
 use bartizan_base::{Direction, FlowId, Generation, Level, PacketDuration, PerDirection, Timestamp};
 
-/// Where a flow stands on its way down to a level and up again. In every step a packet that comes up is the
-/// host's.
+/// The step of a flow's offload to a level and its return. In every step, the host handles the packets that
+/// reach it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// At the host, as ever.
+    /// At the host, never offloaded.
     #[default]
     Host = 0,
-    /// At the host again; some level has counted of it before.
+    /// Back at the host; some level has counted packets of the flow.
     Back = 1,
-    /// A level was told to take it, and has not answered.
+    /// A level was ordered to take the flow and has not answered.
     Installing = 2,
-    /// A level handles its packets.
+    /// A level handles the flow's packets.
     Active = 3,
-    /// It is to leave a level that has not answered yet whether it took it.
+    /// The flow is to leave a level that has not answered yet whether it took the flow.
     Withdrawing = 4,
-    /// The level is told to pass its packets up.
+    /// The level is ordered to pass the flow's packets up.
     Marking = 5,
-    /// What was under way when the level began to pass packets up is waited for.
+    /// Waiting for packets that were under way when the level began to pass packets up.
     Grace = 6,
-    /// The level is told to give its last counters.
+    /// The level is ordered to report its last counters.
     Reading = 7,
-    /// The level is told to delete its entry.
+    /// The level is ordered to delete its entry.
     Deleting = 8,
     /// The level has no entry any more, and the flow is over.
     Left = 9,
@@ -60,27 +60,27 @@ impl Step {
         matches!(self, Step::Host | Step::Back)
     }
 
-    /// The flow leaves its level, or has left it for good.
+    /// The flow is leaving its level, or has left it for good.
     #[must_use]
     pub const fn in_removal(self) -> bool {
         !self.at_host() && !matches!(self, Step::Installing | Step::Active)
     }
 }
 
-/// Names one stay of a flow at a level, for good: a device keeps it beside its entry and gives it back with
-/// every answer and every credit, also when the flow has gone on or is gone.
+/// Names one stay of a flow at a level, uniquely: a device keeps the name with its entry and returns it with
+/// every answer and every credit, even when the flow has continued or ended since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SunkId {
     pub(crate) serial: u64,
     pub(crate) id: FlowId,
     pub(crate) turn: u16,
     pub(crate) level: Level,
-    /// The flow was turned when it sank. The level goes on to count as it was told then.
+    /// The flow was reversed when it was offloaded. The level keeps counting in the directions given then.
     pub(crate) turned: bool,
 }
 
 impl SunkId {
-    /// The flow's entry, as long as the flow is there.
+    /// The flow's entry, as long as the flow exists.
     #[must_use]
     pub const fn flow(self) -> FlowId {
         self.id
@@ -93,77 +93,78 @@ impl SunkId {
     }
 }
 
-/// What a level is told.
+/// An order to a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Pass the flow's packets up from now on, and count none of them.
+    /// Pass the flow's packets up from now on, without counting them.
     Mark,
-    /// Credit what is not credited yet.
+    /// Credit the amounts that are not credited yet.
     Read,
     /// Delete the entry.
     Delete,
 }
 
-/// What a level answers. What it has counted until then is credited first.
+/// A level's answer. Its counts until then are credited first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The entry is there: it handles the flow's packets.
+    /// The entry is installed: the level handles the flow's packets.
     Installed,
-    /// There is no entry: no room, an entry of the same key, or nothing that the level can do.
+    /// The entry was refused: no room, an entry of the same key, or a flow that the level cannot handle.
     Refused,
-    /// Packets are passed up.
+    /// The flow's packets are passed up.
     Marked,
     /// The counters are credited.
     Read,
-    /// There is no entry any more. Also unasked, where a level was taken away.
+    /// The entry is deleted. Also sent without an order, when a level goes away.
     Deleted,
 }
 
-/// What is to be done next for flows that have sunk: the answer of `FlowTable::next_task`.
+/// The next task for offloaded flows: the result of `FlowTable::next_task`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Tell the level.
+    /// Send an order to the level.
     Tell {
         /// The stay.
         sunk: SunkId,
-        /// What to do.
+        /// The order.
         command: Command,
     },
-    /// The flow is over and all of it is counted: finish it and remove it, as one of `FlowTable::next_due`.
+    /// The flow is over and all its packets are counted: finish and remove it, as one of
+    /// `FlowTable::next_due`.
     End {
         /// The flow.
         id: FlowId,
-        /// Why it ends.
+        /// The reason of its end.
         reason: EndReason,
     },
 }
 
-/// How long the packet clock waits for levels.
+/// Time limits on the packet clock for answers of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelWaits {
-    /// From the level's word that it passes packets up until its counters are read. What had found the entry
-    /// before is counted by then.
+    /// Time between a level's confirmation that it passes packets up and the reading of its counters. Packets
+    /// that had found the entry before are counted by then.
     pub grace: PacketDuration,
-    /// For each answer during a removal. After it the flow goes on, or ends, without.
+    /// Time limit for each answer during a removal. After it the flow continues, or ends, without the answer.
     pub answer: PacketDuration,
 }
 
 impl Default for LevelWaits {
     /// 10 ms: longer than an XDP program or a pipeline holds a packet. A second: longer than a device needs
-    /// for a batch of commands.
+    /// for a batch of orders.
     fn default() -> Self {
         Self { grace: PacketDuration::from_millis(10), answer: PacketDuration::from_secs(1) }
     }
 }
 
-/// What one level has counted of a flow.
+/// The amounts that one level has counted for a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Packets.
     pub packets: PerDirection<u64>,
     /// Bytes of whole frames.
     pub bytes: PerDirection<u64>,
-    /// When the latest was seen; zero if none was. The host does not tell directions apart here.
+    /// Time of the latest packet; zero if there was none. The host does not distinguish directions here.
     pub last_seen: PerDirection<Timestamp>,
 }
 
@@ -172,85 +173,86 @@ pub struct Amounts {
 pub struct Stay {
     /// Its name.
     pub sunk: SunkId,
-    /// How far it has come.
+    /// Its step.
     pub step: Step,
-    /// The generation by which the level handles it.
+    /// The generation that allowed the offload.
     pub generation: Generation,
-    /// When it was told to.
+    /// Time of the order to take the flow.
     pub since: Timestamp,
 }
 
-/// Why a flow does not sink.
+/// The reason why a flow is not offloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkError {
-    /// There is no such flow.
+    /// The flow does not exist.
     #[error("sink: there is no such flow; choose among the flows of the table")]
     NoFlow,
-    /// The host is no level to sink to.
+    /// The host is no level below itself.
     #[error("sink: the host is where flows are handled anyway; name a level below it")]
     Host,
-    /// A level has an entry for it already: one entry per flow.
+    /// A level has an entry for the flow already: one entry per flow.
     #[error("sink: a level holds an entry for the flow; raise it first and wait until that is done")]
     There,
-    /// A level did not answer when the flow was to leave it, and may hold an entry for it to this day.
+    /// A level did not answer when the flow was to leave it, and may still have an entry for the flow.
     #[error("sink: a level has not answered when the flow left it; the flow stays at the host until it ends")]
     Unanswered,
 }
 
-/// What a table counts of levels. All only grow, except `sunk`.
+/// Counters of a table about levels. All only grow, except `sunk`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounters {
-    /// Flows for which a level holds an entry, or may, now.
+    /// Flows for which a level has an entry now, or may have one.
     pub sunk: u64,
     /// Stays begun.
     pub begun: u64,
     /// Stays that a level refused.
     pub refused: u64,
-    /// Stays after which the flow went on at the host.
+    /// Stays after which the flow continued at the host.
     pub back: u64,
-    /// Of those: it had been silent for its timeout, until its last counters were read.
+    /// Stays of flows that seemed to have timed out, until their last counters were read.
     pub revived: u64,
     /// Stays after which the flow was over.
     pub ended: u64,
     /// Stays whose level did not answer in time.
     pub unanswered: u64,
-    /// Flows taken out while a level held an entry for them.
+    /// Flows removed while a level had an entry for them.
     pub cut: u64,
-    /// Answers that nobody waited for (any more).
+    /// Answers without an order, or too late.
     pub strays: u64,
-    /// Packets credited to a flow that was not there any more.
+    /// Packets credited to a flow that no longer existed.
     pub orphan_packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub orphan_bytes: u64,
 }
 
-/// What a table keeps of a flow below the host.
+/// A table's state of a flow below the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Levels {
-    /// By level, without the host, as its opener was seen: a flow that is turned turns none of it.
+    /// Counts by level, without the host, in the directions of the opener: reversing the flow does not swap
+    /// them.
     pub counted: [Amounts; 2],
-    /// When the host saw its latest packet.
+    /// Time of the latest packet at the host.
     pub host_seen: Timestamp,
     pub generation: Generation,
-    /// When it was told to take the flow, or, at the host, when the flow came back; zero if a level has
-    /// refused it since.
+    /// Time of the order to take the flow, or, at the host, of the flow's return; zero if a level has refused
+    /// the flow since.
     pub since: Timestamp,
     pub turn: u16,
     pub level: Level,
-    /// The flow was turned when it sank.
+    /// The flow was reversed when it was offloaded.
     pub turned: bool,
-    /// What the step wants was said to the level.
+    /// The order of the current step was sent.
     pub told: bool,
     /// A level did not answer.
     pub unanswered: bool,
-    /// Its key belongs to another flow.
+    /// The flow's key belongs to another flow.
     pub unlisted: bool,
     /// The flow is over once it has left the level.
     pub ending: Option<EndReason>,
 }
 
 impl Levels {
-    /// Of a flow that the host saw last at `host_seen`.
+    /// The state of a flow whose latest packet at the host was at `host_seen`.
     pub(crate) fn new(host_seen: Timestamp) -> Self {
         Self {
             counted: [Amounts::default(); 2],
@@ -267,7 +269,7 @@ impl Levels {
         }
     }
 
-    /// What a level has counted; nothing of the host.
+    /// The counts of a level; none for the host.
     pub(crate) fn of(&self, level: Level) -> Option<&Amounts> {
         self.counted.get((level as usize).checked_sub(1)?)
     }

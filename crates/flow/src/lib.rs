@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Layer 1: the flow table, TCP state, timeouts, reassembly and the host table.
 //!
-//! * [`key`]: what identifies a flow, and the keyed hash that also chooses its owner;
+//! * [`key`]: the identity of a flow, and the keyed hash that also chooses its owner;
 //! * [`table`]: find, create, account and end flows; nothing is allocated per flow;
-//! * [`timeouts`], [`wheel`]: when a flow ends, and how that is found without walking the table;
-//! * [`rate`]: flows that bring much in a short time;
-//! * [`level`]: what a flow has at levels below the host;
+//! * [`timeouts`], [`wheel`]: timeouts of flows, found without walking the table;
+//! * [`rate`]: the rate of flows, for elephant flows;
+//! * [`level`]: the state of a flow at levels below the host;
 //! * [`counters`]: the statistics of a table under EVE's names;
 //! * [`host`]: state that belongs to no flow, shared by the workers;
 //! * [`tcp`], [`stream`]: TCP tracking and reassembly.

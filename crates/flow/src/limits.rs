@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of flow tables, TCP and reassembly, for docs/limits.md. Those that are settings are declared where
+//! Bounds of flow tables, TCP and reassembly, for docs/limits.md. Bounds that are settings are declared where
 //! the settings are read.
 
 use crate::host::{MAX_BITS, MAX_TAGS, MAX_THRESHOLDS};
@@ -17,7 +17,7 @@ use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Stats};
 use bartizan_base::limit::{Limit, bytes, count, time};
 use bartizan_base::limits;
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     Flow "silence of an open TCP connection in live prevention"
         = "`flow-timeouts.tcp.established` and `bypassed`, at least {}; in emergency mode the longer of `established` and `emergency-established`"

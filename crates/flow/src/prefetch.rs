@@ -5,7 +5,7 @@
 //! intrinsic on raw pointers. Looking up a batch of packets gains from it because each lookup is a
 //! chain of two cache misses (index bucket, entry) that are independent between packets.
 
-/// Asks for the cache line that `value` starts in. Does nothing where there is no such instruction.
+/// Prefetches the cache line in which `value` starts. Does nothing on processors without such an instruction.
 #[inline]
 pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ pub(crate) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Asks for all cache lines of `value`, which begins at one.
+/// Prefetches all cache lines of `value`, which begins at one.
 #[inline]
 pub(crate) fn prefetch_lines<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much came in the latest seconds: flows beyond a rate are elephant flows. Source: Suricata 8's
-//! `flow.rate-tracking` and `flow.elephant`; seconds are those of the packet clock, as there.
+//! Bytes of a flow in the latest seconds: flows above a rate are elephant flows. Source: Suricata 8's
+//! `flow.rate-tracking` and `flow.elephant`; seconds are those of the packet clock, as in Suricata.
 
 use bartizan_base::{Direction, PerDirection, Timestamp};
 
-/// The rate from which a flow is an elephant flow, by direction.
+/// The rate above which a flow is an elephant flow, by direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Bytes within an interval.
@@ -14,23 +14,23 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// The longest interval, in seconds: a flow has 16 bytes for each.
+    /// The longest interval, in seconds; the state of a flow takes 16 bytes per second.
     pub const INTERVAL_MAX: u16 = 3_600;
 }
 
 /// Bytes of a flow in the latest seconds, by direction.
 #[derive(Clone, Debug)]
 pub struct Rate {
-    /// Bytes of a second, at its number modulo the interval.
+    /// Bytes of each second, at its number modulo the interval.
     seconds: Box<[PerDirection<u64>]>,
-    /// All of them together.
+    /// Sum over all seconds.
     sum: PerDirection<u64>,
     /// The latest second.
     latest: u64,
 }
 
 impl Rate {
-    /// Of a flow of which nothing came yet.
+    /// The rate of a flow without packets so far.
     #[must_use]
     pub fn new(limit: RateLimit) -> Self {
         let interval = usize::from(limit.interval.clamp(1, RateLimit::INTERVAL_MAX));
@@ -41,14 +41,14 @@ impl Rate {
         }
     }
 
-    /// The flow was turned round.
+    /// Swaps the directions of a reversed flow.
     pub fn turn(&mut self) {
         self.sum.swap();
         self.seconds.iter_mut().for_each(PerDirection::swap);
     }
 
-    /// Counts a packet, and gives the bytes of its direction in the interval that ends with its second.
-    /// Packets that are older than the latest one count in its second.
+    /// Counts a packet and returns the bytes of its direction in the interval that ends with its second. A
+    /// packet older than the latest one counts in the latest one's second.
     pub fn add(&mut self, direction: Direction, bytes: u32, now: Timestamp) -> u64 {
         let second = now.as_secs();
         let passed = second.saturating_sub(self.latest);

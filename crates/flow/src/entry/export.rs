@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows as bytes, for warm restart and migration.
 //!
-//! Little endian: version u8, length u16 of what follows, then the fields in the order in which they are
-//! written. A later version may only append, so an older reader skips what it does not know; the extension of
-//! the data plane is exported by the data plane.
+//! Little endian: version u8, length u16 of the rest, then the fields in the order in which they are written.
+//! A later version may only append, so an older reader skips unknown fields; the data plane exports its own
+//! extension.
 //!
-//! | version | has |
+//! | version | contents |
 //! |---|---|
-//! | 1 | the flow; its amounts are those of the host, the only level there was |
-//! | 2 | the [`Step`], and what levels have of it if it ever sank |
+//! | 1 | the flow; its amounts are those of the host, the only level at the time |
+//! | 2 | also the [`Step`], and the counts of levels if the flow was ever offloaded |
 //!
-//! A stay at a level goes with the flow. The new table gives it a new name, which the device has to learn:
-//! what comes under the old one is not for the new table, whose own names may be like it. A removal begins
-//! again with the mark. A flow that no level has confirmed yet leaves it, once it has answered.
+//! A stay at a level moves with the flow. The new table gives the stay a new name, which the device has to
+//! learn: answers under the old name are not for the new table, whose own names may be equal. A removal
+//! starts again with the mark. A flow that no level has confirmed yet is withdrawn once the level answers.
 
 use super::{EndReason, FlowEntry, FlowFlags, FlowState};
 use crate::key::{FlowHash, FlowKey};
 use crate::level::{Amounts, Levels, Step};
 use bartizan_base::{Cursor, Direction, Fid, Generation, Level, Path, PerDirection, Timestamp};
 
-/// Why an exported flow cannot be read.
+/// The reason why an exported flow cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// Fewer bytes than the record says it has.
+    /// The record is shorter than its length field.
     #[error("flow record: cut off; export it again")]
     Short,
-    /// Written by a format that this program cannot read.
+    /// The version is older than any that this program can read.
     #[error(
         "flow record: version {found} is not readable, this program reads version 1 and later that only append"
     )]
@@ -46,16 +46,16 @@ const VERSION: u8 = 2;
 const VERSION_HOST: u8 = 1;
 /// Bytes of version 1 after version and length.
 const LENGTH_V1: u16 = 7 * 8 + 1 + 6 * 8 + 3 * 4 + 2 + 8 + 8;
-/// What version 2 appends for a flow that never sank.
+/// Bytes that version 2 appends for a flow that was never offloaded.
 const LENGTH_STEP: u16 = 1;
-/// And what for one that did.
+/// Further bytes for a flow that was.
 const LENGTH_LEVELS: u16 = 8 + 2 * 6 * 8 + 2 * 8 + 2 + 3;
 
 const TURNED: u8 = 1;
 const UNANSWERED: u8 = 2;
 const UNLISTED: u8 = 4;
 
-/// A flow that was read and is in no table yet.
+/// An imported flow that is in no table yet.
 #[derive(Clone, Debug)]
 pub struct ImportedFlow<E> {
     /// The flow.
@@ -107,7 +107,7 @@ pub(crate) fn write<E>(entry: &FlowEntry<E>, levels: Option<&Levels>, out: &mut 
     out.extend([levels.level as u8, levels.ending.map_or(0, |reason| reason as u8 + 1), marks]);
 }
 
-/// A part of a record, whose fields are read one after the other.
+/// The body of a record, whose fields are read in order.
 struct Body<'a>(Cursor<'a>);
 
 impl Body<'_> {
@@ -174,8 +174,8 @@ impl Body<'_> {
 }
 
 impl<E> ImportedFlow<E> {
-    /// Reads one exported flow and says how many bytes it took. Its hash is computed when a
-    /// table adopts it, since another instance has another secret.
+    /// Reads one exported flow and returns the number of bytes read. Its hash is computed when a table adopts
+    /// the flow, since another instance has another secret.
     ///
     /// # Errors
     /// [`ImportError`] when the bytes are cut off, of another format, or damaged.
@@ -237,7 +237,7 @@ impl<E> ImportedFlow<E> {
     }
 }
 
-/// Whether step, level and amounts go together.
+/// Checks that step, level and amounts are consistent.
 fn check<E>(entry: &FlowEntry<E>, levels: Option<&Levels>) -> Result<(), ImportError> {
     if entry.step.at_host() && entry.level != Level::Host {
         return Err(ImportError::Field { field: "level" });
@@ -246,7 +246,8 @@ fn check<E>(entry: &FlowEntry<E>, levels: Option<&Levels>) -> Result<(), ImportE
     if levels.level == Level::Host {
         return Err(ImportError::Field { field: "level" });
     }
-    // Who is over says why; who is not in removal does not end, and has its key.
+    // A flow that has left its level has an end reason; a flow outside removal does not end and is listed
+    // under its key.
     let ends = levels.ending.is_some();
     let fits = match entry.step {
         Step::Left => ends,
@@ -307,7 +308,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The flow at a level: XDP has seen its packets to the server, RTL those to the client.
+    /// A flow at a level: XDP has seen its packets to the server, RTL those to the client.
     fn sunk(v6: bool) -> (FlowEntry<()>, Levels) {
         let mut entry = sample(v6);
         (entry.step, entry.level) = (Step::Reading, Level::Rtl);
@@ -350,7 +351,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_first_version_is_read() {
-        // Written by the program when the host was the only level: the sample of each family.
+        // Records written when the host was the only level, one for each address family.
         let texts = [
             "01870000000000000000000100000a0000000000000000000000000900000a0000000007000000000000005000e80303000000\
              06000000000000000105c817a804000000030000000000000002000000000000002c01000000000000c80000000000000001e4\

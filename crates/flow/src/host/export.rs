@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Versioned export and import of host state: for warm restart and migration.
 //!
-//! One record, little endian: version u8, length u32 of what follows, tenant u16, kind u8 with its
-//! fields, connections u32, half-open u32, then three lists (count u8, items): bits, thresholds, tags.
-//! A later version may only append. Those before this one had other lists; nobody has kept any.
+//! One record, little endian: version u8, length u32 of the rest, tenant u16, kind u8 with its fields,
+//! connections u32, half-open u32, then three lists (count u8, items): bits, thresholds, tags. A later
+//! version may only append. Earlier versions had other lists and are not read.
 
 use super::slots::{Bit, BitScope, HostState, MAX_BITS, MAX_TAGS, MAX_THRESHOLDS, RuleKey, Threshold};
 use super::tags::Tag;
@@ -14,13 +14,13 @@ use core::net::IpAddr;
 const VERSION: u8 = 3;
 const OLDEST: u8 = 3;
 
-/// Why an exported record cannot be read.
+/// The reason why an exported record cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostImportError {
-    /// Fewer bytes than the record says it has.
+    /// The record is shorter than its length field.
     #[error("host record: cut off; export it again")]
     Short,
-    /// Written by a format that this program cannot read.
+    /// The version is older than any that this program can read.
     #[error(
         "host record: version {found} is not readable, this program reads version 3 and later ones, which only append"
     )]
@@ -58,7 +58,7 @@ fn put_time(out: &mut Vec<u8>, time: Timestamp) {
     out.extend(time.as_nanos().to_le_bytes());
 }
 
-/// Appends whose entry it is: tenant u16, kind u8 with its fields.
+/// Appends the key of an entry: tenant u16, kind u8 with its fields.
 pub fn export_key(key: &HostKey, body: &mut Vec<u8>) {
     body.extend(key.tenant.0.to_le_bytes());
     match key.kind {
@@ -83,7 +83,7 @@ pub fn export_key(key: &HostKey, body: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`export_key`] wrote, and says how many bytes it took.
+/// Reads a key that [`export_key`] wrote and returns the number of bytes read.
 ///
 /// # Errors
 /// [`HostImportError`] when the bytes are cut off or damaged.
@@ -213,7 +213,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads one exported entry and says how many bytes it took.
+/// Reads one exported entry and returns the number of bytes read.
 ///
 /// # Errors
 /// [`HostImportError`] when the bytes are cut off, of another format, or damaged.

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host table: state that belongs to no flow.
 //!
-//! Thresholds, bits, connection counts and tags are kept per host, per pair of hosts, per
-//! network or per rule. The table is shared by all workers: it is cut into shards by the keyed hash of
-//! tenant and address, each behind its own lock, and it is touched only when a rule or a limit
-//! asks, never once per packet. Its memory is bounded; what does not fit is refused or makes another
-//! entry leave, of the tenant that holds most, and both are counted. Entries leave by timer wheels on the
-//! packet clock.
+//! Thresholds, bits, connection counts and tags are kept per host, per pair of hosts, per network or per
+//! rule. All workers share the table: it consists of shards, selected by the keyed hash of tenant and
+//! address, each with its own lock, and only rules and limits that need it access it, never every packet. Its
+//! memory is bounded; an entry without room is refused or evicts another one, of the tenant that holds most,
+//! and both are counted. Entries expire by timer wheels on the packet clock.
 //!
-//! [`HostTable`] holds any [`HostValue`]; [`HostState`] is the one with the typed slots that rules and
-//! limits use. Keys hold the tenant: equal addresses of two tenants are two entries.
+//! [`HostTable`] holds any [`HostValue`]; [`HostState`] has the typed slots of rules and limits. Keys hold
+//! the tenant: equal addresses of two tenants are two entries.
 
 mod export;
 mod shard;
@@ -31,25 +30,25 @@ use shard::Shard;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whose state it is.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostKind {
-    /// Of one address.
+    /// One address.
     Host(IpAddr),
-    /// Of two addresses, the lower first: see [`HostKey::pair`].
+    /// Two addresses, the lower first: see [`HostKey::pair`].
     Pair(IpAddr, IpAddr),
-    /// Of a network, host bits zero: see [`HostKey::net`].
+    /// A network, host bits zero: see [`HostKey::net`].
     Net(IpAddr, u8),
-    /// Of a rule as a whole.
+    /// A rule as a whole.
     Rule(RuleKey),
 }
 
-/// Identity of an entry.
+/// The key of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HostKey {
-    /// Whose traffic.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Whose state.
+    /// The subject.
     pub kind: HostKind,
 }
 
@@ -61,20 +60,20 @@ fn number(address: IpAddr) -> u128 {
 }
 
 impl HostKey {
-    /// The state of one address.
+    /// The key of one address.
     #[must_use]
     pub const fn host(tenant: TenantId, address: IpAddr) -> Self {
         Self { tenant, kind: HostKind::Host(address) }
     }
 
-    /// The state of two addresses, in either order.
+    /// The key of two addresses, in either order.
     #[must_use]
     pub fn pair(tenant: TenantId, a: IpAddr, b: IpAddr) -> Self {
         let (low, high) = if a <= b { (a, b) } else { (b, a) };
         Self { tenant, kind: HostKind::Pair(low, high) }
     }
 
-    /// The state of the network of `length` leading bits that an address lies in.
+    /// The key of the network of `length` leading bits that contains an address.
     #[must_use]
     pub fn net(tenant: TenantId, address: IpAddr, length: u8) -> Self {
         let (address, length) = match address {
@@ -92,7 +91,7 @@ impl HostKey {
         Self { tenant, kind: HostKind::Net(address, length) }
     }
 
-    /// The state of a rule as a whole.
+    /// The key of a rule as a whole.
     #[must_use]
     pub const fn rule(tenant: TenantId, rule: RuleKey) -> Self {
         Self { tenant, kind: HostKind::Rule(rule) }
@@ -114,29 +113,29 @@ impl HostKey {
     }
 }
 
-/// What happens to a new entry when its shard is full.
+/// The policy for a new entry when its shard is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenHostsFull {
-    /// It is refused.
+    /// The new entry is refused.
     Refuse,
-    /// An entry of the tenant that holds most of the shard leaves for it: the one nearest to its end.
+    /// The new entry evicts one of the tenant that holds most of the shard: the one nearest to its expiry.
     Evict,
 }
 
-/// Size and behaviour of a host table.
+/// Size and policy of a host table.
 #[derive(Clone, Copy, Debug)]
 pub struct HostTableConfig {
-    /// Entries in total, shared out evenly among the shards.
+    /// Number of entries, shared out evenly among the shards.
     pub capacity: u32,
     /// Number of locks; rounded up to a power of two, 1 to 1024.
     pub shards: u16,
     /// The instance's secret hash.
     pub hasher: FlowHasher,
-    /// What happens when a shard is full.
+    /// The policy when a shard is full.
     pub when_full: WhenHostsFull,
 }
 
-/// The table has no room for another entry.
+/// The error for a table without room for another entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("host table: full; raise its capacity or shorten what is remembered per host")]
 pub struct HostRefused;
@@ -148,24 +147,24 @@ pub struct HostCounters {
     pub active: u64,
     /// Entries made.
     pub created: u64,
-    /// Entries that were no longer needed.
+    /// Entries that expired.
     pub ended: u64,
-    /// Entries that left for another.
+    /// Entries evicted.
     pub evicted: u64,
-    /// Of these: entries that left for another tenant's, since their own held most.
+    /// Evicted entries whose place went to another tenant, since their own held most.
     pub evicted_for_others: u64,
     /// Entries refused.
     pub refused: u64,
-    /// Things that did not fit into an entry.
+    /// Bits, thresholds and tags that did not fit into an entry.
     pub slot_refused: u64,
-    /// Upper bound of the bytes touched, without what values allocate.
+    /// Upper bound of the bytes touched, without the allocations of values.
     pub memuse: u64,
-    /// Upper bound of what the table may touch, without what values allocate.
+    /// Upper bound of the bytes that the table may touch, without the allocations of values.
     pub memcap: u64,
 }
 
 impl HostCounters {
-    /// Hands out every counter with its name.
+    /// Visits every counter by its name.
     pub fn visit(&self, mut each: impl FnMut(&'static str, u64)) {
         for (name, value) in [
             ("host.memuse", self.memuse),
@@ -201,7 +200,7 @@ pub struct HostTable<V> {
     shards: Vec<Mutex<Shard<V>>>,
     hasher: FlowHasher,
     mask: usize,
-    /// The shard that the next round of expiry begins with.
+    /// The shard with which the next round of expiry begins.
     next: AtomicUsize,
 }
 
@@ -226,14 +225,14 @@ impl<V: HostValue> HostTable<V> {
     }
 
     fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard<V>>> {
-        // Low bits choose the bucket within a shard, so the shard comes from other ones. A worker that
-        // panicked while it held the lock left plain data behind: it stays usable.
+        // Low bits select the bucket within a shard, so other bits select the shard. A worker that panicked
+        // while it held the lock left plain data, which stays usable.
         let shard = self.shards.get((hash >> 40) as usize & self.mask)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs `f` on the entry of `key`, which is made if there is none. Afterwards the entry goes if
-    /// it says that nothing in it needs to be kept.
+    /// Runs `f` on the entry of `key`, which is made if it does not exist. Afterwards the entry is removed if
+    /// nothing in it needs to be kept.
     ///
     /// # Errors
     /// [`HostRefused`], counted, when there is no room; `f` was not run.
@@ -248,16 +247,16 @@ impl<V: HostValue> HostTable<V> {
         self.shard(hash).and_then(|mut shard| shard.with(hash, key, now, f)).ok_or(HostRefused)
     }
 
-    /// Runs `f` on the entry of `key` if there is one.
+    /// Runs `f` on the entry of `key` if it exists.
     pub fn if_there<R>(&self, key: &HostKey, now: Timestamp, f: impl FnOnce(&mut V) -> R) -> Option<R> {
         bartizan_base::turns::wait_for_turn();
         let hash = self.hasher.hash_words(&key.words());
         self.shard(hash)?.if_there(hash, key, now, f)
     }
 
-    /// Drops entries that need not be kept any longer, looking at no more than `budget` timers. Returns how
-    /// many went. Any worker may call it, between packets; a call goes on with the shards where the one
-    /// before it ended.
+    /// Removes expired entries, checking at most `budget` timers. Returns the number of removed entries. Any
+    /// worker may call this, between packets; each call continues with the shard at which the previous one
+    /// stopped.
     pub fn expire(&self, now: Timestamp, mut budget: u32) -> u32 {
         let (from, mut count) = (self.next.load(Ordering::Relaxed), 0);
         for at in from..from.saturating_add(self.shards.len()) {
@@ -278,7 +277,7 @@ impl<V: HostValue> HostTable<V> {
         }
     }
 
-    /// Entries that it has room for.
+    /// Maximum number of entries.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).capacity()).sum()

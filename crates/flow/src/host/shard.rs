@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One shard of the host table: entries, index and timers behind one lock.
 //!
-//! Built as the flow table is: arrays reserved once, touched as they fill, and the same timer wheel. Beside
-//! the wheel, which knows no tenants,
-//! a set orders the entries of each tenant by their end: when the shard is full, an entry of the tenant that
-//! holds most of it leaves.
+//! Built like the flow table: arrays reserved once, touched as they fill, and the same timer wheel. Since the
+//! wheel does not distinguish tenants, a set orders the entries of each tenant by their expiry: when the
+//! shard is full, an entry of the tenant that holds most of it is evicted.
 
 use super::value::HostValue;
 use super::{HostCounters, HostKey, WhenHostsFull};
@@ -14,18 +13,18 @@ use crate::wheel::{Tick, TimerLink, TimerWheel};
 use bartizan_base::{TenantId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Entries looked at, at most, to find one that makes room.
+/// Most timers checked in search of an entry to evict.
 const EVICTION_SCAN: u32 = 8;
-/// Bytes that the order and the number of a tenant's entries take for one entry, at most: a node of a B-tree
-/// is at least half full.
+/// Upper bound of the bytes that the order and the count of a tenant's entries take per entry: a node of a
+/// B-tree is at least half full.
 const ORDER_BYTES: usize = 64;
 
 struct Slot<V> {
     hash: u64,
-    /// `None`: free.
+    /// `None`: the slot is free.
     key: Option<HostKey>,
     value: V,
-    /// When its timer fires; `None`: it is not armed.
+    /// Time at which its timer fires; `None`: the timer is not armed.
     due: Option<Tick>,
 }
 
@@ -43,9 +42,9 @@ pub(super) struct Shard<V> {
     free: Vec<u32>,
     index: Index,
     wheel: TimerWheel,
-    /// Entries with an armed timer, by tenant and then by their end.
+    /// Entries with an armed timer, by tenant and then by expiry.
     order: BTreeSet<(TenantId, Tick, u32)>,
-    /// Entries of each tenant that has any.
+    /// Number of entries of each tenant that has any.
     of_tenant: BTreeMap<TenantId, u32>,
     capacity: u32,
     when_full: WhenHostsFull,
@@ -108,7 +107,7 @@ impl<V: HostValue> Shard<V> {
 
     fn run<R>(&mut self, id: u32, now: Timestamp, f: impl FnOnce(&mut V) -> R) -> Option<R> {
         let slot = self.slots.get_mut(id as usize)?;
-        // What has expired must not be seen, whether or not its timer has run.
+        // Expired parts must not be visible, whether or not the timer has fired.
         slot.value.keep_until(now);
         let result = f(&mut slot.value);
         self.counters.slot_refused += slot.value.take_refused();
@@ -119,7 +118,7 @@ impl<V: HostValue> Shard<V> {
         } else {
             let tick = Tick::after(until);
             let armed = self.slots.get(id as usize).and_then(|slot| slot.due).is_some_and(|due| due <= tick);
-            // Later than armed is left to the timer, which then arms itself again.
+            // A timer that is early arms itself again when it fires.
             if !armed {
                 self.arm(id, tick, now);
             }
@@ -127,7 +126,7 @@ impl<V: HostValue> Shard<V> {
         Some(result)
     }
 
-    /// Arms the timer of an entry, anew if it is armed.
+    /// Arms the timer of an entry, or moves it.
     fn arm(&mut self, id: u32, tick: Tick, now: Timestamp) {
         self.disarm(id);
         self.wheel.arm(&mut self.links, id, tick, Tick::passed(now));
@@ -172,10 +171,9 @@ impl<V: HostValue> Shard<V> {
         Some(id)
     }
 
-    /// An entry that may leave for a newcomer of `tenant`: one that has ended, else, by policy, the one
-    /// nearest to its end of the tenant that
-    /// holds most entries. So no tenant loses entries to one that holds more, however many hosts that one
-    /// invents.
+    /// The entry to evict for a newcomer of `tenant`: one that has expired, else, by policy, the one nearest
+    /// to its expiry among the entries of the tenant that holds most. So no tenant loses entries to one that
+    /// holds more, however many hosts that one invents.
     fn victim(&mut self, tenant: TenantId, now: Timestamp) -> Option<u32> {
         for _ in 0..EVICTION_SCAN {
             let id = self.wheel.peek(&self.links)?;
@@ -202,8 +200,8 @@ impl<V: HostValue> Shard<V> {
         Some(first)
     }
 
-    /// Compares the end of an entry with its timer, and sets a timer that is early. An entry that has ended
-    /// is counted.
+    /// Compares the expiry of an entry with its timer, and moves a timer that is early. Counts an expired
+    /// entry.
     fn check_expiry(&mut self, id: u32, now: Timestamp) -> Option<Expiry> {
         let slot = self.slots.get_mut(id as usize)?;
         let until = slot.value.keep_until(now);
@@ -219,14 +217,14 @@ impl<V: HostValue> Shard<V> {
         Some(Expiry::Later)
     }
 
-    /// The tenant that holds most entries; the newcomer's own where no other holds more.
+    /// The tenant that holds most entries; the newcomer's own if no other holds more.
     fn holds_most(&self, newcomer: TenantId) -> TenantId {
         let own = self.of_tenant.get(&newcomer).copied().unwrap_or(0);
         let most = self.of_tenant.iter().max_by_key(|(_, entries)| **entries);
         most.filter(|(_, entries)| **entries > own).map_or(newcomer, |(tenant, _)| *tenant)
     }
 
-    /// The entry of a tenant whose timer is the next to fire.
+    /// The entry of a tenant whose timer fires next.
     fn first_of(&self, tenant: TenantId) -> Option<u32> {
         let (of, _, id) = self.order.range((tenant, Tick::default(), 0)..).next()?;
         (*of == tenant).then_some(*id)

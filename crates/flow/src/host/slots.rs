@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The typed slots of a host, a pair, a network or a rule.
 //!
-//! What they mean is the business of those who use them (detection's thresholds, the firewall's
-//! limits); here they are plain data with an end on the packet clock and
-//! a bound on their number. They are keyed by what outlives a generation: interned names and gid:sid.
+//! Their meaning belongs to their users (detection's thresholds, the firewall's limits); here they are plain
+//! data with an expiry on the packet clock and a bound on their number. Their keys outlive generations:
+//! interned names and gid:sid.
 
 use super::tags::{Tag, Tags};
 use super::value::HostValue;
 use bartizan_base::Timestamp;
 use smallvec::SmallVec;
 
-/// Bits that one entry holds at most.
+/// Maximum number of bits in one entry.
 pub const MAX_BITS: usize = 64;
-/// Thresholds that one entry holds at most.
+/// Maximum number of thresholds in one entry.
 pub const MAX_THRESHOLDS: usize = 64;
-/// Tags that one entry holds at most.
+/// Maximum number of tags in one entry.
 pub const MAX_TAGS: usize = 16;
 
 /// A detection rule in all its revisions.
@@ -26,7 +26,7 @@ pub struct RuleKey {
     pub sid: u32,
 }
 
-/// Which family of names a bit belongs to.
+/// The family of a bit's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum BitScope {
@@ -43,33 +43,34 @@ pub struct Bit {
     pub scope: BitScope,
     /// Interned name.
     pub name: u32,
-    /// It is set before this time.
+    /// Time at which the bit expires.
     pub until: Timestamp,
 }
 
-/// What a threshold, a detection filter or a rate filter remembers.
+/// The state of a threshold, a detection filter or a rate filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
-    /// The rule that it belongs to.
+    /// The rule.
     pub rule: RuleKey,
-    /// Which of the rule's thresholds, when it has several.
+    /// Number of the threshold, if the rule has several.
     pub part: u32,
     /// Matches counted.
     pub count: u32,
-    /// When the counting began.
+    /// Start of the count.
     pub started: Timestamp,
-    /// A second point in time, by its user's meaning (end of a rate filter's action, say).
+    /// A second point in time, whose meaning is up to the user (for example the end of a rate filter's
+    /// action).
     pub mark: Timestamp,
-    /// It is forgotten at this time. A new one is zero: the user sets it.
+    /// Time at which the threshold expires. Zero in a new one: the user sets it.
     pub until: Timestamp,
 }
 
-/// There is no room for another bit, threshold or tag in this entry; counted.
+/// The error for an entry without room for another bit, threshold or tag; counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("host entry: no room for another slot of this kind; shorten its timeout or share a name among rules")]
 pub struct SlotRefused;
 
-/// All slots of one entry. An entry without any costs no heap memory.
+/// All slots of one entry. An empty one needs no heap memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostState {
     pub(super) bits: SmallVec<[Bit; 1]>,
@@ -93,7 +94,7 @@ impl HostState {
         self.bits.iter().any(|bit| bit.scope == scope && bit.name == name && bit.until > now)
     }
 
-    /// Sets a bit until a time. A bit that is set at `now` keeps the time that it has, as in Suricata.
+    /// Sets a bit until a time. A bit that is set at `now` keeps its time, as in Suricata.
     ///
     /// # Errors
     /// [`SlotRefused`] when [`MAX_BITS`] others are set.
@@ -118,17 +119,17 @@ impl HostState {
         Ok(())
     }
 
-    /// Clears a bit; says whether it was there.
+    /// Clears a bit and returns whether it existed.
     pub fn unset(&mut self, scope: BitScope, name: u32) -> bool {
         let before = self.bits.len();
         self.bits.retain(|bit| !(bit.scope == scope && bit.name == name));
         self.bits.len() != before
     }
 
-    /// Clears a bit that is set at `now` and sets one that is not. Returns what it then is.
+    /// Clears a bit that is set at `now`, and sets one that is not. Returns whether the bit is set then.
     ///
     /// # Errors
-    /// [`SlotRefused`] when it had to be set and [`MAX_BITS`] others are.
+    /// [`SlotRefused`] when the bit was to be set and [`MAX_BITS`] others are.
     pub fn toggle(
         &mut self,
         scope: BitScope,
@@ -143,10 +144,10 @@ impl HostState {
         self.set(scope, name, now, until).map(|()| true)
     }
 
-    /// The threshold of a rule, made if there is none. Its `until` says how long it is kept.
+    /// The threshold of a rule, made if it does not exist. Its `until` sets its expiry.
     ///
     /// # Errors
-    /// [`SlotRefused`] when there are [`MAX_THRESHOLDS`] of other rules.
+    /// [`SlotRefused`] when other rules have [`MAX_THRESHOLDS`].
     pub fn threshold(&mut self, rule: RuleKey, part: u32) -> Result<&mut Threshold, SlotRefused> {
         let place = self.thresholds.iter().position(|t| t.rule == rule && t.part == part);
         if place.is_none() {
@@ -160,17 +161,17 @@ impl HostState {
         self.thresholds.get_mut(place).ok_or(SlotRefused)
     }
 
-    /// Starts a tag, or starts it anew if the rule has one here.
+    /// Starts a tag, or restarts it if the rule has one here.
     ///
     /// # Errors
-    /// [`SlotRefused`] when [`MAX_TAGS`] of other rules are under way.
+    /// [`SlotRefused`] when other rules have [`MAX_TAGS`] active tags.
     pub fn tag(&mut self, tag: Tag) -> Result<(), SlotRefused> {
         let started = self.tags.start(tag);
         self.refused += u32::from(started.is_err());
         started
     }
 
-    /// The tags under way, to be counted down.
+    /// The active tags, for counting.
     pub const fn tags_mut(&mut self) -> &mut Tags {
         &mut self.tags
     }

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rule keyword `tag`, while it is under way in a flow or at a host.
+//! Active tags of the rule keyword `tag`, in a flow or at a host.
 //!
-//! As in Suricata: the packet that starts a tag counts and is not recorded (its alert shows it); of a rule
-//! that matches again the counting starts anew, and that packet is recorded; a packet that goes beyond the
-//! count ends the tag and is not recorded.
+//! As in Suricata: the packet that starts a tag counts and is not recorded (its alert shows it); a further
+//! match of the rule restarts the count, and its packet is recorded; a packet that exceeds the count ends the
+//! tag and is not recorded.
 
 use super::slots::{MAX_TAGS, RuleKey, SlotRefused};
 use bartizan_base::{PacketDuration, Timestamp};
 
-/// Matches of one rule after which its tag is not started anew: it ends some time, whatever matches.
+/// Number of matches of one rule after which its tag is not restarted, so that every tag ends.
 const RESTARTS_MAX: u8 = 10;
 
-/// A host's tag that no packet came for is forgotten after this time.
+/// Time without a packet after which a host's tag is dropped.
 const FORGOTTEN_AFTER: PacketDuration = PacketDuration::from_secs(600);
 
-/// A rule keyword `tag` that is under way: the next packets are recorded.
+/// An active tag of the rule keyword `tag`: the next packets are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The rule that set it.
     pub rule: RuleKey,
-    /// Packets left; `u32::MAX` when it does not end by them.
+    /// Packets left; `u32::MAX` for no bound on packets.
     pub packets: u32,
-    /// Bytes left; `u64::MAX` when it does not end by them.
+    /// Bytes left; `u64::MAX` for no bound on bytes.
     pub bytes: u64,
-    /// It ends at this time; the latest there is when it does not end by time.
+    /// Time of its end; the latest possible time for no bound on time.
     pub until: Timestamp,
-    /// Its last packet.
+    /// Time of its last packet.
     pub seen: Timestamp,
-    /// The packet that started it was not counted yet.
+    /// The packet that started the tag has not been counted yet.
     pub fresh: bool,
-    /// How often its rule matched again.
+    /// Number of further matches of its rule.
     pub matches: u8,
 }
 
 impl Tag {
-    /// Counts a packet: whether it is recorded, or `None` when the tag ends before it.
+    /// Counts a packet. Returns whether it is recorded, or `None` when the tag ends before it.
     fn count(&mut self, bytes: u64, now: Timestamp) -> Option<bool> {
         let beyond = self.packets == 0 || self.bytes < bytes || now >= self.until;
         let first = core::mem::take(&mut self.fresh);
@@ -51,21 +51,21 @@ impl Tag {
         Some(!first)
     }
 
-    /// Until when a host is remembered for its sake.
+    /// Time until which a host is kept for this tag.
     pub(super) fn kept_until(&self) -> Timestamp {
         self.until.min(self.seen + FORGOTTEN_AFTER)
     }
 }
 
-/// The tags of a flow or a host, one a rule.
+/// The tags of a flow or a host, one per rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tags(pub(super) Vec<Tag>);
 
 impl Tags {
-    /// Starts a tag, or starts it anew if the rule has one here.
+    /// Starts a tag, or restarts it if the rule has one here.
     ///
     /// # Errors
-    /// [`SlotRefused`] when [`MAX_TAGS`] of other rules are under way.
+    /// [`SlotRefused`] when other rules have [`MAX_TAGS`] active tags.
     pub fn start(&mut self, tag: Tag) -> Result<(), SlotRefused> {
         if let Some(old) = self.0.iter_mut().find(|old| old.rule == tag.rule) {
             old.matches = old.matches.saturating_add(1);
@@ -81,9 +81,9 @@ impl Tags {
         Ok(())
     }
 
-    /// Counts a packet of so many bytes, after rules looked at it; says whether it is recorded. Tags that it
-    /// goes beyond end. One that was counted already (`again`) counts for those only that it has started
-    /// since.
+    /// Counts a packet of `bytes` bytes after the rules have run. Returns whether the packet is recorded.
+    /// Tags that it exceeds end. A packet that was counted before (`again`) counts only for tags that it has
+    /// started since.
     pub fn count(&mut self, bytes: u64, now: Timestamp, again: bool) -> bool {
         let mut recorded = false;
         self.0.retain_mut(|tag| {
@@ -97,7 +97,7 @@ impl Tags {
         recorded
     }
 
-    /// Those under way.
+    /// The active tags.
     pub fn iter(&self) -> core::slice::Iter<'_, Tag> {
         self.0.iter()
     }
@@ -123,7 +123,8 @@ mod tests {
         }
     }
 
-    /// Which of ten packets of 100 bytes, a second apart, are recorded; `started` says what each starts.
+    /// The numbers of those of ten packets of 100 bytes, a second apart, that are recorded; `started`: the
+    /// tag that each packet starts.
     fn recorded(started: impl Fn(u64) -> Option<Tag>) -> Vec<u64> {
         let mut tags = Tags::default();
         let of_packet = |n: &u64| {
@@ -167,7 +168,7 @@ mod tests {
             tags.start(Tag { packets: 2, ..tag(1) }).unwrap();
             tags.count(1, at(*n), false)
         });
-        // The start, nine times anew, one packet left; then it ends, and the next match starts another.
+        // The start, nine restarts, one packet left; then the tag ends, and the next match starts another.
         assert_eq!(lasts.take(20).collect::<Vec<_>>(), (1..=10).chain(13..=22).collect::<Vec<_>>());
     }
 }

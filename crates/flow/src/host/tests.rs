@@ -112,7 +112,7 @@ fn a_full_table_refuses_or_evicts_and_counts_it() {
     }
     assert_eq!(t.with(&key(9), at(1), |_| ()), Err(HostRefused));
     assert_eq!(t.counters().refused, 1);
-    // One that has ended makes room even so.
+    // An expired entry makes room nevertheless.
     t.with(&key(9), at(10), |s| s.set(BIT, 1, at(10), at(100))).unwrap().unwrap();
     assert_eq!((t.counters().active, t.counters().ended, t.counters().evicted), (3, 1, 0));
 
@@ -167,7 +167,7 @@ fn invented_hosts_of_one_tenant_push_out_no_other_tenants_hosts() {
 fn tenants_that_both_flood_hold_the_same() {
     let t = table(64, 1, WhenHostsFull::Evict);
     for n in 0..1_000_u32 {
-        // One of them four times as fast.
+        // One tenant adds hosts four times as fast.
         let tenant = TenantId(1 + u16::from(n % 5 == 0));
         let key = HostKey::host(tenant, Ipv4Addr::from(n).into());
         t.with(&key, at(0), |s| s.set(BIT, 1, at(0), at(60))).unwrap().unwrap();
@@ -193,7 +193,7 @@ fn of_a_tenant_the_host_nearest_to_its_end_leaves_though_its_timer_is_late() {
     keep(0, 0, 10);
     keep(1, 0, 20);
     keep(2, 0, 30);
-    // It lasts longer now, which its timer does not know.
+    // The entry expires later now, which its timer does not reflect yet.
     keep(0, 1, 100);
     keep(3, 2, 100);
     assert_eq!(t.if_there(&key(1), at(2), |_| ()), None);
@@ -287,7 +287,7 @@ proptest! {
             prop_assert_eq!(was, model.get(&(host, name)).is_some_and(|until| *until > now));
             t.with(&key, at(now), |s| s.set(BIT, name, at(now), at(now + keep))).unwrap().unwrap();
             if !was {
-                // One that is set keeps the time that it has.
+                // A bit that is set keeps its time.
                 model.insert((host, name), now + keep);
             }
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host table asks of what it holds.
+//! The requirements of the host table on its values.
 
 use bartizan_base::Timestamp;
 
-/// What a [`super::HostTable`] can hold.
+/// A value that a [`super::HostTable`] can hold.
 pub trait HostValue: Default {
-    /// Until when it has to be kept: `now` or earlier once there is nothing left in it.
-    /// Parts that have expired at `now` may be dropped here.
+    /// Time until which the value has to be kept: `now` or earlier once it is empty. May drop parts that have
+    /// expired at `now`.
     fn keep_until(&mut self, now: Timestamp) -> Timestamp;
 
-    /// How many things did not fit into it since this was asked last.
+    /// Number of items that did not fit into the value since the last call.
     fn take_refused(&mut self) -> u64 {
         0
     }

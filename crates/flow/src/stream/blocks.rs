@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bytes that a stream holds: blocks of contiguous bytes, in order, without overlap.
 //!
-//! In-order data is appended to the block before it. What readers have yet to see, with what they are shown
-//! again, lies in one block as far as it has no hole; what is only held for comparison (inline, until it is
-//! acknowledged) may lie in several. So a block that arrived early is joined with the one before it only when
-//! a reader comes there: each byte is moved once at most, however a sender orders its segments. And a sender
-//! that is far ahead fills block after block, instead of one that has to be moved as it grows.
+//! In-order data is appended to the block before it. Data that readers have yet to see, with its overlap, is
+//! in one block as far as it has no hole; data held only for comparison (inline, until it is acknowledged)
+//! may be in several blocks. A block that arrived early is therefore joined with the one before it only when
+//! a reader reaches it: each byte moves at most once, however a sender orders its segments. A sender that is
+//! far ahead fills block after block, instead of one that has to be moved as it grows.
 
 use super::MemoryBudget;
 use smallvec::SmallVec;
 
-/// Blocks that a stream may have. A sender that needs more (every other byte, a thousand times)
-/// is not one whose data is worth keeping.
+/// Maximum number of blocks in a stream. The data of a sender that needs more (every other byte, a thousand
+/// times) is not worth keeping.
 const MOST_BLOCKS: usize = 1024;
-/// Size of a buffer behind which another block begins, where readers allow it.
+/// Size of a buffer after which another block begins, where readers allow it.
 const FULL: usize = 64 << 10;
-/// Smallest buffer that is given back for a smaller one when little of it is held any more.
+/// Least size of a buffer that is exchanged for a smaller one when it holds little.
 const LARGE: usize = 16 << 10;
-/// A buffer is large for what it holds when so many times as much of it was let go of: what is moved is an
-/// eighth of what came.
+/// A buffer is too large when this many times its content was freed: the bytes moved are an eighth of those
+/// received.
 const FEW: usize = 8;
-/// What a block costs besides its buffer.
+/// Bytes of a block besides its buffer.
 const BLOCK_COST: usize = size_of::<Block>();
 
-/// Why bytes were not kept.
+/// The reason why bytes were not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The worker's memory is used up.
@@ -35,7 +35,7 @@ pub(crate) enum Refused {
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     start: u64,
-    /// Bytes at the beginning of the buffer that are let go of.
+    /// Number of freed bytes at the beginning of the buffer.
     head: usize,
     buffer: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl Block {
     }
 }
 
-/// The part that two ranges share, as (start, length).
+/// The intersection of two ranges, as (start, length).
 fn shared(a: u64, a_end: u64, b: u64, b_end: u64) -> Option<(u64, usize)> {
     let start = a.max(b);
     let len = a_end.min(b_end).checked_sub(start)?;
@@ -75,7 +75,7 @@ fn index(offset: u64, base: u64) -> usize {
     usize::try_from(offset.saturating_sub(base)).unwrap_or(usize::MAX)
 }
 
-/// Copies what both ranges share from one to the other.
+/// Copies the intersection of two ranges from one to the other.
 fn copy_shared(from: u64, source: &[u8], to: u64, target: &mut [u8]) {
     let from_end = from.saturating_add(source.len() as u64);
     let to_end = to.saturating_add(target.len() as u64);
@@ -91,7 +91,7 @@ fn copy_shared(from: u64, source: &[u8], to: u64, target: &mut [u8]) {
 pub(crate) struct Blocks {
     blocks: SmallVec<[Block; 1]>,
     held: usize,
-    /// What readers see lies behind this offset.
+    /// Readers see bytes from this offset on.
     seen_from: u64,
     /// Size of the buffer that the last burst of data needed.
     burst: usize,
@@ -102,22 +102,22 @@ impl Blocks {
         self.blocks.is_empty()
     }
 
-    /// Whether what is held has no holes, and lies in one block.
+    /// Whether the held bytes are in one block, without holes.
     pub(crate) fn is_whole(&self) -> bool {
         self.blocks.len() < 2
     }
 
-    /// Readers see nothing before this offset any more.
+    /// Sets the offset from which readers see bytes.
     pub(crate) fn set_seen_from(&mut self, offset: u64) {
         self.seen_from = offset;
     }
 
-    /// Bytes that the blocks cost.
+    /// Bytes of memory of the blocks.
     pub(crate) fn held(&self) -> u64 {
         self.held as u64
     }
 
-    /// Bytes that the blocks cost for what lies behind an offset.
+    /// Bytes of memory of the blocks after an offset.
     pub(crate) fn held_from(&self, offset: u64) -> u64 {
         let behind = self.blocks.get(self.first_ending_after(offset)..).unwrap_or_default();
         let cost = |block: &Block| match offset.checked_sub(block.start).filter(|part| *part > 0) {
@@ -127,14 +127,14 @@ impl Blocks {
         behind.iter().fold(0, |sum, block| sum.saturating_add(cost(block)))
     }
 
-    /// Bytes that fit behind what is held in one buffer of at most the usual size.
+    /// Bytes that fit after the held ones in one buffer of at most the usual size.
     pub(crate) fn room(&self) -> usize {
         let Some(block) = self.blocks.last() else { return FULL };
         let (size, held) = (block.buffer.capacity(), block.buffer.len());
         if size < FULL { FULL.saturating_sub(block.bytes().len()) } else { size.saturating_sub(held) }
     }
 
-    /// The last byte's end.
+    /// The end of the last held byte.
     pub(crate) fn end(&self) -> Option<u64> {
         self.blocks.last().map(Block::end)
     }
@@ -147,7 +147,7 @@ impl Blocks {
     fn first_ending_after(&self, offset: u64) -> usize {
         match self.blocks.as_slice() {
             [] => 0,
-            // The usual case: what is held has no holes.
+            // The usual case: the held bytes have no holes.
             [only] => usize::from(only.end() <= offset),
             blocks => blocks.partition_point(|block| block.end() <= offset),
         }
@@ -158,7 +158,7 @@ impl Blocks {
         self.blocks.get(self.first_ending_after(offset))
     }
 
-    /// The contiguous bytes from `offset` on, as far as they lie in one block.
+    /// The contiguous bytes from `offset` on, within one block.
     pub(crate) fn run(&self, offset: u64) -> &[u8] {
         self.at_or_after(offset).map(|block| block.from(offset)).unwrap_or_default()
     }
@@ -179,7 +179,7 @@ impl Blocks {
         })
     }
 
-    /// Puts the held bytes of the range over `bytes`.
+    /// Copies the held bytes of the range over `bytes`.
     pub(crate) fn read_over(&self, start: u64, bytes: &mut [u8]) {
         let end = start.saturating_add(bytes.len() as u64);
         for block in self.overlapping(start, end) {
@@ -192,8 +192,8 @@ impl Blocks {
         self.blocks.iter().skip(from).take_while(move |block| block.start < end)
     }
 
-    /// The bytes that are held without a hole about a range, as far as `room` before and behind it. `None`:
-    /// the range has a hole.
+    /// The range of held bytes without a hole around the given range, extended by at most `room` on each
+    /// side. `None`: the range has a hole.
     pub(crate) fn island(&self, start: u64, end: u64, room: u64) -> Option<(u64, u64)> {
         let at = self.first_ending_after(start);
         let first = self.blocks.get(at).filter(|block| block.start <= start)?;
@@ -214,7 +214,7 @@ impl Blocks {
         (right >= end).then_some((left, right))
     }
 
-    /// The bytes of a range without a hole; those of several blocks are put together in `joined`.
+    /// The bytes of a range without a hole; those of several blocks are joined in `joined`.
     pub(crate) fn copied<'a>(&'a self, start: u64, end: u64, joined: &'a mut Vec<u8>) -> &'a [u8] {
         let len = index(end, start);
         if let Some(bytes) = self.run(start).get(..len) {
@@ -239,8 +239,8 @@ impl Blocks {
         regions
     }
 
-    /// Writes the range: over what is held, and into what is not. On refusal the part before the
-    /// refused hole is written.
+    /// Writes the range: over held bytes, and into holes. On refusal the part before the refused hole is
+    /// written.
     pub(crate) fn write(
         &mut self,
         start: u64,
@@ -248,7 +248,7 @@ impl Blocks {
         limit: u64,
         budget: &mut MemoryBudget,
     ) -> Result<(), Refused> {
-        // The usual case: it goes on where what is held ends.
+        // The usual case: the data continues the held bytes.
         if let Some(last) = self.blocks.len().checked_sub(1).filter(|_| self.end() == Some(start)) {
             return self.append(last, bytes, Some(limit), budget);
         }
@@ -275,7 +275,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Puts bytes into a hole before the block at `next`.
+    /// Writes bytes into a hole before the block at `next`.
     fn fill(
         &mut self,
         next: usize,
@@ -300,7 +300,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Puts a block in place; its buffer is paid for.
+    /// Inserts a block; its buffer is charged already.
     fn insert(&mut self, position: usize, start: u64, buffer: Vec<u8>, budget: &mut MemoryBudget) {
         budget.charge(BLOCK_COST);
         self.held = self.held.saturating_add(buffer.capacity()).saturating_add(BLOCK_COST);
@@ -349,8 +349,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Whether what follows a block had better lie in another one: little of it is still to be seen by
-    /// readers.
+    /// Whether data after a block belongs in another one: readers still need little of the block.
     fn is_full(&self, position: usize) -> bool {
         self.blocks.get(position).is_some_and(|block| {
             let seen = block.end().saturating_sub(self.seen_from.max(block.start));
@@ -358,8 +357,8 @@ impl Blocks {
         })
     }
 
-    /// Puts bytes into a block of their own behind the one at `position`, together with what readers will see
-    /// of that.
+    /// Writes bytes into a block of their own after the one at `position`, together with the part of that one
+    /// which readers still need.
     fn begin_next(
         &mut self,
         position: usize,
@@ -391,8 +390,9 @@ impl Blocks {
     ) -> Result<(), Refused> {
         let Some(block) = self.blocks.get(position) else { return Ok(()) };
         let old = block.buffer.capacity();
-        // Where bytes are let go of at the front as fast as they come (a window that slides), there is room
-        // for as much again as is held. Else the next size but one: each byte is moved a third of a time.
+        // If bytes at the front are freed as fast as new ones arrive (a sliding window), the buffer has room
+        // for as much again as it holds. Else the next size but one: each byte moves a third of a time on
+        // average.
         let len = block.bytes().len();
         let more = if block.head > 0 { need.saturating_add(len) } else { old.saturating_mul(4).min(FULL) };
         let buffer = self.buffer(need.max(more).max(self.burst), need, old, limit, budget)?;
@@ -405,8 +405,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// A buffer with room for `wished` bytes if that can be afforded, else for `need`. `old` bytes of memory
-    /// are given back for it.
+    /// A buffer with room for `wished` bytes if the budget allows, else for `need`. `old` bytes of memory are
+    /// returned for it.
     fn buffer(
         &self,
         wished: usize,
@@ -426,7 +426,7 @@ impl Blocks {
         }
     }
 
-    /// Keeps bytes for which there was room when the packet came in.
+    /// Keeps bytes for which memory was promised when the packet arrived.
     pub(crate) fn keep_promised(&mut self, start: u64, bytes: &[u8], budget: &mut MemoryBudget) {
         if bytes.is_empty() {
             return;
@@ -454,7 +454,7 @@ impl Blocks {
             && first.end() == second.start
         {
             let second = self.blocks.remove(at.saturating_add(1));
-            // The bytes are paid for already; only a larger buffer is needed for a moment.
+            // The bytes are charged already; a larger buffer is needed only for a moment.
             let len = self.blocks.get(at).map_or(0, |first| first.bytes().len());
             let need = len.saturating_add(second.bytes().len());
             let room = self.blocks.get(at).map_or(0, |b| b.buffer.capacity().saturating_sub(b.buffer.len()));
@@ -474,7 +474,7 @@ impl Blocks {
         budget.give(block.buffer);
     }
 
-    /// Lets go of everything before `left`.
+    /// Frees all bytes before `left`.
     pub(crate) fn trim(&mut self, left: u64, budget: &mut MemoryBudget) {
         while self.blocks.first().is_some_and(|block| block.end() <= left) {
             let block = self.blocks.remove(0);
@@ -490,7 +490,7 @@ impl Blocks {
         self.shrink(budget);
     }
 
-    /// Gives a large buffer back when what it holds fits a small one: between bursts a stream holds a
+    /// Exchanges a large buffer for a small one when its content fits: between bursts a stream holds a
     /// reader's window. So thousands of streams share a few buffers, which stay in the processor's cache, and
     /// idle ones cost little memory.
     fn shrink(&mut self, budget: &mut MemoryBudget) {
@@ -509,7 +509,7 @@ impl Blocks {
         budget.give(large);
     }
 
-    /// Moves what lies after `from` one byte back: a byte before it turned out not to belong.
+    /// Moves all bytes after `from` one position back: a byte before them turned out to be urgent.
     pub(crate) fn close_up(&mut self, from: u64) {
         for block in &mut self.blocks {
             if block.start > from {
@@ -518,7 +518,7 @@ impl Blocks {
         }
     }
 
-    /// Lets go of everything.
+    /// Frees all bytes.
     pub(crate) fn clear(&mut self, budget: &mut MemoryBudget) {
         for block in core::mem::take(&mut self.blocks) {
             self.discard(block, budget);

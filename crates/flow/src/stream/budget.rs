@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of reassembly: one budget per worker that every buffer is taken from and given back to.
+//! Memory of reassembly: one budget per worker, from which every buffer is taken and to which it returns.
 //!
-//! Buffers come in sizes that are powers of two. A small number of returned buffers is kept, so that
-//! streams which hold little for a short time (the usual case) do not allocate. What is kept is
-//! bounded and is not counted as used.
+//! Buffer sizes are powers of two. A small number of returned buffers is kept, so that streams that hold
+//! little for a short time (the usual case) do not allocate. Kept buffers are bounded and do not count as
+//! used.
 
 /// Smallest buffer.
 const SMALLEST: usize = 2048;
-/// Number of sizes of which buffers are kept: 2 KiB to 64 KiB.
+/// Number of buffer sizes that are kept: 2 KiB to 64 KiB.
 const CLASSES: usize = 6;
 /// Bytes of buffers kept for each size.
 const KEPT_PER_CLASS: usize = 1 << 20;
@@ -46,7 +46,7 @@ impl MemoryBudget {
         self.limit
     }
 
-    /// Changes the limit; what is held stays.
+    /// Changes the limit; held bytes stay.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
@@ -75,8 +75,8 @@ impl MemoryBudget {
         Some(buffer)
     }
 
-    /// Takes a buffer although the limit may be reached: for bytes whose keeping was promised before.
-    /// At most the rest of one packet per call.
+    /// Takes a buffer even above the limit: for bytes whose keeping was promised before. At most the rest of
+    /// one packet per call.
     pub(crate) fn take_promised(&mut self, len: usize) -> Vec<u8> {
         let limit = core::mem::replace(&mut self.limit, 0);
         let buffer = self.take(len).unwrap_or_default();
@@ -84,7 +84,7 @@ impl MemoryBudget {
         buffer
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer.
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         let size = buffer.capacity();
         self.used = self.used.saturating_sub(size as u64);
@@ -102,7 +102,7 @@ impl MemoryBudget {
         self.peak = self.peak.max(self.used);
     }
 
-    /// Takes back what [`MemoryBudget::charge`] counted.
+    /// Subtracts bytes that [`MemoryBudget::charge`] counted.
     pub(crate) fn discharge(&mut self, bytes: usize) {
         self.used = self.used.saturating_sub(bytes as u64);
     }

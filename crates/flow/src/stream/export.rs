@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Streams as bytes, for warm restart and migration: a version, then every field, big endian. To be
-//! called between packets, after [`StreamPair::settle`]. What comes in is checked like anything else
-//! that comes from outside, and pays for its memory.
+//! Serialised streams, for warm restart and migration: a version, then every field, big endian. Called
+//! between packets, after [`StreamPair::settle`]. Imported data is untrusted: it is validated, and charged to
+//! the budget.
 
 use super::overlap::Span;
 use super::{MemoryBudget, Stream, StreamFlags, StreamPair};
 use crate::tcp::Seq;
 use bartizan_base::{Cursor, Direction};
 
-/// Version of the form.
+/// Version of the format.
 const VERSION: u8 = 1;
 
 impl StreamPair {
@@ -20,8 +20,8 @@ impl StreamPair {
         }
     }
 
-    /// Takes both streams; nothing when the bytes are not of this version, or their memory
-    /// does not fit the budget.
+    /// Imports both streams; `None` when the bytes are not of this version, or their memory exceeds the
+    /// budget.
     #[must_use]
     pub fn import(from: &mut Cursor<'_>, budget: &mut MemoryBudget) -> Option<Self> {
         if from.u8()? != VERSION {

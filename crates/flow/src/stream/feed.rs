@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Taking a segment's data into a stream.
+//! Adds a segment's data to a stream.
 
 use super::blocks::Refused;
 use super::overlap::{Span, new_bytes_count};
 use super::{REGION_GAP, Stream, StreamFlags};
 use crate::tcp::{EventList, HostPolicy, Segment, Seq, StreamContext, StreamEvent, TcpFlags, UrgentPolicy};
 
-/// What became of a segment's data.
+/// The result of adding a segment's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fed {
     /// It is part of the stream.
     Stored,
-    /// It is not wanted: before what is held, beyond the depth, or nobody reads.
+    /// The data is not needed: before the held data, beyond the depth, or without a reader.
     Nothing,
-    /// It differs from what was inspected (inline).
+    /// The data differs from inspected data (inline).
     Differs,
-    /// It could not be kept.
+    /// The data could not be kept.
     Failed,
-    /// Its urgent byte is one too many, and the policy drops such packets (inline).
+    /// Too many urgent bytes, and the policy drops such packets (inline).
     Urgent,
-    /// It brings bytes that were given up: the parser has gone on without them (inline, before real
-    /// receivers).
+    /// The segment fills a hole that was given up: the parser has continued without these bytes (inline,
+    /// before real receivers).
     Late,
 }
 
-/// What happens to the byte that the urgent pointer marks.
+/// The treatment of the byte that the urgent pointer marks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Urgent {
-    /// It stays in the stream, or there is none.
+    /// The byte stays in the stream, or there is none.
     Stays,
-    /// It was taken out.
+    /// The byte was taken out.
     Out,
-    /// It is left out at this outer offset, as if it had been lost.
+    /// The byte is left out at this outer offset, as if lost.
     Missing(u64),
-    /// The packet is not wanted.
+    /// The packet is dropped.
     Drop,
 }
 
 impl Stream {
-    /// Takes a segment's payload into the stream.
+    /// Adds a segment's payload to the stream.
     pub(crate) fn feed(
         &mut self,
         segment: &Segment<'_>,
@@ -46,7 +46,7 @@ impl Stream {
         context: &mut StreamContext<'_>,
         events: &mut EventList,
     ) -> Fed {
-        // A packet that was not settled is gone; what it held counts as lost.
+        // An unsettled packet is gone; its bytes count as lost.
         self.direct = None;
         if self.is(StreamFlags::APP_OFF) && self.is(StreamFlags::RAW_OFF | StreamFlags::RAW_LAST) {
             return Fed::Nothing;
@@ -75,7 +75,7 @@ impl Stream {
         self.feed_pieces(outer, payload, missing, policy, context, events)
     }
 
-    /// Whether the data lies within the reassembly depth.
+    /// Whether the data is within the reassembly depth.
     fn within_depth(&mut self, seq: Seq, len: u32, context: &StreamContext<'_>) -> bool {
         let depth = u64::from(context.config.reassembly.depth);
         if depth == 0 {
@@ -85,8 +85,8 @@ impl Stream {
         if end <= depth || self.is(StreamFlags::DEPTH) {
             return !self.is(StreamFlags::DEPTH);
         }
-        // A segment that crosses the depth is left out as a whole, as in Suricata. Inline that is the end
-        // only when nothing is missing before it: what is missing has yet to be inspected.
+        // A segment that crosses the depth is left out as a whole, as in Suricata. Inline this ends the
+        // stream only when nothing before it is missing: missing bytes have yet to be inspected.
         let missing =
             self.is(StreamFlags::INLINE) && self.offset(seq).is_none_or(|start| start > self.contiguous());
         if !missing {
@@ -95,7 +95,7 @@ impl Stream {
         false
     }
 
-    /// The part of the payload that does not lie before what is held, with its outer offset.
+    /// The part of the payload that is not before the held data, with its outer offset.
     fn clip<'p>(&self, seq: Seq, payload: &'p [u8]) -> Option<(u64, &'p [u8])> {
         let held = self.urgent.outer(self.left);
         let (anchor, at) = self.anchor;
@@ -142,7 +142,7 @@ impl Stream {
     fn take_out(&mut self, outer: u64, context: &mut StreamContext<'_>, events: &mut EventList) -> Urgent {
         let inner = self.urgent.inner(outer);
         if self.blocks.touches(inner, inner.saturating_add(1)) {
-            // It came in before, without the flag, and is part of the stream.
+            // The byte arrived before, without the flag, and is part of the stream.
             return Urgent::Stays;
         }
         self.urgent.insert(outer);
@@ -156,7 +156,7 @@ impl Stream {
         Urgent::Out
     }
 
-    /// Takes in what lies between urgent bytes.
+    /// Adds the data between urgent bytes.
     fn feed_pieces(
         &mut self,
         mut outer: u64,
@@ -205,8 +205,8 @@ impl Stream {
     ) -> Fed {
         let new = Span { start, end: start.saturating_add(bytes.len() as u64) };
         let inline = self.is(StreamFlags::INLINE);
-        // The receiver has said that it has them, so it wants them no more; one that does reads what no
-        // parser saw.
+        // The receiver has acknowledged these bytes and ignores them; a receiver that does not would read
+        // bytes that no parser saw.
         if inline
             && context.config.strict
             && self.brings_what_was_missing(new, self.app, StreamFlags::APP_OFF)
@@ -226,7 +226,7 @@ impl Stream {
         match stored {
             Ok(fed) => {
                 if given_up {
-                    // It is looked at before it leaves, and what lies behind it with it.
+                    // These bytes are inspected before they leave, together with those after them.
                     self.raw = new.start;
                 }
                 self.note_regions();
@@ -252,7 +252,7 @@ impl Stream {
         }
     }
 
-    /// Whether data holds bytes that a reader has passed without having got them: a hole that was given up.
+    /// Whether data fills a hole that a reader has skipped.
     fn brings_what_was_missing(&self, new: Span, reader: u64, off: StreamFlags) -> bool {
         if self.is(off) || new.start >= reader {
             return false;
@@ -260,7 +260,7 @@ impl Stream {
         self.run_end(new.start) < new.end.min(reader)
     }
 
-    /// Data that overlaps nothing.
+    /// Adds data that overlaps nothing.
     fn feed_plain(
         &mut self,
         new: Span,
@@ -269,8 +269,8 @@ impl Stream {
         context: &mut StreamContext<'_>,
     ) -> Result<Fed, Refused> {
         let config = &context.config.reassembly;
-        // In order, and nothing is held: read it from the packet. The offset of the payload's end
-        // has to be that of the packet, so a packet with an urgent byte is copied.
+        // In order, and nothing is held: read it from the packet. The offset of the payload's end has to be
+        // that of the packet, so a packet with an urgent byte is copied.
         if whole && self.blocks.is_empty() && new.start == self.left && self.left == self.right {
             let size = super::MemoryBudget::size_for(bytes.len());
             if !context.budget.fits(size) {
@@ -289,7 +289,7 @@ impl Stream {
         Ok(Fed::Stored)
     }
 
-    /// Data that overlaps what is held.
+    /// Adds data that overlaps held data.
     fn feed_overlapping(
         &mut self,
         new: Span,
@@ -302,7 +302,7 @@ impl Stream {
         let inline = self.is(StreamFlags::INLINE);
         let check = config.check_overlap_different_data;
         let differs = (inline || check) && self.blocks.differs(new.start, bytes);
-        // Inline it is known in any case, and Suricata looks as soon as a rule asks for the event.
+        // Inline the comparison is needed in any case; Suricata compares as soon as a rule uses the event.
         if differs {
             events.push(StreamEvent::ReassemblyOverlapDifferentData);
         }

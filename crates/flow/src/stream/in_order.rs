@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where parsers get a direction's bytes from, in their order: TCP reassembly, or whoever else has them so
-//! (two ends of a pipe, as the stream path will have them).
+//! The source of a direction's bytes in order, for parsers: TCP reassembly, or any other ordered source (two
+//! ends of a pipe, as the stream path will have them).
 
 use super::{AppChunk, Stream, StreamPair};
 use bartizan_base::Direction;
 
-/// The bytes of one direction, in their order. Who has every byte from the first on needs no more than the
+/// The bytes of one direction, in order. A source that has every byte from the first on needs only the
 /// methods without a body.
 pub trait InOrder {
     /// The next bytes, or nothing for now. `own`: payload of the packet in hand, if it goes this direction
     /// and the source keeps no bytes of it itself.
     fn next<'a>(&'a mut self, own: &'a [u8]) -> Option<AppChunk<'a>>;
 
-    /// The reader took so many bytes, or skips a gap of that length.
+    /// Advances the reader by `len` consumed bytes, or by a gap of that length.
     fn consume(&mut self, len: u64);
 
-    /// The reader is not to be asked again before so many bytes from its position on are there.
+    /// Suspends the reader until `len` bytes from its position on are available.
     fn need(&mut self, len: u32);
 
-    /// The reader wants no more.
+    /// Ends reading.
     fn stop(&mut self);
 
     /// Offset of the reader: bytes since the beginning.
     fn position(&self) -> u64;
 
-    /// Offset behind the last byte that is known.
+    /// Offset after the last known byte.
     fn end(&self) -> u64;
 
-    /// Whether the sender sends no more.
+    /// Whether the sender has finished.
     fn is_over(&self) -> bool;
 
-    /// A message was parsed: who else looks at the bytes is to be shown what is there.
+    /// Notes that a message was parsed: other readers get the bytes available so far.
     fn prompt(&mut self) {}
 
-    /// Whether the reader stands before a hole with data behind it.
+    /// Whether the reader is at a hole with data after it.
     fn is_before_hole(&self) -> bool {
         false
     }
 
-    /// What lies behind that hole.
+    /// The data after that hole.
     fn behind_hole<'a>(&'a self, own: &'a [u8]) -> &'a [u8] {
         let _ = own;
         &[]
     }
 
-    /// Whether bytes that were given up lie right behind an offset.
+    /// Whether bytes that were given up directly follow an offset.
     fn gap_follows(&self, offset: u64) -> bool {
         let _ = offset;
         false
     }
 
-    /// Whether more of the direction will not be looked at.
+    /// Whether the rest of the direction is not inspected.
     fn is_at_depth(&self) -> bool {
         false
     }
@@ -58,7 +58,7 @@ pub trait InOrder {
 
 /// Both directions of a connection.
 pub trait Duplex {
-    /// What one of them is.
+    /// The type of one direction.
     type Source: InOrder;
 
     /// The bytes of a direction.

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stream reassembly: from segments to ordered bytes, per direction.
 //!
-//! A [`Stream`] has two independent readers. **app** feeds the protocol parser: it takes bytes in
-//! order, may ask for more before it goes on, and is told of gaps. **raw** feeds the detection
-//! engine's inspection of the plain stream: it sees chunks of a minimal size, with an overlap of
-//! bytes it has seen, so that nothing hides on a boundary. Bytes are let go of when both readers
-//! have passed them and, inline, the receiver has acknowledged them.
+//! A [`Stream`] has two independent readers. **app** feeds the protocol parser: it takes bytes in order, may
+//! ask for more before it continues, and is notified of gaps. **raw** feeds the detection engine's inspection
+//! of the plain stream: it sees chunks of a minimal size, with an overlap of bytes that it has seen, so that
+//! nothing hides on a boundary. Bytes are freed when both readers have passed them and, inline, the receiver
+//! has acknowledged them.
 //!
 //! **Passive** ([`StreamMode::Passive`]): bytes become readable when the receiver acknowledges them,
-//! and the receiver's host policy resolves overlaps. **Inline**: bytes become readable at once, so a
-//! segment that closes a gap is held by the caller until the readers have seen everything that
-//! becomes readable; what was inspected first counts, and a retransmission that differs is rewritten
-//! or dropped. A segment beyond a gap may leave at once: its receiver cannot read it yet.
+//! and the receiver's host policy resolves overlaps. **Inline**: bytes become readable at once, so the caller
+//! holds a segment that closes a gap until the readers have seen everything that becomes readable; the bytes
+//! inspected first count, and a retransmission that differs is rewritten or dropped. A segment beyond a gap
+//! may leave at once: its receiver cannot read it yet.
 //!
-//! Data that arrives in order while nothing is held is read from the packet itself. After the
-//! readers have run, [`StreamPair::settle`] keeps what is still needed and copies nothing else.
-//! Every reading call therefore takes the packet's payload.
+//! Data that arrives in order while nothing is held is read from the packet itself. After the readers have
+//! run, [`StreamPair::settle`] keeps the bytes that are still needed and copies nothing else. Every reading
+//! call therefore takes the packet's payload.
 //!
 //! Offsets are absolute: the first byte after the SYN is 0, and they never wrap.
 
@@ -44,12 +44,11 @@ use blocks::Blocks;
 use overlap::Spans;
 use urgent::UrgentBytes;
 
-/// Distance between islands of data from which on they count as regions of their own (Suricata's).
+/// Least distance between islands of data that count as separate regions (Suricata's).
 const REGION_GAP: u64 = 256 << 10;
-/// Bytes of a one-sided flow that are kept inline after they were inspected, to compare with what is sent
-/// again.
+/// Bytes of a one-sided flow that are kept inline after inspection, for comparison with retransmissions.
 pub(crate) const ONE_SIDED_KEPT: u64 = 1 << 20;
-/// Window assumed for the search for late overlaps while the real one is not known.
+/// Window assumed in the search for late overlaps while the real one is unknown.
 const ASSUMED_WINDOW: u64 = 4096;
 
 bitflags! {
@@ -63,9 +62,9 @@ bitflags! {
         const APP_OFF = 1 << 2;
         /// The raw reader is done.
         const RAW_OFF = 1 << 3;
-        /// The raw reader takes what is there and no more.
+        /// The raw reader takes the available bytes and no more.
         const RAW_LAST = 1 << 4;
-        /// The raw reader takes what is there, however little.
+        /// The raw reader takes the available bytes, however few.
         const RAW_TRIGGER = 1 << 5;
         /// The raw reader is at work on this packet.
         const RAW_OPEN = 1 << 6;
@@ -73,23 +72,23 @@ bitflags! {
         const DEPTH = 1 << 7;
         /// Nothing is reassembled any more.
         const DEAD = 1 << 8;
-        /// A gap was told to the application layer.
+        /// The application layer was notified of a gap.
         const GAP = 1 << 9;
-        /// What is not acknowledged is readable too: the flow ends.
+        /// Unacknowledged bytes are readable too: the flow ends.
         const ALL_READABLE = 1 << 10;
         /// No more data will come.
         const ENDED = 1 << 11;
         /// The session is past the first FIN: an acknowledgement may count the FIN.
         const FIN_COUNTS = 1 << 12;
-        /// The session is past `time_wait`: raw inspection waits no longer.
+        /// The session is past `time_wait`: raw inspection does not wait for more data.
         const CLOSING = 1 << 13;
         /// Inline.
         const INLINE = 1 << 14;
-        /// Late overlaps with different data are looked for.
+        /// Late overlaps with different data are detected.
         const CHECK_OVERLAP = 1 << 15;
-        /// The flow is over after an orderly close: whoever waits for more waits in vain.
+        /// The flow is over after an orderly close: no more data will arrive.
         const FINAL = 1 << 16;
-        /// Nobody acknowledges what this side sends: a part of what was inspected is kept for comparison.
+        /// The receiver's acknowledgements do not pass: a part of the inspected data is kept for comparison.
         const ONE_SIDED = 1 << 17;
         /// Data is compared before real receivers: the first bytes are kept as long as there are no more.
         const KEEPS_FIRST = 1 << 18;
@@ -100,25 +99,25 @@ bitflags! {
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     flags: StreamFlags,
-    /// Islands of data there ever were at once; 0 until data was seen.
+    /// Most islands of data at a time; 0 until data was seen.
     regions: u8,
-    /// A sequence number and its offset, counted with urgent bytes.
+    /// A sequence number and its outer offset, which includes urgent bytes.
     anchor: (Seq, u64),
-    /// What was let go of ends here.
+    /// End of the freed bytes.
     left: u64,
     /// The highest offset seen.
     right: u64,
-    /// Acknowledged up to here.
+    /// Offset up to which bytes are acknowledged.
     acked: u64,
     /// Window of the sender.
     window: u32,
     app: u64,
-    /// Bytes that the app reader wants to see at once.
+    /// Number of bytes that the app reader wants at once.
     need: u32,
     raw: u64,
     raw_overlap: u32,
     raw_chunk: u32,
-    /// Gaps are told up to here.
+    /// Offset up to which gaps are reported.
     told: u64,
     blocks: Blocks,
     spans: Spans,
@@ -127,7 +126,7 @@ pub struct Stream {
     direct: Option<(u64, usize)>,
 }
 
-/// The fresh bytes of a packet: its last `len`, as what lies before them was let go of.
+/// The last `len` bytes of a packet, as those before them are freed already.
 fn fresh_part(payload: &[u8], len: usize) -> &[u8] {
     payload.len().checked_sub(len).and_then(|skip| payload.get(skip..)).unwrap_or_default()
 }
@@ -137,17 +136,18 @@ impl Stream {
         self.flags.intersects(flags)
     }
 
-    /// Sequence number up to which bytes were let go of; none while nothing is reassembled.
+    /// Sequence number up to which bytes are freed; none while nothing is reassembled.
     pub(crate) fn held_from(&self, peer: &Peer) -> Option<Seq> {
         self.reassembles(peer).then(|| self.seq_of(self.left))
     }
 
-    /// Sequence number up to which bytes came without a hole; none while nothing is reassembled.
+    /// Sequence number up to which bytes arrived without a hole; none while nothing is reassembled.
     pub(crate) fn held_to(&self, peer: &Peer) -> Option<Seq> {
         self.reassembles(peer).then(|| self.seq_of(self.contiguous()))
     }
 
-    /// Sequence number behind the last byte that came, also beyond a hole; none while nothing is reassembled.
+    /// Sequence number after the last byte that arrived, even beyond a hole; none while nothing is
+    /// reassembled.
     pub(crate) fn reached(&self, peer: &Peer) -> Option<Seq> {
         self.reassembles(peer).then(|| self.seq_of(self.right))
     }
@@ -156,8 +156,7 @@ impl Stream {
         self.is(StreamFlags::ANCHORED) && !self.is(StreamFlags::DEAD) && !self.is_of_another_syn(peer)
     }
 
-    /// Sequence number of an offset that is near the anchor: ahead of it or behind it, both are within the
-    /// window.
+    /// Sequence number of an offset near the anchor, at most a window before or after it.
     fn seq_of(&self, offset: u64) -> Seq {
         let (seq, anchor) = self.anchor;
         let outer = self.urgent.outer(offset);
@@ -167,26 +166,26 @@ impl Stream {
         }
     }
 
-    /// Offset of a sequence number; none when it lies before the beginning.
+    /// Offset of a sequence number; none before the beginning of the stream.
     pub(crate) fn offset(&self, seq: Seq) -> Option<u64> {
         self.urgent_offset(seq).map(|outer| self.urgent.inner(outer))
     }
 
-    /// Offset of a sequence number, counted with urgent bytes.
+    /// Outer offset of a sequence number, which includes urgent bytes.
     fn urgent_offset(&self, seq: Seq) -> Option<u64> {
         let (anchor, offset) = self.anchor;
         offset.checked_add_signed(i64::from(seq.since(anchor)))
     }
 
-    /// Whether what is held came with a SYN that is not the one that was answered: it is no part of the
-    /// stream. (Far into a stream its beginning cannot be told any more, nor does it change.)
+    /// Whether the held data came with a SYN other than the one that was answered, and so is no part of the
+    /// stream. (Far into a stream the beginning is not compared any more, as it no longer changes.)
     pub(crate) fn is_of_another_syn(&self, peer: &Peer) -> bool {
         self.is(StreamFlags::SEEN_DATA)
             && self.anchor.1 < 1 << 30
             && self.urgent_offset(peer.base()) != Some(0)
     }
 
-    /// Takes over what the session knows of this direction.
+    /// Takes over the session's state of this direction.
     pub(crate) fn sync(
         &mut self,
         peer: &Peer,
@@ -216,16 +215,17 @@ impl Stream {
         // Before the SYN/ACK nothing is acknowledged.
         if let Some(outer) = self.urgent_offset(peer.last_ack).filter(|_| state >= TcpState::SynRecv) {
             self.acked = self.acked.max(self.urgent.inner(outer));
-            // The anchor follows, so that no distance ever reaches half the circle.
+            // The anchor follows, so that no distance ever reaches half the sequence space.
             if outer > self.anchor.1 {
                 self.anchor = (peer.last_ack, outer);
             }
         }
     }
 
-    /// Begins in the middle: what came before is nobody's concern.
+    /// Begins in the middle of a stream; earlier bytes are ignored.
     fn begin_at(&mut self, begin: Seq, peer: &Peer) {
-        // Modulo 4 GB: how far a session has come is not counted. Less than nothing is such a side as well.
+        // Offsets are modulo 4 GB, since the session does not count its bytes. A slightly negative distance
+        // counts as 0.
         let offset = match begin.since(peer.base()) {
             -0xffff..=0 => 0,
             distance => u64::from(distance.cast_unsigned()),
@@ -238,13 +238,13 @@ impl Stream {
         self.told = offset;
     }
 
-    /// Takes over what records show of the stream before it was begun anew.
+    /// Keeps the fields for records of a stream that is begun anew.
     fn keep_records(&mut self, before: &Stream) {
         self.regions = before.regions;
         self.flags.set(StreamFlags::GAP, before.has_gap());
     }
 
-    /// Takes over the settings.
+    /// Takes over the configuration.
     fn configure(&mut self, config: &StreamConfig) {
         self.flags.set(StreamFlags::RAW_OFF, !config.reassembly.raw);
         self.flags.set(StreamFlags::CHECK_OVERLAP, config.reassembly.check_overlap_different_data);
@@ -253,12 +253,12 @@ impl Stream {
         self.raw_overlap = self.raw_overlap.max(config.reassembly.raw_overlap);
     }
 
-    /// Bytes up to here are readable.
+    /// Offset up to which bytes are readable.
     pub(crate) fn limit(&self) -> u64 {
         if self.is(StreamFlags::INLINE | StreamFlags::ALL_READABLE) { u64::MAX } else { self.acked }
     }
 
-    /// Readers see nothing before this offset any more.
+    /// Offset from which readers see bytes.
     fn seen_from(&self) -> u64 {
         let app = (!self.is(StreamFlags::APP_OFF)).then_some(self.app);
         let overlap = u64::from(self.raw_overlap);
@@ -266,7 +266,7 @@ impl Stream {
         app.into_iter().chain(raw).min().unwrap_or(self.right)
     }
 
-    /// Everything before this offset is needed by nobody.
+    /// Offset from which bytes are needed.
     fn needed_from(&self) -> u64 {
         let mut left = self.seen_from();
         if self.is(StreamFlags::ONE_SIDED) {
@@ -283,7 +283,7 @@ impl Stream {
         left.max(self.left)
     }
 
-    /// Whether a reader that still reads has not come to the end of what is there.
+    /// Whether an active reader has not reached the end of the available data.
     #[must_use]
     pub fn unread(&self) -> bool {
         let reads =
@@ -291,8 +291,8 @@ impl Stream {
         reads && self.app.min(self.raw) < self.right
     }
 
-    /// Writes down what is held of the stream before an offset, `packet` being the current packet's payload,
-    /// up to `most` bytes; holes are named by their length, as in Suricata's records.
+    /// Writes the held bytes of the stream before an offset, up to `most` bytes; `packet` is the current
+    /// packet's payload. Holes are shown by their length, as in Suricata's records.
     pub fn write_held(&self, packet: &[u8], end: u64, most: usize, out: &mut Vec<u8>) {
         let direct = self.direct.map(|(start, len)| (start, fresh_part(packet, len)));
         let blocks = self.blocks.iter().map(|b| (b.start(), b.bytes()));
@@ -312,13 +312,13 @@ impl Stream {
         out.truncate(most);
     }
 
-    /// A gap was told to the application layer (EVE's `ts_gap`, `tc_gap`).
+    /// Whether the application layer was notified of a gap (EVE's `ts_gap`, `tc_gap`).
     #[must_use]
     pub fn has_gap(&self) -> bool {
         self.is(StreamFlags::GAP)
     }
 
-    /// Most islands of data there were at once (EVE's `ts_max_regions`, `tc_max_regions`).
+    /// Most islands of data at a time (EVE's `ts_max_regions`, `tc_max_regions`).
     #[must_use]
     pub fn max_regions(&self) -> u8 {
         self.regions.max(1)
@@ -330,25 +330,25 @@ impl Stream {
         self.urgent.total()
     }
 
-    /// The reassembly depth is reached: no more data will come.
+    /// Whether the reassembly depth is reached: no more data is taken.
     #[must_use]
     pub fn depth_reached(&self) -> bool {
         self.is(StreamFlags::DEPTH)
     }
 
-    /// No more data will come: the session is closed, the flow ends or the depth is reached.
+    /// Whether no more data is taken: the session is closed, the flow ends or the depth is reached.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.is(StreamFlags::ENDED | StreamFlags::DEPTH | StreamFlags::DEAD)
     }
 
-    /// The sender will send no more: the session is closed, or the flow ends.
+    /// Whether the sender has finished: the session is closed, or the flow ends.
     #[must_use]
     pub fn over(&self) -> bool {
         self.is(StreamFlags::ENDED)
     }
 
-    /// Reassembly of this direction is over, nothing is held.
+    /// Whether reassembly of this direction is over, and nothing is held.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.is(StreamFlags::DEAD)
@@ -360,49 +360,49 @@ impl Stream {
         self.right
     }
 
-    /// Acknowledged up to this offset.
+    /// Offset up to which bytes are acknowledged.
     #[must_use]
     pub fn acked(&self) -> u64 {
         self.acked
     }
 
-    /// How far the app reader is.
+    /// Offset of the app reader.
     #[must_use]
     pub fn app_progress(&self) -> u64 {
         self.app
     }
 
-    /// How far the raw reader is.
+    /// Offset of the raw reader.
     #[must_use]
     pub fn raw_progress(&self) -> u64 {
         self.raw
     }
 
-    /// Bytes of memory that the stream takes of the budget.
+    /// Bytes of memory that the stream takes from the budget.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.blocks.held().saturating_add(self.spans.held())
     }
 
-    /// Of these, bytes for what no reader has got yet: it lies behind a hole, is not acknowledged (passive),
-    /// or is a part of what the parser waits for.
+    /// Bytes of that memory that no reader has got yet: they are after a hole, unacknowledged (passive), or a
+    /// part of the data that the parser waits for.
     fn waiting(&self) -> u64 {
         let readable = self.contiguous().min(self.limit());
         let from = if self.is(StreamFlags::APP_OFF) { readable } else { readable.min(self.app) };
         self.blocks.held_from(from)
     }
 
-    /// Bytes that may come before what readers have not seen has to be moved to stay in one piece.
+    /// Bytes that fit before unread data has to be moved to stay in one piece.
     #[must_use]
     pub fn room(&self) -> usize {
         self.blocks.room()
     }
 
-    /// Puts the inspected bytes into a retransmission, for the normaliser. `payload` is the packet's
-    /// payload, `seq` its first sequence number. Returns whether anything changed. To be called before
+    /// Restores the inspected bytes in a retransmission, for the normaliser. `payload` is the packet's
+    /// payload, `seq` its first sequence number. Returns whether anything changed. Called before
     /// [`StreamPair::settle`].
     pub fn restore(&self, seq: Seq, payload: &mut [u8]) -> bool {
-        // What stands before the beginning no receiver takes.
+        // No receiver takes bytes before the beginning of the stream.
         let (anchor, at) = self.anchor;
         let start = i64::try_from(at).unwrap_or(i64::MAX).saturating_add(i64::from(seq.since(anchor)));
         let before = usize::try_from(start.min(0).unsigned_abs()).unwrap_or(usize::MAX);
@@ -420,7 +420,7 @@ impl Stream {
         self.left == 0 && self.urgent.total() == 0 && self.blocks.run(0).len() >= len
     }
 
-    /// Writes the first bytes of the stream. `false`: they are not held, nothing was written. To be called
+    /// Writes the first bytes of the stream. `false`: they are not held, and nothing is written. Called
     /// before [`StreamPair::settle`].
     #[must_use]
     pub fn beginning(&self, out: &mut [u8]) -> bool {
@@ -431,7 +431,7 @@ impl Stream {
         held
     }
 
-    /// Lets go of what nobody needs.
+    /// Frees the bytes that no reader needs.
     fn trim(&mut self, budget: &mut MemoryBudget) {
         let left = self.needed_from();
         self.blocks.set_seen_from(self.seen_from());
@@ -444,7 +444,7 @@ impl Stream {
         self.urgent.trim(self.left);
     }
 
-    /// Keeps what is still needed of the current packet and lets go of the rest.
+    /// Keeps the bytes of the current packet that are still needed and frees the rest.
     pub(crate) fn settle(&mut self, payload: &[u8], budget: &mut MemoryBudget) {
         self.flags.remove(StreamFlags::RAW_OPEN);
         if self.is(StreamFlags::RAW_LAST) {
@@ -468,7 +468,7 @@ impl Stream {
         self.trim(budget);
     }
 
-    /// Nobody looks back any more at what was read so far.
+    /// Drops the overlap of bytes that were read so far.
     pub(crate) fn look_ahead(&mut self, budget: &mut MemoryBudget) {
         if self.direct.is_none() {
             let overlap = core::mem::take(&mut self.raw_overlap);
@@ -485,7 +485,7 @@ impl Stream {
         self.spans.clear(budget);
     }
 
-    /// Gives all memory back. The stream is as new afterwards.
+    /// Returns all memory. The stream is as new afterwards.
     pub(crate) fn release(&mut self, budget: &mut MemoryBudget) {
         self.blocks.clear(budget);
         self.spans.clear(budget);

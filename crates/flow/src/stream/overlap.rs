@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose bytes count when segments overlap: the receiver's operating system decides by how the
-//! segments lie to each other (Novak and Sturges, "Target-Based TCP Stream Reassembly", 2007; the
-//! models follow Suricata's). For that the borders of the held segments are remembered.
+//! Resolution of overlapping segments: the receiver's operating system decides by their relative position
+//! (Novak and Sturges, "Target-Based TCP Stream Reassembly", 2007; the models follow Suricata's). The borders
+//! of the held segments are kept for this.
 
 use super::MemoryBudget;
 use crate::tcp::HostPolicy;
 use std::collections::VecDeque;
 
-/// Borders that are remembered; beyond that neighbours are taken together, which loses the exact
-/// borders of the oldest segments and nothing else.
+/// Most borders kept; above that, neighbours are merged, which loses only the exact borders of the oldest
+/// segments.
 const MOST_SPANS: usize = 2048;
 const SPAN_COST: usize = size_of::<Span>();
 
@@ -40,7 +40,7 @@ pub(crate) fn new_bytes_count(policy: HostPolicy, old: Span, new: Span) -> bool 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spans {
     spans: VecDeque<Span>,
-    /// Length of the longest segment: how far back an overlap can begin.
+    /// Length of the longest segment: the maximum distance back at which an overlap can begin.
     longest: u64,
 }
 
@@ -59,7 +59,7 @@ impl Spans {
             .copied()
     }
 
-    /// Remembers a segment; `false` when there is no room.
+    /// Adds a segment; `false` when there is no room.
     pub(crate) fn insert(&mut self, new: Span, budget: &mut MemoryBudget) -> bool {
         let at = self.first_from(new.start);
         if self.spans.get(at) == Some(&new) {
@@ -78,7 +78,7 @@ impl Spans {
         true
     }
 
-    /// Takes neighbours together.
+    /// Merges neighbours.
     fn join(&mut self, budget: &mut MemoryBudget) {
         let mut joined: VecDeque<Span> = VecDeque::with_capacity(self.spans.len());
         let before = self.spans.len();
@@ -93,17 +93,17 @@ impl Spans {
         self.spans = joined;
     }
 
-    /// Bytes that they cost.
+    /// Bytes of memory of the borders.
     pub(crate) fn held(&self) -> u64 {
         self.spans.len().saturating_mul(SPAN_COST) as u64
     }
 
-    /// All of them, by start.
+    /// All borders, by start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter()
     }
 
-    /// Forgets the segments that end before `left`.
+    /// Drops the segments that end before `left`.
     pub(crate) fn trim(&mut self, left: u64, budget: &mut MemoryBudget) {
         while self.spans.front().is_some_and(|span| span.end <= left) {
             self.spans.pop_front();
@@ -114,7 +114,7 @@ impl Spans {
         }
     }
 
-    /// Moves what lies after `from` one byte back.
+    /// Moves all borders after `from` one byte back.
     pub(crate) fn close_up(&mut self, from: u64) {
         for span in &mut self.spans {
             if span.start > from {
@@ -126,7 +126,7 @@ impl Spans {
         }
     }
 
-    /// Forgets all.
+    /// Drops all segments.
     pub(crate) fn clear(&mut self, budget: &mut MemoryBudget) {
         budget.discharge(self.spans.len().saturating_mul(SPAN_COST));
         *self = Spans::default();

@@ -36,47 +36,47 @@ impl StreamPair {
         }
     }
 
-    /// Bytes of memory that both take of the budget.
+    /// Bytes of memory that both take from the budget.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.to_server.held().saturating_add(self.to_client.held())
     }
 
-    /// Of these, bytes for what no reader has got yet.
+    /// Bytes of that memory that no reader has got yet.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.to_server.waiting().saturating_add(self.to_client.waiting())
     }
 
-    /// Whether a budget has room for what both hold of another one.
+    /// Whether a budget has room for the memory that both hold of another one.
     #[must_use]
     pub fn fits(&self, budget: &MemoryBudget) -> bool {
         budget.fits(usize::try_from(self.held()).unwrap_or(usize::MAX))
     }
 
-    /// The flow goes to another worker: what is held of it is no matter of this one's budget any more.
+    /// Takes the flow's memory off the budget of the worker that it leaves.
     pub fn leave(&self, budget: &mut MemoryBudget) {
         budget.discharge(usize::try_from(self.held()).unwrap_or(usize::MAX));
     }
 
-    /// The flow has come from another worker: what is held of it counts here, whether it fits
+    /// Charges the flow's memory to the budget of the worker to which it moves, whether it fits
     /// ([`StreamPair::fits`]) or not.
     pub fn join(&self, budget: &mut MemoryBudget) {
         budget.charge(usize::try_from(self.held()).unwrap_or(usize::MAX));
     }
 
-    /// After the readers have run on a packet: keeps what is still needed of its payload and lets go
-    /// of everything else. To be called once per packet that was handled with this pair.
+    /// Ends the handling of a packet after the readers have run: keeps the bytes of its payload that are
+    /// still needed and frees everything else. Called once per packet that was handled with this pair.
     pub fn settle(&mut self, direction: Direction, payload: &[u8], budget: &mut MemoryBudget) {
         self.stream_mut(direction).settle(payload, budget);
         self.stream_mut(direction.flip()).settle(&[], budget);
     }
 
     /// Streams for a session that is under way, when a payload function comes onto the path late: they begin
-    /// where each receiver is, at the offset that its next byte has. A sender may have sent something far
-    /// ahead, which the receiver does not read yet, or not at all: what comes at the true place is inspected.
-    /// Passively, where nothing is kept from anybody, they begin with the bytes that the session expects
-    /// next.
+    /// at the position of each receiver, with the offset of its next byte. The sender may have sent data far
+    /// ahead that the receiver has not read or will never read; the data at the receiver's position is
+    /// inspected. Passively, where no data is withheld, the streams begin with the bytes that the session
+    /// expects next.
     #[must_use]
     pub fn attached(session: &TcpSession, config: &StreamConfig) -> Self {
         let mut pair = StreamPair::default();
@@ -89,22 +89,20 @@ impl StreamPair {
         pair
     }
 
-    /// Nobody reads any more: reassembly ends and memory goes back. What was learnt of the streams stays, for
-    /// records.
+    /// Ends reassembly and returns its memory, when no reader is left. The fields for records stay.
     pub fn stop(&mut self, budget: &mut MemoryBudget) {
         self.to_server.kill(budget);
         self.to_client.kill(budget);
     }
 
-    /// Nothing is to come, and what was read was inspected: what was kept for looking back goes. What was not
-    /// read stays.
+    /// Drops the overlap of inspected bytes, when no more data will arrive. Unread bytes stay.
     pub fn look_ahead(&mut self, budget: &mut MemoryBudget) {
         self.to_server.look_ahead(budget);
         self.to_client.look_ahead(budget);
     }
 
-    /// Somebody reads again after [`StreamPair::stop`], or for the first time in a session that is under way,
-    /// as [`StreamPair::attached`] says. Gives how many bytes were missed since the readers stopped (modulo 4
+    /// Starts reading again after [`StreamPair::stop`], or for the first time in a session that is under way,
+    /// as in [`StreamPair::attached`]. Returns the number of bytes missed since the readers stopped (modulo 4
     /// GB).
     pub fn resume(&mut self, session: &TcpSession, config: &StreamConfig) -> PerDirection<u64> {
         let mut attached = StreamPair::attached(session, config);
@@ -113,7 +111,7 @@ impl StreamPair {
             let (old, new) = (self.stream(direction), attached.stream_mut(direction));
             let bytes = (new.app_progress() as u32).wrapping_sub(old.app_progress() as u32);
             let read = 0u32.wrapping_sub(bytes);
-            // What has been read is not read again, acknowledged or not.
+            // Bytes that were read are not read again, acknowledged or not.
             if read < SEQUENCE_BACK && old.is(StreamFlags::SEEN_DATA) {
                 let peer = &session.peers[direction];
                 new.begin_at(beginning(peer, config).plus(read), peer);
@@ -126,23 +124,23 @@ impl StreamPair {
         missed
     }
 
-    /// Lets go of what came of a direction that nobody has read: its receiver has thrown it away.
+    /// Drops the unread data of a direction whose receiver has discarded it.
     pub(crate) fn forget(&mut self, direction: Direction, budget: &mut MemoryBudget) {
         self.stream_mut(direction).release(budget);
     }
 
-    /// Gives all memory back.
+    /// Returns all memory.
     pub fn release(&mut self, budget: &mut MemoryBudget) {
         self.to_server.release(budget);
         self.to_client.release(budget);
     }
 
-    /// Exchanges both directions, for a flow that is reversed after the fact.
+    /// Swaps both directions, for a flow that is reversed after the fact.
     pub fn reverse(&mut self) {
         core::mem::swap(&mut self.to_server, &mut self.to_client);
     }
 
-    /// Whether readers were shown a stream that begins elsewhere than where the session says now.
+    /// Whether readers saw a stream that begins elsewhere than the session now determines.
     pub(crate) fn was_read_from_elsewhere(&self, session: &TcpSession) -> bool {
         Direction::BOTH.iter().any(|d| self.stream(*d).is_of_another_syn(&session.peers[*d]))
     }
@@ -159,7 +157,7 @@ impl StreamPair {
         }
     }
 
-    /// Takes in an accepted segment; `direction` is the stream it belongs to.
+    /// Takes an accepted segment; `direction` is that of its stream.
     pub(crate) fn feed(
         &mut self,
         session: &TcpSession,
@@ -171,8 +169,8 @@ impl StreamPair {
     ) {
         self.sync(session, context);
         let stream = self.stream_mut(direction);
-        // What a RST carries is no data of the stream (RFC 9293 section 3.5.2). Inline it counts, lest some
-        // receiver reads it.
+        // Data in a RST is not part of the stream (RFC 9293 section 3.5.2). Inline it counts, since some
+        // receivers may read it.
         let is_data = !segment.flags.contains(TcpFlags::RST) || context.config.inline();
         let carries = !segment.payload.is_empty() && is_data;
         if carries && !stream.is(StreamFlags::DEAD) {
@@ -180,10 +178,10 @@ impl StreamPair {
             apply(fed, context, out);
         }
         let own = stream.is(StreamFlags::DEPTH) && !stream.is(StreamFlags::DEAD);
-        // With one side in sight no acknowledgement comes that could bring its data to the readers later.
+        // In a one-sided session no acknowledgement will arrive to make the data readable later.
         let own = own || session.is_async();
         let update = Update::of(session.state(), segment.flags, context.config.inline(), own);
-        // The acknowledged side first, as the answer follows the question.
+        // The acknowledged side comes first, as requests precede replies.
         for (wanted, direction) in [(update.opposing, direction.flip()), (update.own, direction)] {
             if wanted {
                 self.refresh(direction, context, out);
@@ -192,7 +190,7 @@ impl StreamPair {
         out.bypass = context.config.bypass && Direction::BOTH.iter().any(|d| self.stream(*d).depth_reached());
     }
 
-    /// Lets a direction's readers run if there is something for them.
+    /// Marks a direction for its readers if they have data.
     fn refresh(&mut self, direction: Direction, context: &mut StreamContext<'_>, out: &mut Outcome) {
         let stream = self.stream_mut(direction);
         let gaps = stream.tell_gaps();
@@ -203,7 +201,7 @@ impl StreamPair {
         out.readable[direction] |= stream.has_news();
     }
 
-    /// The flow ends.
+    /// Ends a direction at the end of the flow.
     pub(crate) fn end(
         &mut self,
         session: &TcpSession,
@@ -221,14 +219,14 @@ impl StreamPair {
     }
 }
 
-/// Where reading begins in a session that is under way.
+/// The sequence number at which reading begins in a session that is under way.
 fn beginning(peer: &Peer, config: &StreamConfig) -> Seq {
     let under_way = peer.next_seq.0.wrapping_sub(peer.last_ack.0);
-    // Of a side that is not known yet nothing is acknowledged.
+    // In a direction that is not known yet nothing is acknowledged.
     if config.inline() && under_way < SEQUENCE_BACK { peer.last_ack } else { peer.next_seq }
 }
 
-/// Which directions a segment moves on.
+/// The directions that a segment makes readable.
 struct Update {
     own: bool,
     opposing: bool,
@@ -245,12 +243,12 @@ impl Update {
         } else {
             (false, true)
         };
-        // At the depth the parser is told at once that no more will come.
+        // At the depth the parser learns at once that no more data will arrive.
         Update { own: own || at_once, opposing }
     }
 }
 
-/// Turns what happened to a segment's data into the outcome.
+/// Adds the result for a segment's data to the outcome.
 fn apply(fed: Fed, context: &mut StreamContext<'_>, out: &mut Outcome) {
     match fed {
         Fed::Stored => out.stored = true,

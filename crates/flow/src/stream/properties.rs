@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Properties: reassembly against models that were written without it: the original bytes, a byte
-//! map per host policy, receivers behind an inline engine.
+//! Properties: reassembly against independent models: the original bytes, a byte map per host policy,
+//! receivers behind an inline engine.
 
 use super::tests::{Rig, config, segment};
 use super::*;
@@ -10,8 +10,8 @@ use bartizan_base::{Cursor, Direction};
 use bartizan_testkit::random::Random;
 use proptest::prelude::*;
 
-/// Pieces of `len` bytes in a random order, some of them more than once and cut differently, that
-/// together cover everything.
+/// Pieces of `len` bytes in a random order, some of them repeated and cut differently, that together cover
+/// everything.
 fn deliveries(len: usize) -> impl Strategy<Value = Vec<(usize, usize)>> {
     (
         proptest::collection::vec(1..40usize, 1..40),
@@ -28,13 +28,13 @@ fn deliveries(len: usize) -> impl Strategy<Value = Vec<(usize, usize)>> {
                 n += 1;
             }
             pieces.extend(extra.into_iter().map(|(start, size)| (start, (start + size).min(len))));
-            // A shuffle of its own, so that the seed alone decides.
+            // A shuffle that depends on the seed alone.
             Random::new(seed).shuffle(&mut pieces);
             pieces
         })
 }
 
-/// What a receiver has, byte by byte.
+/// The bytes of a receiver.
 struct Receiver {
     bytes: Vec<Option<u8>>,
     keeps_first: bool,
@@ -97,8 +97,8 @@ proptest! {
         rig.release();
     }
 
-    /// A sender that is far ahead, inline: what is held fills several buffers, readers get every byte once
-    /// with what lies before it, and whatever comes again is compared with what was inspected.
+    /// A sender that is far ahead, inline: the held data fills several buffers, readers get every byte once
+    /// with its overlap, and every retransmission is compared with the inspected bytes.
     #[test]
     fn what_is_held_is_held_whole(
         sizes in proptest::collection::vec(1..1460usize, 20..60),
@@ -120,7 +120,7 @@ proptest! {
             at += len;
             prop_assert_eq!(rig.app.len(), at);
             if n % acknowledges == 0 {
-                // Half of what is on its way.
+                // Acknowledges half of the bytes in flight.
                 acked += (at - acked) / 2;
                 rig.acknowledge(9, acked as u32);
                 rig.session.peers[ToClient].window = LEN as u32;
@@ -151,8 +151,8 @@ proptest! {
         rig.release();
     }
 
-    /// Conflicting overlaps (of more than a byte, which could be a keep-alive) are resolved as a byte map per
-    /// host policy says.
+    /// Conflicting overlaps (of more than a byte, which could be a keep-alive) are resolved as by a byte map
+    /// per host policy.
     #[test]
     fn conflicts_follow_the_host_policy(
         segments in proptest::collection::vec((0..60usize, 2..24usize, any::<u8>()), 1..14),
@@ -186,8 +186,7 @@ proptest! {
         rig.release();
     }
 
-    /// Inline, whatever a sender tries, receivers of both kinds read what was inspected, and
-    /// never before it was.
+    /// Inline, for any sender, receivers of both kinds read the inspected bytes, and never before inspection.
     #[test]
     fn receivers_read_what_was_inspected(
         segments in proptest::collection::vec(
@@ -218,7 +217,7 @@ proptest! {
                 Advice::Forward => {
                     prop_assert!(!rig.pair.stream(ToServer).restore(first, &mut payload));
                 }
-                // Only of a session that handles segments strictly.
+                // Only a session that handles segments strictly gives these.
                 Advice::Complete(_) | Advice::Trim(_) | Advice::Drop(_) => {}
             }
             rig.pair.settle(ToServer, &original, &mut rig.budget);
@@ -239,7 +238,7 @@ proptest! {
         rig.release();
     }
 
-    /// A flow that is exported and imported between any two packets goes on as if nothing had been.
+    /// A flow that is exported and imported between any two packets continues as before.
     #[test]
     fn a_moved_flow_goes_on(pieces in deliveries(300), inline in any::<bool>(), junk in proptest::collection::vec(any::<u8>(), 0..200)) {
         let data: Vec<u8> = (0..300u32).map(|n| (n * 3 + n / 100) as u8).collect();
@@ -258,7 +257,7 @@ proptest! {
             rig.session = TcpSession::import(&mut from).unwrap();
             rig.pair = StreamPair::import(&mut from, &mut rig.budget).unwrap();
             prop_assert!(from.is_empty());
-            // A part of it is refused and leaves nothing behind.
+            // A part of the export is refused and leaves nothing.
             let before = rig.budget.used();
             let cut = bytes.len().saturating_sub(1);
             let mut from = Cursor::new(&bytes[..cut]);
@@ -278,7 +277,7 @@ proptest! {
         prop_assert_eq!(budget.used(), 0);
     }
 
-    /// Whatever comes, nothing panics and memory stays within its bounds.
+    /// For any packets, nothing panics and memory stays within its bounds.
     #[test]
     fn memory_is_bounded(
         packets in proptest::collection::vec(
@@ -318,7 +317,7 @@ proptest! {
     }
 }
 
-/// The byte map's own idea of the policies, written down from the paper's cases.
+/// The byte map's own model of the policies, from the paper's cases.
 fn takes_new(policy: HostPolicy, old: (usize, usize), new: (usize, usize)) -> bool {
     use HostPolicy::*;
     let begins_before = new.0 < old.0;
