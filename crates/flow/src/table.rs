@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flow table of one worker: a fixed number of entries, reserved at start, touched as it fills.
 //!
-//! Entries, timers and index are three arrays whose address space is reserved when the table is made;
-//! pages are touched only as flows use them and nothing is allocated per flow. A [`FlowId`] is the
-//! entry's position. Ended entries are used again, last ended first, while they are warm.
+//! Entries, timers and index are three arrays whose address space is reserved when the table is made; pages
+//! are touched only as flows use them and nothing is allocated per flow. A [`FlowId`] is the entry's index.
+//! Ended entries are reused, last ended first, while they are in the cache.
 //!
-//! **Timeouts** stand in timer wheels, one per protocol and state, and in more for flows that nobody has
-//! opened and for those that have sunk. A packet only writes `last_seen`; when the timer fires and the flow
-//! was used since, it is armed again. (TCP connections that are not established are the exception: they have
-//! few packets, and stand in the order of their use.) A flow whose timeout has passed is not found by a
-//! packet either ([`Find::Stale`]), so results do not depend on how often [`FlowTable::expire`] is called. In
-//! emergency mode the wheels are read ahead by the difference of both timeouts, without touching a timer.
+//! **Timeouts** use timer wheels, one per protocol and state, with more for unopened and for offloaded flows.
+//! A packet only writes `last_seen`; when the timer fires and the flow was used since, the timer is armed
+//! again. (The exception are TCP connections that are not established: they have few packets, and their
+//! timers are kept in the order of use.) A flow that has timed out is not found by a packet either
+//! ([`Find::Stale`]), so results do not depend on the frequency of [`FlowTable::expire`]. In emergency mode
+//! the wheels are read ahead by the difference of both timeouts, without touching a timer.
 //!
-//! **When it is full** ([`WhenFull`]): refuse new flows, or end the flow nearest to its timeout, looking
-//! among those first that nobody has opened, then closed, new, established, bypassed ones, so a flood of
-//! first packets evicts itself before it evicts anyone's connection, its oldest first: who just opens one is
-//! not hit. At most [`EVICTION_SCAN`] entries are looked at. Either way emergency mode begins, and ends when
-//! enough is free. All of it is counted.
+//! **Policy of a full table** ([`WhenFull`]): refuse new flows, or end the flow nearest to its timeout, first
+//! among unopened ones, then closed, new, established, bypassed ones, so a flood of first packets evicts
+//! itself before it evicts a connection, its oldest first: a client that just opens a connection is not
+//! affected. The search visits at most [`EVICTION_SCAN`] entries. Either way emergency mode begins, and ends
+//! when enough room is free. All of this is counted.
 //!
-//! **Levels** below the host hold entries for flows that have sunk ([`FlowTable::sink`]); see [`removal`].
+//! **Levels** below the host have entries for offloaded flows ([`FlowTable::sink`]); see [`removal`].
 //!
-//! What a flow's end means (logs, reassembly, rules at the end of a stream) is the caller's: the
-//! table names the flow ([`Find::Stale`], [`Insert::Evict`], [`FlowTable::next_due`]), the caller
-//! finishes it and calls [`FlowTable::remove`]. [`FlowTable::find_or_insert`] and
-//! [`FlowTable::expire`] wrap that for callers that need only a closure.
+//! The caller handles the end of a flow (logs, reassembly, rules at the end of a stream): the table names the
+//! flow ([`Find::Stale`], [`Insert::Evict`], [`FlowTable::next_due`]), the caller finishes it and calls
+//! [`FlowTable::remove`]. [`FlowTable::find_or_insert`] and [`FlowTable::expire`] wrap this for callers that
+//! need only a closure.
 
 pub(crate) mod ending;
 mod interface;
@@ -51,13 +51,13 @@ use bartizan_base::{
 pub struct FlowTable<E> {
     entries: Vec<FlowEntry<E>>,
     links: Vec<TimerLink>,
-    /// Ended entries: a stack. Room for `capacity` is reserved with the rest.
+    /// Stack of ended entries. Room for `capacity` is reserved with the rest.
     free: Vec<u32>,
     index: Index,
-    /// One for each class, and one for what is removed from levels.
+    /// One wheel for each class, and one for removals from levels.
     wheels: Box<[TimerWheel]>,
     timeouts: [(PacketDuration, PacketDuration); CLASSES],
-    /// Up to this tick the timers have been looked at, and no earlier one was armed since.
+    /// The tick up to which timers have been checked, if no earlier one was armed since.
     looked_at: Option<Tick>,
     /// The class whose wheel `next_due` reads first, so that a small budget starves none.
     turn: usize,
@@ -65,19 +65,19 @@ pub struct FlowTable<E> {
     when_full: WhenFull,
     recovery: u32,
     capacity: u32,
-    /// Of that: kept for flows that were moved to other tables and may come back.
+    /// Part of the capacity kept for flows that moved to other tables and may return.
     kept_room: u32,
     emergency: bool,
     serial: u64,
     counters: FlowCounters,
-    /// What flows that ever sank have below the host, by entry. Empty until the first does; then its address
-    /// space is reserved, and touched where flows sink.
+    /// The state of offloaded flows at lower levels, by entry. Empty until the first offload, which reserves
+    /// its address space; pages are touched as flows are offloaded.
     below: Vec<Option<Box<Levels>>>,
-    /// How many of them there are.
+    /// Number of flows in it.
     kept_below: usize,
     waits: LevelWaits,
     level_counters: LevelCounters,
-    /// Flows that leave a level to make room.
+    /// Number of flows that leave a level to make room.
     room_coming: u32,
 }
 
@@ -94,8 +94,7 @@ impl<E> core::fmt::Debug for FlowTable<E> {
 impl<E: Default> FlowTable<E> {
     /// Reserves the table.
     ///
-    /// # Errors
-    /// [`TableError`] when the capacity is out of range or the address space is not there.
+    /// # Errors [`TableError`] when the capacity is out of range or the address space is exhausted.
     pub fn new(config: &FlowTableConfig) -> Result<Self, TableError> {
         let capacity = config.capacity;
         if capacity == 0 || capacity > MAX_CAPACITY {
@@ -144,9 +143,9 @@ impl<E: Default> FlowTable<E> {
         self.hasher.hash(key)
     }
 
-    /// Asks for the cache lines that the lookups of a batch will read: first all index buckets, then all
-    /// entries that they point to. Call it once for a batch, then look up. More than some twenty are more
-    /// than a processor fetches at a time, and than its nearest cache keeps.
+    /// Prefetches the cache lines that the lookups of a batch will read: first all index buckets, then all
+    /// entries to which they refer. Called once for a batch, before the lookups. More than some twenty hashes
+    /// exceed the loads that a processor keeps in flight, and its nearest cache.
     pub fn prefetch_batch(&self, hashes: &[FlowHash]) {
         for hash in hashes {
             self.index.prefetch(*hash);
@@ -158,14 +157,14 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Finds the flow of a packet that arrived at `now`. A flow that has sunk is found however long it was
-    /// silent here: what its level has seen meanwhile is not known.
+    /// Finds the flow of a packet that arrived at `now`. An offloaded flow is found however long it was
+    /// silent at the host, since its level may have seen packets.
     #[must_use]
     pub fn find(&self, key: &FlowKey, now: Timestamp) -> Find {
         self.find_hashed(self.hash(key), key, now)
     }
 
-    /// [`FlowTable::find`] with a hash that was computed before, with [`FlowTable::hash`].
+    /// [`FlowTable::find`] with a hash that [`FlowTable::hash`] has computed.
     #[must_use]
     pub fn find_hashed(&self, hash: FlowHash, key: &FlowKey, now: Timestamp) -> Find {
         let found = self.index.find(hash, |id| self.entries.get(id as usize).is_some_and(|e| e.key == *key));
@@ -189,14 +188,14 @@ impl<E: Default> FlowTable<E> {
         now >= entry.last_seen + if self.emergency { emergency } else { normal }
     }
 
-    /// The flow of an entry, while there is one.
+    /// The flow of an entry, if the entry has one.
     #[inline]
     #[must_use]
     pub fn get(&self, id: FlowId) -> Option<&FlowEntry<E>> {
         self.entries.get(id.0 as usize).filter(|e| e.serial != 0)
     }
 
-    /// The flow of an entry, while there is one.
+    /// The flow of an entry, if the entry has one.
     #[inline]
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut FlowEntry<E>> {
         self.entries.get_mut(id.0 as usize).filter(|e| e.serial != 0)
@@ -204,7 +203,7 @@ impl<E: Default> FlowTable<E> {
 
     // --- making ------------------------------------------------------------------------------
 
-    /// Makes the flow that a packet opens. The caller has looked for it: [`FlowTable::find`] said
+    /// Makes the flow that a packet opens. The caller has looked for it: [`FlowTable::find`] returned
     /// [`Find::Missing`], or the stale flow was removed.
     pub fn insert(&mut self, key: &FlowKey, now: Timestamp) -> Insert {
         self.insert_hashed(self.hash(key), key, now)
@@ -246,12 +245,12 @@ impl<E: Default> FlowTable<E> {
         self.room() == 0
     }
 
-    /// Flows for which there is room.
+    /// Number of flows for which there is room.
     fn room(&self) -> u64 {
         u64::from(self.capacity).saturating_sub(self.counters.active).saturating_sub(self.kept_room.into())
     }
 
-    /// Gives a new flow an entry. One that is not `listed` is not found by packets.
+    /// Gives a new flow an entry. Packets do not find a flow that is not `listed`.
     fn place(&mut self, entry: FlowEntry<E>, listed: bool) -> Option<FlowId> {
         let ip_protocol = entry.key.protocol();
         let id = self.settle(entry, listed).ok()?;
@@ -259,7 +258,7 @@ impl<E: Default> FlowTable<E> {
         Some(id)
     }
 
-    /// Gives a flow an entry, and counts it as active. If that cannot be, it is given back.
+    /// Gives a flow an entry and counts it as active. Returns the flow if there is no entry.
     #[allow(clippy::result_large_err)] // Nobody but who moves flows looks at it, and there it must not be lost.
     fn settle(&mut self, mut entry: FlowEntry<E>, listed: bool) -> Result<FlowId, FlowEntry<E>> {
         let hash = entry.hash;
@@ -289,8 +288,8 @@ impl<E: Default> FlowTable<E> {
         Ok(FlowId(id))
     }
 
-    /// Finds the flow of a packet or makes it. `ended` is called for a flow that ends for it, before
-    /// its entry is used again.
+    /// Finds the flow of a packet or makes it. `ended` is called for a flow that ends to make room, before
+    /// its entry is reused.
     pub fn find_or_insert(
         &mut self,
         key: &FlowKey,
@@ -316,9 +315,9 @@ impl<E: Default> FlowTable<E> {
         Lookup::Full
     }
 
-    /// Ends a flow because a new TCP connection uses its ports, and makes the new one in its place. The
-    /// decision is the TCP module's, once its SYN matched a closed connection; `ended` is called with the old
-    /// flow, unless it has sunk and leaves its level first. `None` if there is no such flow.
+    /// Ends a flow because a new TCP connection uses its ports, and makes the new flow. The TCP module
+    /// decides this when a SYN matches a closed connection; `ended` is called with the old flow, unless the
+    /// old flow is offloaded and leaves its level first. `None` if the flow does not exist.
     pub fn replace(
         &mut self,
         id: FlowId,
@@ -330,7 +329,8 @@ impl<E: Default> FlowTable<E> {
         if self.begin_end(id, EndReason::TcpReuse, now) {
             self.end(id, EndReason::TcpReuse, &mut ended);
         }
-        // One that leaves its level keeps its entry until then, so another may have to make room.
+        // An offloaded flow keeps its entry until it has left its level, so another flow may have to make
+        // room.
         for _ in 0..2 {
             match self.insert(key, now) {
                 Insert::Created { id } => return Some(id),
@@ -344,10 +344,10 @@ impl<E: Default> FlowTable<E> {
     // --- using -------------------------------------------------------------------------------
 
     /// Counts a packet of a flow. `bytes` is its length; `proves_direction` is false for ICMP errors about
-    /// the flow, which say nothing about whether its ends talk to each other.
+    /// the flow, which do not prove that its ends talk to each other.
     ///
-    /// A flow of another protocol than TCP becomes established once both directions were seen; a
-    /// TCP flow when the TCP module says so.
+    /// A flow of a protocol other than TCP becomes established once both directions were seen; a TCP flow by
+    /// the TCP module.
     pub fn account(
         &mut self,
         id: FlowId,
@@ -358,7 +358,7 @@ impl<E: Default> FlowTable<E> {
     ) -> Accounted {
         let Some(entry) = self.get_mut(id) else { return Accounted::default() };
         let mut next = None;
-        // What is refused keeps no flow: the first packet that is not counts (`note_opened`).
+        // Refused packets keep no flow: the first forwarded one counts (`note_opened`).
         if !entry.is_unopened() {
             entry.last_seen = entry.last_seen.max(now);
         }
@@ -385,8 +385,8 @@ impl<E: Default> FlowTable<E> {
         Accounted { first_in_direction, established }
     }
 
-    /// The other side of a flow that is counted in one direction ([`FlowKey::direction_in`]) has spoken: it
-    /// becomes established. Whether it is.
+    /// Notes a packet from the other side of a flow that is counted in one direction
+    /// ([`FlowKey::direction_in`]), which makes the flow established. Returns whether it does.
     pub fn note_answer(&mut self, id: FlowId) -> bool {
         let Some(entry) = self.get_mut(id) else { return false };
         entry.flags.insert(FlowFlags::TO_CLIENT_SEEN);
@@ -397,13 +397,13 @@ impl<E: Default> FlowTable<E> {
         entry.state == FlowState::Established
     }
 
-    /// A packet of a flow was refused by its headers, and none was let go on before: nobody has opened it. It
-    /// is not kept by what comes, and makes room before all others.
+    /// Marks a flow as unopened: a packet was refused by its headers, and none was forwarded before. Packets
+    /// do not extend the flow's life, and it is the first to make room.
     pub fn note_unopened(&mut self, id: FlowId) {
         self.mark_unopened(id, true);
     }
 
-    /// The first packet of a flow is let go on: its sender has opened it.
+    /// Marks a flow as opened, when its first packet is forwarded.
     pub fn note_opened(&mut self, id: FlowId, now: Timestamp) {
         if self.get(id).is_some_and(FlowEntry::is_unopened) {
             if let Some(entry) = self.get_mut(id) {
@@ -426,8 +426,8 @@ impl<E: Default> FlowTable<E> {
         self.arm(id.0);
     }
 
-    /// A packet that was counted was refused by its headers: it does not keep its flow. `before`: when the
-    /// flow was last seen until then.
+    /// Takes back the effect of a counted packet on the flow's life, as its headers were refused. `before`:
+    /// time of the flow's previous packet.
     pub fn unsee(&mut self, id: FlowId, before: Timestamp) {
         if let Some(entry) = self.get_mut(id) {
             entry.last_seen = entry.last_seen.min(before);
@@ -440,7 +440,7 @@ impl<E: Default> FlowTable<E> {
         let old = class_of(entry);
         let in_removal = entry.step.in_removal();
         entry.state = state;
-        // There the timer is the removal's.
+        // During a removal the timer belongs to the removal.
         if in_removal {
             return;
         }
@@ -450,7 +450,7 @@ impl<E: Default> FlowTable<E> {
         self.arm(id.0);
     }
 
-    /// Arms the timer of a flow, which must not be armed. The flow is in no removal.
+    /// Arms the timer of a flow outside removal, which must not be armed.
     fn arm(&mut self, id: u32) {
         let Some(entry) = self.entries.get(id as usize) else { return };
         let due = entry.last_seen + self.timeout(entry).0;
@@ -461,7 +461,7 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Arms the timer of a flow at the host for a tick, whatever its timeout says.
+    /// Arms the timer of a flow at the host for a tick, whatever its timeout.
     fn arm_at(&mut self, id: u32, tick: Tick) {
         let Some(entry) = self.entries.get(id as usize) else { return };
         if let Some(wheel) = self.wheels.get_mut(class_of(entry)) {
@@ -490,9 +490,9 @@ impl<E: Default> FlowTable<E> {
         self.ids().into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 
-    /// The flows of so many entries from one on, and where to go on; `None` at the end. A table that is
-    /// walked so changes between the steps: a flow that is there all the while is met once, one that begins
-    /// or ends meanwhile perhaps.
+    /// The flows in `entries` entries from one on, and the entry to continue at; `None` at the end. The table
+    /// may change between the steps: a flow that exists all the time is visited once, one that begins or ends
+    /// meanwhile perhaps.
     pub fn part(
         &self,
         from: u32,
@@ -506,26 +506,26 @@ impl<E: Default> FlowTable<E> {
         (flows, ((end as usize) < self.entries.len()).then_some(end))
     }
 
-    /// Whether the short timeouts hold. A caller that wants to save entries opens flows then only
-    /// for SYNs, as far as TCP goes.
+    /// Whether the emergency timeouts apply. A caller that wants to save entries then opens TCP flows only
+    /// for SYNs.
     #[must_use]
     pub const fn in_emergency(&self) -> bool {
         self.emergency
     }
 
-    /// Flows in the table.
+    /// Number of flows in the table.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.counters.active as usize
     }
 
-    /// Whether there is no flow.
+    /// Whether the table has no flow.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.counters.active == 0
     }
 
-    /// Flows that it can hold.
+    /// Maximum number of flows.
     #[must_use]
     pub const fn capacity(&self) -> u32 {
         self.capacity
@@ -537,20 +537,20 @@ impl<E: Default> FlowTable<E> {
         &self.counters
     }
 
-    /// The counters, for those that the caller keeps (`end_tcp_state`, `wrk_evicted` when it
-    /// works with [`FlowTable::find`]).
+    /// The counters, for those that the caller maintains (`end_tcp_state`, and `wrk_evicted` if the caller
+    /// uses [`FlowTable::find`]).
     pub const fn counters_mut(&mut self) -> &mut FlowCounters {
         &mut self.counters
     }
 
-    /// Hands out every statistic with its dotted EVE name: the counters, and what only the table knows.
+    /// Visits every statistic by its dotted EVE name: the counters, and values that only the table knows.
     pub fn visit_stats(&self, mut each: impl FnMut(&'static str, u64)) {
         self.counters.visit(&mut each);
         each("flow.room", self.room());
         each("flow.memuse", self.memory().touched as u64);
     }
 
-    /// Most flows that were in the table at one time: an entry is used again before another one is begun.
+    /// Most flows that were in the table at a time: an entry is reused before another one is begun.
     #[must_use]
     pub fn most_entries(&self) -> u32 {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
@@ -568,7 +568,7 @@ impl<E: Default> FlowTable<E> {
     }
 }
 
-/// The timer class of a flow: while it has sunk, one of those.
+/// The timer class of a flow; offloaded flows have classes of their own.
 const fn class_of<E>(entry: &FlowEntry<E>) -> usize {
     if entry.step.at_host() {
         match entry.state {
@@ -580,7 +580,7 @@ const fn class_of<E>(entry: &FlowEntry<E>) -> usize {
     }
 }
 
-/// The wheel that a flow's timer stands in.
+/// The wheel of a flow's timer.
 const fn wheel_of<E>(entry: &FlowEntry<E>) -> usize {
     if entry.step.in_removal() { CLASSES } else { class_of(entry) }
 }

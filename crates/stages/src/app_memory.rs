@@ -413,7 +413,6 @@ impl AppMemory {
     ///
     /// The search visits flows in the order of their arrival: memory of neighbours often lies on the same
     /// pages, which return to the system when all of it is freed.
-    /// often lies on the same pages, which go back to the system when all of it is let go of.
     pub fn next_to_give_way(
         &mut self,
         pool: Pool,

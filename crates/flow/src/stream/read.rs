@@ -4,41 +4,41 @@
 use super::{Stream, StreamFlags};
 use crate::tcp::Seq;
 
-/// What the app reader gets.
+/// A piece of the stream for the app reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppChunk<'a> {
-    /// The next bytes. Say with [`Stream::app_consume`] how many were taken; the rest comes again,
-    /// together with what follows.
+    /// The next bytes. [`Stream::app_consume`] takes the number of bytes consumed; the others come again,
+    /// together with those that follow.
     Data {
         /// Offset of the first byte.
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Bytes that were not seen and will not come. Consume `len` to go on behind them.
+    /// Bytes that were not seen and will not arrive. Consume `len` to continue after them.
     Gap {
         /// Offset of the first missing byte.
         offset: u64,
-        /// How many are missing.
+        /// Number of missing bytes.
         len: u64,
     },
 }
 
-/// What the raw reader gets.
+/// A piece of the stream for the raw reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawChunk<'a> {
     /// Offset of the first byte.
     pub offset: u64,
-    /// The bytes: those of the overlap, which were seen before, then fresh ones.
+    /// The bytes: first the overlap, which was seen before, then fresh ones.
     pub bytes: &'a [u8],
-    /// How many bytes at the beginning were seen before.
+    /// Number of bytes at the beginning that were seen before.
     pub seen: usize,
     /// Bytes are missing before this chunk.
     pub after_gap: bool,
 }
 
 impl RawChunk<'_> {
-    /// Offset after the last byte: what [`Stream::raw_consume`] takes.
+    /// Offset after the last byte, for [`Stream::raw_consume`].
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes.len() as u64)
@@ -61,7 +61,7 @@ impl Stream {
         self.blocks.run(offset)
     }
 
-    /// Where data begins at or after an offset.
+    /// The offset at which data begins at or after the given one.
     fn next_data(&self, offset: u64) -> Option<u64> {
         match self.direct {
             Some((start, len)) => (offset < start.saturating_add(len as u64)).then(|| start.max(offset)),
@@ -85,20 +85,20 @@ impl Stream {
         end
     }
 
-    /// End of the data that came without a hole.
+    /// End of the data that arrived without a hole.
     pub(crate) fn contiguous(&self) -> u64 {
         self.run_end(self.left.max(self.app.min(self.raw)))
     }
 
-    /// Whether bytes missing from `at` on have to be given up, when there is data behind them: the
-    /// receiver has them, or says so.
+    /// Whether the bytes missing from `at` on, before later data, have to be given up: the receiver has
+    /// acknowledged them.
     fn is_gap(&self, at: u64) -> bool {
         self.acked.saturating_sub(u64::from(self.is(StreamFlags::FIN_COUNTS))) > at
     }
 
-    /// Finds the gaps that the app reader will meet; returns how many are new.
+    /// Finds the gaps that the app reader will meet; returns the number of new ones.
     pub(crate) fn tell_gaps(&mut self) -> u64 {
-        // What is acknowledged lies before the reader: there is no gap before it.
+        // The acknowledged bytes are all before the reader: no gap is ahead of it.
         let from = self.app.max(self.told);
         if self.is(StreamFlags::APP_OFF | StreamFlags::DEAD) || self.blocks.is_empty() || self.acked <= from {
             return 0;
@@ -121,7 +121,7 @@ impl Stream {
         gaps
     }
 
-    /// Whether the readers have something to look at that they may not have seen.
+    /// Whether the readers may have unseen data or an unseen end.
     pub(crate) fn has_news(&self) -> bool {
         let app = !self.is(StreamFlags::APP_OFF)
             && (self.told > self.app || self.next_data(self.app).is_some_and(|data| data < self.limit()));
@@ -129,8 +129,8 @@ impl Stream {
         app || raw || self.ended()
     }
 
-    /// The next thing for the app reader, or nothing for now. `packet` is the payload of the current
-    /// packet for the packet's own direction and empty for the other one.
+    /// The next piece for the app reader, or nothing for now. `packet` is the payload of the current packet
+    /// for the packet's own direction and empty for the other one.
     pub fn app<'a>(&'a mut self, packet: &'a [u8]) -> Option<AppChunk<'a>> {
         if self.is(StreamFlags::APP_OFF | StreamFlags::DEAD) {
             return None;
@@ -151,49 +151,49 @@ impl Stream {
             if !self.gap_follows(end) {
                 return None;
             }
-            // What the reader waits for will not come whole: it gets what is there.
+            // The length that the reader wants will not become available: it gets the available bytes.
         }
         let bytes = first(self.run(at, packet), available as u64);
         Some(AppChunk::Data { offset: at, bytes })
     }
 
-    /// Whether the app reader stands before a hole with data behind it: what comes next is missing, so this
-    /// is not where the sender ended.
+    /// Whether the app reader is at a hole with data after it: the next bytes are missing, so this is not the
+    /// sender's end.
     #[must_use]
     pub fn before_hole(&self) -> bool {
         !self.is(StreamFlags::APP_OFF | StreamFlags::DEAD)
             && self.next_data(self.app).is_some_and(|data| data > self.app)
     }
 
-    /// What lies behind the hole that the app reader stands before. `packet` as for [`Stream::app`].
+    /// The data after the hole at which the app reader is. `packet` as for [`Stream::app`].
     #[must_use]
     pub fn behind_hole<'a>(&'a self, packet: &'a [u8]) -> &'a [u8] {
         self.next_data(self.app).map_or(&[], |data| self.run(data, packet))
     }
 
-    /// Whether bytes that were given up lie right behind `end`.
+    /// Whether bytes that were given up directly follow `end`.
     #[must_use]
     pub fn gap_follows(&self, end: u64) -> bool {
         self.told > end && self.next_data(end).is_some_and(|data| data > end)
     }
 
-    /// The app reader took `len` bytes, or skips a gap of that length.
+    /// Advances the app reader by `len` consumed bytes, or by a gap of that length.
     pub fn app_consume(&mut self, len: u64) {
         self.app = self.app.saturating_add(len).min(self.right.max(self.told));
         self.need = 0;
     }
 
-    /// The app reader is not to be asked again before `len` bytes from its position on are there.
+    /// Suspends the app reader until `len` bytes from its position on are available.
     pub fn app_need(&mut self, len: u32) {
         self.need = len;
     }
 
-    /// The app reader wants no more.
+    /// Ends the app reader.
     pub fn app_stop(&mut self) {
         self.flags |= StreamFlags::APP_OFF;
     }
 
-    /// Whether raw inspection has waited long enough.
+    /// Whether raw inspection is due.
     fn raw_is_due(&self) -> bool {
         self.is(StreamFlags::INLINE | StreamFlags::ALL_READABLE | StreamFlags::ENDED)
             || self.is(StreamFlags::DEPTH | StreamFlags::RAW_TRIGGER | StreamFlags::RAW_LAST)
@@ -201,9 +201,9 @@ impl Stream {
             || self.acked.saturating_sub(self.raw) >= u64::from(self.raw_chunk)
     }
 
-    /// The next chunk for the raw reader, or nothing for now. Ask again after [`Stream::raw_consume`]:
-    /// there is one chunk for each piece between gaps. Passive, to be asked on packets of the
-    /// stream's own direction (when Suricata inspects); inline, on every packet with new data.
+    /// The next chunk for the raw reader, or nothing for now. Called again after [`Stream::raw_consume`]:
+    /// there is one chunk for each piece between gaps. Passively, called on packets of the stream's own
+    /// direction (when Suricata inspects); inline, on every packet with new data.
     pub fn raw<'a>(&'a mut self, packet: &'a [u8]) -> Option<RawChunk<'a>> {
         if self.is(StreamFlags::RAW_OFF | StreamFlags::DEAD) {
             return None;
@@ -215,7 +215,7 @@ impl Stream {
             self.flags |= StreamFlags::RAW_OPEN;
         }
         let data = self.next_data(self.raw)?;
-        // Inline the order of bytes is kept: what lies behind a gap waits until it is readable.
+        // Inline, the order of bytes is kept: data after a gap waits until it is readable.
         let inline = self.is(StreamFlags::INLINE);
         if data > self.raw && (inline && !self.is_gap(self.raw)) {
             return None;
@@ -236,12 +236,12 @@ impl Stream {
         Some(RawChunk { offset, bytes, seen, after_gap })
     }
 
-    /// Inline: the stream about a packet whose bytes are no news for the raw reader: they were sent before,
-    /// or lie behind a hole. Rules look at each packet that goes on, with what is held about it, as in
-    /// Suricata: all of it counts as unseen, and the raw reader stays where it is. What is behind a hole
-    /// comes again with what fills it. To be asked when [`Stream::raw`] has nothing for a packet that was
-    /// taken in; `payload` is the packet's, with the inspected bytes. `joined`: where bytes are put together
-    /// that are held apart, since they came in another order.
+    /// Inline: the stream around a packet whose bytes are not new for the raw reader, since they were sent
+    /// before or are after a hole. Rules inspect each forwarded packet with the held data around it, as in
+    /// Suricata: all of it counts as unseen, and the raw reader stays at its position. Data after a hole
+    /// comes again together with the data that fills the hole. Called when [`Stream::raw`] has nothing for a
+    /// packet that was accepted; `payload` is the packet's, with the inspected bytes. `joined`: buffer for
+    /// bytes that are held in several blocks, since they arrived out of order.
     #[must_use]
     pub fn raw_about<'a>(
         &'a self,
@@ -257,10 +257,10 @@ impl Stream {
         let end = self.offset(seq.plus(u32::try_from(payload.len()).ok()?))?;
         let room = u64::from(self.raw_overlap);
         let Some((left, right)) = self.blocks.island(start, end, room) else {
-            // Only a part of it is held.
+            // Only a part of the range is held.
             return Some(RawChunk { offset: start, bytes: payload, seen: 0, after_gap: true });
         };
-        // As much before as there is room for beside what is behind, which gets half of it at least.
+        // As much before the packet as fits beside the bytes after it, which get at least half of the room.
         let (before, behind) = (start.saturating_sub(left), right.saturating_sub(end));
         let behind = behind.min(room.saturating_sub(before).max(room / 2));
         let before = before.min(room.saturating_sub(behind));
@@ -269,7 +269,7 @@ impl Stream {
         Some(RawChunk { offset, bytes, seen: 0, after_gap: start > self.raw })
     }
 
-    /// Bytes before an offset that are held without a hole, at most the overlap.
+    /// Number of bytes before an offset that are held without a hole, at most the overlap.
     fn overlap_before(&self, offset: u64) -> u64 {
         let start = match self.direct {
             Some((start, _)) => start,
@@ -278,13 +278,14 @@ impl Stream {
         offset.saturating_sub(start).min(u64::from(self.raw_overlap))
     }
 
-    /// The raw reader has seen everything up to `end`, an absolute offset.
+    /// Advances the raw reader to `end`, an absolute offset.
     pub fn raw_consume(&mut self, end: u64) {
         self.raw = self.raw.max(end.min(self.right));
         self.flags.remove(StreamFlags::RAW_TRIGGER);
     }
 
-    /// Nobody looked at the raw stream on this packet: it follows the app reader, at a window's distance.
+    /// Advances the raw reader on a packet without raw inspection: it follows the app reader at a window's
+    /// distance.
     pub fn raw_skip(&mut self) {
         let target = if self.is(StreamFlags::APP_OFF) {
             self.right.saturating_sub(u64::from(self.window))
@@ -297,22 +298,23 @@ impl Stream {
         self.flags.remove(StreamFlags::RAW_TRIGGER);
     }
 
-    /// The raw reader gets what is there, however little (a parser has completed a message).
+    /// Lets the raw reader have the available bytes, however few (a parser has completed a message).
     pub fn raw_trigger(&mut self) {
         self.flags |= StreamFlags::RAW_TRIGGER;
     }
 
-    /// The raw reader gets what is there once more and then nothing (the stream is encrypted from here).
+    /// Lets the raw reader have the available bytes once more, and none after that (the stream is encrypted
+    /// from here).
     pub fn raw_finish(&mut self) {
         self.flags |= StreamFlags::RAW_LAST;
     }
 
-    /// The raw reader wants no more.
+    /// Ends the raw reader.
     pub fn raw_stop(&mut self) {
         self.flags |= StreamFlags::RAW_OFF;
     }
 
-    /// Bytes before the fresh ones that the raw reader sees again; at least this many.
+    /// Sets the number of bytes before the fresh ones that the raw reader sees again; it never decreases.
     pub fn raw_set_overlap(&mut self, bytes: u32) {
         self.raw_overlap = self.raw_overlap.max(bytes);
     }

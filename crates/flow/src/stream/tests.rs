@@ -8,7 +8,7 @@ use bartizan_base::{Direction, Reason, Timestamp};
 
 pub(super) const ACK: TcpFlags = TcpFlags::ACK;
 
-/// An established session with its streams, and what both readers of the client's stream have got.
+/// An established session with its streams, and the data that both readers of the client's stream have got.
 pub(super) struct Rig {
     pub(super) session: TcpSession,
     pub(super) pair: StreamPair,
@@ -18,7 +18,7 @@ pub(super) struct Rig {
     pub(super) policy: HostPolicy,
     pub(super) app: Vec<u8>,
     pub(super) raw: Vec<(u64, Vec<u8>)>,
-    /// Raw chunks: offset of the fresh bytes, bytes shown before them.
+    /// Raw chunks: offset of the fresh bytes, number of bytes before them.
     pub(super) shown_again: Vec<(u64, usize)>,
     pub(super) gaps: Vec<(u64, u64)>,
     pub(super) events: Vec<StreamEvent>,
@@ -59,7 +59,7 @@ impl Rig {
         (&mut self.session, &mut self.pair, context)
     }
 
-    /// Handles a segment and leaves the readers alone.
+    /// Handles a segment without running the readers.
     pub(super) fn feed(&mut self, direction: Direction, segment: &Segment<'_>) -> Outcome {
         let arrival = Arrival { direction, now: Timestamp::from_parts(1000, 0), policy: self.policy };
         let (session, pair, mut context) = self.context();
@@ -194,7 +194,7 @@ fn the_depth_ends_reassembly() {
     assert!(out.readable.to_server, "the parser is told");
     let stream = rig.pair.stream(ToServer);
     assert!(stream.depth_reached() && stream.is_dead() && stream.held() == 0);
-    // Nothing more, and counted once.
+    // No more data, and the event is counted once.
     rig.client(9, 13, b"more");
     assert_eq!((rig.app.as_slice(), rig.counters.stream_depth_reached), (&b"01234567"[..], 1));
 }
@@ -207,7 +207,7 @@ fn a_gap_before_the_depth_does_not_end_inspection() {
     rig.client(9, 5, b"56789");
     let out = rig.client(9, 10, b"beyond");
     assert!(out.events.contains(StreamEvent::ReassemblyDepthReached));
-    // What is missing before the depth is inspected yet: nobody ends inspection by a segment ahead.
+    // The bytes missing before the depth are still inspected: a segment ahead cannot end inspection.
     assert!(!rig.pair.stream(ToServer).is_dead());
     rig.client(9, 0, b"01234");
     assert_eq!(rig.app, b"0123456789");
@@ -224,7 +224,7 @@ fn a_parser_waits_for_what_it_needs() {
     assert!(rig.app.is_empty());
     rig.client(9, 3, b"def");
     assert_eq!(rig.app, b"abcdef");
-    // What is needed will not come whole.
+    // The needed length will not become available.
     rig.pair.stream_mut(ToServer).app_need(6);
     rig.client(9, 6, b"gh");
     rig.client(9, 10, b"kl");
@@ -272,7 +272,7 @@ fn differing_retransmissions_are_told_and_inline_undone() {
     rig.config.reassembly.overlap_action = OverlapAction::Drop;
     let out = rig.client(9, 0, b"GET /evil!");
     assert_eq!(out.advice, Advice::Drop(bartizan_base::Reason::StreamOverlap));
-    // Rules may ask for the event without the setting.
+    // Rules may use the event without the setting.
     rig.config.reassembly.check_overlap_different_data = false;
     let out = rig.client(9, 0, b"GET /evil!");
     assert!(out.events.contains(StreamEvent::ReassemblyOverlapDifferentData));
@@ -297,7 +297,7 @@ fn urgent_bytes_go_by_policy() {
         config.reassembly.urgent = policy;
         let mut rig = Rig::open(config, 9);
         urgent(&mut rig, 0, 3, b"abcd");
-        // Sent again, without the flag.
+        // A retransmission without the flag.
         rig.client(9, 2, b"cdef");
         rig.client(9, 6, b"gh");
         rig.acknowledge(9, 8);
@@ -309,7 +309,7 @@ fn urgent_bytes_go_by_policy() {
         assert_eq!(rig.pair.stream(ToServer).urgent_out_of_band(), out_of_band);
         rig.release();
     }
-    // What came before the urgent byte closes up behind it.
+    // Data that arrived before the urgent byte closes up after its removal.
     let mut rig = Rig::open(config(StreamMode::Passive), 9);
     rig.client(9, 4, b"efgh");
     urgent(&mut rig, 0, 4, b"abcd");
@@ -392,7 +392,7 @@ fn streams_can_join_a_session_late() {
     assert_eq!(rig.pair.stream(ToServer).app_progress(), 10);
 }
 
-/// Fast Open with two SYNs: what readers were shown of the first stays, another one begins another session.
+/// Fast Open with two SYNs: data that readers saw of the first stays; another SYN begins another session.
 #[test]
 fn what_came_with_a_syn_stays_or_the_session_is_another() {
     let mut config = config(StreamMode::Inline);
@@ -417,13 +417,13 @@ fn what_came_with_a_syn_stays_or_the_session_is_another() {
     let out = rig.handle(ToServer, &segment(ACK, first.plus(1), Seq(6), b"fresh"));
     assert_eq!(out.advice, Advice::Rewrite);
     assert_eq!(rig.raw_bytes(), b"onesh");
-    // Nothing of the server's is acknowledged before its SYN/ACK, whatever the numbers.
+    // Before its SYN/ACK nothing of the server's is acknowledged, whatever the numbers.
     assert_eq!(rig.pair.stream(ToServer).acked(), 0);
     rig.release();
 }
 
-/// A receiver acknowledges what was not seen yet, and it comes then: inline it is shown before it leaves; a
-/// real receiver that was believed does not get what no parser saw.
+/// A receiver acknowledges data that was not seen yet and that arrives then: inline it is inspected before it
+/// leaves; a real receiver that was believed does not get data that no parser saw.
 #[test]
 fn what_fills_a_hole_that_was_given_up_is_inspected_or_refused() {
     for strict in [false, true] {
@@ -431,7 +431,7 @@ fn what_fills_a_hole_that_was_given_up_is_inspected_or_refused() {
         config.strict = strict;
         config.reassembly.raw_overlap = 16;
         let mut rig = Rig::open(config, 9);
-        // It went by while nobody was here; else such an acknowledgement is made up.
+        // The bytes passed before inspection began; otherwise such an acknowledgement is forged.
         rig.session.peers[ToServer].note_sent(Seq(9 + 1 + 4));
         rig.acknowledge(9, 4);
         rig.client(9, 4, b"late");
@@ -449,7 +449,8 @@ fn what_fills_a_hole_that_was_given_up_is_inspected_or_refused() {
     }
 }
 
-/// What is no news for the raw reader is shown with what is held about it, and moves the reader no further.
+/// Data that is not new for the raw reader is inspected with the held data around it, and does not advance
+/// the reader.
 #[test]
 fn inline_a_packet_is_shown_with_what_is_about_it() {
     let mut config = config(StreamMode::Inline);
@@ -461,18 +462,18 @@ fn inline_a_packet_is_shown_with_what_is_about_it() {
         Some((chunk.offset, chunk.bytes.to_vec(), chunk.seen, chunk.after_gap))
     };
     rig.client(9, 0, b"abcdefgh");
-    // Sent again: from its middle both sides share the room, at an edge the other side has all of it.
+    // A retransmission: in the middle both sides share the room, at an edge the other side has all of it.
     assert_eq!(about(&rig, 3, b"de"), Some((1, b"bcdefg".to_vec(), 0, false)));
     assert_eq!(about(&rig, 0, b"ab"), Some((0, b"abcdef".to_vec(), 0, false)));
     assert_eq!(about(&rig, 6, b"gh"), Some((2, b"cdefgh".to_vec(), 0, false)));
-    // Behind a hole.
+    // After a hole.
     rig.client(9, 10, b"kl");
     rig.client(9, 12, b"mn");
     assert_eq!(about(&rig, 12, b"mn"), Some((10, b"klmn".to_vec(), 0, true)));
     assert_eq!(rig.raw_bytes(), b"abcdefgh");
-    // Half of it is held: the packet by itself.
+    // Half of the range is held: the packet by itself.
     assert_eq!(about(&rig, 7, b"hij"), Some((7, b"hij".to_vec(), 0, true)));
-    // What came before its place, and before what stands before it.
+    // Data that arrived before the data that precedes it.
     for (offset, bytes) in [(30, b"EF"), (34, b"IJ"), (32, b"GH"), (28, b"CD"), (26, b"AB")] {
         rig.client(9, offset, bytes);
     }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Urgent bytes (RFC 6093): what the urgent pointer marks is delivered out of band by most receivers
-//! and is therefore not part of the stream that an application reads.
+//! Urgent bytes (RFC 6093): most receivers deliver the byte that the urgent pointer marks out of band, so it
+//! is not part of the stream that an application reads.
 //!
-//! Sequence numbers count urgent bytes, stream offsets do not. This keeps where they were, for
-//! as long as segments may come that lie before or around them.
+//! Sequence numbers count urgent bytes, stream offsets do not. This keeps their positions for as long as
+//! segments may arrive before or around them.
 
 use bartizan_base::Cursor;
 use smallvec::SmallVec;
 
-/// Urgent bytes whose place is kept at once; more go by the limit policy.
+/// Most urgent bytes whose position is kept; the limit policy applies to further ones.
 const MOST_PLACES: usize = 32;
 
 /// The urgent bytes taken out of a stream. "Outer" offsets count them, "inner" ones do not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UrgentBytes {
     total: u16,
-    /// Bytes taken out before the first place.
+    /// Bytes taken out before the first kept position.
     before: u64,
-    /// Outer offsets, rising.
+    /// Outer offsets, ascending.
     places: SmallVec<[u64; 1]>,
 }
 
@@ -26,7 +26,7 @@ impl UrgentBytes {
         self.total
     }
 
-    /// Whether one more can be taken out.
+    /// Whether one more byte can be taken out.
     pub(crate) fn has_room(&self) -> bool {
         self.total < u16::MAX && self.places.len() < MOST_PLACES
     }
@@ -36,7 +36,7 @@ impl UrgentBytes {
         self.places.binary_search(&outer).is_ok()
     }
 
-    /// The first place from an outer offset on.
+    /// The first urgent byte from an outer offset on.
     pub(crate) fn next(&self, outer: u64) -> Option<u64> {
         let at = self.places.partition_point(|place| *place < outer);
         self.places.get(at).copied()
@@ -66,7 +66,7 @@ impl UrgentBytes {
         outer
     }
 
-    /// Appends all of it.
+    /// Appends the urgent bytes.
     pub(crate) fn export(&self, out: &mut Vec<u8>) {
         out.extend(self.total.to_be_bytes());
         out.extend(self.before.to_be_bytes());
@@ -76,7 +76,7 @@ impl UrgentBytes {
         }
     }
 
-    /// Takes what [`UrgentBytes::export`] wrote.
+    /// Reads the form that [`UrgentBytes::export`] wrote.
     pub(crate) fn import(&mut self, from: &mut Cursor<'_>) -> Option<()> {
         self.total = from.u16()?;
         self.before = from.u64()?;
@@ -94,7 +94,7 @@ impl UrgentBytes {
         Some(())
     }
 
-    /// Forgets the places before an inner offset that nothing can reach any more.
+    /// Drops the positions before an inner offset that no segment can reach any more.
     pub(crate) fn trim(&mut self, left: u64) {
         if self.places.is_empty() {
             return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows leave the table: by their timer, for another flow, or because the caller says so. Those that
-//! have sunk leave their level first ([`super::removal`]).
+//! The end of flows: by timer, for another flow, or by order of the caller. Offloaded flows leave their level
+//! first ([`super::removal`]).
 
 use super::{EVICTION_SCAN, FlowTable, Insert, WhenFull, class_of, wheel_of};
 use crate::entry::{EndReason, FlowEntry, FlowFlags, FlowState};
@@ -10,9 +10,9 @@ use crate::wheel::Tick;
 use bartizan_base::{FlowId, PacketDuration, Timestamp};
 use core::ops::Range;
 
-/// The groups of protocols that have wheels of their own; TCP is the first.
+/// The groups of protocols with wheels of their own; TCP is the first.
 const ALL_PROTOCOLS: Range<usize> = 0..4;
-/// Flows at the host by what they are worth: the least first.
+/// Ranks at the host by worth: the least first.
 const BY_WORTH: [Rank; 5] = [
     Rank::Unopened,
     Rank::Host(FlowState::Closed),
@@ -20,25 +20,25 @@ const BY_WORTH: [Rank; 5] = [
     Rank::Host(FlowState::Established),
     Rank::Host(FlowState::LocalBypassed),
 ];
-/// The same of those that have sunk.
+/// Ranks of offloaded flows by worth: the least first.
 const SUNK_BY_WORTH: [Rank; 4] = [
     Rank::Sunk(FlowState::Closed),
     Rank::Sunk(FlowState::New),
     Rank::Sunk(FlowState::Established),
     Rank::Sunk(FlowState::LocalBypassed),
 ];
-/// Flows that leave their levels to make room, at most, at a time. Packets that find a full table meanwhile
-/// get no flow.
+/// Most flows that leave their levels at a time to make room. Packets that find a full table meanwhile get no
+/// flow.
 pub(crate) const ROOM_AT_ONCE: u32 = 256;
 
-/// Flows of like worth.
+/// Flows of similar worth.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
-    /// Those that nobody has opened, at the host.
+    /// Unopened flows at the host.
     Unopened,
-    /// Those of a state at the host.
+    /// Flows of a state at the host.
     Host(FlowState),
-    /// Those of a state that have sunk.
+    /// Offloaded flows of a state.
     Sunk(FlowState),
 }
 
@@ -70,10 +70,10 @@ impl<E: Default> FlowTable<E> {
         self.remove(id, reason);
     }
 
-    /// Takes a flow out and returns the data plane's part of it. `None` if there is no such flow.
+    /// Removes a flow and returns the data plane's part of it. `None` if the flow does not exist.
     ///
-    /// What a level counts from now on of a flow that is still there is nobody's: [`FlowTable::begin_end`]
-    /// says whether there is one.
+    /// Later counts of a level for the flow are lost: [`FlowTable::begin_end`] tells whether a level has the
+    /// flow.
     pub fn remove(&mut self, id: FlowId, reason: EndReason) -> Option<E> {
         let entry = self.get_mut(id)?;
         entry.serial = 0;
@@ -90,15 +90,15 @@ impl<E: Default> FlowTable<E> {
         Some(ext)
     }
 
-    /// The next flow whose timeout has passed at `now`, found by the timers. The caller finishes
-    /// it and removes it with [`EndReason::Timeout`]. `None` once there is none or `budget` (timers
-    /// looked at) is used up. One that has sunk is not given out: it begins to leave its level.
+    /// The next flow that has timed out at `now`, found by the timers. The caller finishes it and removes it
+    /// with [`EndReason::Timeout`]. `None` once there is none or `budget` (number of timers checked) is used
+    /// up. An offloaded flow is not returned: it begins to leave its level.
     ///
-    /// Its timer is no longer armed: a flow that is neither removed nor changed in state goes on
-    /// until a packet finds it stale.
+    /// Its timer is no longer armed: a flow that is neither removed nor changed in state continues until a
+    /// packet finds it stale.
     pub fn next_due(&mut self, now: Timestamp, budget: &mut u32) -> Option<FlowId> {
         self.leave_emergency();
-        // Most packets come within the tick of the one before.
+        // Most packets arrive within the tick of the previous one.
         let tick = Tick::passed(now);
         if self.looked_at == Some(tick) && !self.emergency {
             return None;
@@ -135,8 +135,8 @@ impl<E: Default> FlowTable<E> {
         None
     }
 
-    /// Ends all flows whose timeout has passed at `now`, looking at no more than `budget` timers.
-    /// Returns how many ended.
+    /// Ends all flows that have timed out at `now`, checking at most `budget` timers. Returns the number of
+    /// ended flows.
     pub fn expire(
         &mut self,
         now: Timestamp,
@@ -151,9 +151,9 @@ impl<E: Default> FlowTable<E> {
         count
     }
 
-    /// Ends every flow, in the order of creation: the end of the program or of a capture. Those that have
-    /// sunk begin to leave their levels, and come with [`FlowTable::next_task`]; whoever cannot wait takes
-    /// them out with [`FlowTable::remove`].
+    /// Ends every flow, in the order of creation: at the end of the program or of a capture. Offloaded flows
+    /// begin to leave their levels, and follow with [`FlowTable::next_task`]; a caller that cannot wait
+    /// removes them with [`FlowTable::remove`].
     pub fn drain(
         &mut self,
         reason: EndReason,
@@ -175,7 +175,7 @@ impl<E: Default> FlowTable<E> {
         let victim = match self.when_full {
             WhenFull::Refuse => None,
             WhenFull::Evict { quiet } => self.victim(now, quiet, ALL_PROTOCOLS, &BY_WORTH).or_else(|| {
-                // Nobody at the host: the next newcomer finds the room that a flow makes which has sunk.
+                // No flow at the host qualifies: an offloaded flow makes room for the next newcomer.
                 let sunk = self.level_counters.sunk > 0 && self.room_coming < ROOM_AT_ONCE;
                 let id = sunk.then(|| self.victim(now, quiet, ALL_PROTOCOLS, &SUNK_BY_WORTH)).flatten()?;
                 self.begin_end(id, EndReason::Forced, now).then_some(id)
@@ -191,8 +191,8 @@ impl<E: Default> FlowTable<E> {
         Insert::Full
     }
 
-    /// The TCP flow that gives way where there is no memory for another TCP session: a closed one or one that
-    /// is not established, nearest to its timeout; never a connection. Finish it and remove it with
+    /// The TCP flow that gives way when memory for TCP sessions is used up: a closed one or one that is not
+    /// established, nearest to its timeout; never a connection. The caller finishes it and removes it with
     /// [`EndReason::Forced`].
     pub fn session_to_end(&mut self, now: Timestamp) -> Option<FlowId> {
         self.victim(
@@ -203,9 +203,8 @@ impl<E: Default> FlowTable<E> {
         )
     }
 
-    /// A flow at the host for whoever needs room at any price: one that is near its timeout, or for want of
-    /// it the oldest. Finish it and remove it with [`EndReason::Forced`]. Allocates where it has to look for
-    /// the oldest.
+    /// A flow at the host to end if room is needed in any case: one near its timeout, or else the oldest. The
+    /// caller finishes it and removes it with [`EndReason::Forced`]. The search for the oldest allocates.
     pub fn nearest_to_its_end(&mut self, now: Timestamp) -> Option<FlowId> {
         self.victim(now, PacketDuration::ZERO, ALL_PROTOCOLS, &BY_WORTH)
             .or_else(|| self.ids().first().copied())
@@ -221,7 +220,7 @@ impl<E: Default> FlowTable<E> {
     ) -> Option<FlowId> {
         let mut budget = EVICTION_SCAN;
         for rank in ranks.iter().copied() {
-            // Of those that were used since their timers were armed: the one that was silent for longest.
+            // The flow that was silent longest, among those used since their timers were armed.
             let mut quietest: Option<(Timestamp, u32)> = None;
             while budget > 0 {
                 let Some((id, armed)) = self.nearest(protocols.clone(), rank) else { break };
@@ -229,23 +228,23 @@ impl<E: Default> FlowTable<E> {
                 self.counters.get_used_eval += 1;
                 let Some(entry) = self.entries.get(id as usize) else { break };
                 if Tick::after(entry.last_seen + self.timeout(entry).0) > armed {
-                    // Used since its timer was armed: to its real place; the next is looked at.
+                    // Used since its timer was armed: moves to its real place; the next one is checked.
                     if now.since(entry.last_seen) >= quiet {
                         let this = (entry.last_seen, id);
                         quietest = Some(quietest.map_or(this, |other| other.min(this)));
                     }
                     self.rearm(id);
                 } else if now.since(entry.last_seen) < quiet {
-                    // The nearest to its timeout was silent for longest: the others of the rank are busier.
+                    // The flow nearest to its timeout was silent longest: the others of the rank are busier.
                     self.counters.get_used_eval_reject += 1;
                     break;
                 } else {
                     return Some(FlowId(id));
                 }
             }
-            // A flood that is answered: each of its flows was used once more than its timer knows. They are
-            // the oldest timers, so any of them may go before a newcomer is refused. Not so a connection that
-            // may be in use.
+            // An answered flood: each of its flows was used once after its timer was armed. These are the
+            // oldest timers, so any of these flows may go before a newcomer is refused, except connections
+            // that may be in use.
             if budget == 0
                 && matches!(rank, Rank::Unopened | Rank::Host(FlowState::Closed | FlowState::New))
                 && let Some((_, id)) = quietest
@@ -256,7 +255,7 @@ impl<E: Default> FlowTable<E> {
         None
     }
 
-    /// Of the protocols' wheels of a rank: the timer that is nearest to firing.
+    /// The timer nearest to firing in the protocols' wheels of a rank.
     fn nearest(&self, protocols: Range<usize>, rank: Rank) -> Option<(u32, Tick)> {
         protocols
             .filter_map(|group| self.wheels.get(rank.class(group))?.peek(&self.links))
@@ -264,9 +263,9 @@ impl<E: Default> FlowTable<E> {
             .min_by_key(|(_, tick)| *tick)
     }
 
-    /// A flow was used: its timer goes to its real place, if that is another tick. So the timers of a wheel
-    /// stand in the order of use, and the first is the flow that was silent for longest, however late a flood
-    /// is answered.
+    /// Moves the timer of a flow that was used to its real place, if that is another tick. So the timers of a
+    /// wheel are in the order of use, and the first is the flow that was silent longest, even if a flood is
+    /// answered late.
     pub(super) fn keep_order(&mut self, id: u32) {
         let at_host = self.entries.get(id as usize).filter(|entry| entry.step.at_host());
         let due = at_host.map(|entry| Tick::after(entry.last_seen + self.timeout(entry).0));

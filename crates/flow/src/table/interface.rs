@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow table is asked for and what it answers.
+//! Configuration and result types of a flow table.
 
 use crate::key::FlowHasher;
 use crate::level::LevelWaits;
 use crate::timeouts::FlowTimeouts;
 use bartizan_base::{Direction, FlowId, PacketDuration};
 
-/// Entries looked at, at most, to find one that makes room.
+/// Most entries visited in search of one that makes room.
 pub const EVICTION_SCAN: u32 = 16;
 /// Largest capacity: an entry number and "none" fit 32 bits.
 pub const MAX_CAPACITY: u32 = 1 << 30;
 
-/// What happens to a packet that opens a flow while the table is full.
+/// The policy for a packet that opens a flow while the table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It gets none.
+    /// The packet gets no flow.
     Refuse,
-    /// A flow ends that was silent for at least `quiet`; if there is none, it gets none.
+    /// A flow that was silent for at least `quiet` ends; if there is none, the packet gets no flow.
     Evict {
-        /// Shortest silence of a flow that may end; zero lets any flow end.
+        /// Least silence of a flow that may end; zero lets any flow end.
         quiet: PacketDuration,
     },
 }
 
-/// Size and behaviour of a table.
+/// Size and policy of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowTableConfig {
-    /// Flows that it can hold, 1 to [`MAX_CAPACITY`].
+    /// Maximum number of flows, 1 to [`MAX_CAPACITY`].
     pub capacity: u32,
     /// The instance's secret hash.
     pub hasher: FlowHasher,
-    /// When flows end.
+    /// Timeouts of flows.
     pub timeouts: FlowTimeouts,
-    /// What happens when it is full.
+    /// The policy when the table is full.
     pub when_full: WhenFull,
     /// Emergency mode ends when this share of the capacity is free, in percent.
     pub emergency_recovery: u8,
-    /// How long levels are waited for.
+    /// Time limits for answers of levels.
     pub waits: LevelWaits,
 }
 
@@ -55,48 +55,48 @@ impl FlowTableConfig {
     }
 }
 
-/// Why a table cannot be made.
+/// The reason why a table cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// No such capacity.
+    /// The capacity is out of range.
     #[error("flow table: capacity {capacity} is not between 1 and {MAX_CAPACITY}; choose one that is")]
     Capacity {
-        /// What was asked for.
+        /// The requested capacity.
         capacity: u32,
     },
-    /// The system has no address space left.
+    /// The address space is exhausted.
     #[error(
         "flow table: cannot reserve {bytes} bytes for {capacity} flows; lower the number of flows or raise the \
          limit on address space (ulimit -v)"
     )]
     Memory {
-        /// Flows asked for.
+        /// Requested number of flows.
         capacity: u32,
-        /// Bytes that they take.
+        /// Bytes needed.
         bytes: usize,
     },
 }
 
-/// Answer of [`super::FlowTable::find`].
+/// Result of [`super::FlowTable::find`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
     /// The packet belongs to this flow.
     Found {
         /// The flow.
         id: FlowId,
-        /// Which way the packet goes in it.
+        /// Direction of the packet in the flow.
         direction: Direction,
     },
-    /// There is a flow of this key, but its timeout has passed: finish it, remove it, insert anew.
+    /// The key has a flow, which has timed out: finish it, remove it, insert anew.
     Stale {
         /// The flow to finish.
         id: FlowId,
     },
-    /// There is none.
+    /// The key has no flow.
     Missing,
 }
 
-/// Answer of [`super::FlowTable::insert`].
+/// Result of [`super::FlowTable::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
     /// The new flow.
@@ -114,14 +114,14 @@ pub enum Insert {
     Full,
 }
 
-/// Answer of [`super::FlowTable::find_or_insert`].
+/// Result of [`super::FlowTable::find_or_insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The packet belongs to this flow.
     Found {
         /// The flow.
         id: FlowId,
-        /// Which way the packet goes in it.
+        /// Direction of the packet in the flow.
         direction: Direction,
     },
     /// The packet opened this flow (its direction is to the server).
@@ -129,11 +129,11 @@ pub enum Lookup {
         /// The flow.
         id: FlowId,
     },
-    /// There is no room.
+    /// The table is full.
     Full,
 }
 
-/// What [`super::FlowTable::account`] says about a packet's place in its flow.
+/// Result of [`super::FlowTable::account`]: a packet's position in its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounted {
     /// The first packet in this direction.
@@ -147,6 +147,6 @@ pub struct Accounted {
 pub struct TableMemory {
     /// Address space reserved at start.
     pub reserved: usize,
-    /// Upper bound of what flows have touched so far.
+    /// Upper bound of the bytes that flows have touched so far.
     pub touched: usize,
 }

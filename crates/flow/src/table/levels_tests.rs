@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Levels under random traffic: packets of random flows, which sink, are raised, turned, replaced, evicted
-//! and time out while their packets arrive. A generator knows of each packet; the sums of all flows are the
+//! Levels under random traffic: random flows are offloaded, raised, reversed, replaced and evicted and time
+//! out while their packets arrive. A generator records each packet; the sums over all flows must equal the
 //! generator's.
 
 use super::mock_level::{Habits, MockLevel, Said};
@@ -12,17 +12,17 @@ use crate::timeouts::{FlowTimeouts, StateTimeouts};
 use bartizan_testkit::random::Random;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Silence after which a flow ends, in any state: short, so that many do.
+/// Silence after which a flow ends, in any state: short, so that many end.
 const SILENCE: u64 = 2_000;
 const LEVELS: [Level; 3] = [Level::Host, Level::Xdp, Level::Rtl];
 
 /// Packets and bytes by direction and the latest packet.
 type Sums = (PerDirection<u64>, PerDirection<u64>, u64);
 
-/// What the generator knows of a flow.
+/// The generator's record of a flow.
 #[derive(Default)]
 struct Known {
-    /// By level, as it was opened.
+    /// By level, in the directions of the opener.
     levels: [Sums; 3],
 }
 
@@ -32,26 +32,26 @@ struct World {
     devices: [MockLevel; 2],
     now: u64,
     generation: u64,
-    /// Packets that a level passed up and the host has not seen yet, by their time and number.
+    /// Packets that a level passed up and that have not reached the host yet, by time and number.
     up: BTreeMap<(u64, usize), (FlowKey, u64)>,
-    /// How often each packet was handled: at the host, or by a level's entry.
+    /// Number of times that each packet was handled: at the host, or by a level's entry.
     handled: Vec<u8>,
     generated: (u64, u64),
     /// Packets and bytes that found the table full.
     without_flow: (u64, u64),
-    /// Credits that came too late.
+    /// Credits that arrived too late.
     orphans: (u64, u64),
     known: HashMap<u64, Known>,
-    /// Of the flows that ended.
+    /// Packets and bytes of ended flows.
     ended: (u64, u64),
     ends: [u64; EndReason::COUNT],
-    /// Of those: at a level until then.
+    /// Ends of flows that were at a level until then.
     ends_of_sunk: [u64; EndReason::COUNT],
-    /// Stays during whose removal a packet came up, or was counted below, by the move and their name.
+    /// Stays during whose removal a packet was passed up, or counted below, by the move and their name.
     crossed: HashSet<(u64, SunkId)>,
-    /// Flows that ended short of what is known of them; `None` where that is a fault.
+    /// Flows that ended with less than the generator's record; `None` where that is a fault.
     short: Option<u64>,
-    /// What the tables before this one have counted.
+    /// Counts of earlier tables.
     past: (LevelCounters, [u64; EndReason::COUNT]),
     moves: u64,
     settings: FlowTableConfig,
@@ -101,7 +101,7 @@ impl World {
         &mut self.devices[level as usize - 1]
     }
 
-    /// A packet enters at the lowest level; what none handles comes up, some of it late.
+    /// Sends a packet in at the lowest level; unhandled packets are passed up, some of them late.
     fn packet(&mut self, key: FlowKey) {
         let bytes = self.random.within(60, 1514) as u64;
         let number = self.handled.len();
@@ -127,7 +127,7 @@ impl World {
         *last = (*last).max(now);
     }
 
-    /// The host's part: what a data plane does with a packet that comes up.
+    /// Handles a packet that reaches the host, as a data plane does.
     fn at_host(&mut self, number: usize, key: FlowKey, bytes: u64) {
         self.handled[number] += 1;
         let mut ended = Vec::new();
@@ -135,7 +135,7 @@ impl World {
         let end = |id, flow: &mut FlowEntry<u32>, why| ended.push((id, flow.clone(), why));
         let (id, direction) = match self.table.find_or_insert(&key, now, end) {
             Lookup::Created { id } => (Some(id), Direction::ToServer),
-            // A SYN on a connection that a level may still hold.
+            // A SYN on a connection for which a level may still have an entry.
             Lookup::Found { id, .. } if key.protocol() == 6 && self.random.percent(2) => {
                 let opened = self.table.get(id).unwrap().key;
                 let end = |id, flow: &mut FlowEntry<u32>, why| ended.push((id, flow.clone(), why));
@@ -165,7 +165,7 @@ impl World {
         );
     }
 
-    /// A flow that has ended has exactly what is known of it.
+    /// Checks that an ended flow has exactly the generator's amounts.
     fn check(&mut self, id: FlowId, flow: &FlowEntry<u32>, why: EndReason, amounts: Option<[Amounts; 3]>) {
         let known = self.known.remove(&flow.serial()).unwrap_or_default();
         self.ends[why as usize] += 1;
@@ -190,7 +190,7 @@ impl World {
                 let Amounts { packets, bytes, last_seen } = amounts[level];
                 assert_eq!((packets, bytes), (known.0, known.1), "{id:?} {why:?} level {level}");
                 let last = last_seen.to_server.max(last_seen.to_client);
-                // A level says when it has counted, which may be a little after.
+                // A level reports the time of counting, which may be a little later.
                 assert!(last >= at(known.2) || known.2 == 0, "{last:?} {}", known.2);
             }
         }
@@ -209,7 +209,7 @@ impl World {
         LEVELS.map(|level| self.table.amounts(id, level).unwrap())
     }
 
-    /// Time goes on: packets come up, levels work and say so, flows end, commands go down.
+    /// Advances time: packets are passed up, levels work and report, flows end, orders go down.
     fn go_on(&mut self, millis: u64) {
         self.now += millis;
         while let Some(((when, number), (key, bytes))) = self.up.first_key_value().map(|(k, v)| (*k, *v))
@@ -271,7 +271,7 @@ impl World {
         self.table.stays().collect()
     }
 
-    /// What a flow manager does, at random.
+    /// Acts as a flow manager, at random.
     fn manage(&mut self) {
         let now = at(self.now);
         let n = self.random.below(140) as u16;
@@ -293,7 +293,7 @@ impl World {
                 self.table.set_state(id, state);
             }
             98 if self.random.percent(5) => {
-                // A swap: what rests on an earlier generation comes up.
+                // A swap: flows of an earlier generation are raised.
                 self.generation += 1;
                 for stay in self.stays() {
                     assert!(stay.generation < Generation(self.generation));
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// All flows go to another table, and levels learn their new names.
+    /// Moves all flows to another table; levels learn the new names.
     fn move_all(&mut self) {
         let counted = *self.table.level_counters();
         assert_eq!(counted.begun, counted.back + counted.ended + counted.sunk);
@@ -327,11 +327,11 @@ impl World {
                 names.insert(old.sunk, new.sunk);
             }
             if let Some(known) = self.known.remove(&serial) {
-                // Serials of both tables may be equal: those of the new one go behind all.
+                // Serials of both tables may be equal: those of the new one are moved above all others.
                 self.known.insert(new.get(id).unwrap().serial() | 1 << 63, known);
             }
         }
-        // Flows that ended short may leave something behind.
+        // Flows that ended short may leave a record.
         let gone: Vec<u64> = self.known.keys().copied().filter(|serial| serial >> 63 == 0).collect();
         assert!(gone.is_empty() || self.short.is_some(), "{gone:?}");
         self.known.retain(|serial, _| serial >> 63 == 1);
@@ -357,7 +357,7 @@ impl World {
 
     fn run(&mut self, packets: usize, managed: usize) {
         for _ in 0..packets {
-            // Some flows are busy, some are seldom seen; at times all are silent.
+            // Some flows are busy, some are rare; at times all are silent.
             let n =
                 if self.random.percent(60) { self.random.below(30) } else { self.random.below(140) } as u16;
             let reply = self.random.percent(45);
@@ -375,7 +375,7 @@ impl World {
                 self.move_all();
             }
         }
-        // The end: what is under way arrives, then all flows end.
+        // The end: packets under way arrive, then all flows end.
         for _ in 0..20 {
             self.go_on(20);
         }
@@ -397,7 +397,7 @@ impl World {
         self.hear(said);
     }
 
-    /// Whatever levels did: no packet twice or never, and none unaccounted.
+    /// Checks, for any behaviour of levels, that no packet was handled twice or never, or is unaccounted.
     fn check_sums(&self) {
         assert!(self.handled.iter().all(|times| *times == 1));
         let sum = |of: fn((u64, u64)) -> u64| {
@@ -415,7 +415,7 @@ impl World {
 }
 
 impl World {
-    /// Levels kept their word: nothing is an orphan, and flows have all, packet for packet and byte for byte.
+    /// Checks, for reliable levels, that nothing is an orphan and flows have every packet and byte.
     fn check_exact(&self) {
         self.check_sums();
         let (counted, _) = self.totals();
@@ -451,7 +451,7 @@ fn a_table_full_of_flows_that_have_sunk_makes_room() {
 
 #[test]
 fn without_grace_packets_under_way_are_lost() {
-    // The tests before this one would see it.
+    // Earlier tests would detect this.
     let mut world = World::new(3, 96, Habits { work: 40, flight: 600, ..FAITHFUL }, 0);
     world.short = Some(0);
     world.run(20_000, 1);

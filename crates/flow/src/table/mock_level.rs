@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A level of tests: it holds entries, handles and counts packets, and does what it is told later, in an
-//! order of chance. What it answers comes later again. A packet that has found its entry is counted later as
-//! well, if the entry is there then.
+//! A mock level for tests: it has entries, handles and counts packets, and carries out orders later, in a
+//! random order. Its answers arrive later again. A packet that has found its entry is counted later too, if
+//! the entry still exists.
 
 use super::tests::at;
 use crate::key::FlowKey;
@@ -10,27 +10,27 @@ use bartizan_base::{Direction, PerDirection};
 use bartizan_testkit::random::Random;
 use std::collections::{BTreeMap, HashMap};
 
-/// How long the level takes, in milliseconds, and what it does not do.
+/// The delays of the level, in milliseconds, and its faults.
 #[derive(Clone, Copy)]
 pub(super) struct Habits {
-    /// Until a command takes effect, and until its answer is there, at most each.
+    /// Longest delay until an order takes effect, and until its answer arrives.
     pub work: usize,
-    /// Until a packet that has found an entry is counted, at most.
+    /// Longest delay until a packet that has found an entry is counted.
     pub flight: usize,
     /// Installs that are refused, in percent.
     pub refuses: usize,
-    /// Commands that it never obeys, in percent.
+    /// Orders that are never carried out, in percent.
     pub forgets: usize,
-    /// Commands that it obeys much too late, in percent.
+    /// Orders that are carried out much too late, in percent.
     pub lags: usize,
-    /// Entries that it can hold.
+    /// Maximum number of entries.
     pub room: usize,
 }
 
-/// What the level says to the host.
+/// A message of the level to the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Said {
-    /// Counted since it last said so: packets, bytes, when the latest.
+    /// Counted since the last message: packets, bytes, time of the latest.
     Counted(SunkId, Direction, u64, u64, u64),
     Answer(SunkId, Answer),
 }
@@ -45,10 +45,10 @@ enum Work {
 
 struct MockEntry {
     sunk: SunkId,
-    /// As the flow was seen when it sank.
+    /// The flow's key when it was offloaded.
     key: FlowKey,
     marked: bool,
-    /// Packets, bytes, latest; not said yet.
+    /// Packets, bytes, time of the latest; not reported yet.
     counted: PerDirection<(u64, u64, u64)>,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct MockLevel {
     entries: HashMap<FlowKey, MockEntry>,
     work: BTreeMap<(u64, u64), (SunkId, FlowKey, Work)>,
     number: u64,
-    /// Packets, and their bytes, that had found an entry which was gone when they were to be counted.
+    /// Packets and bytes that had found an entry which no longer existed when they were to be counted.
     pub lost: (u64, u64),
-    /// Packets counted by entries that were told to pass packets up.
+    /// Packets counted by entries that had the order to pass packets up.
     pub counted_late: u64,
 }
 
@@ -94,7 +94,8 @@ impl MockLevel {
         }
     }
 
-    /// A packet arrives. The stay that handles it and its direction there, or none: it goes up.
+    /// Handles a packet. Returns the stay that handles it and its direction there, or none if it is passed
+    /// up.
     pub(super) fn packet(&mut self, now: u64, key: &FlowKey, bytes: u64) -> Option<(SunkId, Direction)> {
         let entry = self.entries.get(key).filter(|entry| !entry.marked)?;
         let (sunk, direction) = (entry.sunk, key.direction_in(&entry.key));
@@ -102,7 +103,7 @@ impl MockLevel {
         Some((sunk, direction))
     }
 
-    /// Does what is due, and hands out what is said to the host.
+    /// Does the work that is due, and returns the messages to the host.
     pub(super) fn run(&mut self, now: u64, say: &mut Vec<Said>) {
         while let Some(((when, number), (sunk, key, work))) =
             self.work.first_key_value().map(|(k, v)| (*k, *v))
@@ -158,10 +159,10 @@ impl MockLevel {
         }
     }
 
-    /// Counters in bulk: of about so many entries of a hundred.
+    /// Reports the counters of a random share of the entries.
     pub(super) fn report(&mut self, percent: usize, say: &mut Vec<Said>) {
         let mut entries: Vec<&mut MockEntry> = self.entries.values_mut().collect();
-        // The map has no order of its own; a test has.
+        // The order of the map is random; the test must be deterministic.
         entries.sort_unstable_by_key(|entry| (entry.sunk.serial, entry.sunk.turn));
         for entry in entries {
             if self.random.percent(percent) {
@@ -170,7 +171,7 @@ impl MockLevel {
         }
     }
 
-    /// Stays have new names: their flows moved to another table. What is of none is thrown away.
+    /// Renames stays whose flows moved to another table. Work for other stays is discarded.
     pub(super) fn rename(&mut self, names: &HashMap<SunkId, SunkId>) {
         let Self { entries, work, lost, .. } = self;
         let mut lose = |packets, bytes| *lost = (lost.0 + packets, lost.1 + bytes);
@@ -192,7 +193,7 @@ impl MockLevel {
         });
     }
 
-    /// Stays for which a packet is under way that has found their entry.
+    /// Stays with a packet under way that has found their entry.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = SunkId> {
         self.work.values().filter(|(_, _, work)| matches!(work, Work::Count(..))).map(|(sunk, _, _)| *sunk)
     }
@@ -214,7 +215,7 @@ impl MockEntry {
 }
 
 impl Said {
-    /// Hands it on to the table. The amounts that nobody took.
+    /// Passes the message to the table. Returns the amounts that the table did not take.
     pub(super) fn to(self, table: &mut super::FlowTable<u32>, now: u64) -> (u64, u64) {
         match self {
             Said::Counted(sunk, direction, packets, bytes, last) => {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that go from one worker's table to another's, whole: a flow is taken out of the one and put into the
-//! other with all that is kept of it. It has neither ended nor begun: no end is counted, no creation, only
-//! `active` goes from table to table.
+//! Moves of flows from one worker's table to another's: a flow leaves one table and enters the other with all
+//! its state. The flow has neither ended nor begun: neither is counted, only `active` moves from table to
+//! table.
 //!
-//! * *Timers.* A flow is due by when it was last used, whichever table it stands in. Its timer goes along as
-//!   it was armed: a flow ends at the first look after it is due, and when that is depends on when its timer
-//!   fires for nothing before.
-//! * *Order.* [`FlowEntry::serial`] is the order of one table: a flow that comes has come last.
+//! * *Timers.* The time of a flow's timeout depends on its last use, in any table. Its timer moves along as
+//!   armed: a flow ends at the first check after its timeout, whose time depends on earlier firings of the
+//!   timer.
+//! * *Order.* [`FlowEntry::serial`] is the order of one table: a flow that moves in is the last.
 //! * *Room.* A table may keep the room of a flow that it gives away ([`FlowTable::take`]), so that the flow
-//!   can come back whatever has come meanwhile: what is kept counts as taken. A table that gets a flow has
-//!   room for it, or gives it back ([`FlowTable::take_in`]); nobody is evicted.
-//! * *Levels.* A flow that ever sank stays: levels name it by its table's entry.
+//!   can return even if the table fills: kept room counts as used. A table that receives a flow has room for
+//!   it, or returns the flow ([`FlowTable::take_in`]); no flow is evicted.
+//! * *Levels.* A flow that was ever offloaded stays: levels name it by its table's entry.
 
 use super::FlowTable;
 use crate::entry::FlowEntry;
@@ -24,36 +24,36 @@ use bartizan_base::FlowId;
 #[must_use = "who lets go of it loses a flow that has not ended"]
 pub struct Moved<E> {
     entry: FlowEntry<E>,
-    /// When its timer is to fire, if it was armed.
+    /// Time at which its timer fires, if armed.
     tick: Option<Tick>,
 }
 
 impl<E> Moved<E> {
-    /// Its identity.
+    /// The key of the flow.
     #[must_use]
     pub const fn key(&self) -> &FlowKey {
         self.entry.key()
     }
 
-    /// What is kept of it.
+    /// The flow's state.
     #[must_use]
     pub const fn entry(&self) -> &FlowEntry<E> {
         &self.entry
     }
 
-    /// The same, to take what a worker counts out of it.
+    /// The flow's state, to remove the amounts that a worker counts.
     pub const fn entry_mut(&mut self) -> &mut FlowEntry<E> {
         &mut self.entry
     }
 }
 
-/// Why a table does not give a flow.
+/// The reason why a table does not release a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
-    /// There is no such flow.
+    /// The flow does not exist.
     #[error("move: there is no such flow; choose among the flows of the table")]
     NoFlow,
-    /// It is at a level below the host, or was.
+    /// A level below the host has the flow, or had it.
     #[error(
         "move: levels below the host name the flow by its place in the table; it stays there until it ends"
     )]
@@ -61,11 +61,10 @@ pub enum TakeError {
 }
 
 impl<E: Default> FlowTable<E> {
-    /// Takes a flow out, for another table. `keeps_room`: the flow may come back ([`FlowTable::take_back`]),
-    /// and until [`FlowTable::let_room_go`] its room is no newcomer's.
+    /// Removes a flow, for another table. `keeps_room`: the flow may return ([`FlowTable::take_back`]), and
+    /// until [`FlowTable::let_room_go`] newcomers do not get its room.
     ///
-    /// # Errors
-    /// There is no such flow, or it is not to be moved.
+    /// # Errors The flow does not exist, or may not be moved.
     pub fn take(&mut self, id: FlowId, keeps_room: bool) -> Result<Moved<E>, TakeError> {
         let entry = self.get_mut(id).ok_or(TakeError::NoFlow)?;
         if entry.step != Step::Host {
@@ -86,10 +85,9 @@ impl<E: Default> FlowTable<E> {
         Ok(Moved { entry, tick })
     }
 
-    /// Puts a flow of another table in.
+    /// Adds a flow of another table.
     ///
-    /// # Errors
-    /// The table is full or has a flow of this key: the flow is given back as it came.
+    /// # Errors The table is full or has a flow of this key: returns the flow unchanged.
     #[allow(clippy::result_large_err)] // It is the flow itself, which must not be lost.
     pub fn take_in(&mut self, moved: Moved<E>) -> Result<FlowId, Moved<E>> {
         let Moved { mut entry, tick } = moved;
@@ -105,10 +103,9 @@ impl<E: Default> FlowTable<E> {
         Ok(id)
     }
 
-    /// Puts a flow in whose room was kept.
+    /// Adds a flow whose room was kept.
     ///
-    /// # Errors
-    /// As [`FlowTable::take_in`], which cannot be where [`FlowTable::take`] kept the room and no flow of the
+    /// # Errors As [`FlowTable::take_in`]; impossible if [`FlowTable::take`] kept the room and no flow of the
     /// key was made since.
     #[allow(clippy::result_large_err)] // As above.
     pub fn take_back(&mut self, moved: Moved<E>) -> Result<FlowId, Moved<E>> {
@@ -116,12 +113,12 @@ impl<E: Default> FlowTable<E> {
         self.take_in(moved)
     }
 
-    /// A flow whose room was kept does not come back: it ended elsewhere.
+    /// Releases the room kept for a flow that does not return: it ended elsewhere.
     pub const fn let_room_go(&mut self) {
         self.kept_room = self.kept_room.saturating_sub(1);
     }
 
-    /// Flows whose room is kept.
+    /// Number of flows whose room is kept.
     #[must_use]
     pub const fn kept_room(&self) -> u32 {
         self.kept_room

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that go from table to table: against a map that knows where each is and what it has.
+//! Moves of flows from table to table: against a map with each flow's table and amounts.
 
 use super::moving::TakeError;
 use super::tests::{at, config, key};
@@ -13,7 +13,7 @@ const TABLES: usize = 4;
 const FLOWS: u16 = 48;
 const CAPACITY: u32 = 8;
 
-/// What the test knows of a flow.
+/// The test's record of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Known {
     table: usize,
@@ -23,7 +23,7 @@ struct Known {
     last_seen: Timestamp,
     state: FlowState,
     ext: u32,
-    /// When it came into its table, in milliseconds.
+    /// Time of its last move, in milliseconds.
     moved: u64,
 }
 
@@ -53,7 +53,7 @@ impl Tables {
         }
     }
 
-    /// Flows that a table ended: they are as the test knows them, and home keeps no room for them any more.
+    /// Checks flows that a table ended against the records; their home does not keep room for them any more.
     fn note_ends(&mut self, table: usize, ends: Vec<FlowEntry<u32>>) {
         for entry in ends {
             let flow = number_of(entry.ext);
@@ -93,7 +93,7 @@ impl Tables {
                 };
                 assert_eq!(self.known.insert(flow, known), None);
                 if table != home(flow) {
-                    // It ended where it was a guest, and begins anew there.
+                    // The flow ended while it was a guest here, and begins anew here.
                     self.tables[home(flow)].kept_room += 1;
                 }
                 (id, Direction::ToServer)
@@ -122,7 +122,7 @@ impl Tables {
         assert_same(moved.entry(), &known);
         assert_eq!(self.tables[from].find(&key(flow, false), at(self.now)), Find::Missing);
         assert_eq!(self.tables[from].counters().active + 1, before.active);
-        // One that is at home has its room there; elsewhere it is a matter of what else came.
+        // A flow that moves home has its room there; elsewhere other flows may have taken it.
         let taken = if to == home(flow) {
             Ok(self.tables[to].take_back(moved).unwrap())
         } else {
@@ -221,14 +221,14 @@ proptest! {
                     let mut ends = Vec::new();
                     all.tables[table].expire(at(all.now), u32::MAX, |_, e, _| ends.push(e.clone()));
                     all.note_ends(table, ends);
-                    // What is left is not due, wherever it came from.
+                    // The remaining flows are not due, in any table.
                     let late = PacketDuration::from_millis(135);
                     let was_full = all.tables[table].counters().emerg_mode_entered > 0;
                     for (_, entry) in all.tables[table].iter() {
                         let (normal, emergency) = all.tables[table].timeout(entry);
-                        // In emergency mode wheels are read ahead by the difference; what is armed behind
-                        // that comes as late, once it is over: also what was due long ago, in a table where
-                        // nobody asked, and has moved here since.
+                        // In emergency mode wheels are read ahead by the difference; a timer armed after that
+                        // fires as late, once it is over: also one that was due long ago, in a table without
+                        // checks, and has moved here since.
                         let ahead = if was_full { normal.as_nanos() - emergency.as_nanos() } else { 0 };
                         let moved = all.known.values().find(|known| known.ext == entry.ext).map(|known| at(known.moved));
                         let due = (entry.last_seen + normal).max(moved.unwrap());
@@ -249,7 +249,7 @@ proptest! {
             }
             all.check();
         }
-        // All packets of all flows, once.
+        // All packets of all flows, each once.
         let sums = all.known.values().fold(all.ended, |[f, p, b], k| [f + 1, p + k.packets, b + k.bytes]);
         for table in 0..TABLES {
             let mut ends = Vec::new();
@@ -271,7 +271,7 @@ fn a_flow_that_comes_expires_by_its_own_time() {
             panic!("not created");
         };
         from.account(id, Direction::ToServer, 60, at(used), true);
-        // The other table is further on: its wheels have been read.
+        // The other table is ahead: its wheels have been read.
         let other = super::tests::created(to.find_or_insert(&key(5, false), at(50_000), super::tests::none));
         to.expire(at(50_000), 100, super::tests::none);
         let moved = from.take(id, true).unwrap();
@@ -285,7 +285,7 @@ fn a_flow_that_comes_expires_by_its_own_time() {
 
 #[test]
 fn a_timer_fires_when_it_would_have_fired() {
-    // Used after its timer was armed: looked at once for nothing, in the one table or in the other.
+    // Used after its timer was armed: the timer fires once without effect, in either table.
     let run = |moves: &[u64]| {
         let mut tables: [FlowTable<u32>; 2] = core::array::from_fn(|_| FlowTable::new(&config(4)).unwrap());
         let mut here = 0;
@@ -322,7 +322,7 @@ fn room_that_is_kept_is_nobodys_and_a_full_table_gives_a_flow_back() {
     let guest = super::tests::created(to.find_or_insert(&key(5, false), at(0), super::tests::none));
     let moved = from.take(id, true).unwrap();
     assert_eq!((from.len(), from.kept_room()), (0, 1));
-    // A newcomer finds none, and no flow that could make room for it.
+    // A newcomer finds no room, and no flow that could make room.
     assert_eq!(from.insert(&key(8, false), at(1)), Insert::Full);
     let moved = to.take_in(moved).unwrap_err();
     assert!(to.get(guest).is_some());

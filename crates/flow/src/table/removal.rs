@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow's way to a level below the host and back.
+//! Offload of a flow to a level below the host, and its removal from there.
 //!
 //! ```text
 //!   at the host --sink--> Installing --Installed--> Active
@@ -15,33 +15,33 @@
 //!                                +---it is over---> Left ---> Task::End
 //! ```
 //!
-//! **One entry** at one level for a flow, of both directions, which only the host takes away. It leaves when
-//! it is raised, or when the flow is to end: silent for its timeout, to make room, at the end of the program,
-//! for a new connection of its ports. Then the removal goes in steps. *Mark*: the level passes packets up.
-//! *Grace*: what had found the entry before is counted. *Read*: the last counters are credited. *Delete*: the
-//! entry is gone. Only then is a flow that is over given out ([`Task::End`]): its record has every packet. So
-//! of each packet one level speaks: the one that counts it.
+//! **One entry** at one level for a flow, of both directions, which only the host removes. The flow leaves
+//! when it is raised, or when it is to end: silent for its timeout, to make room, at the end of the program,
+//! for a new connection of its ports. The removal has steps. *Mark*: the level passes packets up. *Grace*:
+//! packets that had found the entry before are counted. *Read*: the last counters are credited. *Delete*: the
+//! entry is gone. Only then is an ended flow returned ([`Task::End`]): its record has every packet. Each
+//! packet is counted by exactly one level.
 //!
-//! **At the host** nothing changes: the flow keeps its state, and what comes up is found, judged and counted
-//! as ever, in every step. A packet that is counted at a level is credited in every step as well, also after
-//! a removal, as long as the flow is there. What comes later is an *orphan*: it is refused and counted.
+//! **At the host** nothing changes: the flow keeps its state, and packets that are passed up are found,
+//! judged and counted as usual, in every step. Packets counted at a level are credited in every step as well,
+//! also after a removal, as long as the flow exists. A later credit is an *orphan*: it is refused and
+//! counted.
 //!
-//! **Silence.** The latest packet at any level counts. A flow whose timeout has passed by what was credited
-//! leaves its level, and goes on at the host if its last counters, or a packet that came up, say that it was
-//! not silent.
+//! **Silence.** The latest packet at any level counts. A flow that has timed out by the credits so far leaves
+//! its level, and continues at the host if its last counters, or a packet that was passed up, show that it
+//! was not silent.
 //!
-//! **New connections.** The flow that a new connection of the same ports replaces, or one of the other side
-//! that nobody had let open one,
-//! leaves its key to it at once, and its entry once it has left the level. As long as that has not happened
-//! the level refuses the new flow.
+//! **New connections.** A flow that is replaced by a new connection of the same ports, or by one of the other
+//! side that had not been allowed to open one, leaves its key to the new flow at once, and its entry once it
+//! has left the level. Until then the level refuses the new flow.
 //!
-//! **A level that does not answer** is waited for by the packet clock
-//! ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow goes on, or ends, without;
-//! it is counted, and does not sink again.
+//! **A level that does not answer** has a time limit on the packet clock
+//! ([`answer`](crate::level::LevelWaits::answer) for each answer). Then the flow continues, or ends, without
+//! the answer; this is counted, and the flow is not offloaded again.
 //!
-//! Who drives this asks for tasks ([`FlowTable::next_task`]), tells levels, credits what they count
-//! ([`FlowTable::credit`]) and hands on their answers ([`FlowTable::answered`]). There is no queue: tasks are
-//! timers, and each flow has one.
+//! The driver fetches tasks ([`FlowTable::next_task`]), sends orders to levels, credits their counts
+//! ([`FlowTable::credit`]) and passes on their answers ([`FlowTable::answered`]). There is no queue: tasks
+//! are timers, and each flow has one.
 
 use super::{FlowTable, wheel_of};
 use crate::entry::export::{self, ImportedFlow};
@@ -55,11 +55,12 @@ use bartizan_base::{Direction, FlowId, Generation, Level, PacketDuration, PerDir
 impl<E: Default> FlowTable<E> {
     // --- down --------------------------------------------------------------------------------
 
-    /// Hands a flow's packets to a level, as `generation` judges them. The caller tells the level, with the
-    /// name that is given here, and hands on its answer ([`FlowTable::answered`]); until then they come up.
+    /// Offloads a flow to a level, by the decision of `generation`. The caller sends the order to the level,
+    /// with the returned name, and passes on its answer ([`FlowTable::answered`]); until then packets reach
+    /// the host.
     ///
     /// # Errors
-    /// [`SinkError`] when the flow cannot sink.
+    /// [`SinkError`] when the flow cannot be offloaded.
     pub fn sink(
         &mut self,
         id: FlowId,
@@ -87,7 +88,7 @@ impl<E: Default> FlowTable<E> {
         self.stay(id).map(|stay| stay.sunk).ok_or(SinkError::NoFlow)
     }
 
-    /// The stay of a flow that has sunk, as long as it has not left its level.
+    /// The stay of an offloaded flow, until it has left its level.
     #[must_use]
     pub fn stay(&self, id: FlowId) -> Option<Stay> {
         let (entry, levels) = self.with_levels(id)?;
@@ -99,8 +100,8 @@ impl<E: Default> FlowTable<E> {
         Some(Stay { sunk, step: entry.step, generation, since })
     }
 
-    /// Since when a flow is where it is: since its level was told to take it, since it came back, or since it
-    /// began. `None`: a level has refused it since it came back, and when it did is forgotten.
+    /// Time since which a flow is at its level or at the host: of the order to the level, of its return, or
+    /// of its beginning. `None`: a level has refused the flow since its return, whose time is forgotten.
     #[must_use]
     pub fn since(&self, id: FlowId) -> Option<Timestamp> {
         let entry = self.get(id)?;
@@ -111,8 +112,8 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// The level handles a flow by another generation from now on, as before. `false`: the stay is not that
-    /// of an entry which acts.
+    /// Notes that the level handles a flow by another generation from now on, unchanged. `false`: the stay is
+    /// not an active one.
     pub fn renew(&mut self, sunk: SunkId, generation: Generation) -> bool {
         let acts = self.stay(sunk.id).is_some_and(|stay| stay.sunk == sunk && stay.step == Step::Active);
         if let Some((_, levels)) = self.with_levels_mut(sunk.id).filter(|_| acts) {
@@ -131,9 +132,8 @@ impl<E: Default> FlowTable<E> {
 
     // --- counting ----------------------------------------------------------------------------
 
-    /// Adds what a level has counted since it last said so, in a direction as it was when the flow sank:
-    /// whoever counts need not learn that a flow was turned. `false`: the flow is gone, and the amounts are
-    /// counted as orphans.
+    /// Adds a level's counts since its last report, in a direction as of the offload: a level need not learn
+    /// that a flow was reversed. `false`: the flow no longer exists, and the amounts are counted as orphans.
     pub fn credit(
         &mut self,
         sunk: SunkId,
@@ -158,7 +158,7 @@ impl<E: Default> FlowTable<E> {
         let direction = if entry.flags.contains(FlowFlags::FLIPPED) { opened.flip() } else { opened };
         entry.packets[direction] = entry.packets[direction].saturating_add(packets);
         entry.bytes[direction] = entry.bytes[direction].saturating_add(bytes);
-        // As at the host: what is refused keeps no flow.
+        // As at the host: refused packets keep no flow.
         if !entry.is_unopened() {
             entry.last_seen = entry.last_seen.max(last_seen);
         }
@@ -172,7 +172,8 @@ impl<E: Default> FlowTable<E> {
         true
     }
 
-    /// What a level has counted of a flow; the host is one of them. The entry has the sums over all levels.
+    /// The amounts that one level, including the host, has counted for a flow. The entry has the sums over
+    /// all levels.
     #[must_use]
     pub fn amounts(&self, id: FlowId, level: Level) -> Option<Amounts> {
         let entry = self.get(id)?;
@@ -198,13 +199,13 @@ impl<E: Default> FlowTable<E> {
         Some(host)
     }
 
-    /// Whether a level below the host has held an entry for it.
+    /// Whether a level below the host has ever had an entry for the flow.
     #[must_use]
     pub fn was_below(&self, id: FlowId) -> bool {
         self.with_levels(id).is_some()
     }
 
-    /// What is counted of levels.
+    /// The counters about levels.
     #[must_use]
     pub const fn level_counters(&self) -> &LevelCounters {
         &self.level_counters
@@ -219,7 +220,7 @@ impl<E: Default> FlowTable<E> {
 
     // --- up ----------------------------------------------------------------------------------
 
-    /// Takes a flow back to the host: its removal from the level begins. `false` if no level has it.
+    /// Takes a flow back to the host: starts its removal from the level. `false` if no level has it.
     pub fn raise(&mut self, id: FlowId, now: Timestamp) -> bool {
         let sunk = self.get(id).is_some_and(|entry| !entry.step.at_host());
         if sunk {
@@ -228,8 +229,8 @@ impl<E: Default> FlowTable<E> {
         sunk
     }
 
-    /// Asks before a flow ends. `true`: no level has it, and the caller finishes and removes it. `false`: it
-    /// begins to leave its level, and comes as [`Task::End`] once that is done; a new connection of its ports
+    /// Prepares the end of a flow. `true`: no level has it, and the caller finishes and removes it. `false`:
+    /// the flow begins to leave its level, and follows as [`Task::End`]; a new connection of its ports
     /// ([`EndReason::TcpReuse`]) may have its key now.
     pub fn begin_end(&mut self, id: FlowId, reason: EndReason, now: Timestamp) -> bool {
         let Some(entry) = self.get_mut(id) else { return false };
@@ -240,7 +241,7 @@ impl<E: Default> FlowTable<E> {
             return true;
         }
         let Some((_, levels)) = self.with_levels_mut(id) else { return true };
-        // Who was only silent so far may still turn out not to be.
+        // A flow that was only silent so far may still turn out not to be.
         let decided = levels.ending.is_some_and(|ending| ending != EndReason::Timeout);
         if !decided {
             levels.ending = Some(reason);
@@ -255,9 +256,8 @@ impl<E: Default> FlowTable<E> {
         false
     }
 
-    /// Another flow takes the place of one that is to end and has not left its level yet: packets with its
-    /// key are of
-    /// the other one from now on.
+    /// Leaves the key of a flow that is to end, and has not left its level yet, to another flow: packets with
+    /// the key belong to the other flow from now on.
     pub fn leave_key(&mut self, id: FlowId) {
         let Some(hash) = self.get(id).filter(|entry| !entry.step.at_host()).map(|entry| entry.hash) else {
             return;
@@ -269,15 +269,15 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Why a flow is over that has left its level and was not given out yet. `None`: it is not over for a
-    /// reason of its own.
+    /// The end reason of a flow that has left its level and was not returned yet. `None`: the flow has no
+    /// reason to end.
     #[must_use]
     pub fn over_for(&self, id: FlowId) -> Option<EndReason> {
         let (entry, levels) = self.with_levels(id)?;
         levels.ending.filter(|_| entry.step == Step::Left)
     }
 
-    /// Begins a removal that has not begun.
+    /// Starts a removal, unless one has started.
     fn leave(&mut self, id: FlowId, now: Timestamp) {
         match self.get(id).map(|entry| entry.step) {
             Some(Step::Installing) => {
@@ -288,7 +288,7 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Hands on what a level answers. `false`: nobody waited for it, and it is counted.
+    /// Takes a level's answer. `false`: no answer was expected, and this one is counted.
     pub fn answered(&mut self, sunk: SunkId, answer: Answer, now: Timestamp) -> bool {
         let id = sunk.id;
         let stay = self.stay(id).filter(|stay| stay.sunk == sunk && stay.step != Step::Left);
@@ -319,8 +319,7 @@ impl<E: Default> FlowTable<E> {
         true
     }
 
-    /// What is to be done next at `now`. `None` once there is nothing, or `budget` (timers looked at) is used
-    /// up.
+    /// The next task at `now`. `None` once there is none, or `budget` (number of timers checked) is used up.
     pub fn next_task(&mut self, now: Timestamp, budget: &mut u32) -> Option<Task> {
         loop {
             let due = Tick::passed(now);
@@ -330,7 +329,7 @@ impl<E: Default> FlowTable<E> {
             }
             let Some((entry, levels)) = self.with_levels_mut(id) else { continue };
             let command = match entry.step {
-                // A packet came up in the last moment.
+                // A packet was passed up at the last moment.
                 Step::Back => continue,
                 Step::Marking if !levels.told => Some(Command::Mark),
                 Step::Deleting if !levels.told => Some(Command::Delete),
@@ -352,7 +351,7 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// The level has no entry any more, or is not waited for any longer.
+    /// Ends a stay: the level has no entry any more, or its time limit has passed.
     fn left(&mut self, id: FlowId, now: Timestamp) {
         if self.goes_on(id, now) {
             self.back(id, now);
@@ -361,7 +360,7 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// Why a flow that has left its level for good ends. `None`: it has not, or goes on after all.
+    /// The end reason of a flow that has left its level for good. `None`: it has not, or continues after all.
     fn end_of(&mut self, id: FlowId, now: Timestamp) -> Option<EndReason> {
         self.get(id).filter(|entry| entry.step == Step::Left)?;
         if self.goes_on(id, now) {
@@ -374,8 +373,8 @@ impl<E: Default> FlowTable<E> {
         Some(reason)
     }
 
-    /// Whether a flow that leaves its level goes on at the host: it is not to end, or only for a silence that
-    /// it does not keep.
+    /// Whether a flow that leaves its level continues at the host: it is not to end, or only for a silence
+    /// that was interrupted.
     fn goes_on(&self, id: FlowId, now: Timestamp) -> bool {
         self.with_levels(id).is_none_or(|(entry, levels)| match levels.ending {
             None => true,
@@ -396,7 +395,8 @@ impl<E: Default> FlowTable<E> {
         self.level_counters.revived += u64::from(revived);
     }
 
-    /// Counts the removal of a flow that ever sank, and forgets what it had below. Whether packets find it.
+    /// Counts the removal of a flow that was ever offloaded, and drops its state below. Returns whether
+    /// packets find the flow.
     pub(super) fn forget_levels(&mut self, id: FlowId, step: Step) -> bool {
         let Some(levels) = self.below.get_mut(id.0 as usize).and_then(Option::take) else { return true };
         self.kept_below = self.kept_below.saturating_sub(1);
@@ -416,16 +416,16 @@ impl<E: Default> FlowTable<E> {
 
     // --- moving ------------------------------------------------------------------------------
 
-    /// Appends this crate's part of a flow in the current version (see [`export`]). Nothing if there is no
-    /// such flow.
+    /// Appends this crate's part of a flow in the current version (see [`export`]). Nothing if the flow does
+    /// not exist.
     pub fn export(&self, id: FlowId, out: &mut Vec<u8>) {
         if let Some(entry) = self.get(id) {
             export::write(entry, self.with_levels(id).map(|(_, levels)| levels), out);
         }
     }
 
-    /// Takes in a flow that another instance exported. `None` when the table is full or has a
-    /// flow of this key. A stay that goes on has a new name ([`FlowTable::stay`]).
+    /// Adds a flow that another instance exported. `None` when the table is full or has a flow of this key. A
+    /// stay that continues has a new name ([`FlowTable::stay`]).
     pub fn adopt(&mut self, flow: ImportedFlow<E>, now: Timestamp) -> Option<FlowId> {
         let ImportedFlow { mut entry, levels } = flow;
         entry.hash = self.hash(&entry.key);
@@ -466,10 +466,10 @@ impl<E: Default> FlowTable<E> {
         Some((entry, self.below.get_mut(index)?.as_deref_mut()?))
     }
 
-    /// What a flow has below, made if it is not there.
+    /// A flow's state at levels, made if it does not exist.
     fn make_levels(&mut self, id: FlowId, make: impl FnOnce() -> Levels) -> Option<&mut Levels> {
         if self.below.is_empty() {
-            // Zeroed by the system: pages are touched as flows sink.
+            // Zeroed by the system: pages are touched as flows are offloaded.
             self.below = vec![None; self.capacity as usize];
         }
         let slot = self.below.get_mut(id.0 as usize)?;
@@ -477,7 +477,7 @@ impl<E: Default> FlowTable<E> {
         Some(slot.get_or_insert_with(|| Box::new(make())))
     }
 
-    /// Bytes of what flows have below, an upper bound.
+    /// Upper bound of the bytes of the flows' state at levels.
     pub(super) const fn bytes_below(&self) -> usize {
         self.below.capacity() * size_of::<Option<Box<Levels>>>() + self.kept_below * size_of::<Levels>()
     }
@@ -488,7 +488,7 @@ impl<E: Default> FlowTable<E> {
         }
     }
 
-    /// To a step in which the level is told something first.
+    /// Enters a step that begins with an order to the level.
     fn go_and_tell(&mut self, id: FlowId, step: Step, now: Timestamp) {
         if let Some((_, levels)) = self.with_levels_mut(id) {
             levels.told = false;
@@ -496,8 +496,7 @@ impl<E: Default> FlowTable<E> {
         self.go(id, step, Some((now, PacketDuration::ZERO)));
     }
 
-    /// To a step, and to its timer: that of a removal fires so long from now, others when the flow has been
-    /// silent for long.
+    /// Enters a step and arms its timer: that of a removal fires after `wait`, others at the flow's timeout.
     fn go(&mut self, id: FlowId, step: Step, wait: Option<(Timestamp, PacketDuration)>) {
         let Some(entry) = self.entries.get_mut(id.0 as usize) else { return };
         let from = wheel_of(entry);

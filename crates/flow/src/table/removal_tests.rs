@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Levels step by step: what each step waits for, and who may end.
+//! Levels step by step: the conditions of each step, and the flows that may end.
 
 use super::tests::{at, config, created, key, none};
 use super::*;
@@ -7,7 +7,7 @@ use crate::entry::export::ImportedFlow;
 use crate::level::{Amounts, Answer, Command, SinkError, SunkId, Task};
 
 const FIRST: Generation = Generation(1);
-/// More than a tick: so long a timer may be late.
+/// More than a tick, the longest delay of a timer.
 const TICK: u64 = 135;
 
 /// A table with a UDP flow of one packet to the server, or with a TCP connection.
@@ -30,14 +30,14 @@ fn tell(sunk: SunkId, command: Command) -> Vec<Task> {
     vec![Task::Tell { sunk, command }]
 }
 
-/// Sinks a flow, and the level has it.
+/// Offloads a flow, confirmed by the level.
 fn sink(t: &mut FlowTable<u32>, id: FlowId, level: Level, millis: u64) -> SunkId {
     let sunk = t.sink(id, level, FIRST, at(millis)).unwrap();
     assert!(t.answered(sunk, Answer::Installed, at(millis)));
     sunk
 }
 
-/// The level does all that a removal wants. When it is over.
+/// The level carries out a removal. Returns the time of its end.
 fn remove_below(t: &mut FlowTable<u32>, sunk: SunkId, millis: u64) -> u64 {
     assert_eq!(tasks(t, millis), tell(sunk, Command::Mark));
     assert!(t.answered(sunk, Answer::Marked, at(millis)));
@@ -67,7 +67,7 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     assert_eq!((t.get(id).unwrap().level(), t.since(id)), (Level::Xdp, Some(at(10))));
     assert!(t.credit(sunk, Direction::ToServer, 3, 300, at(900)));
     assert!(t.credit(sunk, Direction::ToClient, 2, 2_000, at(800)));
-    // A packet that comes up is found, and the host's.
+    // A packet that is passed up is found, and handled at the host.
     let Find::Found { direction, .. } = t.find(&key(UDP, true), at(950)) else { panic!() };
     t.account(id, direction, 50, at(950), true);
     assert!(t.raise(id, at(1_000)));
@@ -76,7 +76,7 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     assert_eq!(tasks(&mut t, 1_000), tell(sunk, Command::Mark));
     assert!(!t.answered(sunk, Answer::Read, at(1_000)), "out of turn");
     assert!(t.answered(sunk, Answer::Marked, at(1_001)));
-    // Within the grace, and after it until the last answer, what the level counted counts.
+    // Within the grace, and after it until the last answer, the level's counts are credited.
     assert!(t.credit(sunk, Direction::ToServer, 1, 100, at(1_001)));
     let over = 1_011 + TICK;
     assert_eq!(tasks(&mut t, over), tell(sunk, Command::Read));
@@ -99,7 +99,7 @@ fn a_flow_sinks_and_comes_back_in_steps() {
     let counted = t.level_counters();
     assert_eq!((counted.begun, counted.back, counted.sunk, counted.strays), (1, 1, 0, 2));
     assert!(!t.raise(id, at(2_000)), "no level has it");
-    // Its time at the host runs from its latest packet: UDP, established, 300 s.
+    // The timeout at the host runs from the latest packet: UDP, established, 300 s.
     assert_eq!(t.expire(at(300_000), 100, none), 0);
     assert_eq!(t.expire(at(301_002 + TICK), 100, |_, _, _| ()), 1);
 }
@@ -116,7 +116,7 @@ fn a_refused_flow_stays_at_the_host() {
         (Step::Back, Some(t.get(id).unwrap().start)),
         "it was never away"
     );
-    // To the next level; it is to leave it before it is there.
+    // To the next level; the flow is to leave it before the level answers.
     let second = t.sink(id, Level::Xdp, FIRST, at(2)).unwrap();
     assert_ne!(first, second);
     assert!(!t.answered(first, Answer::Installed, at(2)), "that stay is over");
@@ -134,15 +134,15 @@ fn a_refused_flow_stays_at_the_host() {
 
 #[test]
 fn a_silent_flow_ends_when_its_last_counters_are_read_and_one_that_was_not_silent_goes_on() {
-    // What the last counters, or a packet that came up, say.
+    // The time of the last packet, by the last counters or by a packet that was passed up.
     for (seen, by_level) in [(None, false), (Some(60_200), true), (Some(60_200), false)] {
         let (mut t, id) = with_flow(TCP);
         let sunk = sink(&mut t, id, Level::Xdp, 0);
-        // The level's reports keep it.
+        // The level's reports keep the flow.
         t.credit(sunk, Direction::ToClient, 1, 60, at(100));
         assert_eq!(t.expire(at(60_000), 100, none), 0);
         assert_eq!(step(&t, id), Step::Active);
-        // 60 s, as at the host. No packet finds it stale.
+        // 60 s, as at the host. No packet finds the flow stale.
         let due = 60_100 + TICK;
         assert!(matches!(t.find(&key(TCP, false), at(due)), Find::Found { .. }));
         assert_eq!(t.expire(at(due), 100, none), 0);
@@ -171,7 +171,7 @@ fn a_silent_flow_ends_when_its_last_counters_are_read_and_one_that_was_not_silen
         assert_eq!((t.len(), t.level_counters().ended, t.level_counters().sunk), (0, 1, 0));
         assert_eq!(t.counters().end_state[FlowState::CaptureBypassed as usize], 0, "who bypassed it says so");
         assert_eq!(t.counters().mgr_timeout, 1);
-        // What comes now is nobody's, also when the entry has another flow.
+        // Later credits are orphans, even if the entry has another flow.
         assert!(!t.credit(sunk, Direction::ToServer, 7, 700, at(due + 600)));
         let next = created(t.find_or_insert(&key(TCP, false), at(due + 600), none));
         assert_eq!(next, id);
@@ -221,7 +221,7 @@ fn a_level_that_does_not_answer_is_waited_for_by_the_clock() {
                 assert!(t.answered(sunk, *answer, at(now)));
                 now += 10 + TICK;
             }
-            // It is told once.
+            // The order is sent once.
             assert_eq!(tasks(&mut t, now).len(), usize::from(answers > 0));
             assert_eq!(tasks(&mut t, now + 999), []);
             assert_eq!(t.level_counters().unanswered, 0);
@@ -233,7 +233,7 @@ fn a_level_that_does_not_answer_is_waited_for_by_the_clock() {
             }
             assert_eq!((over, step(&t, id), t.get(id).unwrap().level()), (vec![], Step::Back, Level::Host));
             assert_eq!(t.sink(id, Level::Rtl, FIRST, at(now + 2_000)), Err(SinkError::Unanswered));
-            // What it says late is counted, what it answers late changes nothing.
+            // Late counts are credited, late answers have no effect.
             assert!(t.credit(sunk, Direction::ToServer, 1, 10, at(now)));
             assert!(!t.answered(sunk, Answer::Deleted, at(now + 2_000)));
             assert_eq!(t.get(id).unwrap().bytes.to_server, 110);
@@ -263,12 +263,12 @@ fn sunk_flows_make_room_last_and_as_many_as_are_wanted() {
         sink(&mut t, id, Level::Xdp, 10);
     }
     t.set_state(ids[2], FlowState::Established);
-    // The one at the host goes first, and at once.
+    // The flow at the host goes first, and at once.
     let mut ended = Vec::new();
     let new = created(t.find_or_insert(&key(100, false), at(20), |id, _, why| ended.push((id, why))));
     assert_eq!(ended, [(ids[2], EndReason::Forced)]);
     let sunk = sink(&mut t, new, Level::Xdp, 20);
-    // All have sunk: the packet finds no room, the one that was silent for longest begins to leave.
+    // All flows are offloaded: the packet finds no room, the flow that was silent longest begins to leave.
     assert_eq!(t.find_or_insert(&key(200, false), at(30), none), Lookup::Full);
     assert_eq!((step(&t, first), t.room_coming, t.counters().get_used_failed), (Step::Marking, 1, 1));
     let leaving = t.stay(first).unwrap().sunk;
@@ -277,14 +277,14 @@ fn sunk_flows_make_room_last_and_as_many_as_are_wanted() {
     t.remove(first, EndReason::Forced);
     assert_eq!((t.room_coming, t.counters().get_used), (0, 2));
     assert_eq!(created(t.find_or_insert(&key(200, false), at(over), none)), first);
-    // One that was used since stays longer than those that were not.
+    // A flow that was used since stays longer than the others.
     sink(&mut t, first, Level::Rtl, over);
     t.credit(sunk, Direction::ToServer, 1, 1, at(over + 5_000));
     for left in [ids[0], ids[1], first, new] {
         assert_eq!(t.find_or_insert(&key(300, false), at(over + 6_000), none), Lookup::Full);
         assert_eq!(step(&t, left), Step::Marking);
     }
-    // Nobody is left.
+    // No flow is left to choose.
     assert_eq!(t.find_or_insert(&key(300, false), at(over + 6_000), none), Lookup::Full);
     assert_eq!(t.room_coming, 4);
 }
@@ -293,12 +293,12 @@ fn sunk_flows_make_room_last_and_as_many_as_are_wanted() {
 fn a_new_connection_has_the_key_while_the_old_one_leaves_its_level() {
     let (mut t, old) = with_flow(TCP);
     let sunk = sink(&mut t, old, Level::Xdp, 0);
-    // The other end opens it: its direction is another one.
+    // The other end opens it, in the other direction.
     let new = t.replace(old, &key(TCP, true), at(10), none).unwrap();
     assert_ne!(new, old);
     assert_eq!(t.find(&key(TCP, true), at(10)), Find::Found { id: new, direction: Direction::ToServer });
     t.account(new, Direction::ToServer, 60, at(10), true);
-    // Its first packets may still be counted by the old entry: they are the old flow's.
+    // The old entry may still count the first packets of the new connection for the old flow.
     assert!(t.credit(sunk, Direction::ToClient, 1, 60, at(11)));
     assert!(!t.begin_end(old, EndReason::TcpReuse, at(12)), "it leaves already");
     let over = remove_below(&mut t, sunk, 12);
@@ -315,7 +315,7 @@ fn a_turned_flow_turns_what_all_levels_counted() {
     let first = sink(&mut t, id, Level::Rtl, 0);
     t.credit(first, Direction::ToServer, 5, 500, at(1));
     t.get_mut(id).unwrap().flip();
-    // The level goes on as it was told.
+    // The level keeps counting in the directions of its order.
     t.credit(first, Direction::ToServer, 1, 100, at(2));
     t.credit(first, Direction::ToClient, 1, 10, at(3));
     let flow = t.get(id).unwrap();
@@ -345,14 +345,14 @@ fn a_stay_goes_with_its_flow_to_another_table() {
     };
     let (mut t, id) = with_flow(TCP);
     let old = t.sink(id, Level::Xdp, FIRST, at(1)).unwrap();
-    // Not answered: it is to leave once it is.
+    // Without an answer so far: the flow is to leave once the level answers.
     let (mut new, to) = moved(&t, id);
     assert_eq!((step(&new, to), new.level_counters().sunk), (Step::Withdrawing, 1));
     assert!(!new.answered(old, Answer::Installed, at(6)), "the old name is no name here");
     let sunk = new.stay(to).unwrap().sunk;
     assert!(new.answered(sunk, Answer::Installed, at(6)));
     assert_eq!(tasks(&mut new, 6), tell(sunk, Command::Mark));
-    // There: it stays.
+    // At the level: the stay continues.
     t.answered(old, Answer::Installed, at(1));
     t.credit(old, Direction::ToServer, 1, 50, at(2));
     let (mut new, to) = moved(&t, id);
@@ -361,7 +361,7 @@ fn a_stay_goes_with_its_flow_to_another_table() {
     assert!(new.credit(stay.sunk, Direction::ToServer, 1, 50, at(3)));
     assert_eq!(new.amounts(to, Level::Xdp).unwrap().packets.to_server, 2);
     assert_eq!(tasks(&mut new, 6), []);
-    // In removal: from the mark again.
+    // In removal: starts again from the mark.
     t.begin_end(id, EndReason::TcpReuse, at(3));
     tasks(&mut t, 3);
     t.answered(old, Answer::Marked, at(3));
@@ -370,7 +370,7 @@ fn a_stay_goes_with_its_flow_to_another_table() {
     let sunk = new.stay(to).unwrap().sunk;
     let over = remove_below(&mut new, sunk, 5);
     assert_eq!(tasks(&mut new, over), [Task::End { id: to, reason: EndReason::TcpReuse }]);
-    // Over, and back.
+    // Over, and moved back.
     t.answered(old, Answer::Deleted, at(4));
     assert_eq!(step(&t, id), Step::Left);
     let (mut new, to) = moved(&t, id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of the flow table: against a map with a plain list of timeouts, and one by one.
+//! Tests of the flow table: against a map with a plain list of timeouts, and case by case.
 
 use super::*;
 use crate::entry::export::ImportedFlow;
@@ -160,8 +160,8 @@ fn a_closed_tcp_flow_stays_for_its_timeout_and_can_be_replaced() {
 
 #[test]
 fn a_flood_that_is_answered_always_makes_room() {
-    // Of both families; all are used once more than the timers that were armed at their beginning know. TCP
-    // is answered; UDP goes on one way, and its timers stay as they are.
+    // Both families; all flows are used once after their timers were armed. TCP is answered; UDP goes on one
+    // way, and its timers stay as they are.
     for (first, kept) in
         [(0, FlowState::Established), (4, FlowState::LocalBypassed), (4, FlowState::Established)]
     {
@@ -188,7 +188,7 @@ fn a_flood_that_is_answered_always_makes_room() {
         assert_eq!((t.counters().get_used_failed, t.counters().memcap), (0, 0));
         assert_eq!(t.get(connection).unwrap().state(), kept);
         if first == 0 {
-            // Of what is half-open the one that was silent for longest goes, to within a tick.
+            // Among half-open flows the one that was silent longest goes, to within a tick.
             let seen = t.iter().filter(|(_, f)| f.state() == FlowState::New).map(|(_, f)| f.last_seen);
             let quietest = seen.min().unwrap();
             let victim = t.session_to_end(at(10_000)).unwrap();
@@ -219,14 +219,14 @@ fn a_full_table_refuses_or_evicts_by_policy_and_counts_it() {
     for n in 0..4 {
         created(t.find_or_insert(&key(n * 12, false), at(u64::from(n)), none)); // all TCP
     }
-    // 0 established, 1 new and touched last, 2 new, 3 closed just now.
+    // 0 established, 1 new and used last, 2 new, 3 closed just now.
     t.set_state(FlowId(0), FlowState::Established);
     t.account(FlowId(1), Direction::ToServer, 1, at(900), true);
     t.set_state(FlowId(3), FlowState::Closed);
     let mut order = Vec::new();
     for n in 10..14 {
         created(t.find_or_insert(&key(n * 12 + 240, false), at(1_000), |id, _, why| order.push((id.0, why))));
-        // Keep the newcomers out of the choice.
+        // Excludes the newcomers from the choice.
         let new = t.find(&key(n * 12 + 240, false), at(1_000));
         if let Find::Found { id, .. } = new {
             t.set_state(id, FlowState::LocalBypassed);
@@ -285,7 +285,7 @@ fn emergency_mode_shortens_timeouts_until_enough_is_free() {
     assert_eq!(ended, 3, "three are enough: 30 % of ten");
     assert!(!t.in_emergency());
     assert_eq!(t.counters().emerg_mode_over, 1);
-    // The wheels were read ahead; what is armed now still fires, and not early.
+    // The wheels were read ahead; a timer armed now still fires, and not early.
     let id = created(t.find_or_insert(&key(504, false), at(9_300), none));
     let mut late = Vec::new();
     t.expire(at(9_300 + 59_000), 1000, |id, _, _| late.push(id));
@@ -409,7 +409,7 @@ fn bad_sizes_are_refused_and_memory_is_reserved_not_touched() {
     assert!(t.get(FlowId(10_000)).is_none());
 }
 
-/// The table as one would write it without thinking about speed.
+/// A straightforward table, as a model.
 #[derive(Default)]
 struct Model {
     flows: HashMap<FlowKey, (FlowState, Timestamp, u64, FlowKey)>,
@@ -565,16 +565,16 @@ fn what_nobody_has_opened_is_not_kept_and_makes_room_first() {
         t.account(id, Direction::ToServer, 60, at(0), true);
         t.note_unopened(id);
         let new = t.timeouts[class(key(n, false).protocol(), FlowState::New)].0.as_nanos() / 1_000_000;
-        // Refused packets come and come.
+        // Refused packets keep arriving.
         for millis in [new / 2, new - 1] {
             t.account(id, Direction::ToServer, 60, at(millis), true);
         }
         assert_eq!(t.get(id).unwrap().packets.to_server, 3);
         assert_eq!(t.find(&key(n, false), at(new)), Find::Stale { id });
-        // The first that is not refused keeps it.
+        // The first forwarded packet keeps the flow.
         t.note_opened(id, at(new - 1));
         assert_eq!(t.find(&key(n, false), at(new)), Find::Found { id, direction: Direction::ToServer });
-        // One that is older than all others and closed stays, as one that nobody has opened makes room.
+        // A closed flow that is older than all others stays, as an unopened one makes room.
         t.set_state(id, FlowState::Closed);
         let refused = created(t.find_or_insert(&key(n + 100, false), at(new), none));
         t.note_unopened(refused);
