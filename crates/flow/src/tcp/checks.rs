@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that say nothing new or nothing good: keep-alives (RFC 9293 section 3.8.4), zero-window
-//! probes (3.8.6.1), duplicate and outdated ACKs, window updates, spurious retransmissions,
-//! traffic after a RST. They are recognised before the state handlers run.
+//! Packets without news, and suspicious ones: keep-alives (RFC 9293 section 3.8.4), zero-window probes
+//! (3.8.6.1), duplicate and outdated ACKs, window updates, spurious retransmissions, traffic after a RST.
+//! They are recognised before the state handlers run.
 
 use super::peer::PeerFlags;
 use super::session::SessionFlags;
@@ -10,9 +10,9 @@ use super::{PacketKind, StreamEvent, TcpFlags, TcpState};
 
 const OPENS_OR_CLOSES: TcpFlags = TcpFlags::SYN.union(TcpFlags::FIN).union(TcpFlags::RST);
 
-/// Windows larger than this may shrink a little more than the packet explains.
+/// Windows larger than this may shrink by up to [`SHRINK_MARGIN`] more than the packet explains.
 const SMALL_WINDOW: u32 = 1024;
-/// How much more.
+/// Tolerance for a shrinking window, in bytes.
 const SHRINK_MARGIN: u32 = 32;
 
 impl Step<'_, '_> {
@@ -21,7 +21,7 @@ impl Step<'_, '_> {
         if self.is_keep_alive() {
             self.snd_mut().flags |= PeerFlags::KEEP_ALIVE;
             self.out.kind |= PacketKind::KEEP_ALIVE;
-            // A probe of the window says, too, how much its sender takes now.
+            // A window probe carries its sender's window, too.
             self.note_offer();
             return true;
         }
@@ -123,9 +123,9 @@ impl Step<'_, '_> {
             && self.segment.ack == self.rcv().next_seq.plus(1)
     }
 
-    /// A packet from the future (data and acknowledgement beyond what was seen) that shrinks the window so
-    /// far that what is expected would be refused as out of window. Where all is seen there is no such
-    /// packet: who acknowledges more than was sent is refused by the state.
+    /// A packet ahead of the session (data and acknowledgement beyond the bytes seen) that shrinks the window
+    /// so far that the expected packets would be out of window. Does not apply where the engine sees all
+    /// packets: the state refuses acknowledgements of unsent data.
     fn is_bad_window_update(&self) -> bool {
         let state = self.session.state;
         if state < TcpState::Established
@@ -161,7 +161,7 @@ impl Step<'_, '_> {
             && self.rcv().sack_is_outdated(self.segment.options.sack)
     }
 
-    /// Data that is acknowledged already; `true` when reassembly has let go of it as well.
+    /// Data that is acknowledged already; `true` when reassembly has freed it as well.
     fn is_spurious_retransmission(&mut self) -> bool {
         if self.segment.is_empty() {
             return false;
@@ -187,13 +187,13 @@ impl Step<'_, '_> {
         }
     }
 
-    /// A closed session: only traffic that shows a RST to have been forged is of interest.
+    /// Handles a closed session, in which only traffic that shows a RST to be forged matters.
     pub(crate) fn closed(&mut self) -> Handled {
         if self.has(TcpFlags::RST) {
             return Ok(());
         }
         if self.config.compares() && self.session.previous == TcpState::SynSent && self.has(TcpFlags::SYN) {
-            // Whoever goes on with the handshake has not believed the RST; what follows needs the numbers of
+            // A side that continues the handshake has not believed the RST; later packets need the numbers of
             // both sides.
             self.session.flags.remove(SessionFlags::CLOSED_BY_RST);
             self.session.state = TcpState::SynSent;
@@ -201,7 +201,7 @@ impl Step<'_, '_> {
         }
         let syn_ack = self.has(TcpFlags::SYN.union(TcpFlags::ACK));
         if self.config.compares() && syn_ack && self.segment.seq != self.snd().isn {
-            // Whoever believes it reads a stream that begins elsewhere.
+            // A client that believes it would read a stream that begins elsewhere.
             return self.reject(StreamEvent::ShutdownSynResend);
         }
         let (own, other) = (self.direction, self.direction.flip());

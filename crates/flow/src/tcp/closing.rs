@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The end of a session: FIN, and what follows it (RFC 9293 section 3.6). `fin_wait1` means that the
-//! server closed first, `close_wait` that the client did.
+//! The end of a session: FIN, and later packets (RFC 9293 section 3.6). `fin_wait1` means that the server
+//! closed first, `close_wait` that the client did.
 
 use super::session::{SessionFlags, WINDOW_SLACK};
 use super::step::{Handled, Rejected, Step};
@@ -23,10 +23,10 @@ impl Step<'_, '_> {
         if self.is(SessionFlags::TIMESTAMP) { self.validate_timestamp() } else { Ok(()) }
     }
 
-    /// Whether, before real receivers, a segment of a connection that closes ends before what its receiver
-    /// has. That answers it with an acknowledgement and takes nothing of it, neither what it acknowledges nor
-    /// its timestamp (RFC 9293 section 3.10.7.4, first step). An honest sender may have had it under way: so
-    /// it goes on and changes nothing.
+    /// Whether, with real receivers, a segment of a closing connection ends before the receiver's position.
+    /// The receiver answers it with an acknowledgement and ignores it, including its acknowledgement and
+    /// timestamp (RFC 9293 section 3.10.7.4, first step). An honest sender may have had it in flight: so it
+    /// is forwarded without effect.
     pub(crate) fn is_behind(&self) -> Result<bool, Rejected> {
         let state = self.session.state;
         let closing = state > TcpState::Established && state != TcpState::Closed;
@@ -38,9 +38,9 @@ impl Step<'_, '_> {
         if behind && end.before(self.session.oldest(self.direction)) { Err(Rejected) } else { Ok(behind) }
     }
 
-    /// Whether a FIN begins where the sender's window allows, `slack` before what is expected. Before real
-    /// receivers none lies behind data that has not come yet: it may be made up, and does not end what its
-    /// receiver still waits for. (Once it is acknowledged it counts all the same.)
+    /// Whether a FIN begins where the sender's window allows, at most `slack` before the expected number.
+    /// With real receivers no FIN is accepted after data that has not arrived yet: it may be forged, and does
+    /// not end the data that its receiver still expects. (Once acknowledged, the FIN counts.)
     fn fin_fits(&self, slack: u32) -> bool {
         let snd = self.snd();
         let leads = self.session.sees_all(self.config)
@@ -49,32 +49,32 @@ impl Step<'_, '_> {
         self.segment.seq.at_least(snd.next_seq.minus(slack)) && self.begins_in_the_window() && !leads
     }
 
-    /// What the last acknowledgement makes of a session. Where FINs count only once they are acknowledged,
-    /// whether it is one is seen when it has been taken (`note_ends`).
+    /// The state after the last acknowledgement. If FINs count only once they are acknowledged, `note_ends`
+    /// decides this after the acknowledgement.
     fn closes(&self) -> Option<TcpState> {
         (!self.session.sees_all(self.config)).then_some(TcpState::Closed)
     }
 
-    /// Whether a segment begins in the window that the sender knows, or in one that it knew when it sent.
+    /// Whether a segment begins in the sender's current window, or in one that it had when it sent.
     fn begins_in_the_window(&self) -> bool {
         let snd = self.snd();
         self.segment.seq.at_most(snd.last_ack.plus(snd.window)) || self.segment.seq.at_most(snd.next_win)
     }
 
-    /// A FIN that was seen before; its acknowledgement may be a later one.
+    /// A retransmitted FIN; its acknowledgement may be a later one.
     fn is_fin_again(&self) -> bool {
         self.segment.seq == self.snd().next_seq.minus(1)
     }
 
-    /// What comes beside the last steps of a close goes on and changes nothing, if its receiver may take it.
+    /// Forwards, without effect, a packet beside the last steps of a close, if its receiver may accept it.
     fn let_on(&mut self, event: StreamEvent) -> Handled {
         if self.session.sees_all(self.config) { self.validate_ack_or(event) } else { Ok(()) }
     }
 
-    /// Refuses what a state does not expect, unless an honest host sends it: after losses before the
-    /// observer, with FINs that cross or are sent again, numbers differ from the one that the state waits for
-    /// and are still ones that the receiver takes or answers with an ACK (RFC 9293 section 3.10.7.4). Such a
-    /// packet passes and changes no state.
+    /// Refuses a packet that a state does not expect, unless an honest host sends it: after losses before the
+    /// observer, and with FINs that cross or are retransmitted, numbers differ from those that the state
+    /// expects, but the receiver still accepts them or answers with an ACK (RFC 9293 section 3.10.7.4). Such
+    /// a packet passes and changes no state.
     fn refuse(&mut self, event: StreamEvent) -> Handled {
         if !self.is_near_the_window() || !self.has(TcpFlags::ACK) || !self.ack_is_acceptable() {
             return self.reject(event);
@@ -86,7 +86,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// Whether a segment lies in the sender's window or, sent again, shortly before it.
+    /// Whether a segment is in the sender's window or, as a retransmission, shortly before it.
     fn is_near_the_window(&self) -> bool {
         let snd = self.snd();
         let before = snd.last_ack.minus(snd.window.max(WINDOW_SLACK));
@@ -162,7 +162,7 @@ impl Step<'_, '_> {
         let again = self.is_retransmission();
         self.validate_ack_or(StreamEvent::Fin1InvalidAck)?;
         let (seq, ack) = (self.segment.seq, self.segment.ack);
-        // The client's ACK moves the session on only when it covers the server's FIN.
+        // The client's ACK advances the session only when it covers the server's FIN.
         let covers = !self.to_server() || ack == self.rcv().next_seq;
         if !again && covers {
             if !self.in_window() {
@@ -265,7 +265,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// What the ACKs of the last states have in common.
+    /// The common part of the ACKs of the last states.
     fn finish_ack(&mut self, again: bool, next: Option<TcpState>) {
         if !again {
             if let Some(state) = next {
@@ -293,8 +293,8 @@ impl Step<'_, '_> {
             // Only the server's FIN is the second one.
             let next = (!self.to_server()).then_some(TcpState::LastAck);
             if !again && next.is_some() {
-                // What it ends with may come again: the next acknowledgement closes the session, also one of
-                // data before the FIN.
+                // The end of this segment may arrive again: the next acknowledgement closes the session, even
+                // one of data before the FIN.
                 let end = self.segment.end().plus(1);
                 if end.after(self.snd().next_seq) {
                     self.snd_mut().next_seq = end;
@@ -331,7 +331,7 @@ impl Step<'_, '_> {
         let expected = self.snd().next_seq;
         self.advance_sender(expected);
         self.update_last_ack();
-        // A side that has closed goes on reading: the other's window moves on.
+        // A side that has closed continues to read: the other side's window advances.
         self.update_sack_and_edge();
         self.accept();
         Ok(())

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the stream engine: the keys of Suricata's `stream` section with its built-in defaults
-//! (those that hold when a configuration file does not name the key). Reading them from a file is
-//! the config crate's work. Not here: `prealloc-sessions` and `segment-prealloc`, whose memory is
-//! the flow table's and the worker's.
+//! Settings of the stream engine: the keys of Suricata's `stream` section with its built-in defaults (those
+//! for keys that a configuration file does not name). The config crate reads them from a file. Left out:
+//! `prealloc-sessions` and `segment-prealloc`, whose memory belongs to the flow table and the worker.
 
 use bartizan_base::Direction;
 
-/// Greatest distance of the client's number that a SYN cookie forgives: Linux adds the number of one of four
-/// sizes to it.
+/// Greatest distance of the client's number that a SYN cookie tolerates: Linux adds the index of one of four
+/// sizes to the number.
 pub(crate) const COOKIE_REACH: u32 = 3;
 
-/// What is done when the engine cannot do its work on a packet or flow.
+/// The action when the engine cannot handle a packet or flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ExceptionPolicy {
-    /// Nothing; go on.
+    /// Ignore the exception.
     #[default]
     Ignore,
     /// Accept this packet.
     PassPacket,
     /// Accept the flow, uninspected.
     PassFlow,
-    /// Accept the flow and look at it no more.
+    /// Accept the flow and bypass it.
     Bypass,
     /// Drop this packet.
     DropPacket,
     /// Drop the flow.
     DropFlow,
-    /// Drop the flow and tell the sender.
+    /// Drop the flow and send an answer to the sender.
     Reject,
-    /// Drop the flow and tell both sides.
+    /// Drop the flow and send answers to both sides.
     RejectBoth,
 }
 
@@ -48,7 +47,7 @@ impl ExceptionPolicy {
         }
     }
 
-    /// Whether the packet does not go on.
+    /// Whether the packet is dropped.
     #[must_use]
     pub const fn refuses(self) -> bool {
         matches!(
@@ -61,7 +60,7 @@ impl ExceptionPolicy {
     }
 }
 
-/// What an exception policy was applied for.
+/// The cause for which an exception policy is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExceptionTarget {
     /// A packet of a session whose start was not seen.
@@ -76,7 +75,7 @@ pub enum ExceptionTarget {
     AppLayerMemory,
     /// The connection speaks HTTP/2 in clear text, which is not parsed.
     Http2,
-    /// More comes than the worker takes, and the flow gives way.
+    /// The load exceeds the worker's capacity, and the flow gives way.
     Overload,
 }
 
@@ -96,7 +95,7 @@ impl ExceptionTarget {
     }
 }
 
-/// What is done with the byte that the urgent pointer marks.
+/// The treatment of the byte that the urgent pointer marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UrgentPolicy {
     /// Taken out of the stream, as most receivers do.
@@ -110,20 +109,20 @@ pub enum UrgentPolicy {
     Gap,
 }
 
-/// How delivered bytes and the receiver's acknowledgement relate.
+/// The relation of forwarded bytes to the receiver's acknowledgements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StreamMode {
     /// Detection: bytes become readable when the receiver has acknowledged them.
     #[default]
     Passive,
-    /// Prevention: bytes become readable at once, and what was inspected first is what the receiver gets.
+    /// Prevention: bytes become readable at once, and the receiver gets the bytes that were inspected first.
     Inline,
 }
 
-/// What is done inline with a retransmission that differs from the inspected bytes.
+/// The inline treatment of a retransmission that differs from the inspected bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OverlapAction {
-    /// The inspected bytes are put back into the packet.
+    /// The inspected bytes are restored in the packet.
     #[default]
     Rewrite,
     /// The packet is dropped.
@@ -139,27 +138,27 @@ pub struct ReassemblyConfig {
     pub memcap_policy: ExceptionPolicy,
     /// `depth`: bytes of a direction that are reassembled; 0 for no limit.
     pub depth: u32,
-    /// `toserver-chunk-size`: unseen bytes that raw inspection waits for.
+    /// `toserver-chunk-size`: number of unseen bytes at which raw inspection begins.
     pub toserver_chunk_size: u16,
     /// `toclient-chunk-size`.
     pub toclient_chunk_size: u16,
     /// `raw`: whether raw inspection takes place.
     pub raw: bool,
-    /// `check-overlap-different-data`: whether differing retransmissions are looked for and told.
+    /// `check-overlap-different-data`: whether differing retransmissions are detected and reported.
     pub check_overlap_different_data: bool,
-    /// `max-regions`: islands of data, far apart, that a direction may have; 0 for no limit.
+    /// `max-regions`: maximum number of distant islands of data in a direction; 0 for no limit.
     pub max_regions: u16,
     /// `urgent.policy`.
     pub urgent: UrgentPolicy,
-    /// `urgent.oob-limit-policy`: what urgent bytes beyond the limit get.
+    /// `urgent.oob-limit-policy`: the treatment of urgent bytes beyond the limit.
     pub urgent_limit: UrgentPolicy,
-    /// Bytes of buffers that one direction may hold; 0 for no limit. Bartizan's own key: with `depth: 0`
-    /// nothing else bounds a single flow.
+    /// Maximum bytes of buffers in one direction; 0 for no limit. Bartizan's own key: with `depth: 0` nothing
+    /// else bounds a single flow.
     pub flow_limit: u64,
-    /// Bytes before the fresh ones that raw inspection sees again, so that a pattern cannot hide on
-    /// a boundary: at least the length of the longest pattern. Bartizan's own key.
+    /// Bytes before the fresh ones that raw inspection sees again, so that a pattern cannot hide on a
+    /// boundary: at least the length of the longest pattern. Bartizan's own key.
     pub raw_overlap: u32,
-    /// What is done inline with differing retransmissions. Bartizan's own key.
+    /// The inline treatment of differing retransmissions. Bartizan's own key.
     pub overlap_action: OverlapAction,
 }
 
@@ -184,7 +183,7 @@ impl Default for ReassemblyConfig {
 }
 
 impl ReassemblyConfig {
-    /// Unseen bytes that raw inspection of a direction waits for.
+    /// Number of unseen bytes at which raw inspection of a direction begins.
     #[must_use]
     pub const fn chunk_size(&self, direction: Direction) -> u64 {
         match direction {
@@ -207,10 +206,10 @@ pub struct StreamConfig {
     pub midstream: bool,
     /// `midstream-policy`.
     pub midstream_policy: ExceptionPolicy,
-    /// `async-oneside`: sessions of which one direction is seen are tracked.
+    /// `async-oneside`: sessions with only one visible direction are tracked.
     pub async_oneside: bool,
-    /// The policy of the flow in hand lets one-sided flows go on: they are tracked as with `async-oneside`,
-    /// and one whose first packet here is the SYN/ACK is no case for the midstream policy. Inline only.
+    /// The policy of the flow in hand allows one-sided flows: they are tracked as with `async-oneside`, and
+    /// the midstream policy does not apply to a flow whose first packet here is the SYN/ACK. Inline only.
     /// Bartizan's own.
     pub one_sided: bool,
     /// `inline`, resolved (`auto` follows the engine's mode).
@@ -219,10 +218,10 @@ pub struct StreamConfig {
     pub bypass: bool,
     /// `drop-invalid`: inline, packets that the session does not explain are dropped.
     pub drop_invalid: bool,
-    /// Inline, segments that no honest sender sends and that receivers refuse or understand differently are
-    /// dropped: far outside of the window, with data before the handshake is complete, data in a SYN after it
-    /// or without an ACK, around the beginning of a stream that a SYN cookie may move. Suricata lets them
-    /// pass, so replayed captures do without it. Bartizan's own.
+    /// Inline, segments that no honest sender sends and that receivers refuse or interpret differently are
+    /// dropped: far outside of the window, with data before the handshake is complete, data in a SYN after
+    /// the handshake or without an ACK, around the beginning of a stream that a SYN cookie may move. Suricata
+    /// forwards them, so replayed captures do not use this. Bartizan's own.
     pub strict: bool,
     /// `max-syn-queued`: different SYNs kept for a session.
     pub max_syn_queued: u8,
@@ -263,19 +262,19 @@ impl StreamConfig {
         matches!(self.mode, StreamMode::Inline)
     }
 
-    /// Whether no segment may leave with data that was not compared with what was inspected.
+    /// Whether no segment may leave with data that was not compared with the inspected data.
     #[must_use]
     pub(crate) const fn compares(&self) -> bool {
         self.inline() && self.strict
     }
 
-    /// Whether sessions of which one direction is seen are tracked.
+    /// Whether sessions with only one visible direction are tracked.
     #[must_use]
     pub(crate) const fn tracks_one_sided(&self) -> bool {
         self.async_oneside || self.one_sided
     }
 
-    /// Whether the midstream policy lets a session be picked up.
+    /// Whether the midstream policy allows to pick up a session.
     #[must_use]
     pub(crate) const fn may_pick_up(&self) -> bool {
         matches!(self.midstream_policy, ExceptionPolicy::Ignore | ExceptionPolicy::PassFlow)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What handling a segment needs besides the session.
+//! The worker's state for handling a segment, besides the session.
 
 use super::{StreamConfig, StreamCounters};
 use crate::stream::MemoryBudget;
 
-/// What handling a segment needs besides the session: settings, counts and memory of the worker.
+/// The worker's state for handling a segment, besides the session: settings, counters and memory.
 #[derive(Debug)]
 pub struct StreamContext<'a> {
     /// Settings.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters of the stream engine, with the names of EVE's stats records. Each worker has one set;
-//! whoever reports sums them.
+//! Counters of the stream engine, with the names of EVE's stats records. Each worker has one set; reports
+//! contain the sums.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident => $name:literal,)+) => {
@@ -9,7 +9,7 @@ macro_rules! counters {
         pub struct StreamCounters { $($(#[$doc])* pub $field: u64,)+ }
 
         impl StreamCounters {
-            /// Counts the memory of a session more.
+            /// Adds a session's memory.
             pub(crate) fn hold(&mut self, bytes: u64) {
                 self.memuse = self.memuse.saturating_add(bytes);
                 self.memuse_peak = self.memuse_peak.max(self.memuse);
@@ -43,7 +43,7 @@ counters! {
     sessions => "tcp.sessions",
     /// Sessions not made because memory was used up.
     ssn_memcap_drop => "tcp.ssn_memcap_drop",
-    /// Sessions whose rest was inspected at their end, without a packet of their own.
+    /// Sessions whose remaining data was inspected at their end, without a packet of their own.
     ended => "tcp.ends_inspected",
     /// Packets with a wrong checksum.
     invalid_checksum => "tcp.invalid_checksum",
@@ -55,7 +55,7 @@ counters! {
     segment_memcap_drop => "tcp.segment_memcap_drop",
     /// Segments that lie beyond the reassembly depth.
     stream_depth_reached => "tcp.stream_depth_reached",
-    /// Gaps told to the application layer.
+    /// Gaps reported to the application layer.
     reassembly_gap => "tcp.reassembly_gap",
     /// Segments that overlap earlier ones.
     overlap => "tcp.overlap",
@@ -67,7 +67,7 @@ counters! {
     insert_data_overlap_fail => "tcp.insert_data_overlap_fail",
     /// Urgent bytes taken out of streams.
     urgent_oob_data => "tcp.urgent_oob_data",
-    /// Packets into which inspected bytes were put back.
+    /// Packets in which inspected bytes were restored.
     rewritten => "tcp.rewritten",
     /// Bytes held by sessions.
     memuse => "tcp.memuse",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The established session: data, acknowledgements, and what does not belong there.
+//! The established session: data, acknowledgements, and packets that do not belong to it.
 
 use super::session::SessionFlags;
 use super::step::{Handled, Step};
@@ -33,8 +33,8 @@ impl Step<'_, '_> {
             if !self.to_server() {
                 self.session.flags |= SessionFlags::CONFIRMED;
             }
-            // What is refused here is told and, passive, not reassembled; but the packet is not dropped
-            // for it (as in Suricata), since losses before the observer look the same.
+            // A refused segment raises an event and is, passively, not reassembled; but the packet is not
+            // dropped for it (as in Suricata), since losses before the observer look the same.
             let handled = self.established_ack();
             if self.is_made_up() {
                 return handled;
@@ -46,9 +46,9 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Where nothing is lost before the observer: who acknowledges what was not sent, or brings data beyond
-    /// the window that it was told of, has made it up. Its receiver throws it away (RFC 9293 section
-    /// 3.10.7.4, RFC 5961 section 5), so its data must not stand for what is to come.
+    /// Whether a segment is forged, where no packet is lost before the observer: it acknowledges unsent data,
+    /// or brings data beyond the advertised window. Its receiver discards it (RFC 9293 section 3.10.7.4, RFC
+    /// 5961 section 5), so its data must not take the place of later data.
     fn is_made_up(&self) -> bool {
         let beyond = self.stream.is_some()
             && !self.segment.is_empty()
@@ -56,10 +56,10 @@ impl Step<'_, '_> {
         self.session.sees_all(self.config) && (beyond || self.out.events.contains(StreamEvent::EstInvalidAck))
     }
 
-    /// A SYN where none belongs. Inline an empty one of the client may leave: a receiver that has the
-    /// connection answers with an ACK and takes nothing of it, and a client that has lost its own state
-    /// learns from that answer that it has to reset the connection before it opens another (RFC 5961 section
-    /// 4, RFC 9293 section 3.5.1).
+    /// Refuses a misplaced SYN. Inline, an empty one of the client is forwarded: a receiver with the
+    /// connection answers with an ACK and ignores the SYN, and a client that has lost its state learns from
+    /// the answer to reset the connection before it opens another (RFC 5961 section 4, RFC 9293 section
+    /// 3.5.1).
     pub(crate) fn refuse_syn(&mut self, event: StreamEvent) -> Handled {
         let plain = !self.has(TcpFlags::ACK) && self.segment.is_empty();
         if self.config.compares() && self.to_server() && plain {
@@ -71,8 +71,8 @@ impl Step<'_, '_> {
         self.reject(event)
     }
 
-    /// A server that answers a SYN which came in the middle has no connection any more. The answer does not
-    /// leave, as the SYN was not tracked; but the client's next one begins a session of its own.
+    /// Notes that a server which answers a SYN within a connection has no connection any more. The answer is
+    /// dropped, as the SYN was not tracked; but the client's next SYN begins a session of its own.
     fn note_reopening(&mut self) {
         let answers = !self.to_server() && self.has(TcpFlags::SYN.union(TcpFlags::ACK));
         if answers && self.session.reopening.take_if(|ack| *ack == self.segment.ack).is_some() {
@@ -98,13 +98,13 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// What every accepted RST does after the state has changed.
+    /// The common part of every accepted RST, after the change of state.
     pub(crate) fn finish_rst(&mut self, seq: Seq) {
         if self.has(TcpFlags::ACK) && self.validate_ack().is_ok() {
             self.update_last_ack();
         }
-        // Where the sender is when it resets is where the receiver is, unless the sender lies: inline, only
-        // the receiver's word counts, or a gap before the RST could be filled unseen.
+        // The sender's position at its reset is the receiver's position, unless the sender lies: inline, only
+        // the receiver's acknowledgement counts, since a gap before the RST could otherwise be filled unseen.
         if !self.config.inline() {
             self.snd_mut().update_last_ack(seq);
         }
@@ -131,7 +131,7 @@ impl Step<'_, '_> {
         if self.is(SessionFlags::CONFIRMED) {
             return self.reject(StreamEvent::EstSynackResend);
         }
-        // The server has probably not got the last ACK of the handshake.
+        // The server has probably not received the last ACK of the handshake.
         Ok(())
     }
 
@@ -142,14 +142,14 @@ impl Step<'_, '_> {
         if answers_probe {
             self.event(StreamEvent::EstAckZwpData);
             if self.session.sees_all(self.config) {
-                // It has taken the byte: the next probe begins behind it.
+                // The receiver has accepted the byte: the next probe begins after it.
                 self.rcv_mut().next_seq = self.segment.ack;
             }
         } else {
             self.validate_ack_or(StreamEvent::EstInvalidAck)?;
         }
         if !self.to_server() && self.is(SessionFlags::MIDSTREAM_ESTABLISHED) {
-            // The first packet of the server after a pick-up tells its window.
+            // The first packet of the server after a pick-up gives its window.
             let window = u32::from(self.segment.window) << self.snd().wscale;
             let server = self.snd_mut();
             server.window = window;
@@ -169,7 +169,8 @@ impl Step<'_, '_> {
             self.accept();
             return Ok(());
         }
-        // Anybody can make up a bare segment, or data beyond the window: where its sender is they do not say.
+        // Bare segments, and data beyond the window, are easily forged: they do not show their sender's
+        // position.
         let brings = !self.segment.is_empty() || !self.session.sees_all(self.config);
         let says = !self.config.compares() || self.in_window() && brings;
         if says && end.at_least(self.snd().next_seq) {
@@ -190,7 +191,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// Data that ends before what is acknowledged is refused, with exceptions.
+    /// Refuses data that ends before the last acknowledgement, with exceptions.
     fn check_before_last_ack(&mut self) -> Handled {
         let (seq, end) = (self.segment.seq, self.segment.end());
         let snd = self.snd();
@@ -201,7 +202,7 @@ impl Step<'_, '_> {
         let picked_up_one_sided =
             self.to_server() && self.config.tracks_one_sided() && self.is(SessionFlags::MIDSTREAM);
         if self.is(SessionFlags::ASYNC) {
-            // Nobody acknowledges: the sender's own position stands in for it.
+            // No acknowledgements arrive: the sender's own position takes their place.
             if self.to_server() {
                 self.snd_mut().update_last_ack(seq);
             } else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stream events, with the names that `stream-event:` and EVE's anomaly records use (those of Suricata 8).
+//! Stream events, with their names in `stream-event:` and EVE's anomaly records (those of Suricata 8).
 
 macro_rules! events {
     ($($variant:ident => $name:literal, $doc:literal;)+) => {
-        /// Something about a TCP packet that its session does not explain.
+        /// An anomaly of a TCP packet with regard to its session.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum StreamEvent { $(#[doc = $doc] $variant,)+ }
@@ -22,7 +22,7 @@ macro_rules! events {
             #[must_use]
             pub const fn stats_name(self) -> &'static str {
                 match self {
-                    // Those that have another name there.
+                    // Events with another name in the statistics.
                     StreamEvent::ThreeWaySynackResendWithDifferentAck => "stream.3whs_synack_resend_with_diff_ack",
                     StreamEvent::EstSynackResendWithDifferentAck => "stream.est_synack_resend_with_diff_ack",
                     _ => self.eve_name(),
@@ -121,18 +121,18 @@ impl StreamEvent {
     }
 }
 
-/// The events of one packet in the order in which they arose, without duplicates. Bounded: a packet
-/// that sets more events than fit has said enough.
+/// The events of one packet in the order in which they arose, without duplicates. Bounded: further events of
+/// a packet are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventList {
     events: [Option<StreamEvent>; EventList::CAPACITY],
 }
 
 impl EventList {
-    /// How many events are kept for a packet (Suricata's limit).
+    /// Most events kept for a packet (Suricata's limit).
     pub const CAPACITY: usize = 15;
 
-    /// Adds an event unless it is there already.
+    /// Adds an event unless the list has it.
     pub fn push(&mut self, event: StreamEvent) {
         for slot in &mut self.events {
             match slot {
@@ -152,7 +152,7 @@ impl EventList {
         self.iter().any(|present| present == event)
     }
 
-    /// Whether nothing arose.
+    /// Whether no event arose.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()

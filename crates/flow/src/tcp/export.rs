@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sessions as bytes, for warm restart and migration: a version, then every field, big endian.
-//! What comes in is checked like anything else that comes from outside.
+//! Serialised sessions, for warm restart and migration: a version, then every field, big endian. Imported
+//! data is untrusted and validated.
 
 use super::peer::PeerFlags;
 use super::queued::Queued;
@@ -8,7 +8,7 @@ use super::session::SessionFlags;
 use super::{Peer, Seq, TcpSession, TcpState};
 use bartizan_base::{Cursor, Direction};
 
-/// Version of the form.
+/// Version of the format.
 const VERSION: u8 = 4;
 
 impl TcpSession {
@@ -27,7 +27,7 @@ impl TcpSession {
         }
     }
 
-    /// Takes a session; nothing when the bytes are not one of this version.
+    /// Imports a session; `None` when the bytes are not of this version.
     #[must_use]
     pub fn import(from: &mut Cursor<'_>) -> Option<Self> {
         if from.u8()? != VERSION {
