@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way of a segment through a session: what is looked at before the state's handler, reassembly, and what
-//! leaves.
+//! The path of a segment through a session: checks before the state's handler, the handler, reassembly, and
+//! the advice.
 
 use super::config::COOKIE_REACH;
 use super::peer::PeerFlags;
@@ -13,24 +13,23 @@ use super::{
 use crate::stream::{Stream, StreamPair};
 use bartizan_base::{Direction, Reason};
 
-/// The flags that say what kind of beginning a segment is.
+/// The flags that distinguish the kinds of opening segments.
 const OPENING: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK).union(TcpFlags::RST).union(TcpFlags::FIN);
 
-/// [`COOKIE_REACH`], doubled and more, for a connection whose beginning nobody has acknowledged.
+/// [`COOKIE_REACH`], with a margin, for a connection whose beginning is unacknowledged.
 const COOKIE_SLACK: u32 = 8;
 
-/// Bytes of data that a segment may have to get others in front: with them it fits every link of IPv6 (1,280
-/// bytes).
+/// Most data of a segment that may get bytes in front: with them it fits every link of IPv6 (1,280 bytes).
 pub(crate) const COMPLETED_MOST: u32 = 1280 - 40 - 60 - COOKIE_SLACK;
 
-/// Data may lie so far beyond the known window at most.
+/// Largest distance of data beyond the known window.
 const SLACK_MAX: u32 = 1 << 29;
 
-/// A receiver may read a segment otherwise than it would be inspected.
+/// The error for a segment that a receiver may read in another way than it would be inspected.
 struct Differs;
 
 impl TcpSession {
-    /// Handles one segment. `streams` is the flow's reassembly, absent while nobody wants payloads.
+    /// Handles one segment. `streams` is the flow's reassembly, absent while no function needs payloads.
     ///
     /// Afterwards the caller runs the readers of the directions in [`Outcome::readable`] and then
     /// [`StreamPair::settle`]. A packet with [`Outcome::reuse`] was not handled: it belongs to a new flow.
@@ -88,8 +87,8 @@ impl TcpSession {
         let mut step = Step::new(self, segment, arrival, context, &mut *out, stream);
         let rejected = step.run();
         let untaken = step.is_data_that_nobody_takes();
-        // A SYN that came while another one is open is not refused in a replay, but nobody is shown its data
-        // either.
+        // A SYN that arrives while another one is open is not refused in a replay, but its data is not
+        // inspected either.
         let unread = untaken || foreign && step.session.state < TcpState::Established;
         let uncounted = !unread && step.accept_what_leaves(rejected);
         let refused = rejected.is_err() && !step.is_late_ack();
@@ -97,7 +96,7 @@ impl TcpSession {
         if let Some(before) = before
             && streams.as_deref().is_some_and(|pair| pair.was_read_from_elsewhere(self))
         {
-            // What readers were shown stays where it is: who would begin elsewhere does not get through.
+            // Data that readers saw keeps its position: a segment that would move the beginning is refused.
             *self = before;
             let (previous, state) = (self.state, self.state);
             *out = Outcome { previous, state, events: out.events, rejected: true, ..Outcome::default() };
@@ -130,12 +129,11 @@ impl TcpSession {
         }
     }
 
-    /// The change that a segment needs before a real receiver: bytes before it are put in front, so that a
-    /// server that takes it for the beginning reads the same as was inspected, or bytes that cannot be
-    /// compared any more are taken off.
+    /// The change that a segment needs before a real receiver: bytes are put in front, so that a server that
+    /// takes the segment for the beginning reads the inspected stream, or bytes that cannot be compared any
+    /// more are trimmed.
     ///
-    /// # Errors
-    /// The receiver may read it otherwise than it would be inspected.
+    /// # Errors The receiver may read the segment in another way than it would be inspected.
     fn before_real_receivers(
         &mut self,
         segment: &Segment<'_>,
@@ -151,20 +149,20 @@ impl TcpSession {
             out.events.push(StreamEvent::EstPacketOutOfWindow);
         }
         let stream = streams.map(|pair| pair.stream(direction));
-        // Where nobody reads there is nothing to differ from.
+        // Without a reader there is no inspected stream to differ from.
         let trimmed = stream.map_or(0, |stream| self.uncompared_in_front(segment, direction, stream, config));
         let moves = stream.and_then(|_| self.may_move_the_beginning(segment, direction, trimmed, config));
         let missing = moves.and_then(|away| u8::try_from(away).ok());
         let held = |len: u8| stream.is_some_and(|stream| stream.holds_beginning(usize::from(len)));
-        // Nobody acknowledges what a one-sided flow brings: what cannot be compared any more is not known to
-        // be there.
+        // A one-sided flow has no acknowledgements: the receiver may not have the bytes that cannot be
+        // compared any more.
         let old = self.is_async()
             && !segment.is_empty()
             && stream
                 .and_then(|stream| stream.held_from(&self.peers[direction]))
                 .is_some_and(|from| segment.seq.before(from));
         let completes = segment.len() <= COMPLETED_MOST && missing.is_some_and(held);
-        // Receivers take such a SYN for one, or not.
+        // Some receivers treat such a segment as a SYN, others do not.
         let torn = segment.has(TcpFlags::SYN) && segment.flags.intersects(TcpFlags::FIN | TcpFlags::RST);
         let reopens = segment.has(TcpFlags::SYN) && trimmed > 0;
         if far || old || foreign || torn || reopens || moves.is_some() && !completes {
@@ -177,9 +175,9 @@ impl TcpSession {
         })
     }
 
-    /// Passively: whether the client completes the handshake and acknowledges nothing of the data that came
-    /// with the SYN/ACK. It has thrown that away, and reads what
-    /// comes in its place. (Inline what was inspected stands.)
+    /// Passively: whether the client completes the handshake without acknowledging the data of the SYN/ACK.
+    /// It has discarded this data, and reads data that arrives in its place. (Inline, the inspected data
+    /// counts.)
     fn declines_data_of_syn_ack(
         &self,
         segment: &Segment<'_>,
@@ -196,7 +194,7 @@ impl TcpSession {
             && server.sent.after(server.base())
     }
 
-    /// Says what state the session is in now.
+    /// Writes the session's state to the outcome.
     fn tell_state(&self, out: &mut Outcome) {
         out.state = self.state;
         let phase = self.state.flow_state();
@@ -209,7 +207,7 @@ impl TcpSession {
     }
 
     /// Feeds a segment's data to the stream of a direction. `uncounted`: the session itself would not have
-    /// looked at it.
+    /// accepted the segment.
     fn reassemble(
         &mut self,
         pair: &mut StreamPair,
@@ -227,7 +225,7 @@ impl TcpSession {
             context.counters.overlap = overlap;
         }
         if self.is_async() && context.config.compares() {
-            // What was inspected and let go of stands for the missing acknowledgement.
+            // Inspected and freed data takes the place of the missing acknowledgement.
             let sender = &mut self.peers[direction];
             if let Some(from) = pair.stream(direction).held_from(sender) {
                 sender.update_last_ack(from);
@@ -235,32 +233,32 @@ impl TcpSession {
         }
     }
 
-    /// Whether data lies so far beyond the receiver's window, or behind it, that no receiver takes it and no
+    /// Whether data is so far beyond or before the receiver's window that no receiver accepts it and no
     /// honest sender sends it. Kept, it would use up the depth, the regions and the memory that the stream
     /// itself needs.
     fn is_far_away(&self, segment: &Segment<'_>, direction: Direction) -> bool {
         let snd = &self.peers[direction];
         let known = self.state >= TcpState::Established
             && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC);
-        // The receiver may have opened its window further than it has told yet. (Twice the largest window is
-        // half the circle of numbers.)
+        // The receiver may have opened its window further than its segments have shown so far. (Twice the
+        // largest window is half the sequence space.)
         let edge = snd.next_win.plus(snd.window.clamp(WINDOW_SLACK, SLACK_MAX));
         known
             && !segment.is_empty()
             && (segment.end().after(edge) || segment.end().before(self.oldest(direction)))
     }
 
-    /// Notes that the server has the connection and knows where the client's stream begins.
+    /// Notes that the server has the connection and knows the beginning of the client's stream.
     fn note_beginning(&mut self, segment: &Segment<'_>, direction: Direction) {
         let client = self.client();
-        // A FIN has a number of its own.
+        // A FIN takes a number of its own.
         let fin = u32::from(self.has_closed(Direction::ToServer));
         let answer = direction == Direction::ToClient
             && segment.has(TcpFlags::ACK)
             && !segment.has(TcpFlags::RST)
             && segment.ack.at_most(client.next_seq.plus(fin));
         let begun = if segment.has(TcpFlags::SYN) {
-            // Fast Open: it has taken data already.
+            // Fast Open: the server has accepted data already.
             self.state == TcpState::SynSent && segment.ack.after(client.base())
         } else {
             self.state >= TcpState::Established && segment.ack.at_least(client.base())
@@ -270,17 +268,18 @@ impl TcpSession {
         }
     }
 
-    /// A server that answered with a SYN cookie keeps no number of the client's: it takes that of the first
+    /// The distance of a segment from the beginning of the stream, if a server with SYN cookies could take
+    /// the segment for the beginning. Such a server keeps no number of the client: it takes that of the first
     /// segment that fits the cookie, and Linux's cookies also fit a number that is a little off. The stream
-    /// that it reads would begin elsewhere than the one that is inspected. So until it has begun, a segment
-    /// that brings data a little off the beginning does not leave as it is: it gets the bytes before it in
-    /// front ([`Advice::Complete`]), or stays here. Says how far off it is. A FIN without data ends a stream
-    /// that nothing was read of, and may leave; an ACK without data would begin a stream, but before the
-    /// beginning it may leave (a keep-alive): the byte that would fill the place does not.
+    /// that it reads would begin elsewhere than the inspected one. So until the stream has begun, a segment
+    /// with data a little off the beginning does not leave unchanged: it gets the bytes before it in front
+    /// ([`Advice::Complete`]), or is dropped. A FIN without data ends a stream of which nothing was read, and
+    /// may leave; an ACK without data would begin a stream, but before the beginning it may leave (a
+    /// keep-alive): the byte that would fill its place does not.
     ///
-    /// This holds as well once a server may have forgotten the connection, as the cookie outlives it; an ACK
-    /// without data may leave then: it is one of the close. `trimmed`: so many bytes of its data do not
-    /// leave.
+    /// This also applies once a server may have forgotten the connection, as the cookie outlives it; an ACK
+    /// without data may leave then: it belongs to the close. `trimmed`: number of data bytes of the segment
+    /// that do not leave.
     fn may_move_the_beginning(
         &self,
         segment: &Segment<'_>,
@@ -288,7 +287,7 @@ impl TcpSession {
         trimmed: u32,
         config: &StreamConfig,
     ) -> Option<i32> {
-        // Whatever such a segment opens, nothing is read there.
+        // Whatever such a segment opens, no data is read there.
         if trimmed > 0 && trimmed == segment.len() || self.state == TcpState::Closed {
             return None;
         }
@@ -301,7 +300,7 @@ impl TcpSession {
             && !segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
         let base = self.client().base();
         let away = segment.seq.plus(trimmed).since(base);
-        // Nothing stands before the beginning; a cookie also fits where both numbers are off by the same.
+        // No data precedes the beginning; a cookie also fits if both numbers are off by the same distance.
         let covers = away < 0 && !empty;
         let reach = if begun { COOKIE_REACH } else { COOKIE_SLACK };
         let near = covers || away != 0 && away.unsigned_abs() <= reach;
@@ -309,9 +308,9 @@ impl TcpSession {
         (unknown && near && !harmless).then_some(away)
     }
 
-    /// Inline, a client that begins anew (another SYN, before any answer) after readers were shown data of
-    /// its first SYN: it is a connection of its own, lest what was read of the one is taken for the beginning
-    /// of the other.
+    /// Inline, whether a client begins anew (another SYN, before any reply) after readers saw data of its
+    /// first SYN: this is a connection of its own, since data of the first must not be taken for the
+    /// beginning of the second.
     fn begins_elsewhere(
         &self,
         segment: &Segment<'_>,
@@ -329,18 +328,17 @@ impl TcpSession {
             && streams.is_some_and(|pair| pair.stream(direction).right_edge() > 0)
     }
 
-    /// Whether a segment brings data that stands at another beginning than the one that is in force: of a
-    /// second SYN with another number, of a SYN against the flow's direction, of another SYN/ACK. Which of
-    /// them its receiver believes shows later, and readers can be shown one beginning only: strictly, such a
-    /// segment does not leave. No honest sender does so: who opens anew with Fast Open does so on another
-    /// port, or sends the SYN again without data.
+    /// Whether a segment has data at another beginning than the current one: of a second SYN with another
+    /// number, of a SYN against the flow's direction, of another SYN/ACK. Later segments show which one the
+    /// receiver believes, and readers can see one beginning only: strictly, such a segment does not leave. No
+    /// honest sender sends it: a new Fast Open uses another port, or retransmits the SYN without data.
     fn is_data_of_another_beginning(&self, segment: &Segment<'_>, direction: Direction) -> bool {
         if segment.is_empty() || !segment.has(TcpFlags::SYN) || !self.exists() {
             return false;
         }
         let in_force = match (direction, segment.has(TcpFlags::ACK)) {
             (Direction::ToServer, false) => segment.seq == self.client().isn,
-            // The first SYN/ACK, or the same once more.
+            // The first SYN/ACK, or its retransmission.
             (Direction::ToClient, true) => match self.state {
                 TcpState::SynSent => !self.flags.contains(SessionFlags::FOUR_WAY),
                 _ => segment.seq == self.server().isn,
@@ -350,20 +348,21 @@ impl TcpSession {
         !in_force
     }
 
-    /// A copy of the session, if the packet in hand could move a beginning that readers have read from.
+    /// A copy of the session, if the packet in hand could move a beginning that readers have read.
     fn if_shown_early(&self, streams: Option<&StreamPair>, config: &StreamConfig) -> Option<TcpSession> {
         let opening = self.state < TcpState::Established || self.state == TcpState::Closed;
         let shown = |pair: &StreamPair| Direction::BOTH.iter().any(|d| pair.stream(*d).right_edge() > 0);
         (config.inline() && opening && self.exists() && streams.is_some_and(shown)).then(|| self.clone())
     }
 
-    /// The end of the flow (timeout, shutdown, eviction): what is held becomes readable in both
-    /// directions, acknowledged or not. Run the readers, then [`StreamPair::settle`] and `release`.
+    /// Handles the end of the flow (timeout, shutdown, eviction): held data becomes readable in both
+    /// directions, acknowledged or not. Afterwards the caller runs the readers, then [`StreamPair::settle`]
+    /// and `release`.
     pub fn end(&mut self, streams: &mut StreamPair, context: &mut StreamContext<'_>) -> Outcome {
         context.counters.ended = context.counters.ended.wrapping_add(1);
         let mut out = Outcome { previous: self.state, state: self.state, ..Outcome::default() };
         out.established = self.state >= TcpState::Established;
-        // After an orderly close everything that counts is acknowledged, the rest was refused.
+        // After an orderly close all valid data is acknowledged, the rest was refused.
         let unacknowledged = self.state < TcpState::Closed || self.closed_by_rst();
         for direction in Direction::BOTH {
             streams.end(self, direction, unacknowledged, context, &mut out);
@@ -371,7 +370,7 @@ impl TcpSession {
         out
     }
 
-    /// Tracks flags; packets of both sides end the one-sidedness of a session.
+    /// Collects flags; packets of both sides end the one-sidedness of a session.
     fn note_flags(&mut self, segment: &Segment<'_>, direction: Direction) {
         if !self.exists() {
             return;
@@ -382,8 +381,8 @@ impl TcpSession {
         }
     }
 
-    /// Before a FIN: how far its sender is, by what is expected next (a FIN counts as well, also one that was
-    /// made up), and by the last byte of data that came, where somebody reads.
+    /// The position of a segment's sender before a FIN: the next expected number (FINs count, even forged
+    /// ones), and the end of the last data that arrived, if the stream is read.
     fn reached(
         &self,
         segment: &Segment<'_>,
@@ -395,8 +394,8 @@ impl TcpSession {
         (sender.next_seq, data)
     }
 
-    /// Notes how far the data of a segment that goes on has brought its sender. (That of a SYN in the middle
-    /// of a connection nobody takes.)
+    /// Notes the end of a forwarded segment's data. (Data of a SYN within a connection is not accepted by any
+    /// receiver.)
     fn note_sent(&mut self, segment: &Segment<'_>, direction: Direction) {
         let sender = &mut self.peers[direction];
         let opens = segment.has(TcpFlags::SYN);
@@ -407,9 +406,9 @@ impl TcpSession {
         }
     }
 
-    /// Notes what a segment that was not refused says about the ends of both streams. Before real receivers
-    /// the session is closed when both are acknowledged, and not before: until then one of them may be made
-    /// up, and who has sent the true one still waits.
+    /// Notes the effect of an accepted segment on the ends of both streams. With real receivers the session
+    /// is closed when both ends are acknowledged, and not before: until then one of them may be forged, and
+    /// the sender of the true one still waits.
     fn note_ends(
         &mut self,
         segment: &Segment<'_>,
@@ -417,8 +416,7 @@ impl TcpSession {
         before: TcpState,
         config: &StreamConfig,
     ) {
-        // Before the SYN is answered it is one that an earlier connection of these ports has left under way,
-        // or is made up.
+        // Before the SYN is answered, a FIN belongs to an earlier connection of these ports, or is forged.
         if segment.has(TcpFlags::FIN) && before != TcpState::SynSent {
             let sender = &mut self.peers[direction];
             let known = sender.flags.contains(PeerFlags::FIN_TAKEN).then_some(sender.fin);
@@ -447,13 +445,13 @@ impl TcpSession {
     }
 }
 
-/// The advice on a segment that needs another beginning.
+/// The advice for a segment that needs another beginning.
 fn changed(advice: Advice, change: Advice, segment: &Segment<'_>) -> Advice {
     let without_data = change == Advice::Trim(segment.len());
     match advice {
         Advice::Forward => change,
         Advice::Rewrite if without_data => change,
-        // One change at a time: the sender sends it again.
+        // One change at a time: the sender retransmits the segment.
         Advice::Rewrite | Advice::Complete(_) | Advice::Trim(_) => Advice::Drop(Reason::StreamOverlap),
         drop @ Advice::Drop(_) => drop,
     }

@@ -45,8 +45,8 @@ impl Step<'_, '_> {
         }
     }
 
-    /// A server that still has an earlier connection of these ports answers the SYN with an acknowledgement.
-    /// The client's RST that answers it has its number.
+    /// Notes the acknowledgement by which a server that still has an earlier connection of these ports
+    /// answers the SYN (a challenge ACK). The client's RST in reply has its number.
     fn note_challenge(&mut self) {
         if self.has(TcpFlags::ACK) && !self.has(TcpFlags::FIN) && !self.to_server() {
             self.session.challenge = Some(self.segment.ack);
@@ -57,7 +57,7 @@ impl Step<'_, '_> {
         let ack = self.segment.ack;
         let echo = self.segment.options.ts.map(|(_, echo)| echo);
         if !self.session.answers_syn(ack) {
-            // It may answer an earlier SYN.
+            // The SYN/ACK may answer an earlier SYN.
             match self.session.find_syn(ack, None) {
                 Some(syn) => self.session.apply_syn(&syn),
                 None => return self.reject(StreamEvent::ThreeWaySynackWithWrongAck),
@@ -72,23 +72,22 @@ impl Step<'_, '_> {
         if self.segment.options.fast_open {
             self.session.flags |= SessionFlags::FAST_OPEN;
         }
-        // Inline nobody is shown data of a beginning that may be another's.
+        // Inline, data at a doubtful beginning is not inspected.
         let in_doubt = self.config.inline() && self.is(SessionFlags::FOUR_WAY);
         let syn_ack = Queued::syn_ack(self.segment, self.now);
         self.take_up_syn_ack(&syn_ack);
         if !self.segment.is_empty() && !in_doubt {
-            // Its data is the beginning of the server's stream, if the client takes it (RFC 9293 section
-            // 3.10.7.3).
+            // The data of a SYN/ACK is the beginning of the server's stream, if the client accepts it (RFC
+            // 9293 section 3.10.7.3).
             self.accept_as(Direction::ToClient);
         }
         Ok(())
     }
 
-    /// A SYN/ACK that echoes a timestamp which was not seen to be sent. Some clients answer it with a RST,
-    /// others go on: what the client sends next tells
-    /// ([`Step::takes_doubted_syn_ack`]). Until then the SYN is not answered, and another SYN/ACK can be the
-    /// true one. Inline it brings no data: nobody knows
-    /// whose stream that would begin.
+    /// Queues a SYN/ACK that echoes a timestamp which was not seen. Some clients answer it with a RST, others
+    /// continue: the client's next segment shows which ([`Step::takes_doubted_syn_ack`]). Until then the SYN
+    /// is unanswered, and another SYN/ACK can be the true one. Inline, such a SYN/ACK must not carry data,
+    /// whose stream would be unknown.
     fn doubt_syn_ack(&mut self) -> Handled {
         if self.config.inline() && !self.segment.is_empty() {
             return self.reject(StreamEvent::PktInvalidTimestamp);
@@ -100,8 +99,8 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Whether the client goes on with a SYN/ACK whose echo was doubted: then it has answered the SYN, and
-    /// the packet in hand completes the handshake.
+    /// Whether the client continues with a SYN/ACK whose echo was doubtful: then that one answers the SYN,
+    /// and the packet in hand completes the handshake.
     fn takes_doubted_syn_ack(&mut self) -> bool {
         let goes_on = self.to_server()
             && self.has(TcpFlags::ACK)
@@ -117,7 +116,8 @@ impl Step<'_, '_> {
         true
     }
 
-    /// The SYN is answered: notes how much of its data the server has taken, and what the answer says.
+    /// Applies the reply to the SYN: the amount of the SYN's data that the server has accepted, and the
+    /// reply's fields.
     fn take_up_syn_ack(&mut self, syn_ack: &Queued) {
         let client = self.session.client();
         let (base, next) = (client.base(), client.next_seq);
@@ -128,13 +128,13 @@ impl Step<'_, '_> {
             }
             self.set_state(TcpState::Established);
         }
-        // What the server has not taken comes again.
+        // Data that the server has not accepted is retransmitted.
         self.session.client_mut().next_seq = syn_ack.ack;
         self.session.forget_syns();
         self.take_over_syn_ack(syn_ack);
     }
 
-    /// Brings the session to what a SYN/ACK says.
+    /// Takes over the fields of a SYN/ACK.
     fn take_over_syn_ack(&mut self, syn_ack: &Queued) {
         self.set_state(TcpState::SynRecv);
         let client_ts = self.session.client().flags.contains(PeerFlags::TIMESTAMP);
@@ -209,16 +209,16 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// Inline, a session is taken for one-sided only by what the side that is seen sends: a client that
-    /// opened it, or a server whose SYN/ACK came first. Otherwise a client could make up what the server has
-    /// acknowledged.
+    /// Whether a session may become one-sided. Inline, only segments of the visible side count: a client that
+    /// opened the session, or a server whose SYN/ACK came first. Otherwise a client could forge the server's
+    /// acknowledgements.
     fn may_be_one_sided(&self) -> bool {
         !self.config.inline() || self.to_server() != self.is(SessionFlags::MIDSTREAM_SYN_ACK)
     }
 
-    /// Whether a segment of the server, before it has answered the SYN, is what an earlier connection of
-    /// these ports has left under way: a FIN or an ACK without data, whose echo is of a timestamp from then.
-    /// It leaves and changes nothing.
+    /// Whether a segment of the server, before it has answered the SYN, is left over from an earlier
+    /// connection of these ports: a FIN or an ACK without data, whose echo is an old timestamp. It is
+    /// forwarded without effect.
     fn is_rest_of_an_earlier_connection(&self) -> bool {
         self.config.inline()
             && !self.to_server()
@@ -255,11 +255,11 @@ impl Step<'_, '_> {
         {
             self.event(event);
         }
-        // The latest SYN is the likeliest to be answered.
+        // The latest SYN is the most likely one to be answered.
         self.session.apply_syn(&again);
     }
 
-    /// A SYN of the server: simultaneous open, or an evasion that ends in a four-way handshake.
+    /// Handles a SYN of the server: simultaneous open, or an evasion that ends in a four-way handshake.
     fn simultaneous_syn(&mut self) {
         let segment = self.segment;
         let now = self.now;
@@ -283,7 +283,7 @@ impl Step<'_, '_> {
                 let stray = self.is_rst_that_is_not_believed() || self.is_rst_for_an_earlier_connection();
                 return if stray { Ok(()) } else { Err(refused) };
             }
-            // After a wrong ACK in the handshake these take the RST for a stray one.
+            // After a wrong ACK in the handshake these ignore the RST.
             let ignored = self.is(SessionFlags::EVASION_ATTEMPT)
                 && matches!(self.policy, HostPolicy::Linux | HostPolicy::OldLinux | HostPolicy::Solaris);
             if !ignored {
@@ -319,8 +319,8 @@ impl Step<'_, '_> {
                 && self.segment.seq == self.session.client().isn
                 && self.segment.ack == self.session.server().base();
             if crosses {
-                // Both have opened, and the server's answer came first: either side's ACK completes the
-                // handshake (RFC 9293 section 3.5).
+                // Both sides have opened, and the server's SYN/ACK came first: either side's ACK completes
+                // the handshake (RFC 9293 section 3.5).
                 self.session.flags |= SessionFlags::FOUR_WAY;
                 return Ok(());
             }
@@ -350,7 +350,7 @@ impl Step<'_, '_> {
         }
         let mut missed_ack = false;
         if !self.to_server() && !self.is(SessionFlags::MIDSTREAM_SYN_ACK | SessionFlags::FAST_OPEN) {
-            // Inline every packet is seen, so this is no loss but perhaps an injection.
+            // Inline, every packet is seen, so this is not a loss but perhaps an injection.
             if self.config.inline() {
                 let fits = self.segment.ack == self.session.client().last_ack
                     && self.segment.seq == self.session.server().next_seq;
@@ -407,8 +407,8 @@ impl Step<'_, '_> {
             && segment.ack == c_last
             && self.session.answers_syn_ack(segment.seq)
         {
-            // The server's data came first: the client's ACK was lost, or Fast Open. (Behind what the SYN/ACK
-            // brought, or that once more.)
+            // The server's data came first: the client's ACK was lost, or Fast Open. (After the data of the
+            // SYN/ACK, or that data again.)
             let end = segment.end();
             self.set_next_seq(Direction::ToClient, end);
             self.update_window();
@@ -444,7 +444,8 @@ impl Step<'_, '_> {
         self.accept_as(Direction::ToServer);
     }
 
-    /// The client has the SYN/ACK, and of its data what it acknowledges: the rest comes again.
+    /// Notes that the client has the SYN/ACK, and the acknowledged part of its data: the rest is
+    /// retransmitted.
     fn take_ack_of_syn_ack(&mut self) {
         let ack = self.segment.ack;
         let server = self.session.server_mut();
@@ -504,7 +505,7 @@ impl Step<'_, '_> {
         self.accept_as(Direction::ToServer);
     }
 
-    /// What a session picked up in the middle negotiated is not known.
+    /// Assumes the largest windows for a session picked up in the middle, whose negotiation is unknown.
     fn assume_largest_windows(&mut self) {
         self.session.server_mut().wscale = WSCALE_MAX;
         self.session.client_mut().wscale = WSCALE_MAX;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP session tracking (RFC 9293, RFC 7323, RFC 7413) with the semantics of Suricata's stream
-//! engine, since its events and alerts are what users compare with.
+//! TCP session tracking (RFC 9293, RFC 7323, RFC 7413) with the semantics of Suricata's stream engine, since
+//! users compare with its events and alerts.
 //!
-//! [`TcpSession`] is plain data that lives in a flow entry. [`TcpSession::handle`] takes one
-//! [`Segment`] and writes into an [`Outcome`] what it meant; given a [`crate::stream::StreamPair`] it also
-//! feeds reassembly. Without one (no payload function on the path) it tracks the session alone.
+//! [`TcpSession`] is plain data that lives in a flow entry. [`TcpSession::handle`] takes one [`Segment`] and
+//! writes the result to an [`Outcome`]; given a [`crate::stream::StreamPair`], it also feeds reassembly.
+//! Without one (no payload function on the path) it tracks the session alone.
 //!
 //! ```
 //! use bartizan_base::{Direction, Timestamp};
@@ -38,18 +38,17 @@
 //! assert_eq!(streams.stream(direction).app_progress(), 16);
 //! ```
 //!
-//! Differences from Suricata, on purpose: a session picked up at a packet of the flow's second direction
-//! keeps the flow's directions; inline, every payload that leaves is compared and shown to the readers
-//! whatever its packet's state, and a RST does not acknowledge what its sender sent; raw inspection can see
-//! an overlap; what honest hosts send while they close (FINs that cross or come again, ACKs beside what is
-//! expected after a loss, a RST behind the client's FIN) is neither refused nor told; before real receivers a
-//! session is over when both FINs are acknowledged or a side has reset it, and only then a SYN replaces it,
-//! and data that acknowledges what was not sent is refused. Inline and one-sided together, the sender's own
-//! progress stands for the missing acknowledgements, so a retransmission that differs is noticed only while
-//! its bytes are held.
+//! Deliberate differences from Suricata: a session picked up at a packet of the flow's second direction keeps
+//! the flow's directions; inline, every payload that leaves is compared and inspected whatever its packet's
+//! state, and a RST does not acknowledge its sender's data; raw inspection can see an overlap; packets of
+//! honest hosts during a close (FINs that cross or are retransmitted, unexpected ACKs after a loss, a RST
+//! after the client's FIN) are neither refused nor reported; with real receivers a session is over when both
+//! FINs are acknowledged or a side has reset it, and only then a SYN replaces it, and data that acknowledges
+//! unsent data is refused. Inline and one-sided together, the sender's own progress takes the place of the
+//! missing acknowledgements, so a retransmission that differs is detected only while its bytes are held.
 //!
-//! Not done here: choosing a host policy for an address, applying exception policies, timeouts,
-//! the flow's key and its reversal. The caller does these with what [`Outcome`] says.
+//! The caller chooses the host policy for an address, applies exception policies and timeouts, and makes and
+//! reverses the flow's key, by the [`Outcome`].
 
 mod checks;
 mod closing;

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stream engine says about one packet.
+//! The result of the stream engine for one packet.
 
 use super::{EventList, ExceptionPolicy, ExceptionTarget, SessionPhase, TcpState};
 use bartizan_base::{PerDirection, Reason};
 use bitflags::bitflags;
 
-/// What happens to the packet inline, as far as the stream engine is concerned.
+/// The stream engine's advice on the packet, inline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Advice {
-    /// It goes on as it is.
+    /// Forward the packet unchanged.
     #[default]
     Forward,
-    /// It goes on with the inspected bytes put back ([`crate::stream::Stream::restore`]).
+    /// Forward the packet with the inspected bytes restored ([`crate::stream::Stream::restore`]).
     Rewrite,
-    /// It goes on with so many bytes in front, those from the beginning of the stream to where it stands
-    /// ([`crate::stream::Stream::beginning`]): whoever takes it for the first segment reads the stream from
-    /// its beginning.
+    /// Forward the packet with this number of bytes in front, those between the beginning of the stream and
+    /// the packet ([`crate::stream::Stream::beginning`]): a receiver that takes it for the first segment
+    /// reads the stream from its beginning.
     Complete(u8),
-    /// It goes on without so many bytes at the front of its data: its receiver has them, and nobody can
-    /// compare them any more. Where nothing is left, the number stays, so that the receiver answers as it
-    /// does to old data; a FIN stands at its own.
+    /// Forward the packet without this number of bytes at the front of its data, which its receiver has and
+    /// which cannot be compared any more. If no data is left, the packet keeps its sequence number, so that
+    /// the receiver answers as to old data; a FIN keeps its own number.
     Trim(u32),
-    /// It does not go on.
+    /// Drop the packet.
     Drop(Reason),
 }
 
 bitflags! {
-    /// What kind of packet this was for its session.
+    /// The kind of the packet with regard to its session.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PacketKind: u16 {
         /// Its data was sent before.
@@ -37,9 +37,9 @@ bitflags! {
         const KEEP_ALIVE = 1 << 2;
         /// Answer to a keep-alive probe.
         const KEEP_ALIVE_ACK = 1 << 3;
-        /// Changes the window and nothing else.
+        /// Only changes the window.
         const WINDOW_UPDATE = 1 << 4;
-        /// Acknowledges what was acknowledged before.
+        /// Acknowledges nothing new.
         const DUPLICATE_ACK = 1 << 5;
         /// Zero-window probe.
         const ZERO_WINDOW_PROBE = 1 << 6;
@@ -47,7 +47,7 @@ bitflags! {
         const ZERO_WINDOW_PROBE_ACK = 1 << 7;
         /// Acknowledges data that was not seen.
         const ACK_UNSEEN_DATA = 1 << 8;
-        /// It changed the state of the session.
+        /// The packet changed the state of the session.
         const STATE_UPDATE = 1 << 9;
     }
 }
@@ -63,9 +63,9 @@ pub struct Outcome {
     pub flow_state: Option<SessionPhase>,
     /// Events in the order in which they arose.
     pub events: EventList,
-    /// What happens to the packet inline.
+    /// The advice on the packet, inline.
     pub advice: Advice,
-    /// What kind of packet it was.
+    /// The kind of the packet.
     pub kind: PacketKind,
     /// Directions whose readers have to be run now: new bytes, a gap or the end became visible.
     pub readable: PerDirection<bool>,
@@ -77,12 +77,12 @@ pub struct Outcome {
     pub established_now: bool,
     /// A SYN/ACK was picked up: the flow has to be reversed, the packet goes to the client.
     pub reverse: bool,
-    /// The packet opens another session on the same tuple; nothing was done with it. Make a new
-    /// flow and hand the packet to that.
+    /// The packet opens another session on the same tuple and was not handled. The caller makes a new flow
+    /// for the packet.
     pub reuse: bool,
-    /// The session does not explain the packet: state, sequence or acknowledgement number are wrong.
+    /// The packet does not fit the session: state, sequence or acknowledgement number are wrong.
     pub rejected: bool,
-    /// The checksum is wrong; the packet was not looked at.
+    /// The checksum is wrong; the packet was not handled.
     pub checksum_invalid: bool,
     /// A session was made by this packet.
     pub created: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One side of a session: what its sequence space looks like from the wire.
+//! One side of a session: its sequence space as seen from the wire.
 
 use super::Seq;
 use bitflags::bitflags;
@@ -8,47 +8,47 @@ bitflags! {
     /// Facts about one side.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct PeerFlags: u8 {
-        /// A keep-alive probe of this side waits for its answer.
+        /// A keep-alive probe of this side is unanswered.
         const KEEP_ALIVE = 1;
-        /// This side was sent a RST that may have been forged.
+        /// This side was the target of a RST that may be forged.
         const RST_RECEIVED = 1 << 1;
         /// Its SYN carried a timestamp.
         const TIMESTAMP = 1 << 2;
         /// Its first timestamp was zero.
         const ZERO_TIMESTAMP = 1 << 3;
-        /// It sent a FIN that its receiver may have taken: one whose number fits, and which was not refused.
+        /// It sent a FIN that its receiver may have accepted: the number fits, and the FIN was not refused.
         const FIN_TAKEN = 1 << 4;
         /// The other side has acknowledged that FIN.
         const FIN_ACKNOWLEDGED = 1 << 5;
-        /// It has sent data in the place of that FIN: who acknowledges the one may have the other.
+        /// It has sent data in the place of that FIN: an acknowledgement of one may be for the other.
         const FIN_DOUBTED = 1 << 6;
     }
 }
 
-/// SACK ranges kept for a side; more are forgotten, which makes the window estimate smaller only.
+/// Most SACK ranges kept for a side; dropping further ones only makes the window estimate smaller.
 const SACK_RANGES: usize = 4;
 
-/// One side of a session. "Sent" means sent by this side; windows and acknowledgements are those
-/// that the other side gave for it.
+/// One side of a session. "Sent" means sent by this side; windows and acknowledgements are those of the other
+/// side for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peer {
     /// Initial sequence number.
     pub(crate) isn: Seq,
     /// Next sequence number expected.
     pub(crate) next_seq: Seq,
-    /// Highest acknowledgement of what this side sent.
+    /// Highest acknowledgement of this side's data.
     pub(crate) last_ack: Seq,
-    /// Right edge of the window this side may send into.
+    /// Right edge of the window into which this side may send.
     pub(crate) next_win: Seq,
-    /// Highest number behind the data of this side that went on to its receiver: nobody acknowledges more,
-    /// but a FIN. Where others have let its segments go on, as far as they may have.
+    /// Highest number after the data of this side that was forwarded to its receiver: only a FIN's
+    /// acknowledgement exceeds this. If another level has forwarded its segments, an upper bound.
     pub(crate) sent: Seq,
-    /// Number behind its FIN, where [`PeerFlags::FIN_TAKEN`] says that there is one.
+    /// Number after its FIN, if [`PeerFlags::FIN_TAKEN`] is set.
     pub(crate) fin: Seq,
     /// Window that the other side offers, scaled.
     pub(crate) window: u32,
-    /// The largest one that it has offered: what it has sent before that may acknowledge as much less (RFC
-    /// 5961 section 5.2, MAX.SND.WND).
+    /// The largest window that the other side has offered: its older segments may acknowledge this much less
+    /// (RFC 5961 section 5.2, MAX.SND.WND).
     pub(crate) window_max: u32,
     /// Last timestamp value sent.
     pub(crate) last_ts: u32,
@@ -59,9 +59,9 @@ pub struct Peer {
     /// Flags of all packets that this side sent.
     pub(crate) tcp_flags: u8,
     pub(crate) flags: PeerFlags,
-    /// Acknowledgements of what it sent have come another way, by less than 2 to the power of this
-    /// ([`TcpSession::take_over`](super::TcpSession::take_over)); 0 for none. Not part of the exported form:
-    /// who moves takes nothing along that is under way.
+    /// Bound on the acknowledgements that another path has advanced meanwhile, as an exponent of 2
+    /// ([`TcpSession::take_over`](super::TcpSession::take_over)); 0 for none. Not exported: a flow that moves
+    /// has no packets under way.
     pub(crate) overtaken: u8,
     /// Ranges acknowledged selectively; empty ones are free.
     pub(crate) sack: [(Seq, Seq); SACK_RANGES],
@@ -74,19 +74,19 @@ impl Peer {
         self.sent = self.base();
     }
 
-    /// Sequence number at which reassembly of what this side sent begins.
+    /// Sequence number at which reassembly of this side's data begins.
     pub(crate) fn base(&self) -> Seq {
         self.isn.plus(1)
     }
 
-    /// Notes what has gone on to its receiver.
+    /// Notes the end of data forwarded to its receiver.
     pub(crate) fn note_sent(&mut self, end: Seq) {
         if end.after(self.sent) {
             self.sent = end;
         }
     }
 
-    /// Data up to `end` has gone on. No honest sender puts any where its FIN is.
+    /// Notes that data up to `end` was forwarded, and doubts a FIN in its place: no honest sender sends both.
     pub(crate) fn doubt_fin_before(&mut self, end: Seq) {
         let ended = self.flags.contains(PeerFlags::FIN_TAKEN) && end.at_least(self.fin);
         if ended && !self.flags.contains(PeerFlags::FIN_ACKNOWLEDGED) {
@@ -94,7 +94,7 @@ impl Peer {
         }
     }
 
-    /// Moves the acknowledgement forward, never back.
+    /// Advances the acknowledgement, never back.
     pub(crate) fn update_last_ack(&mut self, ack: Seq) {
         if ack.after(self.last_ack) {
             self.last_ack = ack;
@@ -102,7 +102,7 @@ impl Peer {
         }
     }
 
-    /// Moves the window's right edge forward, never back.
+    /// Advances the window's right edge, never back.
     pub(crate) fn update_next_win(&mut self) {
         self.note_window();
         let edge = self.last_ack.plus(self.window).plus(self.sacked());
@@ -111,8 +111,8 @@ impl Peer {
         }
     }
 
-    /// Notes a FIN. One that stands before what its receiver has acknowledged was none. Of several the first
-    /// counts, unless the receiver has gone beyond it: then nothing ended there.
+    /// Notes a FIN. A FIN before the receiver's acknowledgement is ignored. Among several the first counts,
+    /// unless the receiver has acknowledged data beyond it: then it was not the end.
     pub(crate) fn note_fin(&mut self, fin: Seq) {
         if self.flags.contains(PeerFlags::FIN_ACKNOWLEDGED) || fin.before(self.last_ack) {
             return;
@@ -126,14 +126,14 @@ impl Peer {
         self.flags |= PeerFlags::FIN_TAKEN;
     }
 
-    /// Notes an acknowledgement of the other side, which nobody gives of more than the FIN.
+    /// Notes an acknowledgement of the other side, which never exceeds the FIN.
     pub(crate) fn note_end(&mut self, acknowledged: Seq) {
         if self.flags.contains(PeerFlags::FIN_TAKEN) && acknowledged == self.fin {
             self.flags |= PeerFlags::FIN_ACKNOWLEDGED;
         }
     }
 
-    /// Notes how large the window is.
+    /// Notes the size of the window.
     pub(crate) fn note_window(&mut self) {
         self.window_max = self.window_max.max(self.window);
     }
@@ -144,14 +144,14 @@ impl Peer {
         self.next_win = self.last_ack.plus(self.window);
     }
 
-    /// Takes in the blocks of a SACK option that speaks about this side's data, up to `most`.
+    /// Takes the blocks of a SACK option for this side's data, up to `most`.
     pub(crate) fn update_sack(&mut self, mut blocks: &[u8], most: Seq) {
         while let Some((block, rest)) = blocks.split_first_chunk::<8>() {
             blocks = rest;
             let [a, b, c, d, e, f, g, h] = *block;
             let left = Seq(u32::from_be_bytes([a, b, c, d]));
             let right = Seq(u32::from_be_bytes([e, f, g, h]));
-            // Only what lies between the acknowledgement and the window's edge can be true.
+            // Only blocks between the acknowledgement and the window's edge can be true.
             if left.after(self.last_ack)
                 && right.after(left)
                 && right.at_most(self.next_win)
@@ -162,7 +162,7 @@ impl Peer {
         }
     }
 
-    /// Whether the blocks of a SACK option say nothing new.
+    /// Whether the blocks of a SACK option are all known.
     pub(crate) fn sack_is_outdated(&self, mut blocks: &[u8]) -> bool {
         while let Some((block, rest)) = blocks.split_first_chunk::<8>() {
             blocks = rest;
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(peer.sacked(), 150);
         peer.update_last_ack(Seq(600));
         assert_eq!(peer.sacked(), 0);
-        // Beyond the window, or before the acknowledgement: a lie.
+        // Beyond the window, or before the acknowledgement: ignored.
         peer.update_sack(&block(20_000, 20_100), Seq(10_000));
         peer.update_sack(&block(500, 550), Seq(10_000));
         assert_eq!(peer.sacked(), 0);

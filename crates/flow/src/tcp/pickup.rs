@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a session begins: at a SYN, or picked up in the middle, or with one side in sight only.
+//! The beginning of a session: at a SYN, picked up in the middle, or with one visible side only.
 
 use super::handshake::SYN_ACK;
 use super::peer::PeerFlags;
@@ -9,7 +9,7 @@ use super::{ExceptionTarget, Peer, StreamEvent, TcpFlags, TcpSession, TcpState, 
 use bartizan_base::Direction;
 
 impl Step<'_, '_> {
-    /// A packet without a session.
+    /// Handles a packet without a session.
     pub(crate) fn no_session(&mut self) -> Handled {
         if self.has(TcpFlags::RST) {
             self.reject(StreamEvent::RstButNoSession)
@@ -20,7 +20,7 @@ impl Step<'_, '_> {
             }
             self.pick_up(TcpState::FinWait1)
         } else if self.has(SYN_ACK) && self.config.one_sided && !self.config.midstream {
-            // Where the client's packets take another way, this is the beginning.
+            // If the client's packets take another path, this is the beginning.
             self.pick_up_syn_ack()
         } else if self.has(SYN_ACK) {
             self.midstream_exception();
@@ -44,7 +44,7 @@ impl Step<'_, '_> {
         self.exception(ExceptionTarget::Midstream, self.config.midstream_policy);
     }
 
-    /// Makes the session, if there is memory for one.
+    /// Makes the session, if memory allows.
     fn create(&mut self, midstream: bool) -> Handled {
         let memory = TcpSession::memory();
         if !TcpSession::has_room(self.config, self.counters) {
@@ -74,7 +74,7 @@ impl Step<'_, '_> {
         self.set_state(TcpState::SynSent);
         let segment = self.segment;
         let now = self.now;
-        // The side that sends the SYN is the client, whatever the flow thought before.
+        // The sender of the SYN is the client, whatever the flow's direction was.
         let client = self.session.client_mut();
         client.set_isn(segment.seq);
         client.next_seq = segment.seq.plus(1);
@@ -88,7 +88,7 @@ impl Step<'_, '_> {
             self.session.server_mut().wscale = shift;
         }
         self.session.flags.set(SessionFlags::CLIENT_SACK_OK, segment.options.sack_ok);
-        // Servers can be told to take data of any SYN.
+        // Servers can be configured to accept data of any SYN.
         if segment.options.fast_open || self.config.inline() && !segment.is_empty() {
             self.session.flags |= SessionFlags::FAST_OPEN;
             if !segment.is_empty() {
@@ -100,14 +100,14 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// Picks a session up at a packet with data or an ACK; its sender is taken for the client.
+    /// Picks up a session at a packet with data or an ACK, whose sender counts as the client.
     fn pick_up(&mut self, state: TcpState) -> Handled {
         self.create(true)?;
         self.set_state(state);
         self.session.flags |= SessionFlags::MIDSTREAM_ESTABLISHED | SessionFlags::SACK_OK;
         let segment = self.segment;
         let now = self.now;
-        // What was negotiated is not known: assume the largest windows.
+        // The negotiation is unknown: assume the largest windows.
         let fin = u32::from(state == TcpState::FinWait1);
         let snd = self.snd_mut();
         snd.wscale = WSCALE_MAX;
@@ -130,7 +130,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// The other side's timestamp, as far as a pick-up can know it.
+    /// Notes the other side's timestamp by its echo.
     fn note_echo(&mut self, echo: u32) {
         let rcv = self.rcv_mut();
         rcv.last_ts = echo;
@@ -140,10 +140,10 @@ impl Step<'_, '_> {
         self.session.flags |= SessionFlags::TIMESTAMP;
     }
 
-    /// Picks a session up at a SYN/ACK: the flow was made the wrong way round.
+    /// Picks up a session at a SYN/ACK: the flow was made in the wrong direction.
     fn pick_up_syn_ack(&mut self) -> Handled {
         self.create(true)?;
-        // A SYN/ACK comes from the server; if the flow says otherwise it is reversed.
+        // A SYN/ACK comes from the server; otherwise the flow is reversed.
         if self.to_server() {
             self.session.reverse();
             self.out.reverse = true;
@@ -164,7 +164,7 @@ impl Step<'_, '_> {
         client.set_isn(segment.ack.minus(1));
         client.next_seq = segment.ack;
         client.last_ack = segment.ack;
-        // The server answers with the option only when the client's SYN had it.
+        // The server replies with the option only if the client's SYN had it.
         if let Some(shift) = segment.wscale() {
             client.wscale = shift;
             self.session.server_mut().wscale = WSCALE_MAX;
@@ -176,7 +176,7 @@ impl Step<'_, '_> {
         Ok(())
     }
 
-    /// The client goes on without a SYN/ACK in sight: the other side is not seen.
+    /// Handles a client that continues without a visible SYN/ACK: the other side is not visible.
     pub(crate) fn one_sided_ack(&mut self) -> Handled {
         let segment = self.segment;
         if segment.seq != self.session.client().next_seq {

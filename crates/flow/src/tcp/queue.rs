@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SYNs and SYN/ACKs that differ from what a session took for true: which of them the other side
-//! believes shows only later. The queue is bounded by configuration and empty in every normal session.
+//! The queue of SYNs and SYN/ACKs that differ from those in force: later segments show which of them the
+//! other side believes. The queue is bounded by configuration and empty in every normal session.
 
 use super::peer::PeerFlags;
 use super::queued::Queued;
@@ -8,7 +8,7 @@ use super::session::{SessionFlags, TcpSession};
 use super::{Segment, Seq, StreamConfig, StreamEvent};
 
 impl TcpSession {
-    /// What the session holds of the SYN it saw last.
+    /// The session's state of the latest SYN, as an entry of the queue.
     pub(crate) fn last_syn(&self) -> Queued {
         let (client, server) = (self.client(), self.server());
         Queued {
@@ -23,7 +23,7 @@ impl TcpSession {
         }
     }
 
-    /// Keeps a SYN/ACK that differs from the one in force.
+    /// Queues a SYN/ACK that differs from the one in force.
     pub(crate) fn queue_syn_ack(&mut self, entry: Queued, config: &StreamConfig) -> Result<(), StreamEvent> {
         if self.queue.iter().any(|known| known.same_syn_ack(&entry)) {
             return Ok(());
@@ -35,14 +35,14 @@ impl TcpSession {
         Ok(())
     }
 
-    /// The kept SYN/ACK that the final ACK of the handshake answers. The latest one wins.
+    /// The queued SYN/ACK that the final ACK of the handshake acknowledges. The latest one wins.
     pub(crate) fn find_syn_ack(&self, segment: &Segment<'_>) -> Option<Queued> {
         let (seq, ack) = (segment.ack.minus(1), segment.seq);
         let answered = |known: &&Queued| known.answers && known.seq == seq && known.ack == ack;
         self.queue.iter().rev().find(answered).copied()
     }
 
-    /// Keeps what the session knew of an earlier SYN.
+    /// Queues the session's state of an earlier SYN.
     pub(crate) fn queue_syn(&mut self, config: &StreamConfig) -> Result<(), StreamEvent> {
         let entry = self.last_syn();
         if self.queue.iter().any(|known| !known.answers && known.seq == entry.seq && known.ts == entry.ts) {
@@ -55,7 +55,7 @@ impl TcpSession {
         Ok(())
     }
 
-    /// The kept SYN that a SYN/ACK with this acknowledgement and echo answers. The latest one wins.
+    /// The queued SYN that a SYN/ACK with this acknowledgement and echo answers. The latest one wins.
     pub(crate) fn find_syn(&self, ack: Seq, echo: Option<u32>) -> Option<Queued> {
         let answered = |known: &&Queued| {
             !known.answers && known.seq.plus(1) == ack && (echo.is_none() || known.ts == echo)
@@ -63,7 +63,7 @@ impl TcpSession {
         self.queue.iter().rev().find(answered).copied()
     }
 
-    /// Makes a SYN the one in force.
+    /// Puts a SYN in force.
     pub(crate) fn apply_syn(&mut self, syn: &Queued) {
         let client = self.client_mut();
         if client.isn != syn.seq {
@@ -82,12 +82,12 @@ impl TcpSession {
         server.window = u32::from(syn.window);
     }
 
-    /// Number of SYN/ACKs, or SYNs, that are kept.
+    /// Number of queued SYN/ACKs, or SYNs.
     fn queued(&self, answers: bool) -> usize {
         self.queue.iter().filter(|known| known.answers == answers).count()
     }
 
-    /// Forgets the SYNs: one of them is answered. Which answer is the true one may still be open.
+    /// Drops the SYNs: one of them is answered. The true answer may still be open.
     pub(crate) fn forget_syns(&mut self) {
         self.queue.retain(|known| known.answers);
         if self.queue.is_empty() {
@@ -95,7 +95,7 @@ impl TcpSession {
         }
     }
 
-    /// Forgets the queue: the handshake is decided.
+    /// Drops the queue: the handshake is decided.
     pub(crate) fn clear_queue(&mut self) {
         self.queue = Vec::new();
     }

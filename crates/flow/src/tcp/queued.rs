@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is kept of a SYN or SYN/ACK that may turn out to be the true one.
+//! A queued SYN or SYN/ACK, which may turn out to be the true one.
 
 use super::{Segment, Seq};
 
-/// What a SYN or SYN/ACK said.
+/// The fields of a SYN or SYN/ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queued {
     pub(crate) seq: Seq,
@@ -13,17 +13,17 @@ pub(crate) struct Queued {
     pub(crate) ts: Option<u32>,
     pub(crate) sack_ok: bool,
     pub(crate) pkt_ts: u32,
-    /// It is a SYN/ACK.
+    /// Whether it is a SYN/ACK.
     pub(crate) answers: bool,
 }
 
 impl Queued {
-    /// From a SYN/ACK.
+    /// The fields of a SYN/ACK.
     pub(crate) fn syn_ack(segment: &Segment<'_>, now: u32) -> Self {
         Self { ack: segment.ack, answers: true, ..Self::syn(segment, now) }
     }
 
-    /// From a SYN, which acknowledges nothing.
+    /// The fields of a SYN, which acknowledges nothing.
     pub(crate) fn syn(segment: &Segment<'_>, now: u32) -> Self {
         Self {
             seq: segment.seq,
@@ -37,7 +37,7 @@ impl Queued {
         }
     }
 
-    /// Whether it says the same, whenever it came.
+    /// Whether all fields but the time of arrival are equal.
     pub(crate) fn same_syn_ack(&self, other: &Queued) -> bool {
         Queued { pkt_ts: 0, ..*self } == Queued { pkt_ts: 0, ..*other }
     }

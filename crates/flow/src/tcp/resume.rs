@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session whose packets others have handled for a while: a level below the host, which says how far both
-//! sides have come.
+//! A session whose packets a level below the host has handled for a while; the level reports the progress of
+//! both sides.
 //!
-//! Neither side is believed about itself. Where a receiver is says the receiver, which acknowledges; it
-//! cannot have more than what was sent, so it is held to that. What a sender says it has sent only says which
-//! acknowledgements can be true: it may send one segment far ahead, which nobody reads, to have what follows
-//! at the true place taken for sent again.
+//! Neither side is believed about itself. The receiver determines its own position by its acknowledgements;
+//! it cannot have more than was sent, so this bounds it. The sender's own claim only determines which
+//! acknowledgements can be true: it may send one segment far ahead, which no receiver reads, so that later
+//! data at the true place passes for a retransmission.
 //!
-//! What numbers do not say (that the client has answered the SYN/ACK, that a side has ended, and that the
-//! other one knows) is told by segments as they went by below, without their data
+//! State that numbers do not show (that the client has answered the SYN/ACK, that a side has ended, and that
+//! the other one knows) is replayed by the segments as they passed below, without their data
 //! ([`TcpSession::next_untold`]).
 
 use super::session::{FLIGHT_MAX, SEQUENCE_BACK, SessionFlags};
@@ -17,44 +17,44 @@ use bartizan_base::{Direction, PerDirection};
 
 const FIN_ACK: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 
-/// How far one side of a connection has come, by what a level below the host has handled of it.
+/// The progress of one side of a connection, as handled by a level below the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The number behind all that it has sent.
+    /// The number after everything that it has sent.
     pub sent: Seq,
     /// Its latest acknowledgement.
     pub acknowledged: Seq,
-    /// It has ended.
+    /// Its FIN, if it has sent one.
     pub fin: Option<Fin>,
 }
 
-/// The end of what a side sends.
+/// The end of a side's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fin {
-    /// The number behind its FIN.
+    /// The number after its FIN.
     pub number: Seq,
-    /// The other side had ended before.
+    /// Whether the other side had ended before.
     pub second: bool,
 }
 
 impl Progress {
-    /// The number behind its data: a FIN is told by itself, and nothing lies behind it.
+    /// The number after its data: a FIN is replayed by itself, and nothing follows it.
     fn data_sent(&self) -> Seq {
         self.fin.map_or(self.sent, |fin| fin.number.minus(1))
     }
 }
 
-/// A number that was learnt later than another one: it counts unless it lies a little behind, as what is sent
-/// again or overtaken does. (One that lies far behind has gone round.)
+/// The later of two numbers: `now` counts unless it is a little before `had`, as for retransmitted or
+/// overtaken segments. (A number far before has wrapped.)
 pub(super) fn later(had: Seq, now: Seq) -> Seq {
     if had.0.wrapping_sub(now.0) < SEQUENCE_BACK { had } else { now }
 }
 
 impl TcpSession {
-    /// Takes over how far both sides have come below, by sender; `None` for one of which nothing was handled
-    /// there. Numbers go forward only.
+    /// Takes over the progress of both sides below, by sender; `None` for a side without handled packets.
+    /// Numbers only advance.
     ///
-    /// Who reads the streams next begins where each receiver is.
+    /// The next reader of the streams begins at each receiver's position.
     pub fn resume(&mut self, below: &PerDirection<Option<Progress>>) {
         if !self.is_under_way() {
             return;
@@ -65,25 +65,24 @@ impl TcpSession {
                 continue;
             }
             let peer = &mut self.peers[direction];
-            // What the session knows itself stands: a FIN has a number that was acknowledged before it counts
-            // as sent.
+            // The session's own state stands: a FIN has a number that was acknowledged before it counts as
+            // sent.
             let sent = sender.map_or(peer.next_seq, |sender| later(peer.next_seq, sender.data_sent()));
-            // The acknowledgement of a FIN is told by itself as well.
+            // The acknowledgement of a FIN is replayed by itself as well.
             let bound =
                 sender.filter(|sender| sender.fin.is_some()).map_or(sent, |sender| sender.data_sent());
             let acknowledged = receiver.map_or(peer.last_ack, |receiver| {
                 let most = if receiver.acknowledged.after(bound) { bound } else { receiver.acknowledged };
                 later(peer.last_ack, most)
             });
-            // A FIN that came up, and is acknowledged below.
+            // A FIN that the host has handled, and that was acknowledged below.
             receiver.iter().for_each(|receiver| peer.note_end(receiver.acknowledged));
-            // The window that the receiver offers now is not known, but how large it can be. What was sent
-            // beyond it nobody has.
+            // The receiver's current window is unknown, only its largest possible size. Data beyond it cannot
+            // have been received.
             let largest = u32::from(u16::MAX) << peer.wscale.min(WSCALE_MAX);
             let edge = acknowledged.plus(largest);
-            // Acknowledgements that came below have overtaken what comes up, by as much as was on its way
-            // meanwhile: an earlier one is none that is too old (RFC 5961 section 5.2 goes back by the
-            // largest window).
+            // Acknowledgements below have overtaken those that reach the host, by as much as was in flight
+            // meanwhile: an earlier one is not too old (RFC 5961 section 5.2 tolerates the largest window).
             peer.window = largest.max(FLIGHT_MAX);
             peer.next_seq = later(peer.next_seq, if sent.after(edge) { edge } else { sent });
             if acknowledged != peer.last_ack {
@@ -91,16 +90,16 @@ impl TcpSession {
                 peer.sack = Default::default();
             }
             peer.next_win = later(peer.next_win, edge);
-            // More may have gone by than was counted, and is acknowledged yet.
+            // More data may have passed than was counted, and its acknowledgement may follow.
             peer.sent = later(peer.sent, edge);
         }
         self.queue.clear();
     }
 
-    /// A segment that went by below and changes the connection's state, which is to be handled now: the
-    /// acknowledgement of the SYN/ACK (before [`TcpSession::resume`]); the end of a side, and the other one's
-    /// acknowledgement of that (after it). To be asked again when it was handled, until there is none, or the
-    /// same: then it was refused.
+    /// The next segment that passed below and changes the connection's state, to be handled now: the
+    /// acknowledgement of the SYN/ACK (before [`TcpSession::resume`]); the end of a side, and the other
+    /// side's acknowledgement of it (after). The caller repeats this after handling the segment, until there
+    /// is none, or the same one again, which was refused.
     #[must_use]
     pub fn next_untold(
         &self,
@@ -139,7 +138,7 @@ impl TcpSession {
         let fin = own.fin?;
         if !self.has_closed(direction) {
             let known = later(self.peers[direction.flip()].last_ack, own.acknowledged);
-            // The acknowledgement of the other's end comes by itself.
+            // The acknowledgement of the other side's end is replayed by itself.
             let most = match other.and_then(|other| other.fin) {
                 Some(end) if !self.has_closed(direction.flip()) => end.number.minus(1),
                 _ => known,
@@ -155,7 +154,7 @@ impl TcpSession {
         answered.then(|| (direction.flip(), self.bare(direction.flip(), TcpFlags::ACK, seq, fin.number)))
     }
 
-    /// A segment without data, whose window is the largest that can be (as in [`TcpSession::resume`]).
+    /// A segment without data, with the largest possible window (as in [`TcpSession::resume`]).
     fn bare(&self, direction: Direction, flags: TcpFlags, seq: Seq, ack: Seq) -> Segment<'static> {
         let stamps = (self.peers[direction].last_ts, self.peers[direction.flip()].last_ts);
         let ts = self.flags.contains(SessionFlags::TIMESTAMP).then_some(stamps);
@@ -192,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_a_connection_are_seen_whose_middle_went_below() {
-        // Half the circle of numbers and more between two looks, too.
+        // More than half the sequence space between two updates, too.
         for bytes in [900_000_000u32, 3_000_000_000, 4_200_000_000] {
             let mut rig = open();
             let (far, other) = (101u32.wrapping_add(bytes), 501 + 70_000);
@@ -207,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Tells a session all that it is not told yet.
+    /// Replays all pending segments to a session.
     fn catch_up(rig: &mut Rig, below: &PerDirection<Option<Progress>>) {
         let tell = |rig: &mut Rig, most| {
             let mut last = None;
@@ -247,13 +246,13 @@ mod tests {
         }
     }
 
-    /// The ports are used again at once: the server's FIN for the client's RST, which crossed it, comes
-    /// behind the new SYN.
+    /// The ports are reused at once: the server's FIN for the client's RST, which crossed it, arrives after
+    /// the new SYN.
     #[test]
     fn what_an_earlier_connection_left_under_way_ends_no_later_one() {
         let strict =
             StreamConfig { strict: true, mode: crate::tcp::StreamMode::Inline, ..StreamConfig::default() };
-        // Where the new connection's numbers lie: before the old FIN, and behind it.
+        // The new connection's numbers: before the old FIN, and after it.
         for (isn, left) in [(500, 7_000), (7_000, 500), (500, 502), (500, 501)] {
             let mut rig = Rig::new(strict);
             rig.handle(ToServer, &segment(TcpFlags::SYN, 100, 0, b""));
@@ -317,7 +316,7 @@ mod tests {
     #[test]
     fn a_receiver_is_where_it_says_and_what_is_under_way_may_still_be_acknowledged() {
         let mut rig = open();
-        // 3,000 bytes are under way; the server's window is not known.
+        // 3,000 bytes are in flight; the server's window is unknown.
         let (sent, had) = (101 + 5_003_000, 101 + 5_000_000);
         rig.session.resume(&below(side(sent, 501 + 2_000), side(501 + 2_000, had)));
         assert_eq!(rig.session.last_ack(ToServer), Seq(had));
@@ -334,7 +333,7 @@ mod tests {
     fn neither_side_moves_the_other_by_a_lie() {
         let mut rig = open();
         let window = 0xffff << rig.session.peers[ToServer].wscale;
-        // The client claims to have sent far ahead, and to have read what the server has not sent.
+        // The client claims to have sent far ahead, and to have read unsent data of the server.
         rig.session.resume(&below(side(101 + 50_000_000, 501 + 9_000), side(501 + 1_000, 101 + 10)));
         assert_eq!(rig.session.last_ack(ToServer), Seq(101 + 10), "reading goes on where the server is");
         assert_eq!(rig.session.next_seq(ToServer), Seq(101 + 10 + window));
@@ -344,8 +343,8 @@ mod tests {
     #[test]
     fn a_fin_that_later_acknowledgements_have_overtaken_is_taken() {
         let mut rig = open();
-        // The server has closed its side with 501 + 1,000, and has acknowledged a megabyte since; its FIN
-        // waited to be looked at.
+        // The server has closed its side with 501 + 1,000, and has acknowledged a megabyte since; its FIN was
+        // queued.
         rig.session.resume(&below(side(101 + 1_000_000, 501 + 1_000), side(501 + 1_000, 101 + 1_000_000)));
         let out = rig.handle(ToClient, &segment(FA, 501 + 1_000, 101 + 20_000, b""));
         let gap_alone = |event| event == StreamEvent::ReassemblySeqGap;

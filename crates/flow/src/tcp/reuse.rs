@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! New sessions on the tuple of an old one: packets that open one, and those that a server could take for
-//! one.
+//! New sessions on the tuple of an old one: packets that open one, and packets that a server could take for
+//! its opening.
 
 use super::peer::Peer;
 use super::session::SessionFlags;
@@ -9,8 +9,8 @@ use crate::stream::Stream;
 use bartizan_base::Direction;
 
 impl TcpSession {
-    /// Whether this packet begins another session, so that the flow has to be replaced. Where none came to be
-    /// yet (no SYN, no memory) only the caller knows whether the flow has seen packets before: it asks
+    /// Whether this packet begins another session, so that the flow has to be replaced. Without a session so
+    /// far (no SYN, no memory) only the caller knows whether the flow has seen packets before, and uses
     /// [`TcpSession::starts_anew`].
     pub(crate) fn is_reused_by(
         &self,
@@ -21,7 +21,7 @@ impl TcpSession {
         self.exists() && self.starts_anew(segment, direction, config)
     }
 
-    /// The same, where a flow without a session counts as replaceable too. To be asked on a
+    /// As [`TcpSession::is_reused_by`], for which a flow without a session counts as replaceable too. For a
     /// flow's second and later packets.
     #[must_use]
     pub fn starts_anew(&self, segment: &Segment<'_>, direction: Direction, config: &StreamConfig) -> bool {
@@ -33,7 +33,7 @@ impl TcpSession {
             return match direction {
                 Direction::ToServer if !self.exists() => true,
                 Direction::ToServer => {
-                    // Inline, a SYN that is only late is no other one.
+                    // Inline, a late SYN is not another one.
                     self.flags.contains(SessionFlags::FAST_OPEN_DATA_IGNORED) && !config.inline()
                         || (self.client().isn != segment.seq && over)
                 }
@@ -49,13 +49,13 @@ impl TcpSession {
         }
     }
 
-    /// Whether who opens these ports anew means a new connection.
+    /// Whether a SYN on these ports means a new connection.
     ///
-    /// Suricata lets a SYN replace a connection as soon as it is closing. Before real receivers a SYN, which
-    /// anybody can make up, ends none that one of them still has: a FIN may be made up as well, or be lost
-    /// behind the observer and sent again. An honest SYN loses little. The server answers it with an
-    /// acknowledgement, upon which the client resets (RFC 9293 section 3.10.7.4), or as a new one, if it has
-    /// forgotten the connection; the next SYN replaces it.
+    /// Suricata lets a SYN replace a connection as soon as it is closing. With real receivers a SYN, which is
+    /// easily forged, ends no connection that one of them still has: a FIN may be forged as well, or be lost
+    /// after the observer and retransmitted. An honest SYN loses little. The server answers it with an
+    /// acknowledgement, upon which the client resets (RFC 9293 section 3.10.7.4), or as a new one, if the
+    /// server has forgotten the connection; the next SYN replaces it.
     fn is_over(&self, config: &StreamConfig) -> bool {
         if self.sees_all(config) && self.is_under_way() {
             let given_up = self.flags.intersects(SessionFlags::CLOSED_BY_RST | SessionFlags::FORGOTTEN);
@@ -63,15 +63,15 @@ impl TcpSession {
         }
         let server_sends = !self.has_closed(Direction::ToClient);
         let half_open = config.compares() && self.state == TcpState::CloseWait && server_sends;
-        // Of one that was picked up in the middle a FIN may not have been seen.
+        // The FIN of a connection that was picked up in the middle may not have been seen.
         self.state >= TcpState::LastAck && !half_open
             || self.state == TcpState::None
             || config.compares() && self.state == TcpState::TimeWait
     }
 
     /// Whether the server may have forgotten a connection that was seen whole: it has closed its side, a RST
-    /// has come by, believed or not, or the session is over. Its SYN cookie holds for two minutes, and an ACK
-    /// that fits opens a connection at the server that nothing here has seen begin.
+    /// has passed, believed or not, or the session is over. Its SYN cookie is valid for two minutes, and an
+    /// ACK that fits opens a connection at the server whose beginning was not seen here.
     pub(crate) fn server_may_forget(&self, config: &StreamConfig) -> bool {
         let reset = |peer: &Peer| TcpFlags::from_bits_retain(peer.tcp_flags).contains(TcpFlags::RST);
         let ended = self.state == TcpState::Closed
@@ -80,11 +80,11 @@ impl TcpSession {
         ended && self.state >= TcpState::SynRecv && self.sees_all(config)
     }
 
-    /// The number of bytes at the front of a segment to such a server that are acknowledged and not compared:
-    /// they were let go of, all of the segment is old, or they stand before the beginning. If it opens a
-    /// connection, they are read without having been inspected; a server that has the connection has them.
-    /// Nobody takes any of a connection that is over. A SYN opens one with its data (Fast Open), which is all
-    /// behind its number.
+    /// The number of bytes at the front of a segment to such a server that are acknowledged and cannot be
+    /// compared: they were freed, the whole segment is old, or they are before the beginning. If the segment
+    /// opens a connection, these bytes are read without inspection; a server that has the connection has them
+    /// already. In a connection that is over, no receiver accepts any. A SYN opens a connection with its data
+    /// (Fast Open), which follows its number.
     pub(crate) fn uncompared_in_front(
         &self,
         segment: &Segment<'_>,

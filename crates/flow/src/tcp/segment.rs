@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stream engine needs to know of one TCP packet. The crate does not depend on the packet
-//! decoder: whoever has decoded a packet fills in a [`Segment`].
+//! A TCP packet as the stream engine needs it. The crate does not depend on the packet decoder: the code that
+//! has decoded a packet fills in a [`Segment`].
 
 use super::Seq;
 use bartizan_base::{Direction, Timestamp};
@@ -29,7 +29,7 @@ bitflags! {
     }
 }
 
-/// The TCP options that matter here.
+/// The TCP options that the stream engine uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentOptions<'a> {
     /// Maximum segment size.
@@ -40,7 +40,7 @@ pub struct SegmentOptions<'a> {
     pub sack_ok: bool,
     /// Timestamp value and echo reply.
     pub ts: Option<(u32, u32)>,
-    /// TCP Fast Open option (or its experimental form) is there.
+    /// Whether the TCP Fast Open option (or its experimental form) is present.
     pub fast_open: bool,
     /// Blocks of the SACK option: pairs of 32-bit numbers in network order, empty without the option.
     pub sack: &'a [u8],
@@ -51,9 +51,9 @@ pub struct SegmentOptions<'a> {
 /// One TCP packet, decoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<'a> {
-    /// Sequence number of the first byte (of the SYN, when there is one).
+    /// Sequence number of the first byte (of the SYN, if there is one).
     pub seq: Seq,
-    /// Acknowledgement field, as it stands in the header.
+    /// Acknowledgement field of the header.
     pub ack: Seq,
     /// Header flags.
     pub flags: TcpFlags,
@@ -97,7 +97,7 @@ impl Segment<'_> {
         self.flags.contains(flags)
     }
 
-    /// Window scale shift, limited to what RFC 7323 allows.
+    /// Window scale shift, limited to the maximum of RFC 7323.
     #[must_use]
     pub fn wscale(&self) -> Option<u8> {
         self.options.wscale.map(|shift| shift.min(WSCALE_MAX))
@@ -107,16 +107,16 @@ impl Segment<'_> {
 /// Largest window scale shift of RFC 7323.
 pub const WSCALE_MAX: u8 = 14;
 
-/// How the receiver of a direction resolves overlaps, judges resets and timestamps: its operating
-/// system's behaviour, as in Suricata's `host-os-policy`.
+/// The way in which the receiver of a direction resolves overlaps and judges resets and timestamps: its
+/// operating system's behaviour, as in Suricata's `host-os-policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HostPolicy {
-    /// BSD, and what nothing else is known of.
+    /// BSD, also for unknown hosts.
     #[default]
     Bsd,
-    /// What came first stays.
+    /// The first bytes stay.
     First,
-    /// What came last stays.
+    /// The last bytes stay.
     Last,
     /// Linux 2.4 and later.
     Linux,
@@ -164,12 +164,12 @@ impl HostPolicy {
     }
 }
 
-/// The circumstances a segment arrives in.
+/// The circumstances of a segment's arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Which way the packet travels.
+    /// The packet's direction.
     pub direction: Direction,
-    /// When, on the packet clock.
+    /// The time, on the packet clock.
     pub now: Timestamp,
     /// Behaviour of the packet's destination.
     pub policy: HostPolicy,

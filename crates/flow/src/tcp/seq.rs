@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sequence numbers and their arithmetic (RFC 9293 section 3.4): a circle of 2^32 numbers on which
-//! "before" and "after" mean less than half a turn away.
+//! Sequence numbers and their arithmetic (RFC 9293 section 3.4): a circle of 2^32 numbers, on which "before"
+//! and "after" apply to distances of less than half a turn.
 
 /// A TCP sequence or acknowledgement number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seq(pub u32);
 
 impl Seq {
-    /// The number `n` bytes further on.
+    /// The number `n` bytes ahead.
     #[must_use]
     pub const fn plus(self, n: u32) -> Seq {
         Seq(self.0.wrapping_add(n))

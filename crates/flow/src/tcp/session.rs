@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The session: what is known of both sides, and what others ask it.
+//! The session: the state of both sides, and queries about it.
 
 use super::peer::{Peer, PeerFlags};
 use super::queued::Queued;
@@ -17,7 +17,7 @@ bitflags! {
         const MIDSTREAM_ESTABLISHED = 1 << 1;
         /// Picked up at a SYN/ACK.
         const MIDSTREAM_SYN_ACK = 1 << 2;
-        /// Only one direction is seen.
+        /// Only one direction is visible.
         const ASYNC = 1 << 3;
         /// Both sides use timestamps.
         const TIMESTAMP = 1 << 4;
@@ -31,9 +31,9 @@ bitflags! {
         const FOUR_WAY = 1 << 8;
         /// TCP Fast Open.
         const FAST_OPEN = 1 << 9;
-        /// The server did not take the Fast Open data.
+        /// The server did not accept the Fast Open data.
         const FAST_OPEN_DATA_IGNORED = 1 << 10;
-        /// A wrong ACK in the handshake: some hosts ignore a RST that follows.
+        /// A wrong ACK in the handshake: some hosts ignore a later RST.
         const EVASION_ATTEMPT = 1 << 11;
         /// The server has sent an ACK since the handshake.
         const CONFIRMED = 1 << 12;
@@ -45,7 +45,7 @@ bitflags! {
         const ZERO_WINDOW_PROBE_TO_CLIENT = 1 << 15;
         /// The server has acknowledged the beginning of the client's stream by more than its SYN/ACK.
         const BEGUN = 1 << 16;
-        /// The server has answered a SYN of the client that came in the middle: it has no such connection any
+        /// The server has answered a SYN of the client within the connection: it has no such connection any
         /// more.
         const FORGOTTEN = 1 << 17;
         /// The server has sent a SYN before it answered the client's (simultaneous open).
@@ -53,30 +53,29 @@ bitflags! {
     }
 }
 
-/// Bytes beyond the known window that inline data may lie ahead, and behind it what is sent again.
+/// Largest distance of inline data beyond the known window, and of retransmissions before it, in bytes.
 pub(crate) const WINDOW_SLACK: u32 = 64 << 10;
-/// No sender has more bytes under way at once.
+/// Upper bound of the bytes that a sender has in flight.
 pub(crate) const FLIGHT_MAX: u32 = bartizan_packet::slots::FLIGHT_MAX;
 
-/// How far a number can lie behind the latest one for having been sent again, or overtaken, where not all
-/// packets are seen.
+/// Largest distance of a retransmitted or overtaken number before the latest one, where not all packets are
+/// seen.
 pub(crate) const SEQUENCE_BACK: u32 = bartizan_packet::slots::SEQUENCE_BACK;
 
-/// A TCP session: plain data, to be held in a flow entry.
+/// A TCP session: plain data, kept in a flow entry.
 #[derive(Clone, Debug, Default)]
 pub struct TcpSession {
     pub(crate) state: TcpState,
-    /// State before the last change: what a session falls back to when a RST turns out to be forged.
+    /// State before the last change, to which a session returns when a RST turns out to be forged.
     pub(crate) previous: TcpState,
     pub(crate) flags: SessionFlags,
     /// Senders: `to_server` is the client, `to_client` the server.
     pub(crate) peers: PerDirection<Peer>,
     pub(crate) queue: Vec<Queued>,
-    /// What a server that already has a connection of these ports acknowledged in its answer to the SYN (RFC
-    /// 5961 section 4). Not part of the exported form: a lost one is sent again.
+    /// The acknowledgement by which a server that already has a connection of these ports answered the SYN
+    /// (RFC 5961 section 4). Not exported: a lost one is sent again.
     pub(crate) challenge: Option<Seq>,
-    /// What would answer a SYN of the client that came in the middle of the connection. Not part of the
-    /// exported form.
+    /// The acknowledgement that would answer a SYN of the client within the connection. Not exported.
     pub(crate) reopening: Option<Seq>,
 }
 
@@ -87,19 +86,19 @@ impl TcpSession {
         self.state
     }
 
-    /// Whether there is a session at all.
+    /// Whether there is a session.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.state != TcpState::None
     }
 
-    /// Whether the handshake is over: what a session is taken for does not change any more.
+    /// Whether the handshake is over: the kind of a session does not change any more.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.state >= TcpState::Established
     }
 
-    /// Whether either side has gone beyond the beginning of its stream.
+    /// Whether either side has sent beyond the beginning of its stream.
     #[must_use]
     pub fn has_brought_data(&self) -> bool {
         let beyond = |peer: &Peer| peer.next_seq.after(peer.base());
@@ -112,22 +111,21 @@ impl TcpSession {
         self.flags.contains(SessionFlags::MIDSTREAM)
     }
 
-    /// Whether it was picked up from data: not even the answer to its opening was seen, which says who the
-    /// server is.
+    /// Whether it was picked up at data: not even the SYN/ACK was seen, which would identify the server.
     #[must_use]
     pub const fn began_with_data(&self) -> bool {
         self.is_midstream() && !self.flags.contains(SessionFlags::MIDSTREAM_SYN_ACK)
     }
 
-    /// Whether only one direction is seen.
+    /// Whether only one direction is visible.
     #[must_use]
     pub const fn is_async(&self) -> bool {
         self.flags.contains(SessionFlags::ASYNC)
     }
 
-    /// The state by which readers are told that no more comes. Strictly, a RST does not tell them: its
-    /// receiver may throw it away (hops run out, another hardware address, an option), and then goes on where
-    /// it was. What is held is readable inline in any case, and the end of the flow tells the rest.
+    /// The state by which readers learn that no more data will arrive. Strictly, a RST does not count: its
+    /// receiver may discard it (hops run out, another hardware address, an option), and then continue. Held
+    /// data is readable inline in any case, and the end of the flow ends the streams.
     pub(crate) fn state_for_readers(&self, config: &StreamConfig) -> TcpState {
         let doubted = self.state == TcpState::Closed && self.closed_by_rst();
         if doubted && config.inline() && config.strict { self.previous } else { self.state }
@@ -145,14 +143,14 @@ impl TcpSession {
         TcpFlags::from_bits_retain(self.peers[direction].tcp_flags)
     }
 
-    /// Sequence number expected next in a direction.
+    /// The next sequence number expected in a direction.
     #[must_use]
     pub fn next_seq(&self, direction: Direction) -> Seq {
         self.peers[direction].next_seq
     }
 
-    /// How many sequence numbers a direction has used, its SYN included; its FIN as Suricata's `stream_size`
-    /// counts it: the server's second one once it is acknowledged.
+    /// Number of sequence numbers that a direction has used, including its SYN; its FIN as in Suricata's
+    /// `stream_size`: a server's second FIN once it is acknowledged.
     #[must_use]
     pub fn sequence_used(&self, direction: Direction) -> u32 {
         let peer = &self.peers[direction];
@@ -168,31 +166,31 @@ impl TcpSession {
         self.peers[direction].last_ack
     }
 
-    /// Right edge of the window that a direction may send into.
+    /// Right edge of the window into which a direction may send.
     #[must_use]
     pub fn window_edge(&self, direction: Direction) -> Seq {
         self.peers[direction].next_win
     }
 
-    /// How far behind what is acknowledged a direction may still send. A sender that timed out for nothing
-    /// sends all of its flight again, however small the window has become since; what lies further behind
-    /// belongs to another connection.
+    /// The lowest number from which a direction may still send, before its acknowledged data. After a
+    /// spurious timeout a sender retransmits all of its flight, however small the window has become since;
+    /// lower numbers belong to another connection.
     #[must_use]
     pub fn oldest(&self, direction: Direction) -> Seq {
         let sender = &self.peers[direction];
         sender.last_ack.minus(sender.window.max(FLIGHT_MAX))
     }
 
-    /// Whether a SYN/ACK with this acknowledgement answers the SYN in force: it takes all, some or none of
-    /// the data that came with that. Data of a SYN
-    /// that is not read (passively, without Fast Open) is none that a server takes, as in Suricata.
+    /// Whether a SYN/ACK with this acknowledgement answers the SYN in force: it acknowledges all, some or
+    /// none of the SYN's data. Servers do not accept unread data of a SYN (passively, without Fast Open), as
+    /// in Suricata.
     pub(crate) fn answers_syn(&self, ack: Seq) -> bool {
         let base = self.client().base();
         let takes_data = self.flags.contains(SessionFlags::FAST_OPEN) && ack.at_most(self.client().sent);
         ack == base || ack.after(base) && takes_data
     }
 
-    /// Whether a number lies behind the SYN/ACK, and all, some or none of the data that came with that.
+    /// Whether a number acknowledges the SYN/ACK, and all, some or none of its data.
     pub(crate) fn answers_syn_ack(&self, ack: Seq) -> bool {
         ack.at_least(self.server().base()) && ack.at_most(self.server().sent)
     }
@@ -213,13 +211,13 @@ impl TcpSession {
         &mut self.peers.to_client
     }
 
-    /// Takes the session out of the worker's count. Call once, when the flow goes.
+    /// Takes the session off the worker's count. Called once, when the flow ends.
     pub fn release(&mut self, counters: &mut StreamCounters) {
         self.leave(counters);
         *self = TcpSession::default();
     }
 
-    /// The session goes to another worker: it is no matter of this one's count any more.
+    /// Takes the session, which moves to another worker, off this worker's count.
     pub fn leave(&self, counters: &mut StreamCounters) {
         if self.exists() {
             counters.active_sessions = counters.active_sessions.saturating_sub(1);
@@ -227,7 +225,7 @@ impl TcpSession {
         }
     }
 
-    /// The session has come from another worker, where it was made and counted.
+    /// Adds a session that has moved here to this worker's count.
     pub fn join(&self, counters: &mut StreamCounters) {
         if self.exists() {
             counters.active_sessions = counters.active_sessions.saturating_add(1);
@@ -235,7 +233,7 @@ impl TcpSession {
         }
     }
 
-    /// Bytes that a session counts for against `stream.memcap`.
+    /// Bytes of a session that count against `stream.memcap`.
     pub(crate) const fn memory() -> u64 {
         size_of::<TcpSession>() as u64
     }
@@ -246,12 +244,12 @@ impl TcpSession {
         config.memcap == 0 || counters.memuse.saturating_add(Self::memory()) <= config.memcap
     }
 
-    /// Whether a side has said that it sends no more, by a FIN that was not refused.
+    /// Whether a side has sent a FIN that was not refused.
     pub(crate) fn has_closed(&self, direction: Direction) -> bool {
         self.peers[direction].flags.contains(PeerFlags::FIN_TAKEN)
     }
 
-    /// Whether each side has said that it sends no more, and the other one has heard it, without doubt.
+    /// Whether both sides have sent a FIN and the other side has acknowledged it, without doubt.
     #[must_use]
     pub fn ends_are_acknowledged(&self) -> bool {
         let over = PeerFlags::FIN_TAKEN | PeerFlags::FIN_ACKNOWLEDGED;
@@ -259,26 +257,26 @@ impl TcpSession {
         flags.all(|flags| flags.contains(over) && !flags.contains(PeerFlags::FIN_DOUBTED))
     }
 
-    /// Whether nothing of the session has gone by unseen: before real receivers, where both sides were seen
-    /// from the beginning. Then what no receiver would take is refused, and FINs count only once they are
-    /// acknowledged.
+    /// Whether the engine has seen all packets of the session: with real receivers, and both sides visible
+    /// from the beginning. Then segments that no receiver would accept are refused, and FINs count only once
+    /// they are acknowledged.
     pub(crate) fn sees_all(&self, config: &StreamConfig) -> bool {
         config.compares() && !self.flags.intersects(SessionFlags::MIDSTREAM | SessionFlags::ASYNC)
     }
 
-    /// The direction of which nothing was seen, in a session that goes on with one side in sight.
+    /// The direction without packets, in an established one-sided session.
     #[must_use]
     pub fn unseen(&self) -> Option<Direction> {
         let one_sided = self.is_async() && self.state >= TcpState::Established;
         Direction::BOTH.into_iter().find(|direction| one_sided && self.peers[*direction].tcp_flags == 0)
     }
 
-    /// Exchanges both sides, for a flow that is reversed after the fact.
+    /// Swaps both sides, for a flow that is reversed after the fact.
     pub fn reverse(&mut self) {
         self.peers.swap();
     }
 
-    /// Whether a side was sent a RST that may be forged.
+    /// Whether a side was the target of a RST that may be forged.
     pub(crate) fn rst_received(&self, direction: Direction) -> bool {
         self.peers[direction].flags.contains(PeerFlags::RST_RECEIVED)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! States of a session, and what they mean for its flow.
+//! States of a session, and their meaning for the flow.
 
-/// Coarse state of a flow, as flow timeouts and EVE use it.
+/// Coarse state of a flow, for flow timeouts and EVE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SessionPhase {
     /// No full handshake yet.
@@ -13,7 +13,7 @@ pub enum SessionPhase {
     Closed,
 }
 
-/// State of a session. Seen from the wire: `close_wait` means that the client has closed first,
+/// State of a session, as seen from the wire: `close_wait` means that the client has closed first,
 /// `fin_wait1` that the server has. The order is Suricata's and is used ("at least last_ack").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -62,7 +62,7 @@ impl TcpState {
         })
     }
 
-    /// The flow state that goes with it.
+    /// The flow state for this state.
     #[must_use]
     pub const fn flow_state(self) -> SessionPhase {
         match self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One segment on its way through a session: what every state handler works with.
+//! One segment on its way through a session: the context of every state handler.
 
 use super::session::SessionFlags;
 use super::{
@@ -9,11 +9,11 @@ use super::{
 use crate::stream::Stream;
 use bartizan_base::Direction;
 
-/// The session does not explain the packet.
+/// The error for a packet that does not fit the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rejected;
 
-/// A state handler's answer.
+/// The result of a state handler.
 pub(crate) type Handled = Result<(), Rejected>;
 
 pub(crate) struct Step<'s, 'p> {
@@ -21,14 +21,14 @@ pub(crate) struct Step<'s, 'p> {
     pub(crate) segment: &'s Segment<'p>,
     pub(crate) direction: Direction,
     pub(crate) policy: HostPolicy,
-    /// Where its sender stood before it.
+    /// The next number expected from the sender, before this packet.
     pub(crate) expected: Seq,
     /// Second of the packet clock.
     pub(crate) now: u32,
     pub(crate) config: &'s StreamConfig,
     pub(crate) counters: &'s mut StreamCounters,
     pub(crate) out: &'s mut Outcome,
-    /// Reassembly of this direction, if it takes place.
+    /// Reassembly of this direction, if it is active.
     pub(crate) stream: Option<&'s Stream>,
     reassemble: Option<Direction>,
 }
@@ -57,7 +57,7 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// The direction whose reassembly the segment goes to.
+    /// The direction whose stream gets the segment.
     pub(crate) fn finish(self) -> Option<Direction> {
         self.reassemble
     }
@@ -78,13 +78,13 @@ impl<'s, 'p> Step<'s, 'p> {
         Ok(())
     }
 
-    /// Inline, no payload leaves that reassembly has not compared and shown to the readers, whatever the
-    /// state says of its packet: a keep-alive's byte can be another one than before. Says whether
-    /// the packet goes to reassembly for this reason alone.
+    /// Inline, no payload leaves without comparison and inspection, whatever the state decides on its packet:
+    /// a keep-alive's byte can differ from the earlier one. Returns whether the packet goes to reassembly for
+    /// this reason alone.
     pub(crate) fn accept_what_leaves(&mut self, handled: Handled) -> bool {
         let leaves = handled.is_ok() || !self.config.drop_invalid;
-        // What the receiver has acknowledged it does not take again. (Of a SYN it may, if it has forgotten
-        // the connection.)
+        // A receiver does not accept again data that it has acknowledged. (It may accept a SYN, if it has
+        // forgotten the connection.)
         let taken = self.session.state >= TcpState::SynRecv
             && !self.is(SessionFlags::ASYNC)
             && !self.has(TcpFlags::SYN)
@@ -101,20 +101,20 @@ impl<'s, 'p> Step<'s, 'p> {
         needed
     }
 
-    /// Inline and strict, data that no receiver takes where it stands does not leave: it would be inspected
-    /// as part of the stream and stand where other bytes belong. That is data before the handshake is
-    /// complete, data in a SYN after it, data without an ACK (RFC 9293 section 3.10.7).
+    /// Whether data is at a place where no receiver accepts it: data before the handshake is complete, data
+    /// in a SYN after it, data without an ACK (RFC 9293 section 3.10.7). Inline and strict, such data does
+    /// not leave: it would be inspected as part of the stream, in the place of other bytes.
     pub(crate) fn is_data_that_nobody_takes(&self) -> bool {
         if !self.config.strict || !self.config.inline() || self.segment.is_empty() {
             return false;
         }
         let (state, now) = (self.out.previous, self.session.state);
-        // Where a RST answered the SYN, nobody knows the numbers of the other side.
+        // If a RST answered the SYN, the numbers of the other side are unknown.
         let never_open = now == TcpState::Closed && self.session.previous == TcpState::SynSent;
         if self.session.exists() && (now < TcpState::Established || never_open) {
             return !self.has(TcpFlags::SYN) && !self.has(TcpFlags::RST);
         }
-        // A server may send its SYN/ACK again with the data that it had.
+        // A server may retransmit its SYN/ACK with the data that it had.
         let again = state == TcpState::SynRecv && !self.to_server() && self.has(TcpFlags::ACK);
         state >= TcpState::SynRecv
             && (self.has(TcpFlags::SYN) && !again || !self.has(TcpFlags::ACK) && !self.has(TcpFlags::RST))
@@ -141,7 +141,7 @@ impl<'s, 'p> Step<'s, 'p> {
         self.direction == Direction::ToServer
     }
 
-    /// Where reassembly of this direction still holds data, if it takes place.
+    /// The number from which reassembly of this direction holds data, if it is active.
     pub(crate) fn held_from(&self) -> Option<Seq> {
         self.stream.and_then(|stream| stream.held_from(self.snd()))
     }
@@ -156,12 +156,12 @@ impl<'s, 'p> Step<'s, 'p> {
         &mut self.session.peers[self.direction]
     }
 
-    /// The side that the packet goes to.
+    /// The side that receives the packet.
     pub(crate) fn rcv(&self) -> &Peer {
         &self.session.peers[self.direction.flip()]
     }
 
-    /// The side that the packet goes to.
+    /// The side that receives the packet.
     pub(crate) fn rcv_mut(&mut self) -> &mut Peer {
         &mut self.session.peers[self.direction.flip()]
     }
@@ -187,7 +187,7 @@ impl<'s, 'p> Step<'s, 'p> {
         if state != self.session.state {
             self.session.previous = self.session.state;
             self.session.state = state;
-            // A flow does not become new again (Fast Open passes through two states at once).
+            // A flow does not become new again (Fast Open passes two states at once).
             let flow = state.flow_state();
             if flow != SessionPhase::New && flow != self.out.previous.flow_state() {
                 self.out.flow_state = Some(flow);
@@ -195,12 +195,12 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// The packet's payload belongs to its own direction's stream.
+    /// Assigns the packet's payload to its own direction's stream.
     pub(crate) fn accept(&mut self) {
         self.reassemble = Some(self.direction);
     }
 
-    /// The packet's payload belongs to this direction's stream.
+    /// Assigns the packet's payload to the given direction's stream.
     pub(crate) fn accept_as(&mut self, direction: Direction) {
         self.reassemble = Some(direction);
     }
@@ -224,7 +224,7 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// Data that the receiver has and the engine missed counts as sent.
+    /// Counts data that the receiver has acknowledged and the engine missed as sent.
     pub(crate) fn catch_up_receiver(&mut self, slack: u32) {
         if !self.has(TcpFlags::ACK) {
             return;
@@ -236,8 +236,8 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// Sets what is expected next from a side; one-sided sessions acknowledge themselves, unless reassembly
-    /// says what was inspected and let go of.
+    /// Sets the next expected number of a side; one-sided sessions acknowledge themselves, unless reassembly
+    /// tracks the inspected and freed data.
     pub(crate) fn set_next_seq(&mut self, direction: Direction, seq: Seq) {
         let one_sided =
             self.is(SessionFlags::ASYNC) && !(self.config.compares() && self.held_from().is_some());
@@ -248,7 +248,7 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// Advances the sender to the packet's end if the packet begins where it is expected.
+    /// Advances the sender to the packet's end if the packet begins at the expected number.
     pub(crate) fn advance_sender(&mut self, expected: Seq) {
         if self.segment.seq == expected {
             let end = self.segment.end();
@@ -256,7 +256,7 @@ impl<'s, 'p> Step<'s, 'p> {
         }
     }
 
-    /// Takes in SACK and moves the receiver's window edge.
+    /// Takes the SACK option and advances the receiver's window edge.
     pub(crate) fn update_sack_and_edge(&mut self) {
         let sack = self.segment.options.sack;
         let permitted = self.is(SessionFlags::SACK_OK);
@@ -268,17 +268,16 @@ impl<'s, 'p> Step<'s, 'p> {
         }
         rcv.update_next_win();
         if !self.to_server() {
-            // It has the connection: a SYN/ACK that comes yet answers no SYN in the middle of it.
+            // The server has the connection: a later SYN/ACK does not answer a SYN within the connection.
             self.session.reopening = None;
         }
         self.note_offer();
     }
 
-    /// What the packet itself offers counts, also where its window is not taken over (a FIN or data that is
-    /// sent again can bring a later acknowledgement): an honest receiver does not take back the edge that it
-    /// has shown.
+    /// Notes the packet's own window offer, even if its window is not taken over (a FIN or retransmitted data
+    /// can bring a later acknowledgement): an honest receiver never withdraws an edge that it has shown.
     pub(crate) fn note_offer(&mut self) {
-        // One that was overtaken offers nothing new.
+        // An overtaken packet offers nothing new.
         let latest = self.has(TcpFlags::ACK) && self.segment.ack == self.rcv().last_ack;
         if !latest {
             return;
@@ -315,7 +314,7 @@ impl<'s, 'p> Step<'s, 'p> {
         self.out.kind |= PacketKind::RETRANSMISSION;
     }
 
-    /// An exception policy applies; the caller acts on it.
+    /// Reports an exception policy, which the caller applies.
     pub(crate) fn exception(&mut self, target: ExceptionTarget, policy: ExceptionPolicy) {
         self.out.exception = Some((target, policy));
     }
