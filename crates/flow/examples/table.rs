@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prints what a lookup costs with few and with many flows, and what an empty table takes.
+//! Prints the cost of a lookup with few and with many flows, and the memory of an empty table.
 //!
 //! `cargo run --release -p bartizan-flow --example table`
 
@@ -10,7 +10,7 @@ use bartizan_flow::{
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
 
-/// As much again as this crate keeps, about what a data plane adds.
+/// Twice the state of this crate, about as much as a data plane adds.
 #[derive(Clone, Default)]
 struct Extension([u64; 16]);
 
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn measure(table: &FlowTable<Extension>, flows: u32, clock: Timestamp) {
     const BATCH: usize = 32;
     const ROUNDS: u32 = 1 << 16;
-    // Packets of flows in an order that no cache can guess, prepared so that only lookups are timed.
+    // Packets of flows in an unpredictable order for caches, prepared so that only lookups are timed.
     let mut state = 1_u32;
     let packets: Vec<FlowKey> = (0..ROUNDS)
         .map(|_| {

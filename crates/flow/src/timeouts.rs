@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a flow may be silent before it ends, by protocol and state.
+//! Timeouts of silent flows, by protocol and state.
 //!
-//! Values and names are those of Suricata 8: `flow-timeouts` of its configuration, its built-in
-//! values (for a setting that a file leaves out) and the values of its shipped file. A flow is due
-//! once `now >= last seen + timeout`. In emergency mode the shorter of both values counts.
+//! Values and names are those of Suricata 8: `flow-timeouts` of its configuration, its built-in values (for a
+//! setting that a file leaves out) and the values of its shipped file. A flow is due once `now >= last seen +
+//! timeout`. In emergency mode the shorter of both values applies.
 //!
-//! A closed TCP flow stays for `tcp.closed` (0 built in, 60 s shipped) so that late segments still
-//! find it; with 0 the next packet of the same key starts a new flow. Whether a SYN on a closed
-//! connection that is still there starts a new one is the TCP module's decision
-//! (see `FlowTable::replace`).
+//! A closed TCP flow stays for `tcp.closed` (0 built in, 60 s shipped) so that late segments still find it;
+//! with 0 the next packet of the same key starts a new flow. Whether a SYN on a closed connection starts a
+//! new one is up to the TCP module (see `FlowTable::replace`).
 //!
-//! Not done: a group of its own for SCTP (counts as `default`). ICMPv6 uses the group `icmp`.
+//! SCTP has no group of its own (it counts as `default`). ICMPv6 uses the group `icmp`.
 
 use crate::entry::FlowState;
 use crate::key::protocol;
@@ -25,16 +24,16 @@ pub struct StateTimeouts {
     pub established: PacketDuration,
     /// TCP: the connection has ended.
     pub closed: PacketDuration,
-    /// No function wants to see it any more.
+    /// No function is left on the flow's path.
     pub bypassed: PacketDuration,
 }
 
 /// Timeouts of one protocol in normal operation and in emergency mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolTimeouts {
-    /// As long as there is room.
+    /// While there is room.
     pub normal: StateTimeouts,
-    /// Once the table was full, until enough of it is free again.
+    /// After the table was full, until enough room is free again.
     pub emergency: StateTimeouts,
 }
 
@@ -58,7 +57,7 @@ pub struct FlowTimeouts {
      established, closed, bypassed, each also with \"emergency-\" before it"
 )]
 pub struct UnknownTimeout {
-    /// What was asked for, `tcp.new` for example.
+    /// The name of the setting, `tcp.new` for example.
     pub name: String,
 }
 
@@ -75,22 +74,22 @@ const fn states(new: u64, established: u64, closed: u64, bypassed: u64) -> State
 const BUILT_IN: ProtocolTimeouts =
     ProtocolTimeouts { normal: states(30, 300, 0, 100), emergency: states(10, 100, 0, 50) };
 
-/// Silence after which a connection may be forgotten where that cuts it: 2 hours and 4 minutes, so that
-/// keep-alives, which hosts send after two hours, come in time (RFC 5382 section 5, REQ-5; RFC 1122 section
+/// Least silence of a connection before it may be dropped if that cuts it: 2 hours and 4 minutes, so that
+/// keep-alives, which hosts send after two hours, arrive in time (RFC 5382 section 5, REQ-5; RFC 1122 section
 /// 4.2.3.6).
 pub const TCP_IDLE_KEPT: PacketDuration = PacketDuration::from_secs(2 * 3600 + 4 * 60);
 
-/// Timer classes of a protocol: four states, and flows that nobody has opened.
+/// Timer classes of a protocol: four states, and unopened flows.
 pub(crate) const CLASSES_EACH: usize = 5;
-/// Index of flows that nobody has opened within a timer class. They are silent for as long as new ones, and
-/// the first that make room.
+/// Index of unopened flows within a protocol's timer classes. They have the timeout of new ones, and are the
+/// first to make room.
 pub(crate) const UNOPENED_CLASS: usize = 4;
 /// Timer classes of flows at the host, of 4 protocols.
 pub(crate) const HOST_CLASSES: usize = 4 * CLASSES_EACH;
-/// With those of flows that have sunk, which are forgotten after the same silence as at the host.
+/// Timer classes including those of offloaded flows, which have the same timeouts as at the host.
 pub(crate) const CLASSES: usize = 2 * HOST_CLASSES;
 
-/// The group of protocols that a protocol counts to; TCP's is the first.
+/// The group of a protocol; TCP's is the first.
 const fn group(ip_protocol: u8) -> usize {
     match ip_protocol {
         protocol::TCP => 0,
@@ -105,17 +104,17 @@ pub(crate) const fn class(ip_protocol: u8, state: FlowState) -> usize {
     group(ip_protocol) * CLASSES_EACH + state_class(state)
 }
 
-/// The timeout of a flow that nobody has opened.
+/// Index of unopened flows of a protocol among the timer classes.
 pub(crate) const fn unopened_class(ip_protocol: u8) -> usize {
     group(ip_protocol) * CLASSES_EACH + UNOPENED_CLASS
 }
 
-/// The same of flows that have sunk.
+/// Index of offloaded flows of a protocol and state among the timer classes.
 pub(crate) const fn sunk_class(ip_protocol: u8, state: FlowState) -> usize {
     HOST_CLASSES + class(ip_protocol, state)
 }
 
-/// Index of a state within a timer class.
+/// Index of a state within a protocol's timer classes.
 pub(crate) const fn state_class(state: FlowState) -> usize {
     match state {
         FlowState::New => 0,
@@ -126,20 +125,20 @@ pub(crate) const fn state_class(state: FlowState) -> usize {
 }
 
 impl FlowTimeouts {
-    /// What holds where a configuration says nothing.
+    /// Suricata's built-in values, for settings that a configuration leaves out.
     pub const BUILT_IN: FlowTimeouts =
         FlowTimeouts { tcp: BUILT_IN, udp: BUILT_IN, icmp: BUILT_IN, other: BUILT_IN };
 
-    /// What the shipped configuration says: the default of this program.
+    /// The values of Suricata's shipped configuration: the default of this program.
     pub const SHIPPED: FlowTimeouts = FlowTimeouts {
         tcp: ProtocolTimeouts { normal: states(60, 600, 60, 100), emergency: states(5, 100, 10, 50) },
         ..Self::BUILT_IN
     };
 
-    /// What holds where a flow that is forgotten is a connection that is cut (live prevention refuses what it
-    /// picks up in the middle): TCP connections that are open, or that no function wants to see any more, are
-    /// kept for [`TCP_IDLE_KEPT`] at least while there is room. In emergency mode the named values hold, the
-    /// longer ones of both modes.
+    /// Timeouts for deployments in which dropping a flow cuts a connection (live prevention refuses
+    /// connections picked up in the middle): open and bypassed TCP connections are kept for at least
+    /// [`TCP_IDLE_KEPT`] while there is room. In emergency mode the configured values apply, the longer of
+    /// both modes.
     #[must_use]
     pub fn keeping_idle_tcp(mut self) -> Self {
         let ProtocolTimeouts { normal, emergency } = &mut self.tcp;
@@ -153,7 +152,7 @@ impl FlowTimeouts {
     /// Sets a value by its name in the configuration, `tcp.new` or `default.emergency-closed`.
     ///
     /// # Errors
-    /// [`UnknownTimeout`] when there is no such setting.
+    /// [`UnknownTimeout`] when the setting does not exist.
     pub fn set(&mut self, name: &str, value: PacketDuration) -> Result<(), UnknownTimeout> {
         let slot = self.slot(name).ok_or_else(|| UnknownTimeout { name: name.to_owned() })?;
         *slot = value;
@@ -205,7 +204,7 @@ impl Default for FlowTimeouts {
 }
 
 impl StateTimeouts {
-    /// In the order of [`state_class`], with that of [`UNOPENED_CLASS`].
+    /// The timeouts in the order of [`state_class`], with that of [`UNOPENED_CLASS`].
     const fn list(&self) -> [PacketDuration; CLASSES_EACH] {
         [self.new, self.established, self.closed, self.bypassed, self.new]
     }

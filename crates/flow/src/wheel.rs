@@ -7,7 +7,7 @@
 //! per level finds the next slot at once: a clock that jumps by years costs as much as one that
 //! jumps by a second. Arming, disarming and firing are O(1); a timer moves down at most six times.
 //!
-//! Not done: timers finer than a tick. A timer never fires early, and at most one tick late.
+//! Timers have the resolution of a tick: a timer never fires early, and at most one tick late.
 
 use bartizan_base::Timestamp;
 
@@ -16,7 +16,7 @@ const TICK_SHIFT: u32 = 27;
 const LEVELS: usize = 7;
 const DIGIT_BITS: u32 = 6;
 const NONE: u32 = u32::MAX;
-/// Timers that [`TimerWheel::peek`] compares.
+/// Number of timers that [`TimerWheel::peek`] compares.
 const PEEK_SCAN: u32 = 8;
 
 /// A point on the packet clock in ticks.
@@ -58,7 +58,7 @@ impl TimerLink {
         if place == 0 { None } else { Some(((place - 1) as usize >> DIGIT_BITS, (place - 1) as u32 & 63)) }
     }
 
-    /// When the timer fires; meaningful while it is armed.
+    /// Time at which the timer fires; meaningful while it is armed.
     #[must_use]
     pub const fn tick(self) -> Tick {
         Tick(self.at >> 10)
@@ -75,9 +75,9 @@ const fn digit(tick: u64, level: usize) -> u32 {
     (tick >> (DIGIT_BITS * level as u32)) as u32 & 63
 }
 
-/// The wheel: only heads of lists; the timers are the table's.
+/// The wheel: only heads of lists; the table holds the timers.
 pub struct TimerWheel {
-    /// No timer of an earlier tick is left, except those in slots of the current digits.
+    /// Current time: all timers of earlier ticks have fired, except those in slots of the current digits.
     current: u64,
     heads: [[u32; 64]; LEVELS],
     used: [u64; LEVELS],
@@ -107,9 +107,9 @@ impl TimerWheel {
         self.heads.get_mut(level)?.get_mut(slot as usize)
     }
 
-    /// Arms the timer of entry `id`, which must not be armed, in this wheel. A tick that has
-    /// passed fires at the next [`TimerWheel::next`]. An empty wheel takes `now` for its own time, so it
-    /// begins near its timers and also follows a clock that was set back between captures.
+    /// Arms the timer of entry `id`, which must not be armed, in this wheel. A timer of a past tick fires at
+    /// the next [`TimerWheel::next`]. An empty wheel takes `now` as its own time, so it begins near its
+    /// timers and also follows a clock that was set back between captures.
     pub fn arm(&mut self, links: &mut [TimerLink], id: u32, tick: Tick, now: Tick) {
         if self.armed == 0 {
             self.current = now.0;
@@ -118,7 +118,7 @@ impl TimerWheel {
     }
 
     fn insert(&mut self, links: &mut [TimerLink], id: u32, tick: Tick) {
-        // What is late is treated as now; the place is relative to the wheel's time.
+        // A late timer counts as due now; its place is relative to the wheel's time.
         let place_tick = tick.0.max(self.current);
         let differs = place_tick ^ self.current;
         let level = if differs == 0 { 0 } else { (63 - differs.leading_zeros()) / DIGIT_BITS } as usize;
@@ -128,7 +128,7 @@ impl TimerWheel {
         if first == NONE {
             *head = id;
         }
-        // A slot is a ring, so the newest stands before the head: first armed, first out.
+        // A slot is a ring, so the newest is before the head: first armed, first out.
         let (next, prev) = match links.get_mut(first as usize) {
             Some(link) => (first, core::mem::replace(&mut link.prev, id)),
             None => (id, id),
@@ -146,7 +146,7 @@ impl TimerWheel {
         self.armed = self.armed.saturating_add(1);
     }
 
-    /// Takes the timer of entry `id` out of this wheel; nothing happens if it is not armed.
+    /// Removes the timer of entry `id` from this wheel; no effect if it is not armed.
     pub fn disarm(&mut self, links: &mut [TimerLink], id: u32) {
         let Some(link) = links.get_mut(id as usize) else { return };
         let Some((level, slot)) = link.place() else { return };
@@ -170,9 +170,9 @@ impl TimerWheel {
         self.armed = self.armed.saturating_sub(1);
     }
 
-    /// The earliest used slot: level, slot, and the first tick that it can hold.
+    /// The earliest used slot: level, slot, and its first possible tick.
     fn earliest(&self) -> Option<(usize, u32, u64)> {
-        // A slot of a current digit above level 0 is one that is being moved down: it comes first.
+        // A slot of a current digit above level 0 is being moved down: it comes first.
         let moving = (1..LEVELS).find_map(|level| {
             let slot = digit(self.current, level);
             (self.used.get(level)? & 1 << slot != 0).then_some((level, slot, self.current))
@@ -187,9 +187,9 @@ impl TimerWheel {
         })
     }
 
-    /// The timer that fires first among the first eight of the earliest slot. A slot of a
-    /// higher level spans many ticks, so of many timers it is one of the earliest, not always the very
-    /// first; timers stand in a slot in the order in which they were armed.
+    /// The timer that fires first among the first eight of the earliest slot. A slot of a higher level spans
+    /// many ticks, so among many timers the result is one of the earliest, not always the first; timers of a
+    /// slot are in the order in which they were armed.
     #[must_use]
     pub fn peek(&self, links: &[TimerLink]) -> Option<u32> {
         if self.armed == 0 {
@@ -209,11 +209,11 @@ impl TimerWheel {
         Some(best.1)
     }
 
-    /// Disarms and returns the next timer that has fired by `until`. `None` once there is none
-    /// left or `budget` is used up: each timer looked at costs one.
+    /// Disarms and returns the next timer that has fired by `until`. `None` once there is none left or
+    /// `budget` is used up: each timer checked costs one.
     pub fn next(&mut self, links: &mut [TimerLink], until: Tick, budget: &mut u32) -> Option<u32> {
         if self.armed == 0 {
-            // Most wheels of a table are empty, and in emergency mode all are asked for each packet.
+            // Most wheels of a table are empty, and emergency mode checks all for each packet.
             self.current = self.current.max(until.0);
             return None;
         }
@@ -298,7 +298,7 @@ mod tests {
                     Step::Arm(id, ahead) => {
                         wheel.disarm(&mut links, id);
                         model.retain(|(_, other)| *other != id);
-                        // Also times that have passed.
+                        // Past times, too.
                         let tick = (now + ahead).saturating_sub(3);
                         wheel.arm(&mut links, id, Tick(tick), Tick(now));
                         model.insert((tick, id));

@@ -431,8 +431,7 @@ impl TcpSession {
         if segment.has(TcpFlags::ACK) && !segment.has(TcpFlags::RST) {
             self.peers[direction.flip()].note_end(segment.ack);
         }
-        // One step at a time: what has led to another state by itself is the table's of the stateful
-        // firewall.
+        // One step at a time: the table of the stateful firewall covers direct transitions to other states.
         let waits = matches!(
             self.state,
             TcpState::FinWait2 | TcpState::CloseWait | TcpState::LastAck | TcpState::TimeWait

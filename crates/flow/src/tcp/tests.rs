@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of the state machine: what packets do to a session, and which events they set.
+//! Tables of the state machine: the effects of packets on a session, and the events that they raise.
 
 mod attacker;
 mod closing;
@@ -21,7 +21,7 @@ const FA: TcpFlags = TcpFlags::FIN.union(TcpFlags::ACK);
 const R: TcpFlags = TcpFlags::RST;
 const RA: TcpFlags = TcpFlags::RST.union(TcpFlags::ACK);
 
-/// A session with its streams, and what the app readers have got.
+/// A session with its streams, and the data that the app readers have got.
 pub(crate) struct Rig {
     pub(crate) session: TcpSession,
     pub(crate) pair: StreamPair,
@@ -59,7 +59,7 @@ impl Rig {
         }
     }
 
-    /// Client 100, server 500; both next bytes are 101 and 501.
+    /// An open session: client 100, server 500; the next bytes are 101 and 501.
     fn open(config: StreamConfig) -> Self {
         let mut rig = Rig::new(config);
         rig.put(ToServer, S, 100, 0, b"");
@@ -379,7 +379,7 @@ fn inline_data_that_no_receiver_takes_does_not_leave() {
     let strict = StreamConfig { strict: true, ..inline() };
     let mut rig = Rig::open(strict);
     let refused = Advice::Drop(Reason::StreamError);
-    // A server that keeps nothing but a cookie may take these for the first.
+    // A server that keeps nothing but a cookie may take these for the first segment.
     for seq in [100, 102, 104] {
         assert_eq!(rig.put(ToServer, A, seq, 501, b"x").advice, refused);
     }
@@ -429,10 +429,10 @@ fn inline_no_data_leaves_that_would_open_a_forgotten_connection_anew() {
     let both = [(ToServer, FA, 113, 501), (ToClient, FA, 501, 114), (ToServer, A, 114, 502)];
     let server = [(ToClient, FA, 501, 113), (ToServer, A, 113, 502)];
     let reset = [(ToClient, RA, 501, 113)];
-    // The server believes it, if data was lost on its way there.
+    // The server believes it, if data was lost before it.
     let doubted = [(ToServer, RA, 107, 501)];
     for end in [&both[..], &server, &server[..1], &reset, &doubted] {
-        // A cookie also fits numbers that are a little off, and there may be several.
+        // A cookie also fits numbers that are a little off, and there may be several segments.
         for (seq, data) in [(101, "ABCDEFGHIJKL"), (101, "A"), (99, "xxABC"), (104, "DEF"), (112, "L")] {
             for flags in [A, FA, A | TcpFlags::PSH] {
                 let mut rig = ended(end);
@@ -442,9 +442,9 @@ fn inline_no_data_leaves_that_would_open_a_forgotten_connection_anew() {
             }
         }
     }
-    // While the server has the connection, old data goes on as it is.
+    // While the server has the connection, old data is forwarded unchanged.
     assert_eq!(begun().put(ToServer, A, 101, 501, b"abcdefghijkl").advice, Advice::Forward);
-    // A server that only sends no more takes what is new.
+    // A server that has only closed its side accepts new data.
     let mut rig = ended(&server);
     assert_eq!(rig.put(ToServer, A, 101, 502, b"abcdefghijklmno").advice, Advice::Trim(12));
     assert_eq!(rig.put(ToServer, A, 116, 502, b"pq").advice, Advice::Forward);
@@ -454,7 +454,7 @@ fn inline_no_data_leaves_that_would_open_a_forgotten_connection_anew() {
     rig.put(ToServer, A, 101, 502, b"");
     assert_eq!(rig.put(ToServer, A, 101, 502, b"abc").advice, Advice::Forward);
     assert_eq!(rig.read.to_server, "abc");
-    // Another connection would begin with what stands behind the first bytes of this one.
+    // Another connection would begin with the bytes after the first ones of this connection.
     assert_eq!(rig.put(ToServer, A, 104, 502, b"def").advice, Advice::Complete(3));
     rig.put(ToClient, A, 502, 104, b"");
     assert_eq!(rig.put(ToServer, A, 104, 502, b"").advice, Advice::Forward);
@@ -500,7 +500,7 @@ fn which_rst_ends_a_session_depends_on_the_receiver() {
 #[test]
 fn the_rest_of_an_earlier_connection_leaves_and_changes_nothing() {
     let config = StreamConfig { mode: StreamMode::Inline, strict: true, ..StreamConfig::default() };
-    // The opening up to each state, then: what is left of a connection of the same ports, and the rest of the
+    // The opening up to each state, then: leftovers of a connection of the same ports, and the rest of the
     // new one.
     for steps in 1..=3 {
         for policy in [HostPolicy::Bsd, HostPolicy::Linux] {
@@ -518,8 +518,7 @@ fn the_rest_of_an_earlier_connection_leaves_and_changes_nothing() {
             });
             let state = rig.session.state();
             if steps == 1 {
-                // What the server sent last, with the client's old timestamp in it; with data it does not
-                // leave.
+                // The server's last segments, with the client's old timestamp; with data they do not leave.
                 for (flags, payload, leaves) in [(FA, &b""[..], true), (A, b"", true), (A, b"old", false)] {
                     let mut old = segment(flags, 90_000, 3_000, payload);
                     old.options.ts = Some((69, 12));
@@ -527,7 +526,7 @@ fn the_rest_of_an_earlier_connection_leaves_and_changes_nothing() {
                     assert_eq!(out.advice == Advice::Forward, leaves, "{flags:?} {payload:?}");
                 }
             }
-            // Before the answer no window is known.
+            // Before the reply the window is unknown.
             let others = if steps > 1 { 3 } else { 1 };
             for (flags, seq, leaves) in
                 [(R, 3_000, true), (RA, 3_000, false), (R, 4_000_000, false)].into_iter().take(others)
@@ -577,7 +576,7 @@ fn sessions_are_picked_up_in_the_middle() {
     rig.put(ToClient, A, 2000, 1004, b"200 OK");
     rig.put(ToServer, A, 1004, 2006, b"");
     assert_eq!(rig.read, PerDirection::new("GET ".into(), "200 OK".into()));
-    // At a SYN/ACK the flow turns out to be the wrong way round.
+    // At a SYN/ACK the flow turns out to be in the wrong direction.
     let mut rig = Rig::new(midstream());
     let out = rig.put(ToServer, SA, 500, 101, b"");
     assert!(out.reverse && out.state == TcpState::SynRecv);
@@ -613,14 +612,14 @@ fn fast_open_data_comes_with_the_syn() {
     rig.put(ToServer, A, 107, 501, b"late");
     rig.put(ToClient, A, 501, 111, b"");
     assert_eq!(rig.read.to_server, "early late");
-    // The server ignores the data: it is sent again.
+    // The server ignores the data: the client retransmits it.
     let mut rig = Rig::new(StreamConfig::default());
     rig.handle(ToServer, &syn);
     let out = rig.put(ToClient, SA, 500, 101, b"");
     assert!(out.events.contains(StreamEvent::ThreeWaySynackTfoDataIgnored));
 }
 
-/// Acknowledgements that leave by two processors overtake each other; receivers do not mind.
+/// Acknowledgements sent by two processors overtake each other, which receivers tolerate.
 #[test]
 fn overtaken_acknowledgements_go_on() {
     for strict in [false, true] {
@@ -641,17 +640,17 @@ fn overtaken_acknowledgements_go_on() {
         assert_eq!(older.advice, Advice::Forward);
         let as_new = rig.handle(ToServer, &stamped(A, 101, 505, b"", (80, 71)));
         assert_eq!((as_new.advice == Advice::Forward, as_new.rejected), (strict, !strict));
-        // What brings something, or acknowledges something new, is as old for the receiver.
+        // A segment with data, or with a new acknowledgement, is as old for the receiver.
         rig.handle(ToClient, &stamped(A, 505, 101, b"ef", (91, 90)));
         for old in [stamped(A, 101, 507, b"", (80, 71)), stamped(A, 101, 505, b"x", (80, 71))] {
             assert_eq!(rig.handle(ToServer, &old).advice, Advice::Drop(Reason::StreamError));
         }
         assert_eq!(rig.handle(ToServer, &stamped(A, 101, 507, b"xyz", (92, 91))).advice, Advice::Forward);
-        // Data has overtaken this one: it stands where that begins.
+        // Data has overtaken this one: its number is the beginning of the data.
         let behind = rig.handle(ToServer, &stamped(A, 101, 507, b"", (80, 71)));
         assert_eq!((behind.advice == Advice::Forward, behind.rejected), (strict, !strict));
-        // It has overtaken data that did not come yet, and says nothing; none of this connection lies beyond
-        // the window.
+        // It has overtaken data that has not arrived yet, and has no effect; no segment of this connection is
+        // beyond the window.
         for (seq, leaves) in [(105, strict), (104 + 9_000, false)] {
             let elsewhere = rig.handle(ToServer, &stamped(A, seq, 507, b"", (80, 71)));
             assert_eq!(elsewhere.advice == Advice::Forward, leaves, "{seq}");
@@ -660,8 +659,8 @@ fn overtaken_acknowledgements_go_on() {
     }
 }
 
-/// Data that leaves by two processors overtakes other data: no receiver takes what was overtaken for old (RFC
-/// 7323 section 4.3).
+/// Data sent by two processors overtakes other data: no receiver treats the overtaken data as old (RFC 7323
+/// section 4.3).
 #[test]
 fn overtaken_data_goes_on() {
     let stamped = |flags, seq, ack, payload, ts| {
@@ -675,12 +674,12 @@ fn overtaken_data_goes_on() {
         rig.handle(ToClient, &stamped(SA, 500, 101, b"", (70, 50)));
         rig.handle(ToServer, &stamped(A, 101, 501, b"ab", (51, 70)));
         rig.handle(ToClient, &stamped(A, 501, 103, b"", (71, 51)));
-        // Behind a gap, and an acknowledgement that follows it there.
+        // After a gap, and an acknowledgement that follows it.
         rig.handle(ToServer, &stamped(A, 105, 501, b"efgh", (60, 70)));
         rig.handle(ToServer, &stamped(A, 109, 501, b"", (61, 70)));
         let overtaken = rig.handle(ToServer, &stamped(A, 103, 501, b"cd", (52, 70)));
         assert_eq!(overtaken.advice == Advice::Forward, strict, "{overtaken:?}");
-        // Acknowledged, and continued: what comes from before that is old.
+        // Acknowledged, and continued: earlier segments are old.
         rig.handle(ToClient, &stamped(A, 501, 109, b"", (80, 61)));
         rig.handle(ToServer, &stamped(A, 109, 501, b"ij", (90, 80)));
         let old = rig.handle(ToServer, &stamped(A, 111, 501, b"kl", (62, 80)));
@@ -688,7 +687,7 @@ fn overtaken_data_goes_on() {
         if !strict {
             continue;
         }
-        // A clock that runs on while nothing is acknowledged is not lost sight of.
+        // The timestamps of a sender whose data is not acknowledged are tracked across the wrap.
         let mut seq = 111;
         for ts in (1_u32..12).map(|n| 90_u32.wrapping_add(n << 29)) {
             let later = rig.handle(ToServer, &stamped(A, seq, 501, b"kl", (ts, 80)));
@@ -698,7 +697,7 @@ fn overtaken_data_goes_on() {
     }
 }
 
-/// A decoy between a SYN without the option and its answer: liberal timestamps are for the answer.
+/// A decoy between a SYN without the option and its reply: liberal timestamps apply to the reply only.
 #[test]
 fn a_decoy_that_echoes_what_was_never_sent_is_refused() {
     for (flags, refused) in [(RA, true), (TcpFlags::FIN | A, true), (A, true), (SA, false)] {
@@ -735,7 +734,7 @@ fn timestamps_are_checked() {
     let out = rig.handle(ToServer, &stamped(A, 101, 501, (900, 9000)));
     assert!(out.rejected && out.events.contains(StreamEvent::PktInvalidTimestamp));
     assert!(!rig.handle(ToServer, &stamped(A, 101, 501, (1000, 9000))).rejected, "one back is tolerated");
-    // After 24 days an old timestamp counts again.
+    // After 24 days an old timestamp is accepted again.
     rig.seconds += 25 * 24 * 3600;
     assert!(!rig.handle(ToServer, &stamped(A, 101, 501, (900, 9000))).rejected);
 }
@@ -756,7 +755,7 @@ fn packets_that_say_nothing_new() {
     assert!(rig.handle(ToClient, &update).kind.contains(PacketKind::ZERO_WINDOW_PROBE_ACK));
     update.window = 4000;
     assert!(rig.handle(ToClient, &update).kind.contains(PacketKind::WINDOW_UPDATE));
-    // From the future, and it closes the window: ignored, with an event.
+    // Ahead of the session, with a closing window: ignored, with an event.
     let mut bad = segment(A, 900, 300, b"");
     bad.window = 1;
     let out = rig.handle(ToClient, &bad);

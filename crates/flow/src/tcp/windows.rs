@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session whose segments others compare with its numbers for a while: what they need, and what they give
-//! back (docs/design/0019-windows-below.md).
+//! A session whose segments another level compares with its numbers for a while: the numbers that the level
+//! needs, and the numbers that it returns (docs/design/0019-windows-below.md).
 //!
-//! Both sides' numbers have been held against each other by whoever has let segments go on, so they are taken
-//! over as they are. (Where nobody has compared anything: [`TcpSession::resume`].)
+//! The level has compared both sides' numbers with each other before it forwarded segments, so they are taken
+//! over unchanged. (Without comparison: [`TcpSession::resume`].)
 
 use super::peer::PeerFlags;
 use super::resume::later;
@@ -15,17 +15,17 @@ use bartizan_packet::windows::Side;
 /// A connection's numbers, by sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedWindows {
-    /// Of each side.
+    /// The numbers of each side.
     pub sides: PerDirection<Side>,
     /// Both sides send timestamps.
     pub timestamps: bool,
 }
 
 impl Peer {
-    /// `scale`: shift of the windows that this side offers.
+    /// The side's numbers. `scale`: shift of the windows that this side offers.
     fn shared(&self, scale: u8) -> Side {
-        // What lies behind the window may have been refused, though it is noted; what was acknowledged was
-        // sent, though nobody may have seen it.
+        // A number beyond the window may be that of a refused segment, though it is noted; an acknowledged
+        // number was sent, even if it was not seen.
         let within = if self.next_seq.after(self.next_win) { self.next_win } else { self.next_seq };
         let sent = if self.last_ack.after(within) { self.last_ack } else { within };
         Side {
@@ -37,7 +37,7 @@ impl Peer {
         }
     }
 
-    /// Takes over what a side has sent, and what was said of that. Whether either has moved.
+    /// Takes over a side's sent number and the acknowledgement of it. Returns whether either has advanced.
     fn take_over(&mut self, side: &Side, now: u32) -> (bool, bool) {
         let sent = later(self.next_seq, Seq(side.sent));
         self.sent = later(self.sent, Seq(side.sent));
@@ -59,21 +59,21 @@ impl Peer {
                 self.sack = Default::default();
             }
             (self.last_ack, self.next_win) = (acknowledged, edge);
-            // An honest receiver does not take back the edge that it has shown: so this is the window that it
-            // offers.
+            // An honest receiver never withdraws an edge that it has shown: so this is its window.
             self.window = u32::try_from(edge.since(acknowledged)).unwrap_or(0);
             self.note_window();
         }
         (has_sent, was_told)
     }
 
-    /// Acknowledgements have come another way, by so much: one that waited meanwhile may be as much older.
+    /// Notes that acknowledgements have advanced on another path by `bytes`: a queued one may be that much
+    /// older.
     fn note_overtaken(&mut self, bytes: u32) {
         let bits = u32::BITS - bytes.min(FLIGHT_MAX).leading_zeros();
         self.overtaken = self.overtaken.max(bits as u8);
     }
 
-    /// How far behind the latest acknowledgement one may lie for having been overtaken.
+    /// Largest distance of an overtaken acknowledgement before the latest one.
     pub(crate) const fn overtaken(&self) -> u32 {
         let most = 1u32.wrapping_shl(self.overtaken as u32);
         if self.overtaken == 0 { 0 } else { most }
@@ -81,9 +81,9 @@ impl Peer {
 }
 
 impl TcpSession {
-    /// What segments of the connection can be compared with elsewhere, so that nothing goes on there that
-    /// [`TcpSession::handle`] would refuse. `None`: they cannot, as the connection is not established, or
-    /// what its segments mean depends on more.
+    /// The numbers with which another level can compare segments of the connection, so that it forwards
+    /// nothing that [`TcpSession::handle`] would refuse. `None`: comparison is not enough, as the connection
+    /// is not established, or the meaning of its segments depends on more.
     #[must_use]
     pub fn windows(&self) -> Option<SharedWindows> {
         let odd = SessionFlags::MIDSTREAM | SessionFlags::ASYNC;
@@ -107,8 +107,8 @@ impl TcpSession {
         })
     }
 
-    /// Takes over how far segments that were compared elsewhere have moved the connection on. Numbers go
-    /// forward only, so it may be told the same again, and what was true before the latest segment here.
+    /// Takes over the progress by segments that were compared at another level. Numbers only advance, so
+    /// repeated or older reports have no effect.
     pub fn take_over(&mut self, windows: &SharedWindows, now: Timestamp) {
         if !self.is_under_way() {
             return;
@@ -116,7 +116,7 @@ impl TcpSession {
         let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
         for direction in Direction::BOTH {
             let (has_sent, was_told) = self.peers[direction].take_over(&windows.sides[direction], now);
-            // The client's numbers are told by the server, and the other way round.
+            // The server reports the client's numbers, and vice versa.
             let (server, client) = match direction {
                 Direction::ToServer => (was_told, has_sent),
                 Direction::ToClient => (has_sent, was_told),
@@ -132,16 +132,16 @@ impl TcpSession {
         self.queue.clear();
     }
 
-    /// A FIN comes that waited while what its sender acknowledges since went by elsewhere: those segments
-    /// have the number behind it, which counts once it came. To be asked of FINs of a connection that was
-    /// elsewhere.
+    /// Prepares a FIN that was queued while segments with its sender's later acknowledgements passed at
+    /// another level: those segments have the number after the FIN, which counts once the FIN has arrived.
+    /// For FINs of a connection that was at another level.
     pub fn put_fin_first(&mut self, segment: &Segment<'_>, direction: Direction) {
         let waited = segment.has(TcpFlags::FIN)
             && self.is_under_way()
             && !self.has_closed(direction)
             && segment.end().plus(1) == self.peers[direction].next_seq;
         if waited {
-            // What it brings has waited as well.
+            // Its acknowledgement was queued as well.
             self.peers[direction].next_seq = segment.seq;
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is compared elsewhere goes on at the host as well, whatever the session and its segments are; and
-//! what comes back of it.
+//! Segments that pass a comparison at another level pass at the host as well, for any session and segment;
+//! and the return of numbers.
 
 use super::super::tests::{Rig, segment};
 use super::*;
@@ -21,7 +21,7 @@ fn strict() -> StreamConfig {
     StreamConfig { mode: StreamMode::Inline, strict: true, ..StreamConfig::default() }
 }
 
-/// A session without readers, as one is whose functions are done with its payload.
+/// A session without readers, as one whose functions are done with its payload.
 struct Watched {
     rig: Rig,
     timestamps: bool,
@@ -84,7 +84,7 @@ fn compared(segment: &Segment<'_>) -> rule::Segment {
     }
 }
 
-/// The client stands for the lower endpoint.
+/// The session's line; the client is the lower endpoint.
 fn line_of(session: &TcpSession) -> Option<[AtomicU64; WINDOW_WORDS]> {
     let SharedWindows { sides, timestamps } = session.windows()?;
     let words: [AtomicU64; WINDOW_WORDS] = Default::default();
@@ -92,13 +92,13 @@ fn line_of(session: &TcpSession) -> Option<[AtomicU64; WINDOW_WORDS]> {
     Some(words)
 }
 
-/// Whether the stateful firewall lets a plain segment of an established connection go on, by what tracking
-/// says of it.
+/// Whether the stateful firewall forwards a plain segment of an established connection, by the result of
+/// tracking.
 fn is_taken(session: &TcpSession, direction: Direction, segment: &Segment<'_>, out: &Outcome) -> bool {
     let old = out.events.iter().any(|event| event == StreamEvent::EstPktBeforeLastAck);
     let telling = |event| {
         use StreamEvent as E;
-        // Of these the firewall makes nothing.
+        // The firewall ignores these.
         !matches!(event, E::EstPktBeforeLastAck | E::PktSpuriousRetransmission | E::PktBadWindowUpdate)
     };
     out.state == TcpState::Established
@@ -157,10 +157,10 @@ fn what_goes_on_elsewhere_goes_on_here_whatever_came_before() {
             assert!(is_taken(&watched.rig.session, direction, &segment, &out), "{case}");
             let odd = out.events.iter().any(|event| event == StreamEvent::PktBadWindowUpdate);
             if odd || out.kind.contains(PacketKind::ZERO_WINDOW_PROBE) {
-                // It goes on and is not taken for anything.
+                // It is forwarded without effect.
                 continue;
             }
-            // And it is where the line is, or further (acknowledged blocks, probes).
+            // The session is at the line's numbers, or ahead (acknowledged blocks, probes).
             let Some(now) = watched.rig.session.windows() else { panic!("{case}") };
             for (here, there) in [now.sides.to_server, now.sides.to_client].iter().zip(line.read().sides) {
                 let least = |a: u32, b: u32| Seq(a).at_least(Seq(b));
@@ -199,12 +199,12 @@ fn numbers_are_taken_over_as_they_are_and_once() {
         let now = Timestamp::from_parts(1_000, 0);
         rig.session.take_over(&later_by(bytes), now);
         assert_eq!(rig.session.windows(), Some(later_by(bytes)), "{bytes}");
-        // Told again, and what is a little older: nothing moves.
+        // A repeated report, and a slightly older one: nothing moves.
         let before = rig.session.windows();
         rig.session.take_over(&later_by(bytes), now);
         rig.session.take_over(&later_by(bytes - 1_000), now);
         assert_eq!(rig.session.windows(), before);
-        // A RST is judged by the window of now.
+        // A RST is judged by the current window.
         let (client, server) = (101u32.wrapping_add(bytes), 501u32.wrapping_add(bytes));
         for policy in [HostPolicy::Bsd, HostPolicy::Linux] {
             rig.policy = policy;
@@ -216,7 +216,7 @@ fn numbers_are_taken_over_as_they_are_and_once() {
     }
 }
 
-/// A FIN waited in the ring while what its sender acknowledges went by below.
+/// A FIN was queued in the ring while segments with its sender's acknowledgements passed below.
 #[test]
 fn what_was_overtaken_may_acknowledge_as_much_less_but_for_a_rst() {
     let fin = TcpFlags::FIN.union(A);
@@ -232,7 +232,7 @@ fn what_was_overtaken_may_acknowledge_as_much_less_but_for_a_rst() {
     }
 }
 
-/// The server's FIN waits in one ring, while the server's later acknowledgements go by below; the client's
+/// The server's FIN is queued in one ring, while the server's later acknowledgements pass below; the client's
 /// FIN is handled before it.
 #[test]
 fn a_fin_that_was_overtaken_by_its_own_number_still_closes() {
@@ -250,7 +250,7 @@ fn a_fin_that_was_overtaken_by_its_own_number_still_closes() {
         }
         rig.handle(ToClient, &last);
         assert_eq!(rig.session.state() == TcpState::LastAck, asked);
-        // Once it came nothing is put back.
+        // After the FIN has arrived nothing is put back.
         let next = rig.session.next_seq(ToClient);
         rig.session.put_fin_first(&last, ToClient);
         assert_eq!(rig.session.next_seq(ToClient), next);
@@ -278,7 +278,7 @@ fn of_what_numbers_do_not_tell_there_are_none() {
     assert!(!zero || rig.session.windows().is_none(), "timestamps that begin at 0");
 }
 
-/// Anybody can make up a bare segment far beyond the window: whose RST is believed must not hang on that.
+/// Bare segments far beyond the window are easily forged: they must not decide which RST is believed.
 #[test]
 fn a_bare_segment_beyond_the_window_drags_no_number() {
     let mut rig = open();

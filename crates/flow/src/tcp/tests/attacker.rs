@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Somebody who is not on the path, knows addresses and ports, and guesses numbers (RFC 5961): what no
-//! receiver of today takes neither ends nor moves a connection, whatever window it lies in, and none of its
-//! bytes are read.
+//! An off-path attacker that knows addresses and ports and guesses numbers (RFC 5961): segments that no
+//! current receiver accepts neither end nor move a connection, in any window, and none of their bytes are
+//! read.
 
 use super::closing::Host;
 use super::*;
@@ -10,12 +10,12 @@ use bartizan_testkit::random::Random;
 const F: TcpFlags = TcpFlags::FIN;
 const EVIL: &[u8] = &[b'e'; 100];
 
-/// Segments in the name of a host, none of which the other one takes for more than an old acknowledgement.
+/// Forged segments of a host, which the other one treats as old acknowledgements at most.
 pub(super) fn made_up(own: &Host, other: &Host, dice: &mut Random) -> Vec<Segment<'static>> {
     let ahead = |dice: &mut Random| own.nxt + 301 + dice.below(4_000) as u32;
     let window = |dice: &mut Random| own.una + dice.below(8_000) as u32;
     let old = other.una - dice.below(50) as u32;
-    // Beyond all that the other host sends, within its window or not.
+    // Beyond everything that the other host sends, within its window or not.
     let unsent = other.nxt + 301 + dice.below(6_000) as u32;
     let load = if dice.below(2) == 0 { EVIL } else { b"" };
     match dice.below(10) {
@@ -26,7 +26,7 @@ pub(super) fn made_up(own: &Host, other: &Host, dice: &mut Random) -> Vec<Segmen
         4 => vec![segment(*dice.pick(&[R, RA]), ahead(dice), old, b"")],
         5 => vec![segment(F, window(dice), 0, load)],
         6 => {
-            // One says where its sender is, the others make use of it.
+            // One claims its sender's position, the others rely on it.
             let at = ahead(dice);
             vec![segment(A, at, old, b""), segment(R, at, 0, b""), segment(RA, at, old, b"")]
         }
@@ -37,8 +37,8 @@ pub(super) fn made_up(own: &Host, other: &Host, dice: &mut Random) -> Vec<Segmen
             load,
         )],
         8 => {
-            // Long acknowledged: nothing of it is taken, neither its acknowledgement. (The one number behind
-            // a FIN is not guessed.)
+            // Acknowledged long ago: a receiver ignores all of it, including its acknowledgement. (The single
+            // number after a FIN is not guessed.)
             let gone = own.una.wrapping_sub(101 + dice.draw() as u32 % (1 << 30));
             vec![segment(A, gone, other.nxt - 1, load)]
         }
@@ -55,7 +55,7 @@ fn strict() -> StreamConfig {
     StreamConfig { strict: true, ..inline() }
 }
 
-/// A rig where 1,000 bytes of each side have gone by and are acknowledged.
+/// A rig in which 1,000 bytes of each side have passed and are acknowledged.
 fn under_way() -> Rig {
     let mut rig = Rig::open(strict());
     rig.put(ToServer, A, 101, 501, &[b'x'; 1_000]);
@@ -64,7 +64,7 @@ fn under_way() -> Rig {
     rig
 }
 
-/// The sender's true segments go on, and are read.
+/// Checks that the sender's true segments are forwarded and read.
 fn goes_on(rig: &mut Rig, direction: Direction, (seq, ack): (u32, u32), case: &str) {
     let before = rig.read[direction].len();
     let out = rig.put(direction, A, seq, ack, &[b'x'; 500]);
@@ -72,8 +72,8 @@ fn goes_on(rig: &mut Rig, direction: Direction, (seq, ack): (u32, u32), case: &s
     assert_eq!(&rig.read[direction][before..], "x".repeat(500), "{case}");
 }
 
-/// Numbers begin anywhere on their circle: what answers a SYN is taken all the same, and so is what both
-/// sides say of each other's first numbers.
+/// Sequence numbers may begin anywhere: replies to a SYN are accepted, and so are both sides'
+/// acknowledgements of the first numbers.
 #[test]
 fn a_handshake_is_answered_wherever_its_numbers_begin() {
     const PARTS: [u32; 9] =
@@ -105,7 +105,7 @@ fn a_handshake_is_answered_wherever_its_numbers_begin() {
                 assert_eq!((out.advice, out.rejected), (Advice::Forward, false), "{at}");
             }
             assert_eq!(rig.session.state(), TcpState::Closed);
-            // A server that has opened refuses after all: behind its answer, and behind the client's.
+            // A server that has opened refuses after all: after its reply, and after the client's.
             for last in 0..2 {
                 let mut rig = open();
                 rig.put(ToClient, SA, other, next.0, b"");
@@ -148,8 +148,8 @@ fn a_reset_counts_where_its_receiver_is() {
             rig.policy = policy;
             for flags in [R, RA] {
                 let out = rig.put(ToServer, flags, 1_101 + ahead, if flags == R { 0 } else { 1_501 }, b"");
-                // It leaves: its receiver answers it, and the sender of a true one resets with the right
-                // number (RFC 5961 section 3.2).
+                // Forwarded: its receiver answers it, and a true sender resets with the right number (RFC
+                // 5961 section 3.2).
                 let what = format!("{policy:?} {ahead}");
                 assert_eq!((out.state, out.advice), (TcpState::Established, Advice::Forward), "{what}");
             }
@@ -160,7 +160,7 @@ fn a_reset_counts_where_its_receiver_is() {
     }
 }
 
-/// A FIN needs the number of its own stream and one of the other's: half of it is not enough.
+/// A FIN needs the number of its own stream and one of the other's: one of both is not enough.
 #[test]
 fn a_fin_without_an_acknowledgement_is_none() {
     for seq in [1_101, 1_102, 5_000] {
@@ -172,7 +172,7 @@ fn a_fin_without_an_acknowledgement_is_none() {
     }
 }
 
-/// A receiver whose window is closed takes no acknowledgement from long ago either (RFC 5961 section 5.2).
+/// A receiver with a closed window does not accept very old acknowledgements either (RFC 5961 section 5.2).
 #[test]
 fn while_a_window_is_closed_old_acknowledgements_are_none() {
     for back in [100_000, 1 << 20, 1 << 30] {
@@ -186,7 +186,7 @@ fn while_a_window_is_closed_old_acknowledgements_are_none() {
     }
 }
 
-/// What lies beyond the window does not leave, and nothing of it is kept for what will stand there.
+/// Data beyond the window does not leave, and none of it is kept for later data.
 #[test]
 fn what_lies_beyond_the_window_stands_for_nothing() {
     for away in [8_192 - 100, 8_192, 20_000, 60_000] {
@@ -217,7 +217,7 @@ fn acknowledged_blocks_of_what_was_not_sent_widen_no_window() {
     assert_eq!(rig.session.window_edge(ToClient), before);
 }
 
-/// A server that has the connection says so; who makes an answer to a SYN up behind that ends nothing.
+/// A server that has the connection shows it; a forged reply to the SYN after that has no effect.
 #[test]
 fn a_server_that_goes_on_has_not_forgotten_its_connection() {
     let mut rig = under_way();
@@ -228,12 +228,12 @@ fn a_server_that_goes_on_has_not_forgotten_its_connection() {
     goes_on(&mut rig, ToServer, (1_101, 1_501), "behind a made-up answer");
 }
 
-/// A server that has lost a connection answers the SYN of the next one. That answer does not leave, since
-/// nobody tracks the SYN; the SYN that is sent again begins a session, and has a newer timestamp. The server
-/// echoes the first one's for as long as it waits.
+/// A server that has lost a connection replies to the SYN of the next one. This reply does not leave, since
+/// the SYN is not tracked; the retransmitted SYN begins a session, with a newer timestamp. The server echoes
+/// the first one's timestamp for as long as it waits.
 #[test]
 fn who_opens_again_after_the_server_forgot_gets_the_answer_to_the_first_syn() {
-    // Of the SYN that is sent again, of the echo. The client goes on with it, whatever it is.
+    // Timestamps of the retransmitted SYN, and of the echo. The client continues with either.
     for (again, echo) in [
         (6_000, 5_000),
         (6_000, 6_000),
@@ -269,7 +269,7 @@ fn who_opens_again_after_the_server_forgot_gets_the_answer_to_the_first_syn() {
     }
 }
 
-/// Of data that is overtaken while a connection closes the last byte is known: behind it a RST is the true
+/// The last byte of data that is overtaken while a connection closes is known: a RST after it is the true
 /// one.
 #[test]
 fn a_reset_behind_what_overtook_counts_while_one_side_has_closed() {
@@ -282,7 +282,7 @@ fn a_reset_behind_what_overtook_counts_while_one_side_has_closed() {
     assert_eq!(out.state, TcpState::Closed);
 }
 
-/// A connection with timestamps, of which the client's are at 1,000 and the server's at 2,000; `closing`: who
+/// A connection with timestamps, at 1,000 for the client and 2,000 for the server; `closing`: the side that
 /// has closed.
 fn stamped(closing: Option<Direction>) -> Rig {
     let mut rig = Rig::new(strict());
@@ -311,8 +311,8 @@ fn stamped(closing: Option<Direction>) -> Rig {
     rig
 }
 
-/// A receiver remembers the timestamp of what lies where it is, and of nothing else (RFC 7323 section 4.3):
-/// one from far ahead, anywhere else, does not make what its sender sends look old.
+/// A receiver remembers the timestamp of segments at its position only (RFC 7323 section 4.3): one from far
+/// ahead, at any other number, does not make the sender's segments look old.
 #[test]
 fn a_timestamp_from_the_future_counts_only_where_the_receiver_is() {
     for closing in [None, Some(ToServer), Some(ToClient)] {
@@ -346,9 +346,9 @@ fn a_timestamp_from_the_future_counts_only_where_the_receiver_is() {
     }
 }
 
-/// A server that has closed its own side only still reads. The client makes up a FIN that dies on the way,
-/// and sends data where it is, before or after: the server acknowledges the data, which looks like the FIN.
-/// The connection goes on.
+/// A server that has closed its own side only still reads. The client forges a FIN that is lost on its way,
+/// and sends data in its place, before or after: the server acknowledges the data, which looks like an
+/// acknowledgement of the FIN. The connection stays open.
 #[test]
 fn data_in_the_place_of_a_made_up_fin_keeps_a_connection_open() {
     let (fin, data) = ((FA, b"".as_slice()), (A, b"x".as_slice()));
@@ -373,7 +373,7 @@ fn data_in_the_place_of_a_made_up_fin_keeps_a_connection_open() {
     }
 }
 
-/// The same with more than one FIN, or with data that comes before what is before it.
+/// As before, with more than one FIN, or with data that arrives out of order.
 #[test]
 fn data_where_one_of_several_fins_was_keeps_a_connection_open() {
     let out_of_order = vec![(A, 1_102, "b"), (A, 1_101, "a"), (FA, 1_102, "")];
@@ -394,8 +394,8 @@ fn data_where_one_of_several_fins_was_keeps_a_connection_open() {
     }
 }
 
-/// A server that answered with a cookie may take the number before the client's first for its beginning. What
-/// is sent from farther before reaches over that place.
+/// A server that answered with a cookie may take the number before the client's first for the beginning. Data
+/// from further before covers that place.
 #[test]
 fn data_that_begins_before_a_stream_does_not_move_its_beginning() {
     for (before, load) in
@@ -410,13 +410,13 @@ fn data_that_begins_before_a_stream_does_not_move_its_beginning() {
         assert_eq!((out.advice, out.stored), (Advice::Drop(Reason::StreamError), false), "{before}");
         assert_eq!(rig.put(ToServer, A, 101, 501, b"GET /").advice, Advice::Forward);
         assert_eq!(rig.put(ToClient, A, 501, 106, b"").advice, Advice::Forward);
-        // Known to both, what is sent again says nothing new.
+        // With both sides established, a retransmission has no effect.
         assert_eq!(rig.put(ToServer, A, 101, 501, b"GET /").advice, Advice::Forward);
     }
 }
 
-/// A receiver without room takes a byte all the same that asks for it, and says so: the next one is behind
-/// it.
+/// A receiver without room accepts the byte of a probe nevertheless and acknowledges it: the next probe
+/// follows that byte.
 #[test]
 fn who_takes_the_bytes_of_probes_is_asked_again() {
     let mut rig = under_way();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What two honest hosts send while they close passes, in whatever order it comes by (RFC 9293 sections 3.6
-//! and 3.10.7): two hosts close over a network that delays and loses, and the session between them watches.
+//! Segments of two honest hosts during a close pass, in any order (RFC 9293 sections 3.6 and 3.10.7): two
+//! hosts close over a network that delays and loses, and the session between them observes.
 
 use super::overtaken::goes_on;
 use super::*;
@@ -14,16 +14,16 @@ struct Sent {
     fin: bool,
     len: u32,
     window: u16,
-    /// Its data was old and has been taken off: the number still asks for an acknowledgement.
+    /// Its old data was trimmed: the number still demands an acknowledgement.
     trimmed: bool,
 }
 
-/// A host: what it has sent, what was acknowledged, what it has got.
+/// A host: sent, acknowledged and received numbers.
 pub(super) struct Host {
     pub(super) una: u32,
     pub(super) nxt: u32,
     got: u32,
-    /// Segments sent: to be sent again until they are acknowledged.
+    /// Segments sent, to be retransmitted until they are acknowledged.
     sent: Vec<(u32, u32, bool)>,
     data_left: u32,
     fin_sent: bool,
@@ -61,7 +61,7 @@ impl Host {
         }
     }
 
-    /// What the host may do now, by number.
+    /// The possible actions of the host, by number.
     fn choices(&self) -> Vec<u8> {
         let mut choices = Vec::new();
         if !self.fin_sent {
@@ -111,7 +111,7 @@ impl Host {
     }
 }
 
-/// What a walk may contain.
+/// The bounds of a random walk.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     data: u32,
@@ -120,12 +120,12 @@ struct Plan {
     updates: u32,
     losses: u32,
     swaps: bool,
-    /// How often somebody elsewhere makes segments up in the name of a host.
+    /// Number of segments that an off-path attacker forges.
     made_up: u32,
     policy: HostPolicy,
 }
 
-/// What is said of data that is lost, late or sent again is no fault of the state machine.
+/// Events about lost, late or retransmitted data are no fault of the state machine.
 fn is_about_data(event: StreamEvent) -> bool {
     matches!(
         event,
@@ -136,8 +136,7 @@ fn is_about_data(event: StreamEvent) -> bool {
     )
 }
 
-/// What may happen next: to what a side does, or to what it has sent, before the session has seen it and
-/// after.
+/// The possible next events: actions of a side, or deliveries of its segments, before and after the session.
 fn choices(
     hosts: &PerDirection<Host>,
     before: &PerDirection<VecDeque<Sent>>,
@@ -157,7 +156,7 @@ fn choices(
     choices
 }
 
-/// A host whose handshake is over.
+/// A host after its handshake.
 fn host(nxt: u32, got: u32, plan: Plan, dice: &mut Random) -> Host {
     Host {
         una: nxt,
@@ -174,14 +173,14 @@ fn host(nxt: u32, got: u32, plan: Plan, dice: &mut Random) -> Host {
     }
 }
 
-/// Lets two hosts close. The trace of the packets, if one was refused or told about.
+/// Lets two hosts close. Returns the trace of the packets, if one was refused or raised an event.
 fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
     let mut rig = Rig::open(config);
     rig.policy = plan.policy;
-    // Strict, what stands a few bytes beside the beginning waits for the server's word.
+    // Strictly, data a few bytes beside the beginning waits for the server's acknowledgement.
     rig.put(ToClient, A, 501, 101, b"");
     let mut hosts = PerDirection::new(host(101, 501, plan, dice), host(501, 101, plan, dice));
-    // Before the session has seen it, and after.
+    // Before and after the session has seen it.
     let mut before: PerDirection<VecDeque<Sent>> = PerDirection::default();
     let mut after: PerDirection<VecDeque<Sent>> = PerDirection::default();
     let (mut losses, mut made_up) = (plan.losses, plan.made_up);
@@ -222,7 +221,7 @@ fn walk(config: StreamConfig, plan: Plan, dice: &mut Random) -> Option<String> {
                     sent.seq, sent.len, sent.ack, sent.window, out.state
                 );
                 let told = plan.made_up == 0 && out.events.iter().any(|event| !is_about_data(event));
-                // In `established` a passive session says so of data that was acknowledged before.
+                // In `established` a passive session rejects data that was acknowledged before.
                 let refused = out.rejected && out.previous != TcpState::Established;
                 if refused || told || !goes_on(out.advice, &seen, taken) {
                     let last =
@@ -319,7 +318,7 @@ fn made_up_segments_neither_end_nor_hold_up_what_is_under_way() {
     }
 }
 
-/// Who guesses the number of a stream, but not the other one's, puts nothing in the place of what is to come.
+/// An attacker that guesses the number of one stream, but not the other one's, cannot replace later data.
 #[test]
 fn data_that_acknowledges_what_was_not_sent_is_not_read() {
     let config = StreamConfig { strict: true, ..inline() };
@@ -387,7 +386,7 @@ fn fins_that_cross_in_every_order() {
     passes("server, client; server", &[server_fin, client_fin, server_ack, client_ack], Closed);
     passes("the server's ACK overtakes", &[client_fin, server_ack, server_fin, client_ack], Closed);
     passes("the client's ACK overtakes", &[server_fin, client_ack, client_fin, server_ack], Closed);
-    // The FIN itself, sent again, acknowledges the other one.
+    // The FIN itself, retransmitted, acknowledges the other one.
     let client_again = (ToServer, FA, 101, 502, &b""[..]);
     let server_again = (ToClient, FA, 501, 102, &b""[..]);
     passes("FIN again", &[client_fin, server_fin, server_again, client_again], LastAck);
@@ -411,7 +410,7 @@ fn fins_with_data_that_cross() {
 
 #[test]
 fn a_fin_that_is_sent_again_does_not_close_the_other_direction() {
-    // The server goes on reading after its FIN; the FIN comes again with a later acknowledgement.
+    // The server continues to read after its FIN; the FIN arrives again with a later acknowledgement.
     for config in modes() {
         let rig = run(
             Rig::open(config),
@@ -466,7 +465,7 @@ fn what_no_honest_host_sends_is_still_refused() {
     assert_eq!((out.state, out.advice), (TcpState::LastAck, Advice::Forward));
 }
 
-/// A FIN says, as every ACK does, how much its sender takes: who goes on sending may use all of it.
+/// A FIN carries its sender's window, as every ACK does: the other side may use all of it.
 #[test]
 fn a_fin_offers_a_window_that_may_be_used_to_its_end() {
     use TcpState::{FinWait1, FinWait2};
@@ -501,7 +500,7 @@ fn a_fin_offers_a_window_that_may_be_used_to_its_end() {
                 if closes == ToClient {
                     assert_eq!(rig.session.state(), if at_once { FinWait1 } else { FinWait2 });
                 }
-                // Sent again, the FIN brings news of its own, and as a probe of the window it does.
+                // A retransmitted FIN brings its own news, and so does a window probe.
                 let mut again = segment(FA, own, other + 8000 + 8192, b"");
                 again.window = 20_000;
                 let out = rig.handle(closes, &again);
@@ -517,8 +516,8 @@ fn a_fin_offers_a_window_that_may_be_used_to_its_end() {
     }
 }
 
-/// Who closes a socket while data is under way sends a FIN, then answers each segment with a RST of the
-/// number that it acknowledges.
+/// A host that closes a socket while data is in flight sends a FIN, then answers each segment with a RST of
+/// the acknowledged number.
 #[test]
 fn resets_that_answer_data_under_way_leave_and_inspection_goes_on() {
     for strict in [false, true] {
@@ -541,14 +540,14 @@ fn resets_that_answer_data_under_way_leave_and_inspection_goes_on() {
                     leaves(&mut rig, closes, R, own, 0, b"");
                     leaves(&mut rig, closes, R, own + 9, 0, b"");
                     leaves(&mut rig, closes, R, own + 9, 0, b"");
-                    // The client's FIN is not counted until it is acknowledged: its number is taken for
+                    // The client's FIN does not count until it is acknowledged: its number is taken for
                     // RCV.NXT.
                     assert_eq!(rig.session.state() == TcpState::Closed, closes == ToServer);
                     leaves(&mut rig, closes.flip(), A, other + 8, own + 10, b"three");
                     assert_eq!(rig.read[closes.flip()], "one two three");
                 }
-                // The one that its receiver believes ends the session; one that lies ahead leaves and does
-                // not, beyond the window it does not leave.
+                // A RST that its receiver believes ends the session; one ahead is forwarded without effect;
+                // one beyond the window is dropped.
                 if rig.session.state() != TcpState::Closed && policy == HostPolicy::Bsd {
                     leaves(&mut rig, closes, R, own + 3000, 0, b"");
                     assert!(rig.session.state() != TcpState::Closed);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dirt around the handshake: whatever SYNs, SYN/ACKs, RSTs and data come before and around the true ones,
-//! what the application of a receiver reads are bytes that readers were shown at the same offsets, of one
-//! beginning; and connections of hosts that keep to the rules pass whole.
+//! Attacks on the handshake: whatever SYNs, SYN/ACKs, RSTs and data precede and surround the true ones, a
+//! receiver's application reads bytes that were inspected at the same offsets, of one beginning; and
+//! connections of conforming hosts pass completely.
 
 use super::host::{ACK, At, FIN, Host, RST, SYN, Seg};
 use super::*;
 use crate::stream::RawChunk;
 use bartizan_testkit::random::Random;
 
-/// As many letters as chance will have it.
+/// A random number of letters.
 fn letters(random: &mut Random, most: usize) -> Vec<u8> {
     let count = random.below(most + 1);
     (0..count).map(|_| b'a' + random.below(26) as u8).collect()
 }
 
-/// The engine as prevention sets it, with one tuple's flow, and what its readers were shown of that.
+/// The engine configured as in prevention, with the flow of one tuple, and the bytes that its readers saw.
 struct Engine {
     rig: Rig,
     shown: PerDirection<Vec<u8>>,
-    /// Something is missing in what they were shown.
+    /// Whether the readers missed bytes.
     apart: PerDirection<bool>,
     flipped: bool,
     refused: bool,
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Takes a segment; gives what leaves.
+    /// Handles a segment; returns the segment that leaves.
     fn pass(&mut self, direction: Direction, seg: &Seg, fail: &dyn Fn(&Engine, &str)) -> Option<Seg> {
         let way = if direction == ToServer { '>' } else { '<' };
         let text = String::from_utf8_lossy(&seg.data).into_owned();
@@ -81,7 +81,7 @@ impl Engine {
             let config = self.rig.config;
             self.rig = Rig::new(config);
             self.apart = PerDirection::default();
-            // Who opens it is the client.
+            // The side that opens it is the client.
             (self.shown, self.flipped) = (PerDirection::default(), self.flipped != (direction == ToClient));
             direction = ToServer;
             out = self.handle(direction, &segment);
@@ -139,7 +139,7 @@ impl Engine {
         out
     }
 
-    /// The readers take what is there. Each sees one stream, from one beginning, in order.
+    /// Runs the readers. Each sees one stream, from one beginning, in order.
     fn read(&mut self, direction: Direction, own: &[u8], fail: &dyn Fn(&Engine, &str)) {
         for which in Direction::BOTH {
             let packet = if which == direction { own } else { &[] };
@@ -163,8 +163,8 @@ impl Engine {
                 let stream = self.rig.pair.stream_mut(which);
                 let Some(RawChunk { offset, bytes, .. }) = stream.raw(packet) else { break };
                 let (from, end) = (offset as usize, offset + bytes.len() as u64);
-                // Behind bytes that the receiver has acknowledged and nobody saw (a FIN that stands behind
-                // old data counts as one), both go on by themselves: the receiver reads no more.
+                // After bytes that the receiver has acknowledged and no reader saw (a FIN after old data
+                // counts as one), both readers continue independently: the receiver reads no more.
                 self.apart[which] |= from > self.shown[which].len();
                 let right =
                     self.apart[which] || self.shown[which].get(from..from + bytes.len()) == Some(bytes);
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// What the host that `direction` goes to has read was shown.
+    /// Checks that the bytes read by the destination host of `direction` were inspected.
     fn compare(&self, direction: Direction, read: &[u8], fail: &dyn Fn(&Engine, &str)) {
         let direction = if self.flipped { direction.flip() } else { direction };
         if !self.shown[direction].starts_with(read) {
@@ -187,13 +187,13 @@ impl Engine {
     }
 }
 
-/// One who sends what it likes: what it knows, and segments made of that.
+/// An attacker: its knowledge, and the segments made from it.
 struct Liar {
     random: Random,
-    /// Numbers that it uses as its own, and for what the other side sends.
+    /// Numbers that it uses as its own, and as those of the other side.
     own: Vec<u32>,
     other: Vec<u32>,
-    /// What was answered last.
+    /// The last answer.
     heard: Option<Seg>,
     /// The segment that acknowledges the last SYN/ACK.
     cookie: Option<u32>,
@@ -213,7 +213,7 @@ impl Liar {
         base.wrapping_add(off)
     }
 
-    /// A segment around the handshake of a client or of a server.
+    /// A forged segment around the handshake of a client or of a server.
     fn lie(&mut self, server: bool) -> Seg {
         let (seq, ack) = (self.number(false), self.number(true));
         let opens = if server { SYN | ACK } else { SYN };
@@ -233,7 +233,7 @@ impl Liar {
         let seq = if exact { *self.random.pick(&self.own) } else { seq };
         let ack = if flags & ACK != 0 || self.random.percent(5) { ack } else { 0 };
         let stamp = *self.random.pick(&[1000u32, 1000, 1000, 1010, 1020, 500]);
-        // What the other side has sent, and what nobody has.
+        // Timestamps that the other side has sent, and that no side has.
         let echo = *self.random.pick(&[0, 0, 1010, 4711, 1011]);
         Seg {
             ts: (self.stamps && !self.random.percent(10)).then_some((stamp, echo)),
@@ -244,7 +244,7 @@ impl Liar {
         }
     }
 
-    /// Data of the true connection, about half of it right, wherever it may stand.
+    /// Data of the true connection, about half of it correct, at any place.
     fn speak(&mut self, truth: &[u8], begin: u32, ack: u32) -> Seg {
         let from = self.random.below(truth.len() - 1);
         let len = 1 + self.random.below(truth.len() - from);
@@ -265,7 +265,7 @@ fn failing(seed: u64) -> impl Fn(&Engine, &str) {
     }
 }
 
-/// Plays a liar against a host; gives how many bytes that has read.
+/// Plays an attacker against a host; returns the number of bytes that the host has read.
 fn lie_to(seed: u64, server: bool) -> usize {
     let fail = failing(seed);
     let mut random = Random::new(seed);
@@ -313,7 +313,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
         let seg = liar.lie(!server);
         tell(&mut engine, &mut host, &mut liar, &seg);
     }
-    // The true handshake, as far as the dirt has left room for one.
+    // The true handshake, if the attack has left room for one.
     let mine = *liar.random.pick(&own);
     let (flags, ack) = if server { (SYN, 0) } else { (SYN | ACK, iss.wrapping_add(1)) };
     let ts = stamps.then_some((1050, 0));
@@ -329,7 +329,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
         if cookies && host.at == At::Established && liar.random.percent(8) {
             let fin = host.close();
             if engine.pass(ToClient, &fin, &fail).is_some() && liar.random.percent(70) {
-                // Half of the servers hear it late.
+                // Half of the servers get it late.
                 let (seq, ack, dies) = (host.rcv_nxt, fin.seq.wrapping_add(1), liar.random.percent(50));
                 tell(&mut engine, &mut host, &mut liar, &Seg { dies, ..Seg::new(ACK, seq, ack, b"") });
             }
@@ -338,7 +338,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
             liar.own.push(host.rcv_nxt);
             liar.lie(!server)
         } else {
-            // It goes by what it has heard, or by what it knows of the host.
+            // The attacker uses the last answer, or its knowledge of the host.
             let begin = host.irs.wrapping_add(1);
             let begin = if cookies && host.at != At::Established { mine.wrapping_add(1) } else { begin };
             let ack = liar.heard.as_ref().map_or(host.snd_nxt, |heard| heard.seq.wrapping_add(1));
@@ -359,7 +359,7 @@ fn lie_to(seed: u64, server: bool) -> usize {
 fn a_server_reads_what_was_shown_whatever_came_around_the_handshake() {
     let read: Vec<usize> = (0..10_000).map(|seed| lie_to(seed, true)).collect();
     let some = read.iter().filter(|read| **read > 0).count();
-    // Much is refused, but not all: otherwise nothing would be compared.
+    // Much is refused, but not everything: otherwise the test would compare nothing.
     assert!(some > 900, "only {some} servers have read anything");
 }
 
@@ -370,7 +370,7 @@ fn a_client_reads_what_was_shown_whatever_came_around_the_handshake() {
     assert!(some > 900, "only {some} clients have read anything");
 }
 
-/// The way between the engine and the hosts: loses, repeats and exchanges.
+/// The network between the engine and the hosts: loses, repeats and swaps segments.
 fn disturb(random: &mut Random, percent: usize, segments: Vec<Seg>) -> Vec<Seg> {
     let mut out = Vec::new();
     for seg in segments {
@@ -389,7 +389,7 @@ fn disturb(random: &mut Random, percent: usize, segments: Vec<Seg>) -> Vec<Seg> 
     out
 }
 
-/// Two hosts talk through the engine until both are done. Gives the engine, or what each has read where they
+/// Lets two hosts talk through the engine until both are done. Returns the bytes that each has read, if they
 /// are not.
 fn talk(
     engine: &mut Engine,
@@ -439,10 +439,10 @@ fn connections_of_honest_hosts_pass_whole() {
         let mut engine = Engine::new(random.percent(50));
         let (question, answer) = (letters(&mut random, 200), letters(&mut random, 200));
         let mut server = Host::new(At::Listen, random.draw() as u32, &answer);
-        // Who keeps nothing but a cookie cannot bear that the ACK of the handshake is lost.
+        // A host that keeps nothing but a cookie cannot tolerate the loss of the handshake's ACK.
         (server.stamps, server.cookies) = (random.percent(50), bad == 0 && random.percent(50));
         for _ in 0..2 {
-            // A SYN/ACK may bring data, of which a client takes all, some or none.
+            // A SYN/ACK may carry data, of which a client accepts all, some or none.
             server.eager = [0, 0, 1, 40][random.below(4)];
             // The same ports twice: the second connection begins when the first is over.
             let mut client = Host::client(random.draw() as u32, &question);
@@ -471,7 +471,7 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
         let mut client = Host::client(random.draw() as u32, b"first");
         let stamps = [random.percent(50), random.percent(50)];
         (server.stamps, client.stamps) = (stamps[0], stamps[1]);
-        // Into the middle of a connection, without its end.
+        // Up to the middle of a connection, without its end.
         for _ in 0..3 {
             for seg in client.speak(2) {
                 let left = engine.pass(ToServer, &Seg { flags: seg.flags & !FIN, ..seg }, &fail);
@@ -488,10 +488,10 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
         }
         assert_eq!(server.at, At::Established);
         if random.percent(50) {
-            // The engine has forgotten it, too.
+            // The engine has lost the session, too.
             engine = Engine::new(random.percent(50));
         }
-        // The server's process is still there, or it accepts the next connection after the RST.
+        // The server's process still exists, or accepts the next connection after the RST.
         let mut client = Host::client(random.draw() as u32, &question);
         client.stamps = stamps[1];
         let mut reset = false;
@@ -524,8 +524,8 @@ fn a_client_that_has_forgotten_its_connection_opens_another() {
     }
 }
 
-/// Fast Open: the server forgets its half-open connection upon a RST that is not believed here, and takes the
-/// SYN that comes again for a new one. Its data is the same bytes then.
+/// Fast Open: the server drops its half-open connection upon a RST that the session does not believe, and
+/// takes the retransmitted SYN for a new one. Its data must be the same bytes.
 #[test]
 fn a_syn_behind_a_reset_brings_the_bytes_that_were_inspected() {
     let fail = failing(0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model of a TCP host that takes and refuses segments as Linux does, from LISTEN and SYN-SENT to
-//! ESTABLISHED: what its application reads is what tests compare with what was inspected.
+//! A model of a TCP host that accepts and refuses segments as Linux does, from LISTEN and SYN-SENT to
+//! ESTABLISHED: tests compare the bytes that its application reads with the inspected ones.
 //!
-//! Sources: RFC 9293 section 3.10.7, RFC 5961, RFC 7323 section 5, RFC 7413; how Linux differs (requests
-//! instead of sockets in SYN-RECEIVED, SYN cookies whose check forgives a number that is a little off) by its
-//! behaviour.
+//! Sources: RFC 9293 section 3.10.7, RFC 5961, RFC 7323 section 5, RFC 7413; Linux's differences (requests
+//! instead of sockets in SYN-RECEIVED, SYN cookies whose check tolerates a number that is a little off) by
+//! its behaviour.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Seg {
     pub(super) ts: Option<(u32, u32)>,
     pub(super) fast_open: bool,
     pub(super) wscale: Option<u8>,
-    /// It is lost behind the observer: too few hops, or bad luck.
+    /// Whether it is lost after the observer: too few hops, or bad luck.
     pub(super) dies: bool,
 }
 
@@ -61,16 +61,15 @@ pub(super) enum At {
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) at: At,
-    /// Answers SYNs with cookies and keeps nothing, also not of a connection that is over.
+    /// Answers SYNs with cookies and keeps no state, even of a connection that is over.
     pub(super) cookies: bool,
     /// The secret of its cookies.
     secret: u32,
-    /// Takes data of a SYN at once, without asking for a cookie of Fast Open; a client: takes data of a
-    /// SYN/ACK.
+    /// Accepts data of a SYN at once, without a Fast Open cookie; as a client: accepts data of a SYN/ACK.
     pub(super) fast: bool,
-    /// How many bytes of a SYN/ACK's data a client takes that does.
+    /// Number of bytes of a SYN/ACK's data that such a client accepts.
     pub(super) takes: usize,
-    /// How many bytes its SYN/ACK brings.
+    /// Number of data bytes in its SYN/ACK.
     pub(super) eager: usize,
     /// Uses timestamps when the other side does.
     pub(super) stamps: bool,
@@ -81,9 +80,9 @@ pub(super) struct Host {
     pub(super) snd_nxt: u32,
     pub(super) irs: u32,
     pub(super) rcv_nxt: u32,
-    /// What it has to send; its first byte has the number after the SYN.
+    /// The data to send; its first byte has the number after the SYN.
     pub(super) out: Vec<u8>,
-    /// What its application has read of the connection in hand.
+    /// The bytes that its application has read of the current connection.
     pub(super) read: Vec<u8>,
     pub(super) other_closed: bool,
     /// Bytes that its application has read of all connections.
@@ -92,7 +91,7 @@ pub(super) struct Host {
     fin_at: Option<u32>,
     recent: Option<u32>,
     clock: u32,
-    /// When it sent its first SYN.
+    /// Time of its first SYN.
     opened: Option<u32>,
     due: u32,
 }
@@ -126,7 +125,7 @@ impl Host {
         }
     }
 
-    /// A client that is about to open a connection.
+    /// A client before it opens a connection.
     pub(super) fn client(iss: u32, out: &[u8]) -> Self {
         Host { snd_nxt: iss.wrapping_add(1), ..Host::new(At::SynSent, iss, out) }
     }
@@ -167,7 +166,7 @@ impl Host {
         both.is_some_and(|(recent, (ts, _))| before(ts, recent))
     }
 
-    /// Takes a segment; says what it answers.
+    /// Handles a segment; returns the answers.
     pub(super) fn take(&mut self, s: &Seg) -> Vec<Seg> {
         match self.at {
             At::Closed if s.has(RST) => Vec::new(),
@@ -179,7 +178,7 @@ impl Host {
         }
     }
 
-    /// The number that a cookie of Linux has: it holds that of the client and an index below 4.
+    /// The number of a Linux cookie: it contains the client's number and an index below 4.
     fn cookie(&self, client: u32) -> u32 {
         self.secret.wrapping_add(client).wrapping_add(2)
     }
@@ -328,7 +327,7 @@ impl Host {
         if s.data.is_empty() && !s.has(FIN) { Vec::new() } else { self.acknowledge() }
     }
 
-    /// Puts data in its place and reads what has become readable.
+    /// Puts data in its place and reads the available bytes.
     fn put(&mut self, seq: u32, data: &[u8]) {
         if self.other_closed {
             return;
@@ -346,22 +345,22 @@ impl Host {
         }
     }
 
-    /// Sends its FIN, and keeps nothing of the connection: the other side has acknowledged that, or has not
-    /// for too long.
+    /// Sends its FIN and keeps no state of the connection: the other side has acknowledged the FIN, or has
+    /// not for too long.
     pub(super) fn close(&mut self) -> Seg {
         let fin = self.make(FIN | ACK, self.snd_nxt, b"");
         self.at = At::Listen;
         fin
     }
 
-    /// All it had to send is acknowledged, its FIN, too.
+    /// Whether all its data and its FIN are acknowledged.
     pub(super) fn is_done(&self) -> bool {
         self.at == At::Established
             && self.snd_una == self.iss.wrapping_add(2).wrapping_add(self.out.len() as u32)
     }
 
-    /// What it sends of itself at a tick: its SYN, its data and its FIN, and all again until it is
-    /// acknowledged. `piece`: bytes of a segment.
+    /// The segments that the host sends at a tick: its SYN, data and FIN, repeated until they are
+    /// acknowledged. `piece`: data bytes per segment.
     pub(super) fn speak(&mut self, piece: usize) -> Vec<Seg> {
         self.clock = self.clock.wrapping_add(10);
         if self.due > 0 {

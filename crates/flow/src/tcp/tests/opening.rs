@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handshakes that are rare and good: data in the answer, an answer whose echo nobody sent, both sides at
-//! once, windows that are scaled too far.
+//! Rare valid handshakes: data in the SYN/ACK, a SYN/ACK with an unknown echo, simultaneous open, excessive
+//! window scales.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn stamped(flags: TcpFlags, seq: u32, ack: u32, payload: &[u8], ts: (u32, u32)) 
     segment
 }
 
-/// Nothing of it is refused or told.
+/// Checks that a segment passes without an event.
 fn passes(rig: &mut Rig, direction: Direction, segment: &Segment<'_>, what: &str) -> Outcome {
     let out = rig.handle(direction, segment);
     let told: Vec<_> =
@@ -27,14 +27,14 @@ fn passes(rig: &mut Rig, direction: Direction, segment: &Segment<'_>, what: &str
     out
 }
 
-/// The client takes all, a part or none of the data of a SYN/ACK, and the server all, a part or none of that
-/// of the SYN: what is not taken comes again.
+/// The client accepts all, a part or none of the data of a SYN/ACK, and the server all, a part or none of the
+/// SYN's data: data that is not accepted is retransmitted.
 #[test]
 fn data_of_a_syn_ack_is_the_beginning_of_the_stream() {
     let (asked, greeted) = (&b"question"[..], &b"220 ready"[..]);
     for config in modes() {
         for (fast_open, brings) in [(false, false), (false, true), (true, true), (true, false)] {
-            // Passively data of a SYN without the option is nobody's.
+            // Passively, data of a SYN without the option is not read.
             let read = brings && (fast_open || config.inline());
             for had in if read { vec![0, 3, 8] } else { vec![0] } {
                 for took in [0, 4, 9] {
@@ -70,8 +70,8 @@ fn data_of_a_syn_ack_is_the_beginning_of_the_stream() {
     }
 }
 
-/// The client's first packet says it with data, or with its FIN, or comes behind the server's next data (Fast
-/// Open).
+/// The client's first packet acknowledges it together with data, or with its FIN, or follows the server's
+/// next data (Fast Open).
 #[test]
 fn data_of_a_syn_ack_is_acknowledged_with_the_next_packet() {
     for config in modes() {
@@ -100,8 +100,8 @@ fn data_of_a_syn_ack_is_acknowledged_with_the_next_packet() {
     }
 }
 
-/// What was inspected stands: a SYN/ACK, or data behind it, with other bytes leaves with the first ones.
-/// Passively the client's ACK tells which it has.
+/// Inspected data counts: a SYN/ACK, or data after it, with other bytes leaves with the first ones.
+/// Passively, the client's ACK shows which data it has.
 #[test]
 fn other_bytes_in_the_place_of_a_syn_acks_data_do_not_leave() {
     let strict = StreamConfig { strict: true, ..inline() };
@@ -130,7 +130,8 @@ fn other_bytes_in_the_place_of_a_syn_acks_data_do_not_leave() {
     }
 }
 
-/// A SYN/ACK echoes what the SYN did not say: some clients go on, others reset and wait for the true one.
+/// A SYN/ACK echoes a timestamp that the SYN did not have: some clients continue, others reset and wait for
+/// the true one.
 #[test]
 fn what_the_client_sends_tells_whether_it_took_a_syn_ack_with_a_foreign_echo() {
     let requests: [(TcpFlags, &[u8]); 3] = [(A, b""), (A, b"GET"), (FA, b"GET")];
@@ -153,7 +154,7 @@ fn what_the_client_sends_tells_whether_it_took_a_syn_ack_with_a_foreign_echo() {
                 "{what}"
             );
         }
-        // The client resets, and takes the next one; or it takes the first although others came.
+        // The client resets, and accepts the next one; or it accepts the first although others arrived.
         for takes in [500, 7000, 8000] {
             let what = format!("{:?}, strict {}, {takes}", config.mode, config.strict);
             let mut rig = Rig::new(config);
@@ -180,14 +181,14 @@ fn nobody_reads_what_a_doubted_syn_ack_brings_and_only_so_many_are_kept() {
         let out = rig.handle(ToClient, &stamped(SA, 600 + n, 101, b"", (9000, 4711)));
         assert_eq!(out.rejected, n >= u32::from(rig.config.max_synack_queued), "{n}");
     }
-    // The server has nothing to say before the client has answered.
+    // The server must not send data before the client has replied.
     let out = rig.handle(ToClient, &stamped(A, 601, 101, b"data", (9000, 1000)));
     assert_eq!(out.advice, Advice::Drop(Reason::StreamError));
     assert_eq!(rig.read[ToClient], "");
 }
 
-/// RFC 9293 section 3.5, figure 8: both SYNs cross, then both answers, in either order; either side's ACK or
-/// data completes it.
+/// RFC 9293 section 3.5, figure 8: both SYNs cross, then both replies, in either order; either side's ACK or
+/// data completes the handshake.
 #[test]
 fn both_sides_open_at_once() {
     for config in modes() {
@@ -205,7 +206,7 @@ fn both_sides_open_at_once() {
             let acks =
                 [(ToServer, make(A, 101, 501, b"", (12, 21))), (ToClient, make(A, 501, 101, b"", (22, 11)))];
             for first in [0, 1] {
-                // Each of both, in both orders, or none.
+                // One reply of both sides, in both orders, or none.
                 for (ack, both) in [(0, false), (1, false), (0, true), (1, true)] {
                     let what = format!(
                         "{:?}, strict {}, scaled {scaled}, answer of {first}, ACK of {ack}",
@@ -237,7 +238,7 @@ fn both_sides_open_at_once() {
     }
 }
 
-/// A client that was not crossed does not answer a SYN/ACK with one.
+/// A client whose SYN was not crossed does not answer a SYN/ACK with a SYN/ACK.
 #[test]
 fn a_syn_ack_of_the_client_needs_a_syn_of_the_server() {
     let mut rig = Rig::new(StreamConfig { strict: true, ..inline() });

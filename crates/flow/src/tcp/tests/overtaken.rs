@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes late: a host sends from several processors, so its later packets, its FIN among them, may come
-//! by first. Whatever the session has seen meanwhile, an acknowledgement that says nothing new goes on, and
-//! data that was sent again before it came by.
+//! Late packets: a host sends from several processors, so its later packets, including its FIN, may arrive
+//! first. In any state of the session, acknowledgements without news and data whose retransmission arrived
+//! earlier are forwarded.
 
 use super::*;
 
@@ -17,7 +17,7 @@ struct Packet {
     ts: (u32, u32),
 }
 
-/// How the conversation ends.
+/// The end of the conversation.
 #[derive(Clone, Copy, Debug)]
 enum End {
     SenderFirst,
@@ -26,8 +26,8 @@ enum End {
     ReceiverResets,
 }
 
-/// A side sends 10 segments of 3,000 bytes; the other acknowledges each while its window gets smaller and
-/// larger, as it is read from. Everything counts from the sender's place; `sender` says who that is.
+/// A side sends 10 segments of 3,000 bytes; the other acknowledges each, with a window that shrinks and grows
+/// as its application reads. All timing is at the sender; `sender` is its direction.
 fn conversation(sender: Direction, end: End) -> Vec<Packet> {
     const LEN: u32 = 3000;
     let receiver = sender.flip();
@@ -68,8 +68,8 @@ fn conversation(sender: Direction, end: End) -> Vec<Packet> {
     packets
 }
 
-/// Whether a segment goes on, with all that its receiver does not have yet: it has what stands before
-/// `taken`.
+/// Whether a segment is forwarded with all the data that its receiver does not have: the receiver has
+/// everything before `taken`.
 pub(super) fn goes_on(advice: Advice, segment: &Segment<'_>, taken: Seq) -> bool {
     match advice {
         Advice::Forward => true,
@@ -104,8 +104,8 @@ fn play(config: StreamConfig, stamps: bool, packets: &[Packet], what: &str) {
     }
 }
 
-/// Whether the sender knows of the window that it sends into: acknowledgements reach it no earlier than they
-/// come by.
+/// Whether the sender may know the window into which it sends: acknowledgements do not reach it before they
+/// pass here.
 fn is_possible(packets: &[Packet], sender: Direction) -> bool {
     let mut edge = 0;
     packets.iter().all(|p| {
@@ -117,7 +117,7 @@ fn is_possible(packets: &[Packet], sender: Direction) -> bool {
     })
 }
 
-/// Each row of the receiver's acknowledgements comes behind each later packet, its FIN or RST among them.
+/// Each row of the receiver's acknowledgements arrives after each later packet, including its FIN or RST.
 #[test]
 fn late_acknowledgements_go_on_in_every_state() {
     let config = StreamConfig { strict: true, ..inline() };
@@ -151,8 +151,8 @@ fn late_acknowledgements_go_on_in_every_state() {
     assert!(plays > 1000, "only {plays}");
 }
 
-/// Each data segment was sent again, and the copy comes first: the original comes behind each later packet,
-/// with the timestamp that it was sent with.
+/// Each data segment was retransmitted, and the copy arrives first: the original arrives after each later
+/// packet, with its own timestamp.
 #[test]
 fn data_that_its_own_retransmission_overtook_goes_on() {
     let config = StreamConfig { strict: true, ..inline() };
@@ -176,8 +176,8 @@ fn data_that_its_own_retransmission_overtook_goes_on() {
     assert!(plays > 200, "only {plays}");
 }
 
-/// An original with other bytes than its retransmission, or with some that did not come yet, is what an
-/// attacker sends: the first leaves with the bytes that were inspected, the second not at all.
+/// An original with other bytes than its retransmission, or with some that have not arrived yet, comes from
+/// an attacker: the first leaves with the inspected bytes, the second is dropped.
 #[test]
 fn late_data_says_nothing_new() {
     for sender in Direction::BOTH {
@@ -202,7 +202,7 @@ fn late_data_says_nothing_new() {
         for (from, payload) in [(0, &b"abcde"[..]), (4, b"e"), (6, b"g")] {
             assert_eq!(rig.handle(sender, &late(from, payload)).advice, Advice::Drop(Reason::StreamError));
         }
-        // Behind a hole: what fills it comes with a timestamp of its own.
+        // After a hole: data that fills it has a timestamp of its own.
         rig.handle(sender, &stamped(A, seq + 6, ack, b"gh", (80, 51)));
         assert_eq!(rig.handle(sender, &late(4, b"ef")).advice, Advice::Drop(Reason::StreamError));
         assert_eq!(rig.handle(sender, &stamped(A, seq + 4, ack, b"ef", (81, 51))).advice, Advice::Forward);
@@ -216,19 +216,18 @@ fn late_data_says_nothing_new() {
     }
 }
 
-/// One host's packets in the order in which it sent them, and for each how many of the other's have to have
-/// come by before.
+/// One host's packets in the order of sending, each with the number of the other host's packets that must
+/// pass before.
 type Sent = Vec<(Packet, usize)>;
 
-/// The six segments of a sender, one of which is lost, its tail-loss probe (RFC 8985 section 7) and what it
-/// sends again, and the acknowledgements of all that arrives. The receiver
-/// reads slowly, so that its window closes and opens.
+/// The six segments of a sender, one of which is lost, its tail-loss probe (RFC 8985 section 7) and its
+/// retransmissions, and all acknowledgements. The receiver reads slowly, so that its window closes and opens.
 #[derive(Debug)]
 struct Recovery {
-    /// Which of the six, from 0; behind the observer, or before it.
+    /// Index of the lost segment, from 0; `seen`: whether it is lost after the observer.
     lost: usize,
     seen: bool,
-    /// Bytes that the receiver sends between its acknowledgements, behind so many of them.
+    /// Number of acknowledgements after which the receiver sends data, if it does.
     speaks: Option<usize>,
     /// Bytes that its application reads for each segment that arrives.
     reads: u32,
@@ -236,11 +235,11 @@ struct Recovery {
 
 const LEN: u32 = 1400;
 const SEGMENTS: usize = 6;
-/// The window that the receiver has room for: the six just fill it.
+/// The receiver's buffer: the six segments just fill it.
 const ROOM: u32 = SEGMENTS as u32 * LEN;
 
 impl Recovery {
-    /// What both send; `direction`: the sender's.
+    /// The packets of both sides; `direction`: the sender's.
     fn packets(&self, direction: Direction) -> PerDirection<Sent> {
         let first = |direction| if direction == ToServer { 101 } else { 501 };
         let (own, other) = (first(direction), first(direction.flip()));
@@ -248,7 +247,7 @@ impl Recovery {
         let mut time = 100;
         let mut spoken = 0;
         let (mut got, mut read, mut arrived) = (own, 0, [false; SEGMENTS]);
-        // The segments, the probe, the one that was lost.
+        // The segments, the probe, the retransmission of the lost one.
         let order = (0..SEGMENTS).chain([SEGMENTS - 1, self.lost]);
         for (n, at) in order.enumerate() {
             let again = n >= SEGMENTS;
@@ -278,7 +277,7 @@ impl Recovery {
                 spoken += 300;
             }
         }
-        // The receiver's own tail is probed for as well.
+        // The receiver probes its own tail as well.
         if spoken > 0 {
             time += 2;
             let packet = Packet {
@@ -299,7 +298,7 @@ impl Recovery {
     }
 }
 
-/// What came by so far of an order, and the engine behind it.
+/// The part of an order that has passed so far, and the engine after it.
 struct Order<'a> {
     sent: &'a Sent,
     answers: &'a Sent,
@@ -313,7 +312,8 @@ struct Reached {
     session: TcpSession,
     pair: StreamPair,
     sent: usize,
-    /// Which answers came, the furthest of them, and the latest of those that it has overtaken.
+    /// Bits of the answers that passed; `furthest`: the last of them; `overtaken`: the latest one that it
+    /// overtook.
     came: u32,
     furthest: usize,
     overtaken: usize,
@@ -358,7 +358,7 @@ impl Order<'_> {
         next
     }
 
-    /// All orders from here on: the sender's packets as it sent them, the answers by two processors.
+    /// Plays all orders from here on: the sender's packets in order, the answers by two processors.
     fn all(&mut self, reached: &Reached, streams: bool) {
         let mut key = vec![reached.sent as u8, reached.furthest as u8, reached.overtaken as u8];
         key.extend(reached.came.to_be_bytes());
@@ -381,7 +381,7 @@ impl Order<'_> {
         }
         let waits = (0..self.answers.len()).find(|n| reached.came & 1 << n == 0);
         for (n, (packet, after)) in self.answers.iter().copied().enumerate() {
-            // One processor's come in their order: what was overtaken, too.
+            // Packets of one processor stay in order, overtaken ones too.
             let may = Some(n) == waits || n + 1 > reached.furthest;
             if reached.came & 1 << n != 0 || after > reached.sent || !may {
                 continue;
@@ -400,17 +400,16 @@ impl Order<'_> {
 }
 
 /// Six segments of which one is lost, a tail-loss probe, and acknowledgements by two processors: in every
-/// order that the observer can see no packet of the connection is
-/// refused.
+/// order that the observer can see, no packet of the connection is refused.
 #[test]
 fn a_connection_that_recovers_a_loss_passes_in_every_order() {
     let (mut orders, mut wrong) = (0, Vec::new());
-    // Whether the receiver speaks as well, what it reads, whether there are timestamps, whether somebody
-    // reads.
+    // Whether the receiver sends data, the bytes it reads, whether there are timestamps, whether the streams
+    // are read.
     let kinds = [(None, 0, true, false), (Some(4), 900, true, true), (Some(0), LEN, false, true)];
     for direction in Direction::BOTH {
         for (lost, seen) in (0..SEGMENTS).flat_map(|lost| [(lost, true), (lost, false)]) {
-            // The last kind holds for any loss as for the first.
+            // The last kind gives the same result for any loss.
             for (speaks, reads, stamps, streams) in &kinds[..if lost == 0 { 3 } else { 2 }] {
                 let recovery = Recovery { lost, seen, speaks: *speaks, reads: *reads };
                 let packets = recovery.packets(direction);
@@ -433,7 +432,7 @@ fn a_connection_that_recovers_a_loss_passes_in_every_order() {
     assert!(orders > 10_000, "only {orders}");
 }
 
-/// A connection whose sides have as much room as the sender has to send.
+/// A connection whose windows have room for all the sender's data.
 fn opened(stamps: bool) -> Reached {
     let mut rig = Rig::new(StreamConfig { strict: true, ..inline() });
     let stamped = |mut s: Segment<'static>, ts| {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RSTs that their receiver does not believe, and answers (RFC 5961 section 3.2): they have to reach it, and
-//! change nothing here.
+//! RSTs that their receiver does not believe, but answers (RFC 5961 section 3.2): they must reach it, and
+//! have no effect here.
 
 use super::*;
 
-/// Where a side of an open connection is, with 8,192 bytes of window before it.
+/// The position of each side of an open connection, with a window of 8,192 bytes.
 const NEXT: [(Direction, u32, u32); 2] = [(ToServer, 101, 501), (ToClient, 501, 101)];
 
 #[test]
@@ -22,7 +22,7 @@ fn a_rst_in_the_window_reaches_its_receiver_and_is_not_believed() {
                     );
                     assert_eq!(out.advice == Advice::Forward, passes, "{what}: {:?}", out.events);
                     assert_eq!(rig.session.state(), TcpState::Established, "{what}");
-                    // What was lost comes, is read, and the exact one is believed.
+                    // The lost data arrives and is read, and the exact RST is believed.
                     assert_eq!(put(&mut rig, A, next, b"lost").advice, Advice::Forward, "{what}");
                     assert_eq!(rig.read[direction], "lost", "{what}");
                     put(&mut rig, R, next + 4, b"");
@@ -45,7 +45,7 @@ fn a_rst_in_the_window_that_brings_data_or_acknowledges_what_was_not_sent_stays(
     }
 }
 
-/// In every state of a close, and before the handshake is over.
+/// In every state of a close, and during the handshake.
 #[test]
 fn it_is_the_same_while_a_connection_opens_and_closes() {
     let config = StreamConfig { strict: true, ..inline() };
@@ -82,8 +82,7 @@ fn it_is_the_same_while_a_connection_opens_and_closes() {
     assert_eq!((out.advice, out.state), (Advice::Drop(Reason::StreamError), TcpState::SynRecv));
 }
 
-/// RSTs are acceptable whatever their timestamp (RFC 7323 section 5.2): one that others have overtaken
-/// leaves, too.
+/// RSTs are acceptable whatever their timestamp (RFC 7323 section 5.2): an overtaken one is forwarded, too.
 #[test]
 fn a_rst_with_an_old_timestamp_leaves_and_is_not_believed() {
     let mut rig = Rig::new(StreamConfig { strict: true, ..inline() });
@@ -102,8 +101,7 @@ fn a_rst_with_an_old_timestamp_leaves_and_is_not_believed() {
     assert_eq!((out.advice, out.state), (Advice::Forward, TcpState::Closed));
 }
 
-/// A closed port answers with the number 0, a server that gives up a connection that it has begun with its
-/// own.
+/// A closed port answers with the number 0, a server that gives up a half-open connection with its own.
 #[test]
 fn a_rst_that_acknowledges_the_syn_ends_the_connection_whatever_its_number() {
     for (ack, believed) in [(101, true), (100, false), (102, false), (90_000, false)] {
