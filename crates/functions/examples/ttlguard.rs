@@ -12,7 +12,7 @@ use bartizan_function::{
 use bartizan_functions::classes::{self, ByFid};
 use serde::Deserialize;
 
-/// What it is.
+/// The declaration.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "ttlguard",
     summary: "Drops packets whose time to live is below a floor.",

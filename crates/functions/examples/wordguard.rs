@@ -35,7 +35,7 @@ pub struct Section {
     /// Found in either letter case.
     #[serde(default)]
     pub words: Vec<String>,
-    /// Regular expressions as PCRE2 has them. Each is searched in a window of the stream.
+    /// Regular expressions in PCRE2's syntax. Each is matched in a window of the stream.
     #[serde(default)]
     pub expressions: Vec<String>,
 }
@@ -87,8 +87,8 @@ impl Sets {
         })
     }
 
-    /// Whether a word occurs in `words`, or an expression matches in `text`; `None`: a scan ended without an
-    /// answer.
+    /// Whether a word occurs in `words`, or an expression matches in `text`; `None`: a scan ended without a
+    /// result.
     fn occur(&self, scratch: &mut Scratch, words: &[u8], text: &[u8]) -> Option<bool> {
         let (mut word, mut expression) = (false, false);
         let mut note = |_, _| {
@@ -132,7 +132,7 @@ impl Function for WordGuard {
     fn worker(&self) -> WorkerState {
         let mut kept = Kept::default();
         for sets in &self.sets {
-            // Without memory now, the first scan says so.
+            // Without memory now, the first scan fails.
             let _ = kept.scratch.prepare_patterns(&sets.words);
             let _ = kept.scratch.prepare_regexes(&sets.expressions);
         }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a function is given of a generation's policies: its section of each policy, with the fids that it
-//! holds for.
+//! A function's sections of a generation's policies, with the fids to which each applies.
 //!
-//! The agent hands it over as JSON: what classes have in common ([`RuleSource::common`]), `{"tenants": {name:
+//! The agent passes them as JSON: the part that classes share ([`RuleSource::common`]), `{"tenants": {name:
 //! id}, "ports": {name: number}, "groups": {name: [member]}, "labels": {group: {key: value}}}`, and each
-//! class ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided", "rules"}`. What was read
-//! of one is kept with it. A member is a prefix, or `name/NUMBER`: what addresses have a name of this number
-//! now ([`Names`](bartizan_classify::Names)). Errors carry the path of the key
-//! (`classes/0/rules/rules/2/to-ports`), from which the agent finds line and column.
+//! class ([`RuleSource::classes`]), `{"policy", "fids", "from", "to", "one-sided", "rules"}`. The result of
+//! reading a part is kept with it. A member is a prefix, or `name/NUMBER`: the addresses that currently have
+//! the name of this number ([`Names`](bartizan_classify::Names)). Errors carry the path of the key
+//! (`classes/0/rules/rules/2/to-ports`), by which the agent finds line and column.
 
 use bartizan_base::{Fid, PortIndex, TenantId};
 use bartizan_classify::{NameId, Net};
@@ -26,7 +25,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A policy's section for a function, and the classes of flows that it holds for.
+/// A policy's section for a function, and the classes of flows to which it applies.
 #[derive(Clone, Debug)]
 pub struct PolicyClass<T> {
     /// Name of the policy.
@@ -37,20 +36,20 @@ pub struct PolicyClass<T> {
     pub from: Vec<Member>,
     /// The other side.
     pub to: Vec<Member>,
-    /// What is done with flows of which one direction is not seen.
+    /// The treatment of flows with only one visible direction.
     pub one_sided: OneSided,
     /// The section.
     pub rules: T,
 }
 
-/// A class, and what a function has made of it.
+/// A class with the function's compiled form.
 #[derive(Clone, Debug)]
 pub struct Made<T, M> {
     /// The class.
     pub class: PolicyClass<T>,
-    /// What was made of it.
+    /// The compiled form.
     pub made: M,
-    /// The names with which it was made.
+    /// The names with which it was compiled.
     names: Arc<Names>,
 }
 
@@ -72,7 +71,7 @@ pub struct Names {
     groups: BTreeMap<String, Vec<Member>>,
     #[serde(default)]
     labels: BTreeMap<String, Labels>,
-    /// None where there is no host: then whatever the policy names is one.
+    /// `None` without a host: then every named port exists.
     ports: Option<BTreeMap<String, u8>>,
 }
 
@@ -89,12 +88,12 @@ struct Head {
     one_sided: OneSided,
 }
 
-/// What one side of a policy or rule may be.
+/// A member of one side of a policy or rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
-    /// These addresses.
+    /// The addresses of a prefix.
     Prefix(Prefix),
-    /// Those that have a name now.
+    /// The addresses that currently have a name.
     Name(NameId),
 }
 
@@ -118,7 +117,7 @@ impl<'de> Deserialize<'de> for Member {
 }
 
 impl Member {
-    /// Whether an address that has these names is one.
+    /// Whether an address with these names is a member.
     #[must_use]
     pub fn is(&self, address: IpAddr, names: &[NameId]) -> bool {
         match self {
@@ -128,16 +127,16 @@ impl Member {
     }
 }
 
-/// What a rule asks of the address of one side; what is `None` is any.
+/// A rule's condition on the address of one side; `None` matches any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {
-    /// Where it lies.
+    /// The network of the address.
     pub net: Option<Net>,
-    /// A name that it has now.
+    /// A name that the address currently has.
     pub name: Option<NameId>,
 }
 
-/// Both versions' whole space is no condition at all.
+/// The conditions for a list of members. The whole space of both versions is no condition at all.
 #[must_use]
 pub fn sides(members: &[Member]) -> Vec<Side> {
     let is_all =
@@ -170,11 +169,10 @@ pub fn read<T: DeserializeOwned + Send + Sync + 'static>(
     read_and_make(function, source, |_, _, _| Ok(()))
 }
 
-/// As [`read()`], and makes something of each class with the names that it may use and its path: once, as
-/// long as the class and the names stay.
+/// As [`read()`], and compiles each class with the names that it may use and its path: once, for as long as
+/// the class and the names stay.
 ///
-/// # Errors
-/// As [`read()`], and what `make` says.
+/// # Errors As [`read()`], and the errors of `make`.
 pub fn read_and_make<T, M>(
     function: &'static str,
     source: &RuleSource<'_>,
@@ -209,7 +207,7 @@ where
     if errors.is_empty() { Ok((names, all)) } else { Err(errors) }
 }
 
-/// Some keys of a mapping.
+/// The mapping reduced to some keys.
 fn some(json: &Value, keys: &[&str]) -> Node {
     let wanted = |key: &&str| Some(((*key).to_owned(), json.get(*key)?.clone()));
     from_json(&Value::Object(keys.iter().filter_map(wanted).collect()))
@@ -251,7 +249,7 @@ fn class<T: DeserializeOwned>(
     }
 }
 
-/// The schema of a section, to stand within that of policy files.
+/// The schema of a section, for inclusion in that of policy files.
 #[must_use]
 pub fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::default().with(|settings| {
@@ -295,10 +293,9 @@ impl Names {
         Ok(all)
     }
 
-    /// Number of a named port. Without a host all are the first one.
+    /// Number of a named port. Without a host, all names map to the first port.
     ///
-    /// # Errors
-    /// The host has no such port.
+    /// # Errors The host has no such port.
     pub fn port(&self, name: &str) -> Result<PortIndex, String> {
         let Some(ports) = &self.ports else { return Ok(PortIndex(0)) };
         ports.get(name).map(|port| PortIndex(*port)).ok_or_else(|| {
@@ -313,7 +310,7 @@ impl Names {
     /// Number of a tenant.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The tenant does not exist.
     pub fn tenant(&self, name: &str) -> Result<TenantId, String> {
         self.tenants.get(name).map(|id| TenantId(*id)).ok_or_else(|| {
             let hint = did_you_mean(name, self.tenants.keys().map(String::as_str).collect::<Vec<_>>());
@@ -322,7 +319,7 @@ impl Names {
     }
 }
 
-/// Finds what belongs to a fid by its number: fids are the smallest free ones, so the table is dense.
+/// A table by fid: fids are the smallest free numbers, so the table is dense.
 #[derive(Clone, Debug, Default)]
 pub struct ByFid {
     index: Vec<u32>,
@@ -335,7 +332,7 @@ impl ByFid {
         ByFid::of(classes.iter().enumerate().map(|(place, of)| (place, &*of.class.fids)))
     }
 
-    /// The place of each of some fids.
+    /// The index for each of some fids.
     pub fn of<'f>(fids: impl Iterator<Item = (usize, &'f [Fid])>) -> Self {
         let mut index = Vec::new();
         for (place, fids) in fids {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gate`: what a policy says about flows as a whole, before any function looks: the default action for
-//! traffic that no policy names, and flows of which one direction is not seen.
+//! `gate`: a policy's decisions on flows as a whole, before any other function: the default action for
+//! traffic that no policy names, and flows with only one visible direction.
 //!
-//! The agent puts it on the path of a class that needs it; it has no section of its own.
+//! The agent puts the gate on the path of a class that needs it; the gate has no section of its own.
 
 use crate::classes::{self, ByFid};
 use bartizan_base::{Decision, Direction, Fid, FunctionId, Reason, Verdict};
@@ -12,7 +12,7 @@ use bartizan_function::{
 };
 use serde::Deserialize;
 
-/// What it is.
+/// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "gate",
     summary: "Applies a policy's default action and what it says about flows of which one direction is not seen.",
@@ -34,10 +34,10 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     ],
 };
 
-/// Packets of one direction, without any of the other, that make a flow one-sided.
+/// Number of packets of one direction, without any of the other, that make a flow one-sided.
 const ONE_SIDED_AFTER: u64 = 8;
 
-/// What the agent says to the gate.
+/// The gate's section, which the agent writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct GateSection {
@@ -83,8 +83,8 @@ struct Counts {
     one_sided: u64,
 }
 
-/// Whether only one direction of a flow comes by: a TCP connection whose other side should have answered long
-/// ago.
+/// Whether only one direction of a flow is visible: a TCP connection whose other side should have answered
+/// long ago.
 #[must_use]
 pub fn is_one_sided(flow: &FlowView<'_>) -> bool {
     let lonely =

@@ -24,7 +24,7 @@ use core::net::IpAddr;
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
-/// What it is.
+/// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "ids",
     summary: "Matches packets, streams and transactions with detection rules; in prevention it refuses what they say.",
@@ -55,10 +55,11 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     ],
 };
 
-/// What explanations call a header rule: a part of the headers whose flows have one signature group.
+/// The term for a header rule in explanations: a part of the header space whose flows share a signature
+/// group.
 pub(crate) const HEADER_RULE: &str = "signature group of headers";
 
-/// Alerts of one packet that are reported; more are counted (Suricata's `packet-alert-max`).
+/// Most alerts of one packet that are reported; further ones are counted (Suricata's `packet-alert-max`).
 pub const ALERTS_PER_PACKET: usize = 15;
 
 /// The function with the rules of one generation.
@@ -67,10 +68,10 @@ pub struct Ids {
     seen: Seen,
     generation: Generation,
     alerts_max: usize,
-    /// Signature groups of this and other rule sets, and which of these this is.
+    /// Signature groups of this and other rule sets, and the index of this set among them.
     groups: (Arc<Groups>, usize),
     header_rules: Vec<HeaderRules>,
-    /// Stands in findings for packets that are only recorded.
+    /// The rule of findings for packets that are only recorded.
     tag: Arc<RuleInfo>,
 }
 
@@ -86,7 +87,7 @@ struct State {
 }
 
 impl Ids {
-    /// Makes it, for all flows.
+    /// The function with one rule set for all flows.
     #[must_use]
     pub fn new(id: FunctionId, generation: Generation, rules: Arc<RuleSet>, alerts_max: usize) -> Self {
         let groups = Arc::new(Groups::new(&[&rules.heads], RULES_MAX));
@@ -101,7 +102,7 @@ impl Ids {
         }
     }
 
-    /// Makes one of several; its rules are that set of those that the groups were formed of.
+    /// The function with one of several rule sets, given by its index in the signature groups.
     pub(crate) fn one_of(
         (id, generation): (FunctionId, Generation),
         seen: Seen,
@@ -164,7 +165,7 @@ impl Function for Ids {
     }
 
     fn payload(&self, context: &mut PacketContext<'_>) -> Decision {
-        // One of several sets of rules may be empty.
+        // One of several rule sets may be empty.
         if self.seen.watches_nothing() {
             let stray = context.notes.tcp.is_some_and(|tcp| tcp.checksum_invalid);
             if let Some(app) = context.app.as_mut().filter(|_| stray) {
@@ -203,7 +204,7 @@ impl Function for Ids {
         });
         let refused = flow.as_deref_mut().filter(|_| context.prevention && !context.flow_ends);
         let refused = refused.and_then(|flow| self.refused_before(flow, context.packet, context.direction));
-        // Of a flow that rules pass or refuse as a whole no packet is looked at, and none is marked.
+        // No packet of a flow that rules pass or refuse as a whole is inspected or marked.
         let stood = flow.as_deref_mut().filter(|_| self.seen.rules.tags).is_some_and(|flow| {
             flow.enter_generation(&self.seen.rules, self.seen.visible.as_deref(), self.generation);
             flow.state.passed.is_some() || flow.state.dropped.is_some()
@@ -229,8 +230,8 @@ impl Function for Ids {
         let tagging = packet_bytes.filter(|_| self.seen.rules.tags && !stood);
         let hosts = work.scene.addresses().filter(|_| tagging.is_some());
         inspect(&self.seen.rules, &mut state.worker, flow.as_deref_mut(), work);
-        // Rules have passed it in another generation, perhaps: they are not asked again, and what is bypassed
-        // stays so.
+        // Rules may have passed the flow in another generation: they are not evaluated again, and a bypassed
+        // flow stays bypassed.
         let ungated = |flow: &FlowDetect| self.seen.rules.firewall.is_none() || flow.state.accepted.is_some();
         let bypassed = flow
             .as_deref()
@@ -296,7 +297,7 @@ impl Function for Ids {
 }
 
 impl Ids {
-    /// What stands of an earlier rule's decision about all of a flow, or about bytes that come again, with
+    /// The earlier decision of a rule on all of a flow, or on retransmitted bytes, if it still applies with
     /// these rules.
     fn refused_before(
         &self,
@@ -313,8 +314,8 @@ impl Ids {
         flow.refuses_again(direction, first, length).map(|rule| (rule, Reason::IdsRule))
     }
 
-    /// Whether a tag of one of the packet's hosts asks for it to be recorded; the packet is its bytes, its
-    /// time and whether it was counted before.
+    /// Whether an active tag of one of the packet's hosts requires to record it; the tuple holds the packet's
+    /// bytes, its time and whether it was counted before.
     fn host_tagged(
         &self,
         tenant: TenantId,
@@ -337,7 +338,7 @@ impl Ids {
         tagged(source) | tagged(destination)
     }
 
-    /// Variables that the packet's matches have set.
+    /// Variables set by the packet's matches.
     fn packet_variables(&self, left: &[Left]) -> Arc<[(String, Vec<u8>)]> {
         let of_packet = left.iter().filter(|l| l.kind == LeftKind::PacketVariable);
         of_packet.map(|l| (self.name(l.name), l.value.clone())).collect()
@@ -347,7 +348,7 @@ impl Ids {
         self.seen.rules.shared.names.name(number).unwrap_or_default()
     }
 
-    /// What a match left for its alert, as the members of a JSON object.
+    /// Data that a match left for its alert, as the members of a JSON object.
     fn context_of(&self, hit: &Hit, left: &[Left]) -> Option<Box<[u8]>> {
         let mut own = left.iter().filter(|l| l.rule == hit.rule && l.tx == hit.tx).peekable();
         own.peek()?;
@@ -362,7 +363,7 @@ impl Ids {
             match one.kind {
                 LeftKind::PacketVariable => {}
                 LeftKind::Text => json.text(&self.name(one.name), &one.value),
-                // As an operator's file has it: whole JSON, in which the same may be written harmlessly.
+                // As in the operator's file: complete JSON, for which a harmless form is written.
                 LeftKind::Json => {
                     let text = String::from_utf8_lossy(&one.value);
                     json.raw(&self.name(one.name), bartizan_events::harmless_line(&text).as_bytes());
@@ -373,7 +374,7 @@ impl Ids {
         (!written.is_empty()).then(|| json.bytes().into())
     }
 
-    /// What the firewall decides.
+    /// The decision of the firewall.
     fn of_gate(&self, gate: Gate, prevention: bool, reject: &mut Option<RejectTo>) -> Decision {
         let Gate::Refused(refusal) = gate else { return Decision::CONTINUE };
         if !prevention {
@@ -436,8 +437,8 @@ impl Ids {
                 }
                 RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
                 RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
-                // As Suricata says it: what a rate filter makes of a rule is `blocked` where nothing is
-                // refused, too.
+                // As in Suricata: a match that a rate filter turned into a drop is `blocked` even if nothing
+                // is refused.
                 RuleAction::Drop if hit.by_limit => (Verdict::Continue, FindingAction::Blocked),
                 RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
                 RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),
@@ -458,10 +459,10 @@ impl Ids {
                 });
                 whole |= hit.for_flow && verdict > Verdict::Pass;
             }
-            // Where a firewall stands, only it lets a flow go for good.
+            // In firewall mode, only the firewall bypasses a flow.
             bypass |= signature.bypass && (of_firewall || state.worker.ungated);
             if !hit.alert {
-                // A rule that refuses without an alert: the record of what it refused names it all the same.
+                // A rule that refuses without an alert: the record of the refused packet still names it.
                 if verdict > Verdict::Pass {
                     let tx = hit.tx.or(hit.guess).filter(|_| !of_firewall);
                     let silent = Finding::new(Arc::clone(&signature.info), FindingAction::Refusing);
@@ -489,13 +490,13 @@ impl Ids {
                 variables: Arc::clone(&variables),
             });
         }
-        // What the firewall refuses it refuses, whatever detection said of the packet before.
+        // A refusal by the firewall stands, whatever detection decided on the packet before.
         if !gate.verdict.forwards() {
             return gate;
         }
-        // A flow that is to be bypassed needs this function no more; one that is refused is no matter of
-        // bypass. What is refused for the whole flow needs no further look, whichever rule's refusal weighs
-        // most. An ICMP error about the flow ends nothing.
+        // A bypassed flow needs this function no more; for a refused one, bypass does not matter. A flow
+        // refused as a whole needs no further inspection, whichever rule's refusal is the strictest. An ICMP
+        // error about the flow ends nothing.
         let ends = if decision.verdict.forwards() { bypass } else { whole };
         decision.done = ends && state.worker.decides_flow;
         decision

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ids` as policies ask for it: one rule set for each set of rule files that some policy or service level
-//! names.
+//! `ids` for policies: one rule set for each set of rule files that some policy or rule group names.
 
 use crate::classes::{self, ByFid};
 use crate::ids::{HEADER_RULE, Ids, SPEC};
@@ -19,14 +18,14 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// Compiles rule files; the program implements it, as it knows settings and folders.
+/// Compiles rule files; implemented by the program, which knows settings and folders.
 pub trait RuleCompiler: Send + Sync {
-    /// The settings' variables: those of tenants without their own.
+    /// The variables of the settings, for tenants without their own.
     fn variables(&self) -> &Variables;
 
-    /// Compiles the files into one set, or finds them in one that has more; the same files of the same
-    /// generation give the same again. `tenants`: variables of those that have some of their own, with all
-    /// that the settings define.
+    /// Compiles the files into one set, or finds them in a larger one; the same files of the same generation
+    /// give the same set. `tenants`: the variables of tenants that have their own, completed by those of the
+    /// settings.
     ///
     /// # Errors
     /// A file cannot be read, or the pattern sets cannot be built.
@@ -37,26 +36,26 @@ pub trait RuleCompiler: Send + Sync {
         tenants: &[(TenantId, Variables)],
     ) -> Result<Seen, CompileError>;
 
-    /// The signature groups of some rule sets. They depend on nothing else: who knows them of an earlier
-    /// generation may give those.
+    /// The signature groups of some rule sets. They depend on the sets alone, so an implementation may return
+    /// those of an earlier generation.
     fn groups(&self, sets: &[Arc<RuleSet>]) -> Arc<Groups> {
         groups_of(sets)
     }
 }
 
-/// Signature groups of some rule sets, formed anew.
+/// Forms the signature groups of some rule sets.
 #[must_use]
 pub fn groups_of(sets: &[Arc<RuleSet>]) -> Arc<Groups> {
     let heads: Vec<_> = sets.iter().map(|rules| &rules.heads).collect();
     Arc::new(Groups::new(&heads, RULES_MAX))
 }
 
-/// Why files make no set.
+/// The reason why files give no rule set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError {
-    /// The file that is at fault, by its place in the list; `None`: all of them, or none of the list.
+    /// The faulty file, by its index in the list; `None`: all of them, or none of the list.
     pub file: Option<usize>,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
@@ -66,7 +65,7 @@ impl From<String> for CompileError {
     }
 }
 
-/// Where a file of a class stands in the policy file: beside its section's own ones, or in its rule group.
+/// The place of a file of a class in the policy file: in its section's own list, or in its rule group.
 fn place_of(class: &str, own: usize, level: Option<&str>, file: Option<usize>) -> String {
     match (file, level) {
         (Some(file), _) if file < own => format!("{class}/rules/{file}"),
@@ -82,14 +81,14 @@ pub struct IdsKind {
 }
 
 impl IdsKind {
-    /// With what compiles its rules, and the alerts of one packet that are reported.
+    /// A kind with its rule compiler, and the maximum of reported alerts per packet.
     #[must_use]
     pub fn new(compiler: Arc<dyn RuleCompiler>, alerts_max: usize) -> Self {
         IdsKind { compiler, alerts_max }
     }
 }
 
-/// The rule files of a service level.
+/// The rule files of a rule group.
 fn level_files(source: &RuleSource<'_>, level: &str) -> Option<Vec<String>> {
     let files = source.common.json().get("rule-groups")?.get(level)?.as_array()?;
     Some(files.iter().filter_map(Value::as_str).map(str::to_owned).collect())
@@ -112,7 +111,7 @@ impl FunctionKind for IdsKind {
         }
         let mut sets: Vec<Compiled> = Vec::new();
         let mut known: HashMap<_, Result<usize, Failed>> = HashMap::new();
-        // Policies that say the same have one set between them, with one state in each worker.
+        // Policies with equal sections share one set, with one state in each worker.
         let mut places = Vec::with_capacity(classes.len());
         for (index, made) in classes.iter().enumerate() {
             let section = &made.class.rules;
@@ -130,7 +129,7 @@ impl FunctionKind for IdsKind {
         if !errors.is_empty() {
             return Err(errors);
         }
-        // The heads of each rule set stand in the groups once.
+        // The heads of each rule set are in the groups once.
         let mut different: Vec<Arc<RuleSet>> = Vec::new();
         let of_sets: Vec<usize> = sets.iter().map(|set| place_in(&mut different, &set.seen.rules)).collect();
         let groups = self.compiler.groups(&different);
@@ -150,7 +149,7 @@ impl FunctionKind for IdsKind {
     }
 }
 
-/// What a section comes to.
+/// The compiled form of a section.
 struct Compiled {
     seen: Seen,
     detect_only: bool,
@@ -158,14 +157,14 @@ struct Compiled {
     files: Vec<String>,
 }
 
-/// Why a section comes to nothing, wherever it stands.
+/// The reason why a section has no compiled form, without its place.
 enum Failed {
     NoGroup(String),
     Compiler(CompileError),
 }
 
 impl Failed {
-    /// Said of the section of a class.
+    /// The error for the section of a class.
     fn at(&self, class: usize, section: &IdsSection) -> RulesError {
         let class = classes::path(class);
         match self {
@@ -198,7 +197,7 @@ impl IdsKind {
     }
 }
 
-/// The variables of tenants that have some of their own, over the settings', and what is wrong with them.
+/// The variables of tenants that have their own, over the settings', and errors in them.
 fn tenant_variables(
     source: &RuleSource<'_>,
     common: &Variables,
@@ -235,7 +234,7 @@ fn tenant_variables(
             let kind = names.iter().find(|(_, name)| name.as_str() == &**bad).map_or("", |(kind, _)| kind);
             say(format!("/{kind}/{bad}"), format!("variable `{bad}`: {error}"));
         }
-        // What is wrong with the tenant's own is the cause of the rest.
+        // Errors in the tenant's own variables cause the others.
         let anyway = common.check();
         let is_new = |bad: &str| own.is_empty() && !anyway.iter().any(|(name, _)| &**name == bad);
         let new: Vec<_> = inherited.iter().filter(|(bad, _)| is_new(bad)).collect();
@@ -252,7 +251,7 @@ fn tenant_variables(
     (tenants, errors)
 }
 
-/// Where a rule set stands among the different ones, which it joins if it is new.
+/// The index of a rule set among the different ones, to which it is added if it is new.
 fn place_in(different: &mut Vec<Arc<RuleSet>>, rules: &Arc<RuleSet>) -> usize {
     let known = different.iter().position(|other| Arc::ptr_eq(other, rules));
     known.unwrap_or_else(|| {
@@ -261,27 +260,27 @@ fn place_in(different: &mut Vec<Arc<RuleSet>>, rules: &Arc<RuleSet>) -> usize {
     })
 }
 
-/// Detection of all policies and service levels whose sections say the same.
+/// Detection of all policies and rule groups with equal sections.
 struct Set {
     ids: Ids,
     detect_only: bool,
-    /// Where its rules come from, for `explain`.
+    /// The source of its rules, for `explain`.
     level: Option<String>,
     files: Vec<String>,
 }
 
-/// Detection of a generation: which rules look at a flow is a matter of its class.
+/// Detection of a generation: the class of a flow selects its rule set.
 struct PolicyIds {
     id: FunctionId,
     by_fid: ByFid,
     sets: Vec<Set>,
-    /// By which flows of all classes find their signature groups.
+    /// The header rules by which flows of all classes find their signature groups.
     header_rules: Vec<HeaderRules>,
 }
 
-/// The rule sets of a generation's detection, and which of them looks at a packet.
+/// The rule sets of a generation's detection, and the selection for a packet.
 pub struct SetsInUse {
-    /// By class; `None`: the only one looks at all packets.
+    /// By class; `None`: the only set applies to all packets.
     by_fid: Option<ByFid>,
     sets: Vec<SetInUse>,
 }
@@ -290,12 +289,12 @@ pub struct SetsInUse {
 pub struct SetInUse {
     /// Its rules.
     pub seen: Seen,
-    /// Its refusals are only reported.
+    /// Whether its refusals are only reported.
     pub detect_only: bool,
 }
 
 impl SetsInUse {
-    /// The sets of detection. `None`: the function is another one.
+    /// The sets of detection. `None`: the function is not `ids`.
     #[must_use]
     pub fn of(function: &dyn Function) -> Option<Self> {
         let function = function.as_any()?;
@@ -314,15 +313,14 @@ impl SetsInUse {
         &self.sets
     }
 
-    /// The place of the rule set that looks at packets of a class. `has_flow`: the packet belongs to a flow.
+    /// The index of the rule set for packets of a class. `has_flow`: the packet belongs to a flow.
     #[must_use]
     pub fn place(&self, fid: Fid, has_flow: bool) -> Option<usize> {
         self.by_fid.as_ref().map_or(Some(0), |by_fid| place_of_class(by_fid, fid, has_flow))
     }
 }
 
-/// The set that looks at packets of a class. Packets without a flow (broken headers, fragments) are looked at
-/// with the first rules.
+/// The set for packets of a class. Packets without a flow (malformed headers, fragments) get the first set.
 fn place_of_class(by_fid: &ByFid, fid: Fid, has_flow: bool) -> Option<usize> {
     by_fid.get(fid).or_else(|| (!has_flow).then_some(0))
 }
@@ -387,7 +385,7 @@ impl Function for PolicyIds {
             return Decision::CONTINUE;
         };
         let Some(state) = states.get_mut(index) else { return Decision::CONTINUE };
-        // The set's own state goes into the context for the call (a box of nothing allocates nothing).
+        // The set's own state moves into the context for the call (an empty box allocates nothing).
         let own = core::mem::replace(state, Box::new(()));
         let all = core::mem::replace(context.worker, own);
         let prevention = context.prevention;
@@ -400,7 +398,7 @@ impl Function for PolicyIds {
         {
             *state = own;
         }
-        // Who contains a panic asks for what was counted once more.
+        // The caller contains the panic once more, after the state is restored.
         called.unwrap_or_else(|panicked| resume_unwind(panicked))
     }
 

@@ -17,7 +17,7 @@ use bartizan_config::policy::shares::{
 };
 use bartizan_function::hosts::HOST_MEMORY;
 
-/// All of this crate, and of the interface of functions.
+/// All bounds of this crate, and of the interface of functions.
 pub const LIMITS: &[Limit] = limits! {
     Flow "data of an ended connection in `sfw`"
         = "after both FINs what was sent before; after a RST the window that was offered then, and of the RST's sender what was sent before" []

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `names` reads the answers of resolvers and notes which addresses the names of policies have: what groups
-//! by DNS name are made of.
+//! `names` reads the answers of resolvers and notes which addresses have the names of policies: the basis of
+//! groups by DNS name.
 //!
-//! It refuses nothing. The agent puts it on the path of flows to a resolver that the policy file trusts, when
-//! some group has a name, behind all other functions: an answer counts if nobody on the path refuses it. It
-//! counts as well only if the flow's client has asked for it (same number, name and type, not yet answered),
-//! its code says that all is well, and it was not cut short. Of its records those count that follow from the
-//! name that was asked for: addresses of it, or of what it is an alias of within the same answer. Which names
-//! of policies an address gets is decided by the name that was asked for alone: an alias into somebody else's
-//! name makes nobody a member of a group of that name.
+//! This function refuses nothing. The agent puts it on the path of flows to a resolver that the policy file
+//! trusts, if some group has a name, after all other functions: an answer counts if no function on the path
+//! refuses it. It must also answer a question of the flow's client (same number, name and type, unanswered so
+//! far), with a response code of success, and not be truncated. Only records that follow from the queried
+//! name count: its addresses, or those of its aliases within the same answer. The queried name alone decides
+//! which names of policies an address gets: an alias into another owner's name makes no address a member of a
+//! group of that name.
 //!
-//! An address is a member as long as the least time to live of the records that lead to it says, within the
-//! bounds of the policy file.
+//! An address is a member for the least time to live of the records that lead to it, within the bounds of the
+//! policy file.
 
 use bartizan_applayer::protocols::dns::{Data, DnsTransaction, Message, Name, Section};
 use bartizan_base::turns::wait_for_turn;
@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What it is.
+/// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "names",
     summary: "Reads answers of trusted resolvers for groups by DNS name; the agent adds it to flows to these, and it refuses nothing.",
@@ -62,9 +62,9 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     ],
 };
 
-/// Questions of a flow that wait for their answers; the oldest is forgotten.
+/// Most unanswered questions of a flow; the oldest is dropped.
 pub(crate) const ASKED_MAX: usize = 64;
-/// Aliases that are followed in an answer.
+/// Most aliases that are followed in an answer.
 pub(crate) const ALIASES_MAX: usize = 16;
 /// The class of the Internet (RFC 1035 section 3.2.4).
 const INTERNET: u16 = 1;
@@ -72,10 +72,10 @@ const INTERNET: u16 = 1;
 const A: u16 = 1;
 const CNAME: u16 = 5;
 const AAAA: u16 = 28;
-/// An answer is cut short (RFC 1035 section 4.1.1).
+/// The flag of a truncated answer (RFC 1035 section 4.1.1).
 const TRUNCATED: u16 = 0x0200;
 
-/// What the agent says to it.
+/// The function's section, which the agent writes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Said {
@@ -84,7 +84,7 @@ struct Said {
     ttl_max: u64,
 }
 
-/// Makes it.
+/// Makes the function.
 #[derive(Debug, Default)]
 pub struct NamesKind;
 
@@ -121,7 +121,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Those that a name is, or lies below.
+    /// The names of policies that a name is, or is below.
     fn of(&self, name: &str) -> SmallVec<[NameId; 2]> {
         let mut found: SmallVec<[NameId; 2]> = self.exact.get(name).copied().into_iter().collect();
         if !self.below.is_empty() {
@@ -142,7 +142,7 @@ struct NamesFunction {
     names: Arc<Names>,
 }
 
-/// A question that waits for its answer.
+/// An unanswered question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
     number: u16,
@@ -150,7 +150,7 @@ struct Question {
     name: Box<str>,
 }
 
-/// What is kept of a flow to a resolver: questions that could make members.
+/// The state of a flow to a resolver: unanswered questions that could make members.
 #[derive(Debug, Default)]
 struct Asked {
     questions: VecDeque<Question>,
@@ -168,7 +168,7 @@ impl SlotState for Asked {
 }
 
 impl Asked {
-    /// Notes a question; gives whether another was forgotten for it.
+    /// Adds a question; returns whether another one was dropped for it.
     fn note(&mut self, question: Question) -> bool {
         if self.questions.contains(&question) {
             return false;
@@ -182,7 +182,7 @@ impl Asked {
         full
     }
 
-    /// Takes a question that is answered; whether it was asked.
+    /// Removes an answered question; returns whether it was asked.
     fn take(&mut self, question: &Question) -> bool {
         let Some(at) = self.questions.iter().position(|q| q == question) else { return false };
         self.forget(at);
@@ -209,7 +209,7 @@ struct Counts {
     forgotten: u64,
 }
 
-/// A name of a message as policies have it: small letters. `None`: it is not known to its end.
+/// A name of a message in the form of policies: lower case. `None`: it is truncated or empty.
 fn text(message: &Message, name: Name) -> Option<Box<str>> {
     if name.is_truncated() || name.is_empty() {
         return None;
@@ -220,7 +220,7 @@ fn text(message: &Message, name: Name) -> Option<Box<str>> {
     String::from_utf8(bytes).ok().map(String::into_boxed_str)
 }
 
-/// The one question of a message, if it asks for addresses.
+/// The single question of a message, if it asks for addresses.
 fn question(message: &Message) -> Option<Question> {
     let [query] = message.queries.as_slice() else { return None };
     let is_address = query.class == INTERNET && matches!(query.rrtype, A | AAAA);
@@ -228,7 +228,7 @@ fn question(message: &Message) -> Option<Question> {
     Some(Question { number: message.header.id, rrtype: query.rrtype, name })
 }
 
-/// The addresses that an answer gives for a name, by way of aliases, each with the least time to live on the
+/// The addresses that an answer gives for a name, through aliases, each with the least time to live on the
 /// way.
 fn addresses(message: &Message, asked: &str) -> Vec<(IpAddr, u32)> {
     let records = message.section(Section::Answers);
@@ -286,7 +286,7 @@ impl NamesFunction {
             return;
         }
         counts.answers += 1;
-        // Captures: workers touch what they share in the order of the packets.
+        // Captures: workers touch shared state in the order of the packets.
         wait_for_turn();
         let name: Arc<str> = Arc::from(question.name);
         for (address, ttl) in addresses(message, &name) {
@@ -305,7 +305,7 @@ impl NamesFunction {
     }
 }
 
-/// What counts of the packet that brings an answer.
+/// The properties of the packet that brings an answer.
 struct Seen {
     goes_on: bool,
     tenant: bartizan_base::TenantId,
@@ -343,7 +343,7 @@ impl Function for NamesFunction {
             match (tx.is_response(), message.header.is_response()) {
                 (false, false) => self.asks(message, asked, counts),
                 (true, true) => self.answers(message, asked, counts, &seen),
-                // What says of itself that it is the other one is neither.
+                // A message that claims to be of the other kind is neither.
                 _ => {}
             }
         }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `pfw`, the packet filter: ordered rules on the 5-tuple, first match decides (UniSec's model 1).
 //!
-//! A flow is decided once, by the tuple of the side that opened it; what is refused stays refused, what is
-//! allowed leaves the function's bit of the path. ICMP is decided packet by packet where rules ask for codes,
-//! which a flow may change. A rule counts the packets that were decided by it: of an allowed flow the first.
-//! Packets of a flow that it drops may be dropped by a level below the host, and are counted for their rule
-//! then. A flow that is redirected goes on by a named port, with the packets of both sides.
+//! A flow is decided once, by the tuple of the side that opened it; a refused flow stays refused, an allowed
+//! one loses the function's path bit. ICMP is decided packet by packet if rules test codes, which may change
+//! within a flow. A rule counts the packets that it decided: the first one of an allowed flow. A level below
+//! the host may drop packets of a flow that the rule drops; they are then counted for the rule. A redirected
+//! flow leaves by a named port, with the packets of both sides.
 //!
-//! It searches nothing: its rules are part of the generation's one lookup ([`Function::take_header_rules`]).
-//! What a rule does is an entry of a table, which [`pfw_table`] interprets.
+//! The function has no lookup of its own: its rules are part of the generation's one lookup
+//! ([`Function::take_header_rules`]). The action of a rule is an entry of a table, which [`pfw_table`]
+//! interprets.
 //!
-//! Not done: TCP flags, DSCP, time of day.
+//! Rules cannot test TCP flags, DSCP or the time of day.
 
 use crate::classes::{self, ByFid, Member, Names, PolicyClass, Side, sides};
 use crate::pfw_table::{self, Outcome, RuleAction, RuleWords, Span};
@@ -28,7 +29,7 @@ use core::num::NonZeroU32;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What it is.
+/// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "pfw",
     summary: "Packet filter: ordered rules on addresses, ports, protocol and ICMP type; the first that matches decides.",
@@ -45,7 +46,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             HeaderField { name: "destination_port", width: 16 },
         ],
         entry_bytes: MatchEntry::LEN as u16,
-        // What matches, and what it does.
+        // The match, and its action.
         lookups: 2,
     }),
     host_slot: None,
@@ -60,7 +61,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     ],
 };
 
-/// Header rules that the rules of one policy may become at most.
+/// Most header rules that the rules of one policy may become.
 pub(crate) const ENTRIES_MAX: usize = 1 << 16;
 
 /// Makes packet filters.
@@ -112,15 +113,14 @@ fn filter(class: &PolicyClass<PfwSection>, names: &Names, path: &str) -> Result<
     Ok(Filter { actions, each_icmp, header_rules: matches.into(), counters })
 }
 
-/// Bytes of a rule's name.
+/// Maximum length of a rule's name, in bytes.
 const NAME_MAX: usize = 64;
 
-/// Names of the counters of a policy's rules and of its default. A rule that has no name is called by what it
-/// says: it is the same rule wherever it stands, and another one when it says something else. Equal ones
-/// without a name are numbered: only the first of them ever decides.
+/// Names of the counters of a policy's rules and of its default. A rule without a name is named by its
+/// content: it is the same rule at any position, and another one when its content changes. Equal rules
+/// without names are numbered: only the first of them ever decides.
 ///
-/// # Errors
-/// The place of a name that cannot be, or that another rule has, and why.
+/// # Errors The index of an invalid or duplicate name, and the reason.
 fn rule_names(policy: &str, rules: &[PfwRule]) -> Result<Vec<Arc<RuleName>>, (usize, String)> {
     let named = |rule: String| Arc::new(RuleName { policy: policy.to_owned(), rule });
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -151,11 +151,11 @@ fn rule_names(policy: &str, rules: &[PfwRule]) -> Result<Vec<Arc<RuleName>>, (us
     Ok(all)
 }
 
-/// The counter of what no rule matches.
+/// The counter of packets that no rule matches.
 const DEFAULT: &str = "default";
 
-/// The name of a rule by what it says: its action and a hash (FNV-1a, 64 bits) of all keys but its remark. No
-/// own name has a colon.
+/// The name of a rule by its content: its action and a hash (FNV-1a, 64 bits) of all keys but its remark.
+/// Configured names cannot contain a colon.
 fn content_name(rule: &PfwRule) -> String {
     let mut content = serde_json::to_value(PfwRule { comment: None, ..rule.clone() }).unwrap_or_default();
     if let Some(keys) = content.as_object_mut() {
@@ -183,13 +183,13 @@ impl FunctionKind for PfwKind {
     }
 }
 
-/// What the rules of one policy come to, wherever they stand in a generation's table.
+/// The compiled rules of one policy, independent of their position in a generation's table.
 struct Filter {
-    /// What each does.
+    /// The action of each rule.
     actions: Vec<RuleAction>,
-    /// Packets of ICMP are decided one by one.
+    /// Whether packets of ICMP are decided one by one.
     each_icmp: bool,
-    /// What they match.
+    /// The header rules.
     header_rules: Arc<[(u32, HeaderRule)]>,
     /// Names of the counters: of the rules, then of the default.
     counters: Vec<Arc<RuleName>>,
@@ -200,15 +200,15 @@ struct Filter {
 pub struct Pfw {
     id: FunctionId,
     by_fid: ByFid,
-    /// Where each policy's outcomes are.
+    /// The span of each policy in the table.
     filters: Vec<Span>,
-    /// What is done, by what matched.
+    /// The actions, by the rule that matched.
     table: Vec<RuleWords>,
-    /// Where each policy's rules hold and what they match, until that is taken.
+    /// The header rules of each policy with its classes, until the generation takes them.
     header_rules: Vec<HeaderRules>,
-    /// Names of the counters: at the place of an outcome that of its counter.
+    /// Names of the counters, at the index of their outcome.
     counters: Vec<Arc<RuleName>>,
-    /// Names of the ports that rules redirect to, by the places of their outcomes.
+    /// Names of the ports to which rules redirect, by the index of their outcomes.
     ports: BTreeMap<u32, String>,
 }
 
@@ -253,13 +253,13 @@ struct Expansion {
     second_ports: Vec<Range>,
 }
 
-/// Where within a rule something is wrong (`/to-ports`), and what.
+/// The key of a rule with an error (`/to-ports`), and the error.
 type Wrong = (&'static str, String);
 
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 const ICMP: [u8; 2] = [1, 58];
 
-/// What a rule does, and with which protocols.
+/// The action of a rule, and its protocols.
 fn action_of<'r>(rule: &'r PfwRule, names: &Names) -> Result<(RuleAction, &'r List<Protocol>), Wrong> {
     let filter = RuleAction::Filter;
     let (action, protocols) = match (&rule.allow, &rule.drop, &rule.reject, &rule.redirect) {
@@ -329,7 +329,8 @@ impl Expansion {
     }
 
     fn entries(&self, index: u32, entries: &mut Vec<(u32, HeaderRule)>) {
-        // Long lists of one version meet none of the other one: no pair is passed over, so the bound ends it.
+        // Long lists of one version have no pair with those of the other: no pair is skipped, so the bound
+        // ends the loop.
         let is_v4 = |side: &Side| side.net.map(|net: Net| net.address.is_ipv4());
         let of = |v4| self.to.iter().filter(move |to| is_v4(to).is_none_or(|own| own == v4)).collect();
         let (v4, v6, all): (Vec<&Side>, Vec<&Side>, Vec<&Side>) =
@@ -377,12 +378,12 @@ fn ranges(ports: &Option<List<Ports>>) -> Vec<Range> {
 }
 
 impl Pfw {
-    /// Where the outcomes of a class of flows are.
+    /// The span of a class of flows in the table.
     fn span(&self, fid: Fid) -> Option<Span> {
         self.filters.get(self.by_fid.get(fid)?).copied()
     }
 
-    /// What is answered where the table says this.
+    /// The decision for an outcome.
     fn decision(&self, outcome: &Outcome) -> Decision {
         Decision {
             verdict: outcome.verdict,
@@ -396,7 +397,7 @@ impl Pfw {
         }
     }
 
-    /// What the table says of a packet.
+    /// The outcome for a packet.
     fn outcome(&self, span: Span, context: &PacketContext<'_>) -> Option<Outcome> {
         let entry = self.table.get(span.place(context.notes.matched(self.id)))?;
         Some(pfw_table::interpret(entry, context.flow.map(|flow| flow.protocol)))

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet filter's header half: what a rule says is an entry of a table ([`RuleEntry`]), and this is all
-//! that reads it. The host does nothing else with a rule that matches, so a level below that has the table
+//! The packet filter's header half: the action of a rule is an entry of a table ([`RuleEntry`]), and this is
+//! the only interpreter. The host does nothing else with a matching rule, so a level below with the table
 //! decides alike.
 //!
-//! Two lookups: what classification found among the rules' headers gives the place of the entry, the entry
-//! says the rest.
+//! Two lookups: classification finds the index of the entry by the rules' headers, and the entry has the
+//! action.
 
 use bartizan_base::{Generation, PortIndex, Reason, Verdict};
 use bartizan_config::policy::sections::FilterAction;
 use bartizan_packet::tables::{RuleEntry, RuleEntryFlags};
 
-/// An entry, as it lies in the table.
+/// An entry in its serialised form.
 pub type RuleWords = [u8; RuleEntry::LEN];
 
-/// Protocols whose flows hold packets of several types.
+/// Protocols whose flows have packets of several types.
 const ICMP: [u8; 2] = [1, 58];
 
-/// The outcomes of one policy's rules in the table: one for each rule, then that of the default.
+/// The part of the table with one policy's outcomes: one for each rule, then that of the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Place of the first rule's.
+    /// Index of the first rule's outcome.
     pub first: u32,
-    /// How many rules there are.
+    /// Number of rules.
     pub rules: u32,
 }
 
 impl Span {
-    /// Place of the outcome of the rule that matched, by its number from 0; of the default where none did.
+    /// Index of the outcome for the matching rule, by its number from 0; for the default if there is none.
     #[inline]
     #[must_use]
     pub fn place(self, matched: Option<u32>) -> usize {
@@ -34,33 +34,33 @@ impl Span {
     }
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleAction {
-    /// What the default can do as well.
+    /// An action that the default can have as well.
     Filter(FilterAction),
-    /// The flow goes on, by a named port.
+    /// Forward the flow by a named port.
     Redirect(PortIndex),
 }
 
-/// What an entry says of a packet.
+/// The result of an entry for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether the packet goes on.
+    /// Whether the packet is forwarded.
     pub verdict: Verdict,
-    /// Why not.
+    /// The reason of a refusal.
     pub reason: Option<Reason>,
     /// Number of the rule that decided, from 1; 0: the default.
     pub rule: u32,
-    /// Place of the counter that goes up by one.
+    /// Index of the counter to increment.
     pub counter: u32,
-    /// It holds for all packets of the flow.
+    /// Whether the decision applies to all packets of the flow.
     pub for_flow: bool,
-    /// The named port that packets leave by; `None`: the one across their link.
+    /// The named port by which packets leave; `None`: the other port of their link.
     pub egress: Option<PortIndex>,
 }
 
-/// The outcome of a rule, by its number from 1, or of the default (0). Its counter is at its own place.
+/// The entry of a rule, by its number from 1, or of the default (0). Its counter has the entry's own index.
 #[must_use]
 pub fn entry(
     action: RuleAction,
@@ -94,8 +94,8 @@ pub fn entry(
     .write()
 }
 
-/// Interprets an entry for a packet: of the headers counts, beyond what the rule matched, only the protocol
-/// of the packet's flow, if it has one.
+/// Interprets an entry for a packet: beyond the match, only the protocol of the packet's flow matters, if it
+/// has one.
 #[inline]
 #[must_use]
 pub fn interpret(entry: &RuleWords, flow: Option<u8>) -> Outcome {
@@ -103,7 +103,7 @@ pub fn interpret(entry: &RuleWords, flow: Option<u8>) -> Outcome {
     let verdict = match entry.verdict {
         0 => Verdict::Continue,
         3 => Verdict::Reject,
-        // Nobody writes another number; what cannot be read lets nothing through.
+        // No other number is ever written; an unreadable entry fails closed.
         _ => Verdict::Drop,
     };
     let flags = RuleEntryFlags::from_bits_retain(entry.flags);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet filter from its tables alone.
+//! The packet filter, interpreted from its tables alone.
 
 use super::*;
 use bartizan_base::LinkId;
@@ -10,7 +10,7 @@ use bartizan_testkit::random::Random;
 use core::net::IpAddr;
 use std::collections::HashSet;
 
-/// What a rule matches, as a level below has it.
+/// A match entry of a rule, as a level below has it.
 fn match_entry(fid: Fid, outcome: u32, rule: &HeaderRule) -> [u8; MatchEntry::LEN] {
     let mut flags = MatchEntryFlags::VALID;
     let halves = |net: Option<Net>| {
@@ -50,7 +50,7 @@ fn match_entry(fid: Fid, outcome: u32, rule: &HeaderRule) -> [u8; MatchEntry::LE
     .write()
 }
 
-/// Whether an entry's bytes match a header of a class: numbers and nothing else.
+/// Whether an entry's bytes match a header of a class, by numbers alone.
 fn matches(entry: &[u8; MatchEntry::LEN], fid: Fid, header: &Header) -> bool {
     let entry = MatchEntry::read(entry);
     let flags = MatchEntryFlags::from_bits_retain(entry.flags);
@@ -110,7 +110,7 @@ fn a_level_that_has_only_the_tables_decides_alike() {
         names: &std::sync::Arc::default(),
     };
     let mut pfw = Pfw::of(&source).expect("rules");
-    // What the host looks up, and what each rule does by its policy.
+    // The host's lookup, and the action of each rule by its policy.
     let host: Vec<HeaderRules> = pfw.take_header_rules();
     let (allow, drop, reject) = (Verdict::Continue, Verdict::Drop, Verdict::Reject);
     let said: [&[Verdict]; 2] = [&[drop, allow, reject, allow, allow, drop], &[allow, reject]];
@@ -159,7 +159,7 @@ fn a_level_that_has_only_the_tables_decides_alike() {
     assert_eq!(met.len(), 8, "{met:?}");
 }
 
-/// The packet filter of one policy with these rules; `ports`: those of the host, `null` without one.
+/// The packet filter of one policy with these rules; `ports`: the host's ports, `null` without a host.
 fn filter(ports: &serde_json::Value, rules: &serde_json::Value) -> Result<Pfw, Vec<String>> {
     let all = ["0.0.0.0/0", "::/0"];
     let rules = serde_json::json!({
@@ -201,7 +201,7 @@ fn a_rule_redirects_flows_to_a_port_of_the_host() {
     counts.count(&pfw_table::interpret(&pfw.table[0], Some(6)), 3);
     counts.count(&pfw_table::interpret(&pfw.table[1], Some(6)), 2);
     assert_eq!((counts.allowed, counts.redirected, &counts.rules[..2]), (5, 3, &[3, 2][..]));
-    // A level below refuses nothing of it without a flow.
+    // A level below refuses none of its packets without a flow.
     assert_eq!(pfw.refuses(Fid(1), Some(0)).err(), Some(HandsUp::LetsGo));
     assert!(pfw.refuses(Fid(1), None).is_ok());
 }
@@ -270,14 +270,14 @@ fn a_counter_goes_with_its_rule_wherever_that_stands() {
     assert_eq!([1, 2, 3, 0].to_vec(), before.iter().map(|(_, place)| *place).collect::<Vec<_>>());
     let moved: Vec<_> = names.iter().map(|name| place(&after, name)).collect();
     assert_eq!(moved, [Some(3), Some(4), Some(2), Some(0)]);
-    // A remark is nothing that the rule says; a port is. One with a name is what it is called.
+    // A remark is not part of a rule's content; a port is. A named rule keeps its name.
     let remark = counters(&serde_json::json!([{"allow": "tcp", "to-ports": 80, "comment": "x"}])).unwrap();
     assert_eq!(remark[0].0, names[1], "also without brackets");
     let other =
         counters(&serde_json::json!([{"allow": "tcp", "to-ports": 81}, {"allow": "tcp", "name": "no-dns"}]))
             .unwrap();
     assert!(other[0].0 != names[1] && other[1].0 == "no-dns");
-    // Equal ones are numbered.
+    // Equal rules are numbered.
     let twice = counters(&serde_json::json!([web, web, web])).unwrap();
     let expected =
         [names[1].to_owned(), format!("{}~2", names[1]), format!("{}~3", names[1]), "default".to_owned()];

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `portscan` finds hosts that scan: many ports of one host (port scan), or one port of many hosts (sweep).
-//! It counts, by source and in a window, the distinct (host, port) that a source tried and that came to
-//! nothing, as the scan detectors of Snort and Zeek do. An attempt comes to nothing when it is refused (TCP:
-//! RST; both: ICMP unreachable), or, for TCP, when a SYN has no answer after some seconds. A port that
-//! answers does not count, so a busy client of servers that are there is never told; one that answered many
-//! hosts while others failed is no sweep. Segments that open nothing and carry none of SYN, ACK and RST (FIN,
-//! NULL and XMAS scans) count at once.
+//! The function counts, by source and in a window, the distinct (host, port) pairs of failed attempts, as the
+//! scan detectors of Snort and Zeek do. An attempt fails when it is refused (TCP: RST; both: ICMP
+//! unreachable), or, for TCP, when a SYN has no reply after some seconds. A port that answers does not count,
+//! so a busy client of live servers is never reported; a source to which many hosts answered while others
+//! failed makes no sweep. Segments that open nothing and carry none of SYN, ACK and RST (FIN, NULL and XMAS
+//! scans) count at once.
 //!
-//! What is known of a source is kept beyond its flows ([`HostSlot`]): bounded, for all workers, over reloads.
-//! The second function of the tutorial, docs/writing-a-function.md.
+//! The state of a source outlives its flows ([`HostSlot`]): bounded, for all workers, over reloads. The
+//! second function of the tutorial, docs/writing-a-function.md.
 //!
-//! Not found: ports that answer; ACK scans (a connection that its server has forgotten looks the same); UDP
-//! probes that get no answer at all (so do syslog and many others); sweeps of web ports by single SYNs that
-//! nobody refuses (a browser whose IPv6 leads nowhere sends these); sources of which others, behind the same
-//! address, are answered by more hosts than fail.
+//! Not detected: ports that answer; ACK scans (a connection that its server has forgotten looks the same);
+//! UDP probes without any reply (syslog and many others look the same); sweeps of web ports by single SYNs
+//! that no host refuses (a browser without working IPv6 sends these); sources whose address is shared with
+//! hosts that get more replies than failures.
 
 use crate::classes::{self, ByFid};
 use bartizan_base::{
@@ -35,12 +35,12 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What it is.
+/// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "portscan",
     summary: "Finds hosts that scan ports or sweep networks, by what they tried in vain; alerts, or drops what they open.",
     model: Model::StatefulHeaders,
-    // Before those that refuse: what they drop has no answer, and counts.
+    // Before the functions that refuse: packets that they drop have no reply, and count.
     runs_after: &["gate"],
     runs_before: &["pfw", "sfw", "ids"],
     header_half: None,
@@ -53,35 +53,35 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     ],
 };
 
-/// What is done with a scan.
+/// The action on a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// It is told.
+    /// The scan is reported.
     #[default]
     Alert,
-    /// It is told, and what its source opens is dropped for some time.
+    /// The scan is reported, and packets with which its source opens flows are dropped for some time.
     Drop,
 }
 
-/// Section `portscan`: who scans.
+/// Section `portscan`: the definition of a scan.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Section {
-    /// Ports of one host, tried in vain within the window, that make a port scan: 2 to 100.
+    /// Number of ports of one host, with failed attempts within the window, that make a port scan: 2 to 100.
     #[serde(default = "twenty")]
     pub ports: u16,
-    /// Hosts on which one port was tried in vain within the window that make a sweep: 2 to 100.
+    /// Number of hosts, with failed attempts on one port within the window, that make a sweep: 2 to 100.
     #[serde(default = "twenty")]
     pub hosts: u16,
     /// The window: 1s to 1h.
     #[serde(default = "a_minute")]
     pub window: Seconds,
-    /// What is done.
+    /// The action on a scan.
     #[serde(default)]
     pub action: Action,
-    /// With `drop`: how long what the source opens is dropped, from each finding on; 0s: only the packet in
-    /// hand is.
+    /// With `drop`: time for which new flows of the source are dropped, from each finding on; 0s: only the
+    /// packet in hand is.
     #[serde(default = "a_minute")]
     pub block: Seconds,
 }
@@ -94,18 +94,18 @@ const fn a_minute() -> Seconds {
     Seconds(60)
 }
 
-/// Attempts kept of a source; the oldest goes.
+/// Most attempts kept of a source; the oldest is dropped.
 pub(crate) const ATTEMPTS_MAX: usize = 128;
-/// Fewest and most ports or hosts that a policy may ask for: some fewer than are kept.
+/// Least and greatest number of ports or hosts in a policy: somewhat fewer than are kept.
 pub(crate) const COUNTS: RangeInclusive<u16> = 2..=100;
 /// Shortest and longest window, in seconds.
 pub(crate) const WINDOWS: RangeInclusive<u64> = 1..=3_600;
-/// A SYN without an answer for so long has come to nothing.
+/// Time after which a SYN without a reply has failed.
 const ANSWER: PacketDuration = PacketDuration::from_secs(3);
-/// A second SYN so long after the first is another try of the same connection: not one of several at a time.
+/// Time after which a second SYN is a retry of the same connection, not one of several at a time.
 const RETRY: PacketDuration = PacketDuration::from_millis(900);
 
-/// How an attempt stands.
+/// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Open,
@@ -113,7 +113,7 @@ enum Outcome {
     Refused,
 }
 
-/// A port of a host that a source tried.
+/// An attempt of a source on a port of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attempt {
     at: Timestamp,
@@ -129,7 +129,8 @@ impl Attempt {
         (self.protocol, self.host, self.port) == (protocol, host, port)
     }
 
-    /// Whether it counts for a sweep. Browsers try IPv6 first and go on without it: one SYN to each server.
+    /// Whether the attempt counts for a sweep. Browsers try IPv6 first and continue without it: one SYN to
+    /// each server.
     fn sweeps(&self) -> bool {
         self.outcome == Outcome::Refused || self.again || !matches!(self.port, 80 | 443)
     }
@@ -141,7 +142,7 @@ type Target = (u8, IpAddr, u16);
 /// Kinds of scans: of ports and of hosts, by TCP and by UDP.
 const KINDS: usize = 4;
 
-/// A scan, as the source's record finds it.
+/// A scan, as found in the source's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scan {
     sweep: bool,
@@ -155,19 +156,19 @@ impl Scan {
     }
 }
 
-/// What is known of a source.
+/// The record of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// In the order of their time.
+    /// Attempts in the order of their time.
     attempts: VecDeque<Attempt>,
-    /// A bit for each host that answered, by its hash, in this half of the window and in the one before.
+    /// A bit for each host that answered, by its hash, in this half of the window and in the previous one.
     answered: [[u64; 4]; 2],
     half: Timestamp,
-    /// When scans of each kind were told.
+    /// Time of the last report for each kind of scan.
     told: [Option<Timestamp>; KINDS],
     blocked: Timestamp,
     seen: Timestamp,
-    /// The longest window that was asked for.
+    /// The longest configured window.
     window: PacketDuration,
     forgotten: u32,
 }
@@ -185,7 +186,7 @@ impl HostValue for Source {
     }
 }
 
-/// The place of a host among the bits of those that answered.
+/// The bit of a host among those that answered.
 fn bit_of(host: IpAddr) -> (usize, u64) {
     let number = match host {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
@@ -200,7 +201,7 @@ fn ones(bits: [u64; 4]) -> u32 {
 }
 
 impl Source {
-    /// The source does something now.
+    /// Notes activity of the source.
     fn touch(&mut self, section: &Section, now: Timestamp) {
         self.seen = self.seen.max(now);
         self.window = self.window.max(PacketDuration::from_secs(section.window.0));
@@ -212,10 +213,10 @@ impl Source {
         }
     }
 
-    /// The source tries a port. It may find scans: attempts that have no answer by now.
+    /// Adds an attempt. Returns scans, which may be due to attempts that have no reply by now.
     fn tries(&mut self, section: &Section, target: Target, outcome: Outcome, now: Timestamp) -> Vec<Scan> {
         self.touch(section, now);
-        // Before the new one, which may push out the oldest.
+        // Before the new attempt, which may evict the oldest.
         let unanswered = self.give_up(now);
         let (protocol, host, port) = target;
         match self.attempts.iter_mut().find(|attempt| attempt.is_of(target)) {
@@ -237,7 +238,7 @@ impl Source {
         self.look(section, [unanswered, refused], now)
     }
 
-    /// The attempts that have waited long enough have come to nothing. Gives the latest of them.
+    /// Marks attempts without a reply in time as failed. Returns the latest of them.
     fn give_up(&mut self, now: Timestamp) -> Option<Target> {
         let mut latest = None;
         for attempt in &mut self.attempts {
@@ -252,7 +253,7 @@ impl Source {
         latest
     }
 
-    /// Looks whether the ports of these targets' hosts, or the hosts on their ports, have become too many.
+    /// Checks whether the ports of these targets' hosts, or the hosts on their ports, exceed the limits.
     fn look(&mut self, section: &Section, targets: [Option<Target>; 2], now: Timestamp) -> Vec<Scan> {
         let mut found = Vec::new();
         let enough = usize::from(section.ports.min(section.hosts));
@@ -285,8 +286,8 @@ impl Source {
             ] {
                 let Some(scan) = scan else { continue };
                 let Some(told) = self.told.get_mut(scan.kind()) else { continue };
-                // A scan that was only told is another matter for who drops scans: what is blocked was told
-                // before its block's end.
+                // A scan that was only reported is reported again by a policy that drops scans: blocked
+                // sources were reported before the end of their block.
                 let only_told = |told| blocks && told > self.blocked;
                 if told.is_none_or(|told| now >= told + window || only_told(told)) {
                     *told = Some(now);
@@ -300,7 +301,7 @@ impl Source {
         found
     }
 
-    /// A host answers the source.
+    /// Notes a reply of a host to the source.
     fn is_answered(&mut self, section: &Section, target: Target, now: Timestamp) {
         self.touch(section, now);
         if let Some(place) = self.attempts.iter().position(|attempt| attempt.is_of(target)) {
@@ -311,7 +312,7 @@ impl Source {
     }
 }
 
-/// Little endian: times of half, block, last packet and window, those of the kinds (0: never told), bits,
+/// Little endian: times of half, block, last packet and window, those of the kinds (0: never reported), bits,
 /// then the attempts.
 impl HostData for Source {
     fn export(&self, out: &mut Vec<u8>) {
@@ -419,7 +420,7 @@ impl FunctionKind for PortscanKind {
     }
 }
 
-/// What alerts say, by kind. Generator and numbers are those of Snort's detector.
+/// The rules of alerts, by kind. Generator and numbers are those of Snort's detector.
 fn rules() -> [Arc<RuleInfo>; KINDS] {
     let rule = |sid, message: &str| {
         Arc::new(RuleInfo {
@@ -438,7 +439,7 @@ fn rules() -> [Arc<RuleInfo>; KINDS] {
     ]
 }
 
-/// The rules of one generation.
+/// The function with the rules of one generation.
 pub struct Portscan {
     id: FunctionId,
     sections: Vec<Section>,
@@ -447,7 +448,7 @@ pub struct Portscan {
     rules: [Arc<RuleInfo>; KINDS],
 }
 
-/// What is counted per worker.
+/// Counters of a worker.
 #[derive(Debug, Default)]
 struct Counts {
     refused: u64,
@@ -456,30 +457,30 @@ struct Counts {
     untracked: u64,
 }
 
-/// What is kept of a flow that is dropped: until when. Others keep nothing.
+/// The state of a dropped flow: the end of the block. Other flows have none.
 #[derive(Debug)]
 struct Dropped(Timestamp);
 
 impl SlotState for Dropped {}
 
-/// What a packet says of an attempt.
+/// The meaning of a packet for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Nothing, nor will a later one of its flow.
+    /// None, and neither has any later packet of the flow.
     NoMore,
     /// It opens: a SYN, the first datagram.
     Opens,
     /// It is a probe that opens nothing.
     Probes,
-    /// It refuses what the source tried.
+    /// It refuses the source's attempt.
     Refuses,
-    /// It answers it.
+    /// It answers the source's attempt.
     Answers,
 }
 
-/// Whether an ICMP message says that nothing is there: unreachable, except for the size of a packet.
+/// Whether an ICMP message reports an unreachable destination, except for the size of a packet.
 fn is_unreachable(transport: &Transport) -> bool {
     match transport {
         Transport::Icmp(icmp) => icmp.kind == 3 && icmp.code != 4,
@@ -488,12 +489,12 @@ fn is_unreachable(transport: &Transport) -> bool {
     }
 }
 
-/// What a packet says of its flow's opening.
+/// The meaning of a packet for its flow's attempt.
 fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport) -> Says {
     let to_client = context.direction == Direction::ToClient;
     let state = flow.tcp.map(|session| session.state());
     if context.notes.related.is_some() {
-        // An error about what the other side sent, or about a connection that was there, refuses no attempt.
+        // An error about the other side's packet, or about an established connection, refuses no attempt.
         let open = if flow.protocol == 6 { state == Some(TcpState::SynSent) } else { !flow.established };
         return if to_client && open && is_unreachable(transport) { Says::Refuses } else { Says::Nothing };
     }
@@ -502,8 +503,8 @@ fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport)
         Transport::Tcp(tcp) => {
             let has = |flag| tcp.flags.contains(flag);
             let sent = context.notes.tcp.is_some_and(|outcome| outcome.previous == TcpState::SynSent);
-            // Only a connection that was answered, or is followed from one side: what a scanner acknowledges
-            // by itself says nothing.
+            // Only an answered connection, or one followed from one side: a scanner's own acknowledgement
+            // proves nothing.
             let open = state.is_some_and(|state| state >= TcpState::SynRecv);
             match (to_client, has(TcpFlags::SYN), has(TcpFlags::ACK), has(TcpFlags::RST)) {
                 (false, true, false, false) => Says::Opens,
@@ -523,8 +524,7 @@ fn says(context: &PacketContext<'_>, flow: &FlowView<'_>, transport: &Transport)
 }
 
 impl Portscan {
-    /// What the source's record makes of a packet: the scans found, and until when what the source opens is
-    /// dropped.
+    /// Updates the source's record by a packet. Returns the scans found, and the end of the source's block.
     fn ask(
         &self,
         section: &Section,
@@ -536,7 +536,7 @@ impl Portscan {
         let udp = target.0 == 17;
         let drops = section.action == Action::Drop;
         match said {
-            // A datagram alone is nothing: who refuses it says so.
+            // A datagram alone is nothing: its refusal counts.
             Says::Opens if udp && !drops => Some((Vec::new(), Timestamp::ZERO)),
             Says::Opens if udp => {
                 let blocked = self.sources.if_there(&key, now, |known| known.blocked);
@@ -550,7 +550,7 @@ impl Portscan {
             _ => {
                 let outcome = if said == Says::Opens { Outcome::Open } else { Outcome::Refused };
                 let tries = |known: &mut Source| {
-                    // What is dropped has no answer because it is dropped.
+                    // Dropped packets have no reply because they are dropped.
                     if drops && said != Says::Refuses && known.blocked > now {
                         return (Vec::new(), known.blocked);
                     }
@@ -561,7 +561,7 @@ impl Portscan {
         }
     }
 
-    /// Reports scans. Whether the packet is to be dropped.
+    /// Reports scans. Returns whether the packet is to be dropped.
     fn tell(
         &self,
         section: &Section,
@@ -622,7 +622,7 @@ impl Portscan {
         if self.tell(section, source, &scans, context) {
             return self.refuse(counts);
         }
-        // What was answered or refused is known to be so.
+        // Answered or refused attempts are known as such.
         Decision { done: matches!(said, Says::Answers | Says::Refuses), ..Decision::CONTINUE }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a source: bounded, exported and imported.
+//! The record of a source: bounded, exported and imported.
 
 use super::*;
 use bartizan_function::{HostKeeper, HostTables, HostTablesConfig};
@@ -21,7 +21,7 @@ fn host(n: u16) -> IpAddr {
     }
 }
 
-/// A source with some of everything.
+/// A source with all kinds of state.
 fn busy() -> Source {
     let mut source = Source::default();
     for n in 0..150 {
@@ -43,7 +43,7 @@ fn attempts_are_bounded_and_what_is_forgotten_is_counted() {
     let allocated = source.attempts.capacity() * size_of::<Attempt>();
     assert!(allocated <= SPEC.host_slot.unwrap().held_max, "{allocated}");
     assert!(source.told.iter().any(Option::is_some));
-    // The window slides, and the last thing to be kept is the block.
+    // The window slides, and the block is kept longest.
     assert_eq!(source.keep_until(at(66_500)), at(99_000));
     assert!(source.attempts.is_empty());
 }
@@ -54,7 +54,7 @@ fn what_is_exported_is_imported_and_no_cut_is_taken_for_whole() {
     let mut bytes = Vec::new();
     source.export(&mut bytes);
     assert_eq!(Source::import(&bytes), Some(source.clone()));
-    // Records of attempts have two lengths; any other place is no end of one.
+    // Records of attempts have two lengths; a cut at any other place is detected.
     for cut in bytes.len() - 17..bytes.len() {
         assert_eq!(Source::import(&bytes[..cut]), None, "cut at {cut}");
     }

@@ -8,7 +8,7 @@ use bartizan_function::{FunctionSpec, Model};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Every function, in the order of the registry; `ids`, whose rules are no part of it, last.
+/// Every function, in the order of the registry; `ids`, which the registry does not have, last.
 #[must_use]
 pub fn specs(hosts: &sfw::Hosts) -> Vec<&'static FunctionSpec> {
     let kinds = registry::kinds(&Services { hosts: Arc::clone(hosts) });

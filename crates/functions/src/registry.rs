@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions that there are: one line each.
+//! The list of functions: one line each.
 //!
-//! A function that others add is one file (see docs/writing-a-function.md) and one line here.
+//! A new function is one file (see docs/writing-a-function.md) and one line here.
 
 use crate::sfw::Hosts;
 use crate::{gate, names, pfw, portscan, sfw};
 use bartizan_function::FunctionKind;
 use std::sync::Arc;
 
-/// What kinds of functions are made with; it outlives generations.
+/// The services with which kinds of functions are made; they outlive generations.
 #[derive(Clone, Debug)]
 pub struct Services {
     /// State that belongs to no flow.

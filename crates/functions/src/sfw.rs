@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `sfw`, the stateful firewall (UniSec's model 2): who may open flows, and whether a packet belongs to one.
+//! `sfw`, the stateful firewall (UniSec's model 2): decides who may open flows, and whether a packet belongs
+//! to one.
 //!
-//! TCP tracking, flow table and host table are the platform's; here is what a firewall makes of them. TCP: a
-//! connection begins with a SYN of a side that may open flows, its packets follow the state machine of RFC
-//! 9293, lie in the window, and a RST is one that the receiver would take. What becomes of a packet stands in
-//! tables of values ([`sfw_table`], [`sfw_messages`]), by state and by class of the packet; `sfw_tcp` finds a
-//! segment's class. UDP and others: the first packet opens, answers follow. ICMP: questions open, answers
-//! need a question, errors need the flow that they quote (RFC 5927, section 4). Limits count in the host
-//! table and survive generations; where that has no room, a flow is let in and counted as `untracked`.
+//! TCP tracking, flow table and host table belong to the platform; this function is the firewall's policy
+//! over them. TCP: a connection begins with a SYN of a side that may open flows, its packets follow the state
+//! machine of RFC 9293 and are in the window, and a RST is one that the receiver would accept. The decision
+//! on a packet is in tables of values ([`sfw_table`], [`sfw_messages`]), by state and by class of the packet;
+//! `sfw_tcp` finds a segment's class. UDP and others: the first packet opens, replies follow. ICMP: queries
+//! open, replies need a query, errors need the flow that they quote (RFC 5927, section 4). Limits count in
+//! the host table and survive generations; if the host table has no room, a flow is admitted and counted as
+//! `untracked`.
 //!
-//! Not done: expectations of FTP and SIP, NAT.
+//! Expectations of FTP and SIP and NAT are not supported.
 
 use crate::classes::{self, ByFid, Made, Member, PolicyClass};
 use crate::sfw_messages::{self, IcmpKind, Known, Message};
@@ -32,7 +34,7 @@ use core::net::IpAddr;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What it is.
+/// The specification of the function.
 pub static SPEC: FunctionSpec = FunctionSpec {
     name: "sfw",
     summary: "Stateful firewall: who may open flows, TCP states and windows, ICMP errors that belong to a flow, limits per source.",
@@ -48,7 +50,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
             HeaderField { name: "window", width: 16 },
         ],
         entry_bytes: FlowEntry::LEN as u16,
-        // The flow, and what its state does with the segment.
+        // The flow, and the action of its state on the segment.
         lookups: 2,
     }),
     host_slot: None,
@@ -62,7 +64,7 @@ pub static SPEC: FunctionSpec = FunctionSpec {
     ],
 };
 
-/// The host table that limits count in; it lives longer than any generation.
+/// The host table in which limits count; it outlives generations.
 pub type Hosts = Arc<HostTable<HostState>>;
 
 /// Makes stateful firewalls.
@@ -72,7 +74,7 @@ pub struct SfwKind {
 }
 
 impl SfwKind {
-    /// `hosts` is shared by all workers and generations.
+    /// A kind whose `hosts` all workers and generations share.
     #[must_use]
     pub const fn new(hosts: Hosts) -> Self {
         SfwKind { hosts }
@@ -112,27 +114,27 @@ pub struct Sfw {
     hosts: Hosts,
 }
 
-/// What one policy says; shared with other generations.
+/// The rules of one policy; shared with other generations.
 #[derive(Debug)]
 struct Rules {
-    /// What each packet is judged by.
+    /// The checks of TCP segments.
     wants: Wants,
     made: Arc<Made<SfwSection, ()>>,
 }
 
-/// What is kept per flow. Its end releases what it counts for in the host table.
+/// The state of a flow. Dropping it releases the flow's share of the limits in the host table.
 #[derive(Debug)]
 struct State {
     generation: Generation,
     counted: Option<Counted>,
-    /// ICMP: the latest identifiers, the newest last.
+    /// ICMP: the latest identifiers, in the order of use.
     icmp_ids: SmallVec<[u16; 8]>,
 }
 
-/// Nothing of it grows beyond its place.
+/// The state never grows beyond its own size.
 impl SlotState for State {}
 
-/// Identifiers of ICMP that are kept for a flow: an error about an exchange before those is not let through.
+/// Most identifiers of ICMP kept for a flow: an error about an earlier exchange is refused.
 pub(crate) const ICMP_IDS_MAX: usize = 8;
 
 impl State {
@@ -145,7 +147,7 @@ impl State {
         self.icmp_ids.push(id);
     }
 
-    /// Whether an identifier is one of the flow's; a flow without has nothing to compare.
+    /// Whether an identifier is one of the flow's; a flow without identifiers accepts any.
     fn has_icmp_id(&self, id: Option<u16>) -> bool {
         self.icmp_ids.is_empty() || id.is_some_and(|id| self.icmp_ids.contains(&id))
     }
@@ -158,12 +160,12 @@ struct Counts {
     untracked: u64,
 }
 
-/// What a source's limit does with a flow.
+/// The effect of a source's limit on a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// It counts it.
+    /// The flow is counted.
     Counts,
-    /// The same, and refuses one that is too many.
+    /// The flow is counted, and refused if there are too many.
     Refuses,
 }
 
@@ -230,7 +232,7 @@ impl Rules {
     }
 }
 
-/// What an ICMP message is, by its type.
+/// The kind of an ICMP message, by its type.
 fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
     match &packet.transport {
         Transport::Icmp(icmp) => Some((sfw_messages::icmpv4_kind(icmp.kind), icmp)),
@@ -239,9 +241,9 @@ fn icmp_kind(packet: &Decoded) -> Option<(IcmpKind, &Icmp)> {
     }
 }
 
-/// Whether an error is about a packet that its receiver has sent in the flow that it came with (RFC 5927
-/// section 4): of TCP the sequence number, of ICMP the identifier has to be one of the flow's. An error that
-/// quotes too little to tell is none.
+/// Whether an error is about a packet that its receiver has sent in the flow with which it is associated (RFC
+/// 5927 section 4): the TCP sequence number or the ICMP identifier has to be one of the flow's. An error that
+/// quotes too little to decide is refused.
 fn quotes(packet: &Decoded, flow: &FlowView<'_>, state: Option<&State>) -> bool {
     let Some(quoted) = packet.about().filter(|quoted| quoted.proto == flow.protocol) else { return false };
     match (flow.tcp, quoted.icmp) {
@@ -257,7 +259,7 @@ fn quotes(packet: &Decoded, flow: &FlowView<'_>, state: Option<&State>) -> bool 
 }
 
 impl Sfw {
-    /// What becomes of a packet: whether the function is done with its flow, or why it does not go on.
+    /// The decision on a packet: whether the function is done with its flow, or the reason of a refusal.
     fn judge(
         &self,
         rules: &Rules,
@@ -284,7 +286,7 @@ impl Sfw {
         }
     }
 
-    /// Does what the table says of a segment.
+    /// Carries out the table's decision on a segment.
     fn segment(
         &self,
         rules: &Rules,
@@ -301,7 +303,7 @@ impl Sfw {
         }
         let settled = |known: &State| known.generation == self.generation && known.counted.is_none();
         if self.state(context).is_some_and(settled) {
-            // Nothing is to be asked or counted: nearly every segment of a connection.
+            // The flow is admitted and counted already, as for nearly every segment of a connection.
             return Ok(());
         }
         let share = sfw_table::share(state);
@@ -310,7 +312,7 @@ impl Sfw {
         Ok(())
     }
 
-    /// What becomes of a packet that is no segment of a tracked connection.
+    /// The decision on a packet other than a segment of a tracked connection.
     fn message(
         &self,
         rules: &Rules,
@@ -340,7 +342,7 @@ impl Sfw {
         let flow = match (sfw_messages::exchange(known, message), context.flow) {
             ((Action::Refuse, reason), _) => return Err(reason.unwrap_or(Reason::SfwNoConnection)),
             ((Action::Admit, _), Some(flow)) => flow,
-            // Nothing is known of what it answers: it goes on where its sender may open.
+            // The exchange that it answers is unknown: the packet is forwarded if its sender may open flows.
             ((Action::Admit, _), None) => {
                 let ends = packet.src().zip(packet.dst());
                 let may = ends.is_none_or(|ends| rules.may_open_between(ends, context.notes));
@@ -354,7 +356,7 @@ impl Sfw {
         {
             state.note_icmp_id(message.id);
         }
-        // Nothing that comes later can change the answer, except for ICMP, whose flows hold several types.
+        // No later packet can change the decision, except for ICMP, whose flows have several types.
         Ok(icmp.is_none() && flow.protocol != 6 && flow.established && !self.counts_in(context))
     }
 
@@ -370,7 +372,7 @@ impl Sfw {
         self.state(context).is_some_and(|s| s.counted.is_some())
     }
 
-    /// Lets a flow in, once per flow; who may open is asked again in another generation.
+    /// Admits a flow, once; another generation checks again whether it may be opened.
     fn admit(
         &self,
         rules: &Rules,
@@ -390,8 +392,8 @@ impl Sfw {
         if let Some(known) = known {
             known.generation = self.generation;
             if known.counted.is_none() {
-                // It was let in before there was a limit, and stays; from now on it is one of those that are
-                // open.
+                // The flow was admitted before there was a limit, and stays; from now on it counts among the
+                // open ones.
                 known.counted = self.count(rules, flow, (half_open, Limit::Counts), now, counts)?;
             }
             return Ok(());
@@ -403,7 +405,7 @@ impl Sfw {
         Ok(())
     }
 
-    /// Counts the flow for its source, if a limit asks for it.
+    /// Counts the flow for its source, if there is a limit.
     fn count(
         &self,
         rules: &Rules,
@@ -439,7 +441,7 @@ impl Sfw {
         }
     }
 
-    /// Keeps a connection's share of the limits in step with its state.
+    /// Updates a connection's share of the limits by its state.
     fn follow(&self, share: Share, context: &mut PacketContext<'_>) {
         let now = context.now;
         let Some(state) = slot_as_mut::<State>(context.slot) else { return };
@@ -487,8 +489,9 @@ impl Function for Sfw {
         decision
     }
 
-    /// Nothing is asked or counted any more of a flow that this generation has let in. Of a connection its
-    /// numbers are left; whether windows are checked is no matter, since what plainly goes on is in them.
+    /// An admitted flow of this generation needs no further checks or counts. A connection still needs its
+    /// numbers; without the policy's window check they are compared nevertheless, since plain segments are
+    /// within the window.
     fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
         let let_in = slot_as::<State>(slot).is_some_and(|known| {
             let half_open = known.counted.as_ref().is_some_and(|counted| counted.half_open);
@@ -498,7 +501,7 @@ impl Function for Sfw {
             _ if self.by_fid.get(fid).is_none() => Below::Nothing,
             _ if !let_in || !flow.established => Below::Judges,
             6 => Below::Windows,
-            // What comes of these is the same in every packet; ICMP has several kinds.
+            // The decision is the same for every packet of these; ICMP has several kinds.
             1 | 58 => Below::Judges,
             _ => Below::Nothing,
         }

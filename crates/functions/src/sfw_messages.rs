@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stateful firewall does with packets that are no segments of a tracked connection, as data:
-//! [`EXCHANGES`], by what is known of the flow and by kind of message.
+//! The stateful firewall's decisions on packets other than segments of a tracked connection, as data:
+//! [`EXCHANGES`], by the state of the flow and the kind of message.
 //!
 //! Sources: RFC 5927 section 4 (ICMP errors), RFC 792 and RFC 4443 (messages of ICMP).
 
 use crate::sfw_table::Action;
 use bartizan_base::Reason;
 
-/// What a packet is that is no segment of a tracked connection.
+/// The kind of a packet that is no segment of a tracked connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Message {
-    /// TCP, which nobody tracks: the flow table had no room.
+    /// TCP without tracking: the flow table had no room.
     Untracked = 0,
     /// UDP and other protocols.
     Plain = 1,
-    /// ICMP that opens an exchange.
+    /// ICMP query, which opens an exchange.
     Question = 2,
-    /// ICMP that belongs to an exchange, to the side that opened it.
+    /// ICMP reply, to the side that opened the exchange.
     Answer = 3,
-    /// The same from that side.
+    /// ICMP reply from the side that opened the exchange.
     AnswerOfAsker = 4,
     /// ICMP error about a packet that the flow has sent.
     Error = 5,
     /// Any other ICMP error.
     StrayError = 6,
-    /// Neighbour and multicast listener discovery: the link does not work without.
+    /// Neighbour and multicast listener discovery, without which the link does not work.
     Neighbour = 7,
 }
 
 impl Message {
-    /// How many there are.
+    /// Number of kinds.
     pub const COUNT: usize = 8;
     /// All, in the order of their numbers.
     pub const ALL: [Message; Self::COUNT] = [
@@ -45,19 +45,19 @@ impl Message {
     ];
 }
 
-/// What is known of the flow of such a packet.
+/// The state of the flow of such a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Known {
-    /// It has none.
+    /// There is no flow.
     NoFlow = 0,
-    /// It is not let in yet.
+    /// The flow is not admitted yet.
     New = 1,
-    /// It is let in.
+    /// The flow is admitted.
     Admitted = 2,
 }
 
-/// What becomes of a packet that is no segment, and why not.
+/// The action on a packet that is no segment, and the reason of a refusal.
 pub type Exchange = (Action, Option<Reason>);
 
 const ADMIT: Exchange = (Action::Admit, None);
@@ -94,7 +94,7 @@ pub static EXCHANGES: [Exchange; 3 * Message::COUNT] = [
     SKIP, // admitted
 ];
 
-/// The cell for a message of a flow of which so much is known.
+/// The cell for a message of a flow in a state.
 #[inline]
 #[must_use]
 pub fn exchange(known: Known, message: Message) -> Exchange {
@@ -102,7 +102,7 @@ pub fn exchange(known: Known, message: Message) -> Exchange {
     EXCHANGES.get(place).copied().unwrap_or(NO_CONNECTION)
 }
 
-/// What a type of ICMP is, before it is known whom it comes from and what it quotes.
+/// The kind of an ICMP type, before its direction and its quoted packet are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum IcmpKind {
@@ -116,7 +116,7 @@ pub enum IcmpKind {
     Neighbour = 3,
 }
 
-/// Kind of each type of ICMP (RFC 792, RFC 8335); those behind are questions.
+/// Kind of each type of ICMP (RFC 792, RFC 8335); all other types are queries.
 pub const fn icmpv4_kind(number: u8) -> IcmpKind {
     match number {
         3 | 4 | 5 | 11 | 12 => IcmpKind::Error,

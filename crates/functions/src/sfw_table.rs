@@ -1,62 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stateful firewall decides, as data: tables of values, which the host interprets ([`crate::sfw`])
-//! and levels below can.
+//! The stateful firewall's decisions as data: tables of values, which the host interprets ([`crate::sfw`])
+//! and levels below can interpret.
 //!
 //! TCP: [`TRANSITIONS`] by the state of the connection before the segment and the class of the segment
-//! ([`SegmentClass`]). States are those of TCP tracking ([`TcpState`]). What makes a segment of its class
-//! (numbers compared with windows, what tracking knows) is code, in `sfw_tcp`. Everything else is in
-//! [`sfw_messages`](crate::sfw_messages). docs/design/0014-header-halves.md has the whole.
+//! ([`SegmentClass`]). States are those of TCP tracking ([`TcpState`]). The classification of segments
+//! (comparison of numbers with windows, knowledge of tracking) is code, in `sfw_tcp`. All other packets are
+//! in [`sfw_messages`](crate::sfw_messages). docs/design/0014-header-halves.md has the whole.
 //!
-//! Sources: RFC 9293 sections 3.4 to 3.10 (what each state takes), RFC 5961 section 4 (answers to a SYN that
-//! are none).
+//! Sources: RFC 9293 sections 3.4 to 3.10 (segments that each state accepts), RFC 5961 section 4 (challenge
+//! ACKs in reply to a SYN).
 
 use bartizan_base::{Direction, Reason};
 use bartizan_flow::tcp::{SessionPhase, TcpState};
 
-/// What becomes of a packet.
+/// The action on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
-    /// It goes on if its flow is let in: who may open and how many is asked once per flow. Of a packet
-    /// without a flow it is asked whether its sender may open one.
+    /// Forward it if its flow is admitted: who may open flows, and how many, is checked once per flow.
+    /// Without a flow, the sender must be allowed to open one.
     Admit = 0,
-    /// It goes on and is nobody's flow.
+    /// Forward it without a flow.
     Skip = 1,
-    /// It does not go on.
+    /// Refuse it.
     Refuse = 2,
 }
 
-/// Which timeout a flow has from now on.
+/// The timeout of a flow from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Timeout {
-    /// Of a flow that is not established.
+    /// That of a flow that is not established.
     New = 0,
-    /// Of one that is.
+    /// That of an established flow.
     Established = 1,
-    /// Of one that has ended.
+    /// That of a flow that has ended.
     Closed = 2,
 }
 
-/// A cell of a table. As plain bytes ([`Transition::bytes`]) it is what headers for other levels hold.
+/// A cell of a table. Its plain bytes ([`Transition::bytes`]) are in the headers for other levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// State after it. `None`: it depends on more than the class, and only tracking knows; a level below
-    /// hands the packet up.
+    /// The next state. `None`: it depends on more than the class, and only tracking knows it; a level below
+    /// passes the packet up.
     pub next: Option<TcpState>,
-    /// What becomes of the packet.
+    /// The action on the packet.
     pub action: Action,
-    /// Why it does not go on.
+    /// The reason of a refusal.
     pub reason: Option<Reason>,
-    /// The timeout that goes with `next`.
+    /// The timeout of `next`.
     pub timeout: Option<Timeout>,
 }
 
-/// In place of a number: there is none.
+/// Stands for a missing number.
 pub const NONE: u8 = 0xff;
 
 impl Transition {
-    /// Its numbers: state after it, action, reason, timeout; [`NONE`] where there is none.
+    /// Its numbers: next state, action, reason, timeout; [`NONE`] for a missing one.
     #[must_use]
     pub fn bytes(&self) -> [u8; 4] {
         [
@@ -68,7 +68,7 @@ impl Transition {
     }
 }
 
-/// What a segment is by its flags, where those can stand in one segment.
+/// The kind of a segment by its flags, if their combination is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -97,15 +97,15 @@ pub static KINDS: [Kind; 16] = {
     [No, No, Syn, No, Rst, No, No, No, Ack, Fin, SynAck, No, Rst, No, No, No]
 };
 
-/// How a segment that tracking takes lies in the state before it.
+/// The position of an accepted segment in the state before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Place {
-    /// The state stays, and nothing more speaks for the segment.
+    /// The state stays, and the segment has no special position.
     Stays = 0,
-    /// The state stays, and the segment may come in it: an answer without data to a SYN (a server that has an
-    /// older connection of these ports), what is seen of a one-sided connection, what a connection that has
-    /// ended left under way.
+    /// The state stays, and the state allows the segment: a reply without data to a SYN (of a server that has
+    /// an older connection of these ports), a segment of a one-sided connection, or a segment that an ended
+    /// connection had in flight.
     Expected = 1,
     /// The state changes.
     Moves = 2,
@@ -117,31 +117,31 @@ impl Place {
 }
 
 /// Class of a segment: a number below [`SegmentClass::COUNT`]. Segments that a check has decided have one of
-/// the named classes; those that tracking takes have kind × 8 + place × 2 + direction (1: to the client).
+/// the named classes; accepted segments have kind × 8 + place × 2 + direction (1: to the client).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentClass(pub u8);
 
 impl SegmentClass {
-    /// The flags are those of no segment.
+    /// The combination of flags is invalid.
     pub const BROKEN: SegmentClass = SegmentClass(0);
-    /// The checksum is wrong: the receiver drops it, and nothing was learnt from it.
+    /// The checksum is wrong: the receiver drops the segment, and tracking ignores it.
     pub const UNREAD: SegmentClass = SegmentClass(1);
-    /// There is no connection, or one that was picked up in the middle where the policy wants none.
+    /// There is no connection, or one picked up in the middle against the policy.
     pub const NO_CONNECTION: SegmentClass = SegmentClass(2);
-    /// Of a one-sided connection that the policy only has inspected.
+    /// A segment of a one-sided connection, which the policy only inspects.
     pub const ONE_SIDED: SegmentClass = SegmentClass(3);
-    /// Its numbers lie outside of the window.
+    /// Its numbers are outside of the window.
     pub const OUT_OF_WINDOW: SegmentClass = SegmentClass(4);
-    /// Tracking does not take its numbers, which the policy does not want to be checked.
+    /// Tracking rejects its numbers, which the policy does not check.
     pub const UNCHECKED: SegmentClass = SegmentClass(5);
-    /// Tracking does not take it in this state.
+    /// Tracking rejects it in this state.
     pub const REFUSED: SegmentClass = SegmentClass(6);
     /// Data of the server in the place of the client's ACK.
     pub const INJECTED: SegmentClass = SegmentClass(7);
-    /// How many numbers there are.
+    /// Number of classes.
     pub const COUNT: usize = 48;
 
-    /// The named ones, in the order of their numbers.
+    /// The named classes, in the order of their numbers.
     pub const NAMED: [(SegmentClass, &'static str); 8] = [
         (SegmentClass::BROKEN, "BROKEN"),
         (SegmentClass::UNREAD, "UNREAD"),
@@ -153,7 +153,7 @@ impl SegmentClass {
         (SegmentClass::INJECTED, "INJECTED"),
     ];
 
-    /// Of a segment that tracking takes.
+    /// The class of an accepted segment.
     #[inline]
     #[must_use]
     pub const fn taken(kind: Kind, place: Place, direction: Direction) -> SegmentClass {
@@ -176,16 +176,16 @@ pub const STATES: [TcpState; 11] = [
     TcpState::Closed,
 ];
 
-/// What one row of the table is made from.
+/// A rule from which rows of the table are made.
 struct Rule {
     state: TcpState,
     kinds: &'static [Kind],
     places: &'static [Place],
 }
 
-/// Segments that tracking takes and a state does not allow: everything else goes on. Before the SYN/ACK only
-/// SYNs, RSTs, and what is expected; behind the end only RSTs and what is expected. In all other states a
-/// segment needs one of ACK, SYN and RST (RFC 9293 section 3.10.7.4), which each kind has.
+/// Accepted segments that a state does not allow; all others are forwarded. Before the SYN/ACK only SYNs,
+/// RSTs, and expected segments; after the end only RSTs and expected segments. In all other states a segment
+/// needs one of ACK, SYN and RST (RFC 9293 section 3.10.7.4), which each kind has.
 const REFUSED: &[Rule] = &[
     Rule { state: TcpState::SynSent, kinds: &[Kind::Ack, Kind::Fin], places: &[Place::Stays] },
     Rule { state: TcpState::Closed, kinds: &[Kind::Ack, Kind::Fin], places: &[Place::Stays] },
@@ -200,8 +200,8 @@ const TO_SERVER: &[Direction] = &[Direction::ToServer];
 const TO_CLIENT: &[Direction] = &[Direction::ToClient];
 const BOTH: &[Direction] = &[Direction::ToServer, Direction::ToClient];
 
-/// Where a segment that changes the state leads, as far as state, kind and direction tell. What is not here
-/// is tracking's matter: a connection that goes on behind a RST, a server's ACK that came another way.
+/// The next state of a segment that changes the state, as far as state, kind and direction determine it. The
+/// others are up to tracking: a connection that continues after a RST, a server's ACK that took another path.
 pub(crate) const MOVES: &[(TcpState, Kind, &[Direction], TcpState)] = &[
     (TcpState::None, Kind::Syn, BOTH, TcpState::SynSent),
     // Picked up in the middle.
@@ -209,7 +209,7 @@ pub(crate) const MOVES: &[(TcpState, Kind, &[Direction], TcpState)] = &[
     (TcpState::None, Kind::Ack, BOTH, TcpState::Established),
     (TcpState::None, Kind::Fin, BOTH, TcpState::FinWait1),
     (TcpState::SynSent, Kind::SynAck, TO_CLIENT, TcpState::SynRecv),
-    // The other side is not seen.
+    // The other side is not visible.
     (TcpState::SynSent, Kind::Ack, BOTH, TcpState::Established),
     (TcpState::SynSent, Kind::Rst, TO_CLIENT, TcpState::Closed),
     (TcpState::SynRecv, Kind::Ack, BOTH, TcpState::Established),
@@ -283,7 +283,7 @@ const fn has_direction(mut directions: &[Direction], direction: Direction) -> bo
     false
 }
 
-/// Where a segment that moves the state leads.
+/// The next state of a segment that changes the state.
 const fn moved(state: TcpState, kind: Kind, direction: Direction) -> Option<TcpState> {
     let mut moves = MOVES;
     while let [(from, by, directions, to), rest @ ..] = moves {
@@ -295,7 +295,7 @@ const fn moved(state: TcpState, kind: Kind, direction: Direction) -> Option<TcpS
     None
 }
 
-/// What becomes of a segment that tracking takes.
+/// The cell of an accepted segment.
 const fn taken(state: TcpState, kind: Kind, place: Place, direction: Direction) -> Transition {
     let mut refused = REFUSED;
     while let [rule, rest @ ..] = refused {
@@ -311,15 +311,15 @@ const fn taken(state: TcpState, kind: Kind, place: Place, direction: Direction) 
     cell(next, Action::Admit, None)
 }
 
-/// What becomes of a segment of a named class, in whatever state. What tracking has made of one that is
-/// refused is no matter of the class.
+/// The cell of a segment of a named class, in any state. The class does not determine the next state after a
+/// refused segment.
 const fn named(class: SegmentClass) -> Transition {
     match class {
         SegmentClass::UNREAD | SegmentClass::UNCHECKED => cell(None, Action::Admit, None),
         SegmentClass::ONE_SIDED => cell(None, Action::Skip, None),
         SegmentClass::NO_CONNECTION => cell(None, Action::Refuse, Some(Reason::SfwNoConnection)),
         SegmentClass::OUT_OF_WINDOW => cell(None, Action::Refuse, Some(Reason::SfwWindow)),
-        // BROKEN, REFUSED, INJECTED; and numbers that no segment has.
+        // BROKEN, REFUSED, INJECTED; and undefined numbers.
         _ => cell(None, Action::Refuse, Some(Reason::SfwState)),
     }
 }
@@ -342,10 +342,10 @@ const fn cell_of(state: TcpState, class: u8) -> Transition {
     taken(state, kind, place, if class & 1 == 0 { Direction::ToServer } else { Direction::ToClient })
 }
 
-/// How many cells [`TRANSITIONS`] has.
+/// Number of cells in [`TRANSITIONS`].
 pub const CELLS: usize = STATES.len() * SegmentClass::COUNT;
 
-/// What becomes of a segment: row by state, column by class.
+/// The decisions on segments: row by state, column by class.
 pub static TRANSITIONS: [Transition; CELLS] = {
     let mut table = [named(SegmentClass::BROKEN); CELLS];
     let mut rest: &mut [Transition] = &mut table;
@@ -362,7 +362,7 @@ pub static TRANSITIONS: [Transition; CELLS] = {
     table
 };
 
-/// The cell for a segment of a class that comes in a state.
+/// The cell for a segment of a class in a state.
 #[inline]
 #[must_use]
 pub fn transition(state: TcpState, class: SegmentClass) -> Transition {
@@ -373,7 +373,7 @@ pub fn transition(state: TcpState, class: SegmentClass) -> Transition {
     cell.copied().unwrap_or(const { named(SegmentClass::BROKEN) })
 }
 
-/// What a connection counts for its source, by its state after the segment.
+/// The share of a connection in its source's limits, by its state after the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Share {
@@ -381,7 +381,7 @@ pub enum Share {
     HalfOpen = 0,
     /// A connection.
     Open = 1,
-    /// Nothing any more.
+    /// Nothing.
     Nothing = 2,
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which class a segment is of, for the stateful firewall's table ([`crate::sfw_table`]): the part that has
-//! to be code.
+//! Classification of segments for the stateful firewall's table ([`crate::sfw_table`]): the part that has to
+//! be code.
 //!
-//! Sources: RFC 9293 sections 3.4 to 3.10 (states, windows, RST), RFC 7323 section 5 (timestamps). The
-//! tracking says what a segment meant ([`Outcome`]); the table refuses every segment that the receiver's
-//! state would not take. Old data that a sender may have had under way ([`TcpSession::oldest`]) goes on: its
+//! Sources: RFC 9293 sections 3.4 to 3.10 (states, windows, RST), RFC 7323 section 5 (timestamps). Tracking
+//! reports the meaning of a segment ([`Outcome`]); the table refuses every segment that the receiver's state
+//! would not accept. Old data that a sender may have had in flight ([`TcpSession::oldest`]) is forwarded: its
 //! sender waits for the ACK that it provokes.
 
 use crate::sfw_table::{self, KINDS, Kind, Place, SegmentClass, Transition};
@@ -12,48 +12,48 @@ use bartizan_base::Direction;
 use bartizan_flow::tcp::{Outcome, Seq, StreamEvent, TcpSession, TcpState};
 use bartizan_packet::{Tcp, TcpFlags};
 
-/// Before anything is acknowledged a quoted segment may be this far behind what was sent: the largest
+/// Largest distance of a quoted segment before the sent data until there is an acknowledgement: the largest
 /// unscaled window.
 const OLD_WINDOW: u32 = 65_535;
-/// A quoted segment may be this far behind what is acknowledged.
+/// Largest distance of a quoted segment before the acknowledged data.
 const QUOTED_BEHIND: u32 = 1 << 20;
 
-/// What a policy wants of TCP.
+/// A policy's checks of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wants {
-    /// Numbers lie in the window.
+    /// Numbers must be in the window.
     pub window_check: bool,
-    /// Connections have a beginning that was seen.
+    /// The beginning of a connection must have been seen.
     pub beginning: bool,
     /// One-sided connections are only inspected.
     pub one_sided_inspected: bool,
 }
 
 bitflags::bitflags! {
-    /// What was compared or is known of a segment and its connection.
+    /// Properties of a segment and its connection.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Facts: u16 {
         /// The checksum is wrong.
         const UNREAD = 1;
-        /// There is a connection, behind the segment.
+        /// There is a connection after the segment.
         const CONNECTION = 1 << 1;
         /// It was picked up in the middle.
         const MIDSTREAM = 1 << 2;
-        /// Only one direction of it is seen.
+        /// Only one direction of it is visible.
         const ASYNC = 1 << 3;
-        /// It is one-sided for a policy: one direction of what goes on is not seen.
+        /// It is one-sided for a policy: one direction of forwarded packets is not visible.
         const ONE_SIDED = 1 << 4;
-        /// Tracking does not take the segment.
+        /// Tracking rejects the segment.
         const REJECTED = 1 << 5;
         /// It is data that was acknowledged before.
         const OLD = 1 << 6;
         /// Tracking finds its numbers wrong.
         const NUMBERS = 1 << 7;
-        /// Its data ends before all that its sender may have under way.
+        /// Its data ends before all data that its sender may have in flight.
         const TOO_OLD = 1 << 8;
         /// It is data of the server in the place of the client's ACK.
         const INJECTED = 1 << 9;
-        /// It is what an ended connection leaves behind.
+        /// It is a leftover of an ended connection.
         const REST = 1 << 10;
         /// It brings no data.
         const BARE = 1 << 11;
@@ -62,20 +62,20 @@ bitflags::bitflags! {
     }
 }
 
-/// A segment, as far as its class depends on it.
+/// The inputs of a segment's classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Input {
-    /// By its flags.
+    /// Kind by its flags.
     pub kind: Kind,
     /// State before it.
     pub previous: TcpState,
-    /// Who sent it.
+    /// The sender.
     pub direction: Direction,
-    /// What is known.
+    /// Its properties.
     pub facts: Facts,
 }
 
-/// A segment that tracking has seen, with what it said.
+/// A segment with the result of tracking.
 #[derive(Clone, Copy)]
 pub(crate) struct Tracked<'t> {
     pub outcome: &'t Outcome,
@@ -88,7 +88,7 @@ pub(crate) struct Tracked<'t> {
 }
 
 impl Tracked<'_> {
-    /// What the table says of it.
+    /// The table's decision on it.
     #[inline]
     pub(crate) fn cell(&self, wants: Wants) -> Transition {
         if self.is_plain() {
@@ -98,8 +98,8 @@ impl Tracked<'_> {
         sfw_table::transition(input.previous, input.class(wants))
     }
 
-    /// Whether it plainly goes on with an established connection, as nearly all segments do: its class is
-    /// known without its facts.
+    /// Whether it is a plain segment of an established connection, as nearly all are: its class is known
+    /// without its properties.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         let Tracked { outcome, session, segment, payload_len, direction, .. } = *self;
@@ -116,12 +116,12 @@ impl Tracked<'_> {
     }
 }
 
-/// The class of such segments.
+/// The class of plain segments.
 pub(crate) const fn plain(direction: Direction) -> SegmentClass {
     SegmentClass::taken(Kind::Ack, Place::Stays, direction)
 }
 
-/// What a segment is by its flags.
+/// The kind of a segment by its flags.
 pub(crate) fn kind(flags: TcpFlags) -> Kind {
     let bits = flags.bits();
     // FIN, SYN and RST are the lowest bits; ACK is bit 4.
@@ -130,7 +130,7 @@ pub(crate) fn kind(flags: TcpFlags) -> Kind {
 }
 
 impl Input {
-    /// Looks at a segment that tracking has seen.
+    /// The inputs for a segment that tracking has handled.
     pub(crate) fn new(tracked: &Tracked<'_>) -> Self {
         let Tracked { outcome, session, segment, payload_len, direction, established } = *tracked;
         let previous = outcome.previous;
@@ -143,8 +143,8 @@ impl Input {
         facts.set(Facts::ASYNC, is_async);
         facts.set(Facts::ONE_SIDED, is_async && (established || midstream));
         facts.set(Facts::REJECTED, outcome.rejected);
-        // Who opens anew begins anywhere (RFC 6528); the server answers it by what it has (RFC 5961 section
-        // 4).
+        // A new connection may begin at any number (RFC 6528); the server answers by its own state (RFC 5961
+        // section 4).
         let opens = kind(segment.flags) == Kind::Syn;
         facts.set(Facts::TOO_OLD, !opens && end.before(session.oldest(direction)));
         facts.set(Facts::BARE, payload_len == 0);
@@ -154,7 +154,7 @@ impl Input {
         }
         for event in outcome.events.iter() {
             facts.set(Facts::OLD, facts.contains(Facts::OLD) || is_old(event));
-            // A RST with an old timestamp that tracking lets go on is not believed.
+            // A RST with an old timestamp that tracking forwards is not believed.
             let numbers =
                 is_about_numbers(event) && (outcome.rejected || event != StreamEvent::PktInvalidTimestamp);
             facts.set(Facts::NUMBERS, facts.contains(Facts::NUMBERS) || numbers);
@@ -164,8 +164,8 @@ impl Input {
         Input { kind: kind(segment.flags), previous, direction, facts }
     }
 
-    /// The class, by a policy's wishes. Checks come before states: what one of them decides is the same in
-    /// every state.
+    /// The class, by a policy's checks. Checks come before states: a check's result is the same in every
+    /// state.
     pub(crate) fn class(&self, wants: Wants) -> SegmentClass {
         let has = |fact| self.facts.contains(fact);
         if wants.one_sided_inspected && has(Facts::ONE_SIDED) {
@@ -181,7 +181,7 @@ impl Input {
             return SegmentClass::NO_CONNECTION;
         }
         if has(Facts::REJECTED) && !has(Facts::OLD) {
-            // A RST that the receiver would not take is refused without an event.
+            // A RST that the receiver would not accept is refused without an event.
             let numbers = has(Facts::NUMBERS) || (self.kind == Kind::Rst && self.previous != TcpState::None);
             return match (numbers, wants.window_check) {
                 (true, true) => SegmentClass::OUT_OF_WINDOW,
@@ -205,8 +205,8 @@ impl Input {
             return Place::Moves;
         }
         let expected = match self.previous {
-            // The answer of a server that has an older connection of these ports (RFC 5961 section 4);
-            // one-sided connections have none to show.
+            // The reply of a server that has an older connection of these ports (RFC 5961 section 4);
+            // one-sided connections have no such reply.
             TcpState::SynSent => {
                 has(Facts::ASYNC) || (self.direction == Direction::ToClient && has(Facts::BARE))
             }
@@ -227,26 +227,26 @@ fn is_about_numbers(event: StreamEvent) -> bool {
                 | StreamEvent::ClosewaitPktBeforeLastAck
                 | StreamEvent::EstAckZwpData
                 | StreamEvent::PktBrokenAck
-                // Tracking lets it go on, or refuses it.
+                // Tracking forwards or refuses it.
                 | StreamEvent::EstSynResendDiffSeq
                 | StreamEvent::ThreeWayAckInWrongDir
                 | StreamEvent::ThreeWayAckDataInject
         )
 }
 
-/// Data that was acknowledged before; how far before decides.
+/// Whether the event is about data that was acknowledged before; its distance decides.
 const fn is_old(event: StreamEvent) -> bool {
     matches!(event, StreamEvent::EstPktBeforeLastAck | StreamEvent::ClosewaitPktBeforeLastAck)
 }
 
-/// Whether a segment is what an ended connection leaves behind. After both FINs: what was sent before,
-/// because the last acknowledgement was lost. After a RST: what was under way when it passed, at most the
-/// window that was offered then, which no longer moves; both ends throw it away, and the stream engine shows
-/// it to its readers as before, should one of them not.
+/// Whether a segment is a leftover of an ended connection. After both FINs: data sent before, because the
+/// last acknowledgement was lost. After a RST: data in flight when it passed, at most the window offered
+/// then, which no longer moves; both ends discard it, and the stream engine still inspects it in case one of
+/// them does not.
 fn is_rest(session: &TcpSession, seq: u32, payload_len: u32, direction: Direction) -> bool {
     let end = Seq(seq).plus(payload_len);
     if session.closed_by_rst() {
-        // Who has sent a RST sends nothing new.
+        // A side that has sent a RST sends nothing new.
         let has_reset = session.tcp_flags(direction).bits() & TcpFlags::RST.bits() != 0;
         let edge = if has_reset { session.next_seq(direction) } else { session.window_edge(direction) };
         return end.at_most(edge) && end.at_least(session.last_ack(direction).minus(QUOTED_BEHIND));
@@ -254,12 +254,12 @@ fn is_rest(session: &TcpSession, seq: u32, payload_len: u32, direction: Directio
     payload_len == 0 || end.at_most(session.next_seq(direction))
 }
 
-/// Whether a sequence number that an ICMP error quotes is one that the side has sent lately (RFC 5927 section
+/// Whether a sequence number quoted by an ICMP error is one that the side has sent recently (RFC 5927 section
 /// 4.1).
 pub(crate) fn was_sent(session: &TcpSession, direction: Direction, seq: u32) -> bool {
     let seq = Seq(seq);
     let (next, acknowledged) = (session.next_seq(direction), session.last_ack(direction));
-    // Before the first ACK of the other side there is nothing to compare the lower end with.
+    // Before the first ACK of the other side there is no lower bound.
     let known = session.state() >= TcpState::Established;
     seq.at_most(next)
         && (if known {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stateful firewall's tables against TCP tracking: random sessions, seeded, whose segments lie near what
-//! is expected.
+//! The stateful firewall's tables against TCP tracking: seeded random sessions, whose segments are near the
+//! expected ones.
 
 use crate::sfw_table::{self, Action, Kind, MOVES, NONE, Place, STATES, SegmentClass, Timeout, timeout_of};
 use crate::sfw_tcp::{Facts, Input, Tracked, Wants, kind, plain};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Flags that segments of connections have, the commonest more than once.
 const FLAGS: [u8; 14] = [0x02, 0x02, 0x12, 0x12, 0x10, 0x10, 0x18, 0x18, 0x11, 0x11, 0x04, 0x14, 0x00, 0x13];
 
-/// Runs sessions and shows each segment.
+/// Runs sessions and passes each segment to `each`.
 fn sessions(count: u64, mut each: impl FnMut(Tracked<'_>)) {
     for seed in 0..count {
         let mut random = Random::new(seed);
@@ -105,7 +105,7 @@ fn sessions_are_let_on_and_refused_for_each_reason() {
     assert!(said.keys().eq(&all) && said.values().all(|count| *count > 100), "{said:?}");
 }
 
-/// The shortcut for what plainly goes on gives the class that the facts give.
+/// The shortcut for plain segments gives the class that the properties give.
 #[test]
 fn what_is_plain_has_the_class_of_its_facts() {
     let mut plain_ones = 0;
@@ -120,8 +120,8 @@ fn what_is_plain_has_the_class_of_its_facts() {
     assert!(plain_ones > 1000, "{plain_ones}");
 }
 
-/// Where the table names a state, tracking goes there, from all sessions; and each line that names one is
-/// met.
+/// If the table names the next state, tracking reaches that state in all sessions; and each line that names
+/// one is used.
 #[test]
 fn what_the_table_says_comes_next_is_what_tracking_makes_of_it() {
     let mut met = BTreeSet::new();
@@ -147,7 +147,7 @@ fn what_the_table_says_comes_next_is_what_tracking_makes_of_it() {
     }
 }
 
-/// What a firewall says of a segment, told the other way round: by reasons, not by tables.
+/// The firewall's decision on a segment in another form: by reasons, not by tables.
 fn told(input: Input, wants: Wants) -> Result<bool, Reason> {
     let Input { kind, previous, direction, facts } = input;
     let has = |fact| facts.contains(fact);
@@ -231,8 +231,8 @@ fn kinds_are_those_of_flags() {
 fn the_cells_are_where_their_numbers_say() {
     for (row, state) in STATES.iter().enumerate() {
         assert_eq!(*state as usize, row);
-        // What is refused keeps the state or leaves it to tracking; what tracking refuses has its reason in
-        // each state.
+        // A refused segment keeps the state or leaves it to tracking; a segment that tracking rejects has its
+        // reason in each state.
         for (class, _) in SegmentClass::NAMED {
             assert_eq!(sfw_table::transition(*state, class), sfw_table::transition(TcpState::None, class));
         }
@@ -242,7 +242,7 @@ fn the_cells_are_where_their_numbers_say() {
     let data = SegmentClass::taken(Kind::Ack, Place::Stays, Direction::ToClient);
     let on = sfw_table::transition(TcpState::Established, data);
     assert_eq!(on.bytes(), [TcpState::Established as u8, 0, NONE, Timeout::Established as u8]);
-    // Numbers that no segment has let nothing through.
+    // Undefined numbers fail closed.
     for class in SegmentClass::COUNT as u8..=u8::MAX {
         assert!(
             STATES.iter().all(|s| sfw_table::transition(*s, SegmentClass(class)).action == Action::Refuse)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All tests of the security functions in one program: each program more is linked with all that is tested. A
-//! file here is a module; `cargo xtask tidy` finds one that is not named. What has to be alone in its process
-//! is a program of its own in `Cargo.toml`, with the reason.
+//! All tests of the security functions in one program, since each program is linked with everything under
+//! test. A file here is a module; `cargo xtask tidy` finds one that is not named. A test that needs its own
+//! process is a program of its own in `Cargo.toml`, with the reason.
 
-// What they share.
+// Shared helpers.
 mod common;
 mod transitions;
 

@@ -30,7 +30,7 @@ fn drops_one_sided_flows_once_they_are_known_to_be() {
         let later: Vec<_> = (0..10).map(|n| bench.refused(&tcp(c, s, ACK, 101 + n, 1, b"x"))).collect();
         assert_eq!(later.iter().filter(|r| **r == Some(Reason::OneSided)).count(), 4);
         assert_eq!(later.last(), Some(&Some(Reason::OneSided)));
-        // With an answer it is not.
+        // With a reply it is not one-sided.
         let mut bench = Bench::new(&GateKind, r#"{"drop-one-sided": true}"#);
         assert_eq!(bench.refused(&tcp(c, s, SYN, 100, 0, b"")), None);
         assert_eq!(bench.refused(&tcp(s, c, SYN | ACK, 500, 101, b"")), None);

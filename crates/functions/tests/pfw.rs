@@ -7,7 +7,7 @@ use bartizan_base::{Reason, Verdict};
 use bartizan_functions::pfw::PfwKind;
 use common::*;
 
-/// Reason, verdict, number of the rule; `None`: it goes on.
+/// Reason, verdict, number of the rule; `None`: it is forwarded.
 type Refusal = Option<(Reason, Verdict, u32)>;
 
 const RULES: &str = r#"{"default": "drop", "rules": [
@@ -38,7 +38,7 @@ fn the_first_rule_that_matches_decides() {
             (icmp(c, s, (13, 139), 0, &[0; 16]), Some((Reason::PfwDefault, Verdict::Drop, 0))),
             (other(c, s, 47, &[0, 0, 0x88, 0xb5, 1, 2, 3, 4]), None),
             (other(c, s, 89, &[2; 24]), Some((Reason::PfwDefault, Verdict::Drop, 0))),
-            // The rules hold for flows that `from` opens.
+            // The rules apply to flows that `from` opens.
             (tcp((s, 40_000), (c, 80), SYN, 1, 0, b""), Some((Reason::PfwDefault, Verdict::Drop, 0))),
         ];
         let kind = PfwKind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed page of the functions is that of their specifications, and what they count they declare.
-//! `cargo xtask generate` writes it.
+//! The committed page of the functions matches their specifications, and their counters are declared. `cargo
+//! xtask generate` writes the page.
 
 use crate::common;
 

@@ -31,7 +31,7 @@ fn sides() -> impl Iterator<Item = (Side, Side)> {
     PAIRS.iter().map(|(c, s)| ((ip(c), 40_000), (ip(s), 80)))
 }
 
-/// A handshake that has to go through; the client's next byte is 101, the server's 501.
+/// Opens a connection that must be allowed; the client's next byte is 101, the server's 501.
 fn connect(b: &mut Bench, c: Side, s: Side) {
     assert_eq!(b.refused(&tcp(c, s, SYN, 100, 0, b"")), None);
     assert_eq!(b.refused(&tcp(s, c, SYN | ACK, 500, 101, b"")), None);
@@ -45,7 +45,7 @@ fn a_connection_lives_and_closes() {
         connect(&mut b, c, s);
         assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 101, 501, b"GET")), None);
         assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 501, 104, b"hello")), None);
-        // Sent again because the ACK got lost behind the firewall.
+        // A retransmission, because the ACK was lost after the firewall.
         assert_eq!(b.refused(&tcp(c, s, ACK, 104, 506, b"")), None);
         assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 501, 104, b"hello")), None);
         assert_eq!(b.refused(&tcp(c, s, ACK, 104, 506, b"")), None);
@@ -59,7 +59,7 @@ fn a_connection_lives_and_closes() {
 #[test]
 fn what_an_ended_connection_leaves_behind_goes_on() {
     for (c, s) in sides() {
-        // The last acknowledgement was lost: the FIN comes again, with the data before it.
+        // The last acknowledgement was lost: the FIN is retransmitted, with the data before it.
         let (mut b, _) = bench("{}");
         connect(&mut b, c, s);
         assert_eq!(b.refused(&tcp(c, s, FIN | ACK, 101, 501, b"")), None);
@@ -70,12 +70,12 @@ fn what_an_ended_connection_leaves_behind_goes_on() {
         assert_eq!(b.refused(&tcp(s, c, FIN | ACK, 505, 102, b"")), None);
         assert_eq!(b.refused(&tcp(s, c, FIN | ACK | PSH, 501, 102, b"last")), None);
         assert_eq!(b.refused(&tcp(c, s, ACK, 102, 506, b"")), None);
-        // What was never sent does not.
+        // New data is refused.
         assert_eq!(b.refused(&tcp(s, c, ACK | PSH, 506, 102, b"more")), Some(Reason::SfwState));
         assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 102, 506, b"more")), Some(Reason::SfwState));
 
-        // Whoever closes second: its last data and FIN come again, since an acknowledgement of earlier data
-        // was under way.
+        // The side that closes second retransmits its last data and FIN, since an acknowledgement of earlier
+        // data was in flight.
         for client_first in [true, false] {
             let (mut b, _) = bench("{}");
             connect(&mut b, c, s);
@@ -93,7 +93,7 @@ fn what_an_ended_connection_leaves_behind_goes_on() {
             );
         }
 
-        // Under way when the RST passed.
+        // In flight when the RST passed.
         for rst_by_client in [true, false] {
             let (mut b, _) = bench("{}");
             connect(&mut b, c, s);
@@ -104,7 +104,7 @@ fn what_an_ended_connection_leaves_behind_goes_on() {
             assert_eq!(b.refused(&tcp(other, one, ACK | PSH, peer, own + 3, b"data")), None);
             assert_eq!(b.refused(&tcp(other, one, FIN | ACK, peer + 4, own + 3, b"")), None);
             assert_eq!(b.refused(&tcp(one, other, RST, own + 3, 0, b"")), None);
-            // More than the window of that time was not under way.
+            // More than the window at that time was not in flight.
             let far = b.refused(&tcp(other, one, ACK | PSH, peer + 70_000, own + 3, b"far"));
             assert!(far.is_some(), "{far:?}");
         }
@@ -164,10 +164,10 @@ fn a_refused_syn_opens_nothing() {
     for (c, s) in sides() {
         let (mut b, _) = bench("{}");
         assert_eq!(b.refused(&tcp(s, c, SYN, 1, 0, b"")), Some(Reason::SfwInitiator));
-        // What would answer it, or go on with it, belongs to no connection.
+        // Packets that would answer or continue it belong to no connection.
         assert_eq!(b.refused(&tcp(c, s, SYN | ACK, 9, 2, b"")), Some(Reason::SfwNoConnection));
         assert_eq!(b.refused(&tcp(s, c, ACK, 2, 10, b"")), Some(Reason::SfwNoConnection));
-        // Nor does it keep the other side from opening one.
+        // And they do not prevent the other side from opening one.
         assert_eq!(b.refused(&tcp(c, s, SYN, 70, 0, b"")), None);
         assert_eq!(b.refused(&tcp(s, c, SYN | ACK, 90, 71, b"")), None);
     }
@@ -188,11 +188,11 @@ fn numbers_out_of_the_window() {
             let (mut b, _) = bench("{}");
             connect(&mut b, c, s);
             assert_eq!(b.refused(&bytes), Some(Reason::SfwWindow), "{bytes:?}");
-            // The connection goes on.
+            // The connection continues.
             assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 101, 501, b"ok")), None);
         }
-        // In the window its receiver answers a RST with another number than the next one (RFC 5961 section
-        // 3.2).
+        // Within the window, the receiver answers a RST with another number than the next one (RFC 5961
+        // section 3.2).
         let (mut b, _) = bench("{}");
         connect(&mut b, c, s);
         assert_eq!(b.refused(&tcp(c, s, RST, 101 + 5_000, 0, b"")), None);
@@ -207,8 +207,8 @@ fn numbers_out_of_the_window() {
     }
 }
 
-/// A sender that timed out for nothing sends all of its flight again, also when the receiver's window has
-/// become small since.
+/// After a spurious timeout a sender retransmits all of its flight, even if the receiver's window has become
+/// small since.
 #[test]
 fn a_whole_flight_may_come_again() {
     for (c, s) in sides() {
@@ -245,7 +245,7 @@ fn what_the_state_does_not_allow() {
         connect(&mut b, c, s);
         assert_eq!(b.refused(&tcp(s, c, SYN, 9_000, 0, b"")), Some(Reason::SfwState));
         assert_eq!(b.refused(&tcp(c, s, SYN | ACK, 9_000, 501, b"")), Some(Reason::SfwState));
-        // A RST that the receiver takes ends it.
+        // A RST that the receiver accepts ends it.
         assert_eq!(b.refused(&tcp(c, s, RST, 101, 0, b"")), None);
         assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 102, 501, b"late")), Some(Reason::SfwState));
         assert_eq!(b.refused(&tcp(s, c, PSH, 501, 101, b"late")), Some(Reason::SfwState));
@@ -261,7 +261,7 @@ fn half_open_connections_are_limited_per_source_and_counted_off() {
             assert_eq!(b.refused(&tcp(from(n), s, SYN, 100, 0, b"")), None);
         }
         assert_eq!(b.refused(&tcp(from(2), s, SYN, 100, 0, b"")), Some(Reason::SfwSynLimit));
-        // The one that is completed makes room, also for the refused one's next try.
+        // A completed connection makes room, also for the next attempt of the refused one.
         assert_eq!(b.refused(&tcp(s, from(0), SYN | ACK, 500, 101, b"")), None);
         assert_eq!(b.refused(&tcp(from(0), s, ACK, 101, 501, b"")), None);
         assert_eq!(b.refused(&tcp(from(2), s, SYN, 100, 0, b"")), None);
@@ -282,10 +282,10 @@ fn connections_are_limited_per_source_and_survive_generations() {
         b.generation(&SfwKind::new(Arc::clone(&hosts)), rules, 2);
         assert_eq!(b.refused(&tcp(c, s, ACK | PSH, 101, 501, b"goes on")), None);
         assert_eq!(b.refused(&udp(c, (s.0, 55), b"?")), Some(Reason::SfwConnectionLimit));
-        // A connection that is reset counts no longer.
+        // A reset connection no longer counts.
         assert_eq!(b.refused(&tcp(c, s, RST, 108, 0, b"")), None);
         assert_eq!(b.refused(&udp(c, (s.0, 55), b"?")), None);
-        // Another source has its own.
+        // Another source has its own limits.
         let other = if c.0.is_ipv4() { ip("10.0.0.9") } else { ip("2001:db8::9") };
         assert_eq!(b.refused(&udp((other, 1), (s.0, 53), b"?")), None);
     }
@@ -335,14 +335,14 @@ fn icmp_answers_need_a_question() {
         assert_eq!(b.refused(&icmp(c.0, s.0, (8, 128), 0, &[0; 4])), None);
         assert_eq!(b.refused(&icmp(s.0, c.0, (0, 129), 0, &[0; 4])), None);
     }
-    // Neighbour discovery is not the firewall's to forbid.
+    // The firewall must not forbid neighbour discovery.
     let (mut b, _) = bench("{}");
     let mut solicitation = vec![0; 4];
     solicitation.extend(core::net::Ipv6Addr::LOCALHOST.octets());
     assert_eq!(b.refused(&icmp(ip("fe80::1"), ip("ff02::1:ff00:2"), (0, 135), 0, &solicitation)), None);
 }
 
-/// All errors of ICMP and ICMPv6; of the shorter list the last twice.
+/// All errors of ICMP and ICMPv6; the last one of the shorter list twice.
 const ERRORS: [(u8, u8); 5] = [(3, 1), (4, 2), (5, 3), (11, 4), (12, 4)];
 
 #[test]
@@ -363,7 +363,7 @@ fn icmp_errors_need_the_flow_that_they_quote() {
             let answered = tcp(s, c, ACK | PSH, 501, 105, b"data");
             assert_eq!(b.refused(&answered), None);
             assert_eq!(b.refused(&error(&answered, s.0)), None, "about the server's packet");
-            // Guesses at the sequence number: the other side's, too.
+            // Guessed sequence numbers, including the other side's.
             for number in [0x7000_0000, 100_000, 0u32.wrapping_sub(1 << 22)] {
                 let guess = tcp(c, s, ACK, number, 501, b"");
                 assert_eq!(b.refused(&error(&guess, c.0)), unrelated, "{kind:?} {number}");
@@ -409,7 +409,7 @@ fn another_connection_on_the_same_ports_is_a_new_one() {
 }
 
 proptest::proptest! {
-    /// Whatever segments come in whatever order: no panic, and what is counted is counted off.
+    /// For any segments in any order: no panic, and all counts return to zero.
     #[test]
     fn any_segments_leave_nothing_behind(
         steps in proptest::collection::vec((proptest::arbitrary::any::<bool>(), 0u16..3, proptest::arbitrary::any::<u8>(), 0u32..2_000, 0u32..2_000, 0usize..20), 0..60)

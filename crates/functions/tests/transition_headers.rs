@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed headers of the stateful firewall's tables are those of the tables, and a C compiler and
-//! Verilator read every cell as Rust does. `cargo xtask generate` writes them.
+//! The committed headers of the stateful firewall's tables match the tables, and a C compiler and Verilator
+//! read every cell as Rust does. `cargo xtask generate` writes them.
 
 use crate::transitions;
 
@@ -106,7 +106,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// A module whose elaboration fails where a cell is not what Rust says.
+/// A module whose elaboration fails if a cell differs from Rust's.
 fn checks() -> String {
     let mut text = String::from("module check;\n  import bartizan_sfw_pkg::*;\n");
     let mut expect = |is: String, value: String| {
@@ -151,7 +151,7 @@ fn verilator_reads_every_cell_as_rust_does() {
     };
     std::fs::write(&source, checks()).unwrap();
     run(&mut lint());
-    // It does fail where something differs.
+    // The check fails on a difference.
     let wrong = checks().replace("!= 6'd45", "!= 6'd44");
     assert_ne!(wrong, checks());
     std::fs::write(&source, wrong).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The function of the tutorial works, and the tutorial shows its real text.
+//! The functions of the tutorial work, and the tutorial shows their real text.
 
 use crate::common;
 #[path = "../examples/ttlguard.rs"]

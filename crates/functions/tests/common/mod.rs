@@ -20,7 +20,7 @@ pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// An IP packet around what is no TCP, UDP or ICMP.
+/// An IP packet of a protocol other than TCP, UDP or ICMP.
 pub fn other(source: IpAddr, destination: IpAddr, protocol: u8, body: &[u8]) -> Vec<u8> {
     Ip::new(source, destination, protocol).packet(body, None)
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the stateful firewall's tables in C and SystemVerilog, from `bartizan_functions::sfw_table` and `sfw_messages` alone.
+//! Writes the stateful firewall's tables in C and SystemVerilog, from `bartizan_functions::sfw_table` and
+//! `sfw_messages` alone.
 
 use bartizan_functions::sfw_messages::{EXCHANGES, IcmpKind, Known, Message, icmpv4_kind, icmpv6_kind};
 use bartizan_functions::sfw_table::{
@@ -19,7 +20,7 @@ fn upper(value: impl Debug) -> String {
     name
 }
 
-/// Names with their numbers: prefix, what they are, and each.
+/// Names with their numbers: prefix, description, and each name.
 type Group = (&'static str, &'static str, Vec<(String, u8)>);
 
 fn names<T: Debug + Copy>(of: &[T], number: fn(T) -> u8) -> Vec<(String, u8)> {
@@ -55,7 +56,7 @@ fn constants() -> Vec<Group> {
     ]
 }
 
-/// Both tables of types of ICMP: those that are no questions, which all others are.
+/// Both tables of ICMP types: those other than queries, the default for all others.
 fn icmp_types() -> [(&'static str, Vec<(u8, u8)>); 2] {
     let those = |kind: fn(u8) -> IcmpKind| {
         (0..=u8::MAX).filter(|t| kind(*t) != IcmpKind::Question).map(|t| (t, kind(t) as u8)).collect()
