@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading where an index is in bounds if nothing is wrong.
+//! Reading at an index that is in bounds unless there is a bug.
 
-/// Reading a slice where an index out of bounds is a mistake of the builder: the default then, never a panic.
+/// Reading a slice where an index out of bounds is a bug of the code that built it: gives the default, never
+/// a panic.
 pub trait At<T> {
     /// The element at an index, or the default.
     fn at(&self, index: usize) -> T;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading foreign bytes without a way to panic.
 
-/// A reader over foreign bytes. Every read returns `None` when the bytes do not suffice and then
-/// moves nothing; numbers are big endian (network order) unless the name says otherwise.
+/// A reader over foreign bytes. A read of more bytes than are left returns `None` and does not advance;
+/// numbers are big endian (network order) unless the name says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -22,13 +22,13 @@ impl<'a> Cursor<'a> {
         self.total - self.rest.len()
     }
 
-    /// What is left, without taking it.
+    /// The remaining bytes, without taking them.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many bytes are left.
+    /// Number of remaining bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.rest.len()

@@ -3,7 +3,7 @@
 
 use core::ops::{Index, IndexMut};
 
-/// Which way a packet of a flow travels. The initiator of a flow is its client.
+/// The direction of a packet within its flow. The initiator of a flow is its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Direction {
@@ -59,7 +59,7 @@ impl<T> PerDirection<T> {
         }
     }
 
-    /// Exchanges both values: used when a flow turns out to have been picked up the wrong way round.
+    /// Swaps both values: used when a flow turns out to have been picked up in the wrong direction.
     pub fn swap(&mut self) {
         core::mem::swap(&mut self.to_server, &mut self.to_client);
     }

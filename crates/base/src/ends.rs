@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What two lists have in common at both ends, so that only what stands between has to be looked at.
+//! The common head and tail of two lists, so that only the part between has to be compared.
 
 use core::ops::Range;
 
-/// The places in `before` and in `now` between the longest common head and the longest common tail of what is
-/// left; `same`: whether two items are the same.
+/// The ranges of `before` and `now` between the longest common head and the longest common tail of the rest;
+/// `same`: whether two items are equal.
 ///
-/// Both ranges lie within their lists and begin at the same place: items before it stand where they stood,
-/// and as many stand behind the one range as behind the other. One comparison for each item that is in
-/// common, and two more at most.
+/// Both ranges are within their lists and begin at the same index; equal numbers of items follow the two
+/// ranges. Costs one comparison for each common item, and at most two more.
 pub fn between<A, B>(before: &[A], now: &[B], same: impl Fn(&A, &B) -> bool) -> (Range<usize>, Range<usize>) {
     let head = before.iter().zip(now).take_while(|(a, b)| same(a, b)).count();
     // No item belongs to both ends.
@@ -36,7 +35,7 @@ mod tests {
         assert_eq!(letters("", "ab"), (0..0, 0..2));
         assert_eq!(letters("ab", ""), (0..2, 0..0));
         assert_eq!(letters("", ""), (0..0, 0..0));
-        // One item is not in both ends, whichever list is longer.
+        // No item is in both ends, whichever list is longer.
         assert_eq!(letters("aaa", "aa"), (2..3, 2..2));
         assert_eq!(letters("aba", "abababa"), (3..3, 3..7));
     }
@@ -58,12 +57,12 @@ mod tests {
                 compared.set(compared.get() + 1);
                 a == b
             });
-            // The two and what is left of them are the whole lists.
+            // The common parts and the rest are the whole lists.
             prop_assert!(was.start <= was.end && is.start <= is.end);
             prop_assert_eq!(was.start, is.start);
             prop_assert_eq!(&before[..was.start], &now[..is.start]);
             prop_assert_eq!(&before[was.end..], &now[is.end..]);
-            // What is left begins and ends with others, unless nothing is left of one list.
+            // The rest begins and ends with different items, unless the rest of one list is empty.
             let (left, new) = (&before[was.clone()], &now[is.clone()]);
             if let (Some(a), Some(b)) = (left.first(), new.first()) {
                 prop_assert_ne!(a, b);

@@ -18,15 +18,15 @@ macro_rules! id {
 }
 
 id! {
-    /// Whose traffic a packet is. 0 is the tenant of traffic that no selector names.
+    /// The tenant of a packet. 0 is the tenant of traffic that no selector names.
     TenantId(u16)
 }
 id! {
-    /// What a packet entered by, without direction: a port pair, a tap, a capture.
+    /// The link on which a packet arrives, without direction: a port pair, a tap, a capture.
     LinkId(u16)
 }
 id! {
-    /// Number of a named port, by which redirected packets leave: its place among the `ports` of the host
+    /// Number of a named port, by which redirected packets leave: its index among the `ports` of the host
     /// file, from 0.
     PortIndex(u8)
 }
@@ -40,7 +40,7 @@ id! {
     FlowId(u32)
 }
 id! {
-    /// One consistent set of policies, rules and chains. Only ever grows.
+    /// Number of a generation: a consistent set of policies, rules and chains. It only grows.
     Generation(u64)
 }
 id! {
@@ -58,7 +58,7 @@ impl FunctionId {
 }
 
 impl Generation {
-    /// The 8 bits that tables and packet metadata hold (DESIGN: reused only after a sweep).
+    /// The 8 bits in tables and packet metadata (a value is used again only after a sweep).
     #[must_use]
     pub const fn low(self) -> u8 {
         (self.0 & 0xff) as u8
@@ -82,7 +82,7 @@ impl fmt::Display for RuleId {
     }
 }
 
-/// Where a flow's packets are handled.
+/// The place where a flow's packets are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -96,7 +96,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Name as it stands in events and counters.
+    /// Name in events and counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Layer 0: the words of the system as types.
 //!
-//! Nothing here does I/O, allocates per packet or reads a clock. The types are small, `Copy`
-//! and mean one thing each, so that a flow class ([`Fid`]) cannot be taken for a table entry
-//! ([`FlowId`]) and a time of the packet clock ([`Timestamp`]) never for the wall's.
+//! Nothing here does I/O, allocates per packet or reads a clock. The types are small, `Copy` and mean one
+//! thing each, so that a flow class ([`Fid`]) cannot be confused with a table entry ([`FlowId`]), or a time
+//! of the packet clock ([`Timestamp`]) with wall-clock time.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod at;

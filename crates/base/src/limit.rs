@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of what traffic or an operator's file can grow, declared where they are: `cargo xtask generate`
-//! makes the tables of docs/limits.md of them.
+//! Bounds on state that traffic or an operator's file can grow, declared beside the code: `cargo xtask
+//! generate` makes the tables of docs/limits.md from them.
 //!
 //! A declaration ([`limits!`](crate::limits)) takes its figures from the constant or default that the code
-//! uses; so the page cannot say another one. Each crate has its own in `limits.rs`. The program uses none of
-//! them: they cost nothing.
+//! uses, so the page cannot differ. Each crate has its own in `limits.rs`. The program uses none of them:
+//! they cost nothing.
 //!
-//! Not done: bounds that are no constants and no defaults (`what was sent before the FIN`) stand in
-//! declarations without figures; a new constant that nobody declares is found by nobody.
+//! Bounds other than constants and defaults (`what was sent before the FIN`) are declared without figures; a
+//! new constant without a declaration is not detected.
 
 use crate::{PacketDuration, Reason};
 
 /// A bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// The table that it stands in.
+    /// The table of the bound.
     pub table: Table,
-    /// What is bounded.
+    /// The bounded quantity.
     pub name: &'static str,
     /// The bound in words; each `{}` is one of the figures.
     pub value: &'static str,
-    /// The figures, of the constants or defaults that the code uses.
+    /// The figures, from the constants or defaults that the code uses.
     pub figures: fn() -> Vec<String>,
-    /// The expressions that the figures are made of.
+    /// The expressions of the figures.
     pub made_of: &'static [&'static str],
-    /// Files with these constants, and those that keep to them, below `crates/` without `src`.
+    /// Files with these constants, and those that enforce them, below `crates/` without `src`.
     pub at: &'static [&'static str],
-    /// What happens there.
+    /// The effect of reaching the bound.
     pub happens: &'static str,
-    /// What rises or is told then.
+    /// The signs of reaching the bound: counters and events.
     pub traces: &'static [Trace],
 }
 
 /// Tables of docs/limits.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// Per flow and per packet.
+    /// Bounds per flow and per packet.
     Flow,
-    /// Of protocols.
+    /// Bounds of protocols.
     Protocol,
-    /// Of rules.
+    /// Bounds of rules.
     Rule,
-    /// Of the command socket.
+    /// Bounds of the command socket.
     Control,
-    /// Of the controller, its REST API and what it says to devices.
+    /// Bounds of the controller, its REST API and its messages to devices.
     Controller,
-    /// Of files that operators write, and of output.
+    /// Bounds of files that operators write, and of output.
     File,
 }
 
@@ -54,7 +54,7 @@ impl Table {
     pub const ALL: [Table; 6] =
         [Table::Flow, Table::Protocol, Table::Rule, Table::Control, Table::Controller, Table::File];
 
-    /// Name in the marks that surround the table.
+    /// Name in the marks around the table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,29 +68,29 @@ impl Table {
     }
 }
 
-/// By what a bound that was met is seen.
+/// A sign that a bound was reached.
 #[derive(Clone, Copy, Debug)]
 pub enum Trace {
     /// Counters of EVE's `stats`: a name, or the beginning of several names and `*`.
     Stats(&'static str),
     /// A metric.
     Metric(&'static str),
-    /// The counter of a reason for which packets are refused.
+    /// The counter of a reason for refusing packets.
     Refused(Reason),
-    /// An event that rules can ask for: of the decoder, of the stream, of a protocol.
+    /// An event that rules can use: of the decoder, of the stream, of a protocol.
     Event(&'static str),
     /// A counter of a function, in its metrics.
     Function(&'static str),
-    /// Something else, in words: a field of a record, a line that is printed.
+    /// Another sign, in words: a field of a record, a line that is printed.
     Told(&'static str),
-    /// Nobody needs to see it.
+    /// No sign is needed.
     NotNeeded,
-    /// Nothing, though something should: a gap to be closed.
+    /// No sign, though there should be one: a gap to be closed.
     Nothing,
 }
 
 impl Trace {
-    /// As it stands in the page.
+    /// The text for the page.
     #[must_use]
     pub fn text(self) -> String {
         match self {
@@ -120,8 +120,7 @@ impl Limit {
         text
     }
 
-    /// What is wrong with the declaration itself: a figure that stands in the words, or one too many or too
-    /// few.
+    /// The error in the declaration itself: a figure within the words, or one too many or too few.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let places = self.value.matches("{}").count();
@@ -129,7 +128,7 @@ impl Limit {
         if places != figures {
             return Some(format!("{}: {places} places for {figures} figures", self.name));
         }
-        // What stands in backquotes are names of settings.
+        // Backquotes enclose names of settings.
         let in_words =
             self.value.split('`').step_by(2).any(|words| words.contains(|c: char| c.is_ascii_digit()));
         in_words.then(|| {
@@ -137,7 +136,7 @@ impl Limit {
         })
     }
 
-    /// Its row of the page.
+    /// The row for the page.
     #[must_use]
     pub fn row(&self) -> String {
         let at: Vec<String> = self.at.iter().map(|file| format!("`{file}`")).collect();
@@ -147,7 +146,7 @@ impl Limit {
     }
 }
 
-/// Declares bounds: table, what is bounded, the bound and its figures, files, what happens there, traces.
+/// Declares bounds: table, bounded quantity, the bound and its figures, files, effect, signs.
 #[macro_export]
 macro_rules! limits {
     ($($table:ident $name:literal = $value:literal [$($figure:expr),* $(,)?] in [$($at:literal),+],
@@ -191,7 +190,7 @@ pub fn bytes(number: impl TryInto<u64>) -> String {
     format!("{} bytes", count(number))
 }
 
-/// A number of bytes of which 0 means that there is no bound.
+/// A number of bytes; 0 means that there is no bound.
 #[must_use]
 pub fn bytes_or_none(number: impl TryInto<u64>) -> String {
     match number.try_into().unwrap_or(u64::MAX) {

@@ -3,18 +3,18 @@
 
 use crate::FunctionId;
 
-/// Which functions a flow's packets still visit: bit *n* is function *n*, run lowest bit first.
+/// The functions that a flow's packets still visit: bit *n* is function *n*, run lowest bit first.
 ///
-/// Source: UniSec, "path" of the packet metadata. The order of bits is the order of execution, so
-/// the registry hands out function numbers in an order that satisfies every runs-before/after wish.
+/// Source: UniSec, "path" of the packet metadata. The order of bits is the order of execution, so the
+/// registry assigns function numbers in an order that satisfies every runs-before/after constraint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Path(pub u32);
 
 impl Path {
-    /// No function: such a flow's packets are only forwarded and counted.
+    /// No function: packets of such a flow are only forwarded and counted.
     pub const EMPTY: Path = Path(0);
 
-    /// Every function that there can be.
+    /// Every possible function.
     pub const ALL: Path = Path(u32::MAX);
 
     /// Whether no function is left.
@@ -31,7 +31,7 @@ impl Path {
         id.0 < 32 && self.0 & (1 << id.0) != 0
     }
 
-    /// This path with function `id` (ids above 31 change nothing: there is no such function).
+    /// This path with function `id` (no effect for ids above 31, which do not exist).
     #[must_use]
     pub const fn with(self, id: FunctionId) -> Self {
         if id.0 < 32 { Path(self.0 | 1 << id.0) } else { self }
@@ -43,21 +43,21 @@ impl Path {
         if id.0 < 32 { Path(self.0 & !(1 << id.0)) } else { self }
     }
 
-    /// The functions that are on both.
+    /// The functions on both paths.
     #[inline]
     #[must_use]
     pub const fn and(self, other: Path) -> Path {
         Path(self.0 & other.0)
     }
 
-    /// The functions that are on one of them.
+    /// The functions on either path.
     #[inline]
     #[must_use]
     pub const fn or(self, other: Path) -> Path {
         Path(self.0 | other.0)
     }
 
-    /// The functions that are not on the other one.
+    /// The functions that are not on the other path.
     #[inline]
     #[must_use]
     pub const fn and_not(self, other: Path) -> Path {

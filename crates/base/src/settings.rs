@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A tree of settings, flat: dotted keys to scalar values, as `suricata --dump-config` prints them.
 //!
-//! It lies on layer 0 because every crate reads its own section from it (`stream.`,
-//! `app-layer.protocols.http.`), while reading the YAML file is the work of crate `config`.
+//! It is on layer 0 because every crate reads its own section from it (`stream.`,
+//! `app-layer.protocols.http.`), while crate `config` reads the YAML file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 /// Settings by dotted key; list items are numbered from 0 (`outputs.1.eve-log.types.0`).
 ///
-/// It remembers which keys were asked for, so that the program can warn once about every key of a
-/// user's file that nothing reads ([`Settings::unread`]).
+/// Remembers the keys that were read, so that the program can warn once about every key of a user's file that
+/// nothing reads ([`Settings::unread`]).
 #[derive(Debug, Default)]
 pub struct Settings {
     values: BTreeMap<String, String>,
-    /// Where values come from, for messages: `suricata.yaml:12:3`, `--set`.
+    /// Source of each value, for messages: `suricata.yaml:12:3`, `--set`.
     origins: BTreeMap<String, String>,
-    /// What stands before the keys in the tree that this is a section of.
+    /// Prefix of the keys in the tree of which this is a section.
     prefix: String,
     read: Mutex<BTreeSet<String>>,
 }
 
-/// A setting whose value cannot be understood.
+/// A setting with a malformed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
     /// Dotted key.
     pub key: String,
     /// The value found.
     pub value: String,
-    /// What would have been understood, in words.
+    /// Description of valid values.
     pub expected: &'static str,
 }
 
@@ -52,33 +52,33 @@ impl Clone for Settings {
 }
 
 impl Settings {
-    /// No settings at all: every reader falls back to its built-in default.
+    /// No settings: every reader uses its built-in default.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a key, replacing what was there.
+    /// Sets a key, replacing an earlier value.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
         let key = key.into();
         self.origins.remove(&key);
         self.values.insert(key, value.into());
     }
 
-    /// Sets a key with the place that the value comes from.
+    /// Sets a key with the source of its value.
     pub fn set_from(&mut self, key: impl Into<String>, value: impl Into<String>, origin: impl Into<String>) {
         let key = key.into();
         self.origins.insert(key.clone(), origin.into());
         self.values.insert(key, value.into());
     }
 
-    /// Where the value of a key comes from, if that was said.
+    /// The source of a key's value, if it was given.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&str> {
         self.origins.get(key).map(String::as_str)
     }
 
-    /// What cannot be understood, with the place that it comes from.
+    /// The message for a malformed value, with its source.
     #[must_use]
     pub fn explain(&self, error: &SettingError) -> String {
         match self.origin(&error.key) {
@@ -169,7 +169,7 @@ impl Settings {
         self.values.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// The settings below `prefix` as settings of their own, with their origins, keys without the prefix.
+    /// The settings below `prefix` as settings of their own, with their sources, keys without the prefix.
     /// Errors name keys in full.
     #[must_use]
     pub fn section(&self, prefix: &str) -> Settings {
@@ -185,8 +185,8 @@ impl Settings {
         section
     }
 
-    /// Keys that nobody has asked for so far. What has something below it that was read (`outputs.1`, the
-    /// name of an item) was read.
+    /// Keys that were not read so far. A key counts as read if one below it was read (`outputs.1`, the name
+    /// of an item).
     #[must_use]
     pub fn unread(&self) -> Vec<String> {
         let read = self.read.lock().map(|r| r.clone()).unwrap_or_default();
@@ -197,8 +197,8 @@ impl Settings {
         self.values.keys().filter(|k| !read.contains(*k) && !below(k)).cloned().collect()
     }
 
-    /// Marks all keys below `prefix` as read: used where a whole section is taken over by
-    /// [`Settings::section`] or does not concern this program.
+    /// Marks all keys below `prefix` as read: for a section that [`Settings::section`] takes over, or that
+    /// does not concern this program.
     pub fn mark_read(&self, prefix: &str) {
         if let Ok(mut read) = self.read.lock() {
             let dotted = format!("{prefix}.");
@@ -210,14 +210,14 @@ impl Settings {
         }
     }
 
-    /// Marks as read what was read of a copy that knows more than these do.
+    /// Marks keys as read that were read in a copy with additional settings.
     pub fn mark_read_as(&self, copy: &Settings) {
         if let (Ok(mut own), Ok(read)) = (self.read.lock(), copy.read.lock()) {
             own.extend(read.iter().filter(|key| self.values.contains_key(*key)).cloned());
         }
     }
 
-    /// Marks as read what was read of a section of these settings.
+    /// Marks keys as read that were read in a section of these settings.
     pub fn mark_section_read(&self, section: &Settings) {
         let Some(prefix) = section.prefix.strip_prefix(self.prefix.as_str()) else { return };
         if let (Ok(mut own), Ok(read)) = (self.read.lock(), section.read.lock()) {
@@ -225,7 +225,7 @@ impl Settings {
         }
     }
 
-    /// A value that is not what was expected.
+    /// The error for a malformed value.
     #[must_use]
     pub fn error(&self, key: &str, value: &str, expected: &'static str) -> SettingError {
         SettingError { key: format!("{}{key}", self.prefix), value: value.to_owned(), expected }
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(s.explain(&error), "x.yaml:3:4: setting `a.b.c`: `maybe` is not yes or no");
         let error = s.clone().bool("a.b.d", true).unwrap_err();
         assert_eq!(s.explain(&error), "setting `a.b.d`: `maybe` is not yes or no");
-        // Another value comes from elsewhere.
+        // A new value has another source.
         s.set("a.b.c", "never");
         assert_eq!(s.origin("a.b.c"), None);
     }

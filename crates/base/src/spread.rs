@@ -1,71 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows are spread over workers: a keyed, symmetric hash of link, virtual network, addresses and ports
+//! The assignment of flows to workers: a keyed, symmetric hash of link, virtual network, addresses and ports
 //! that a kernel filter computes as well, so that a packet of a plain flow arrives at the worker that owns
 //! its flow.
 //!
-//! Multiply and add under secret odd factors (universal hashing, Dietzfelbinger et al. 1997), all of it
-//! 32-bit arithmetic that classic BPF has. Source and destination are added before they are multiplied, which
-//! makes it the same for both directions. A tenant's number is no part of it, since a filter cannot know it
-//! and it changes with policies; what tells tenants is: link, VLAN ids, a tunnel's number, addresses. So
-//! flows of equal addresses and ports in two tenants have workers of their own, by chance, and a flow has one
-//! whatever becomes of its tenant.
+//! Multiply and add under secret odd factors (universal hashing, Dietzfelbinger et al. 1997), all in 32-bit
+//! arithmetic that classic BPF has. Source and destination are added before the multiplication, which makes
+//! the hash equal for both directions. The tenant's number is not part of it, since a filter cannot know it
+//! and it changes with policies; the properties that select tenants are: link, VLAN ids, a tunnel's number,
+//! addresses. So flows of equal addresses and ports in two tenants usually have different workers, and a flow
+//! keeps its worker if its tenant changes.
 //!
-//! Not done: weights of workers.
+//! All workers have equal weights.
 
 use crate::LinkId;
 use core::net::IpAddr;
 
-/// Workers of an instance, at most.
+/// Most workers of an instance.
 pub const WORKERS_MAX: u16 = 256;
 
-/// Shares flows out to so many workers. The same in all workers and filters of an instance.
+/// Assigns flows to workers. Equal in all workers and filters of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     factors: Factors,
     workers: u16,
-    /// What the link adds.
+    /// The link's part of the sum.
     start: u32,
 }
 
-/// What is multiplied with what.
+/// The factors of the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Factors {
     /// For the words of source plus destination address; IPv4 uses the first.
     pub address: [u32; 4],
     /// For source plus destination port.
     pub ports: u32,
-    /// Of the last step, which brings low bits up.
+    /// For the last step, which spreads low bits to high ones.
     pub last: u32,
-    /// For the sum of VLAN ids; 0 where they do not count.
+    /// For the sum of VLAN ids; 0 if they are ignored.
     pub vlans: u32,
-    /// For the tunnel's number, both halves added; 0 where it does not count. Filters look into no tunnel.
+    /// For the tunnel's number, both halves added; 0 if it is ignored. Filters do not look into tunnels.
     pub tunnel: u32,
     /// For the link.
     link: u32,
 }
 
-/// The virtual network that a packet is in.
+/// The virtual network of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// VLAN ids, 0 where there is none; their order makes no difference.
+    /// VLAN ids, 0 for a missing one; their order does not matter.
     pub vlans: [u16; 3],
     /// Kind and number of the innermost tunnel; 0: none.
     pub tunnel: u64,
 }
 
-/// What of a packet decides besides its addresses.
+/// The part of a packet that the hash uses besides its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Source and destination port.
     Ports(u16, u16),
-    /// Nothing: it has no ports, or is a fragment, of which not each has them. So all fragments between two
-    /// hosts have one worker, and stay in order.
+    /// Nothing: it has no ports, or is a fragment, which may lack them. So all fragments between two hosts
+    /// have one worker, and stay in order.
     Nothing,
 }
 
 impl Spread {
-    /// For so many workers (at least one, at most [`WORKERS_MAX`]), with the instance's secret seed. Of link
-    /// 0; VLANs and tunnels count.
+    /// An assignment to `workers` workers (at least one, at most [`WORKERS_MAX`]), with the instance's secret
+    /// seed, for link 0, with VLANs and tunnels.
     #[must_use]
     pub fn new(seed: [u64; 2], workers: u16) -> Self {
         let [mut state, other] = seed;
@@ -89,15 +89,15 @@ impl Spread {
         Spread { factors, workers: workers.clamp(1, WORKERS_MAX), start: 0 }
     }
 
-    /// The same for another link.
+    /// This assignment for another link.
     #[must_use]
     pub const fn of_link(mut self, link: LinkId) -> Self {
         self.start = self.factors.link.wrapping_mul(link.0 as u32);
         self
     }
 
-    /// The same where VLANs or tunnels do not count: where they are no part of flows' keys, packets of one
-    /// flow can be in several.
+    /// This assignment without VLANs or tunnels: if they are not part of flows' keys, packets of one flow can
+    /// have several.
     #[must_use]
     pub const fn counting(mut self, vlans: bool, tunnels: bool) -> Self {
         if !vlans {
@@ -115,13 +115,13 @@ impl Spread {
         self.workers
     }
 
-    /// The factors, for who computes the same elsewhere: see [`Spread::worker_in`].
+    /// The factors, for other implementations: see [`Spread::worker_in`].
     #[must_use]
     pub const fn factors(&self) -> &Factors {
         &self.factors
     }
 
-    /// What is added for the link, for who computes the same elsewhere.
+    /// The link's part of the sum, for other implementations.
     #[must_use]
     pub const fn start(&self) -> u32 {
         self.start
@@ -161,7 +161,7 @@ impl Spread {
     }
 }
 
-/// An address as words; those that IPv4 does not have are 0.
+/// An address as words; IPv4 has only the first.
 fn words(address: IpAddr) -> [u32; 4] {
     match address {
         IpAddr::V4(v4) => [u32::from(v4), 0, 0, 0],

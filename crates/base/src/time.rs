@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packet clock.
 //!
-//! Time in the data plane is the time of the packets: of the capture file, or of a live port,
-//! whose clock goes on without packets. No crate below the program reads the wall clock.
+//! Time in the data plane is the time of the packets: of the capture file, or of a live port, whose clock
+//! advances without packets. No crate below the program reads the wall clock.
 
 use core::ops::{Add, Sub};
 
@@ -15,7 +15,7 @@ pub struct Timestamp(u64);
 pub struct PacketDuration(u64);
 
 impl Timestamp {
-    /// The beginning of the epoch; also "never" for fields that start unset.
+    /// The beginning of the epoch; also "never" for unset fields.
     pub const ZERO: Timestamp = Timestamp(0);
 
     /// From nanoseconds since the epoch.

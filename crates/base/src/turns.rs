@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workers that inspect one capture side by side and share state touch that state in the order of the
-//! packets, so that the result is that of a single worker: thresholds, host bits, data sets.
+//! Workers that inspect one capture in parallel access shared state in the order of the packets, so that the
+//! result is that of a single worker: thresholds, host bits, data sets.
 //!
-//! Each worker says where in the capture it is ([`Turn::at`]). Who wants shared state waits until every other
-//! worker is further on ([`wait_for_turn`]); the one that is furthest back never waits, so somebody always
-//! goes on. On live links nobody takes part, and asking costs a look at a thread's own variable.
+//! Each worker publishes its place in the capture ([`Turn::at`]). A worker that needs shared state waits
+//! until every other one is ahead ([`wait_for_turn`]); the last one never waits, so there is always progress.
+//! On live links no worker takes part, and the call costs a look at a thread-local variable.
 //!
 //! Memory ordering: a place is two words. Its owner stores the second as 0, then the first (`Release`), then
 //! the second for each step within it (`Release`). A reader loads the first, then the second (both
-//! `Acquire`). If it sees the first of now, it sees a second that is at least that of now's beginning, or a
-//! later one: never one of an earlier first. So a place never reads as further on than it is, and what its
-//! owner did before it moved on is seen.
+//! `Acquire`). If it sees the current first word, it sees a second word at least as new as the 0 stored
+//! before it: never one of an earlier first word. So a place never reads as ahead of its owner, and
+//! everything that the owner did before it advanced is visible.
 
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Looks before a waiting worker gives its processor away, and before it sleeps.
+/// Polls before a waiting worker yields its processor, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 1_024;
 const NAP: Duration = Duration::from_micros(50);
@@ -26,13 +26,13 @@ thread_local! {
     static MINE: RefCell<Option<(Arc<Turns>, usize)>> = const { RefCell::new(None) };
 }
 
-/// Where the workers of a run are.
+/// The places of a run's workers.
 #[derive(Debug)]
 pub struct Turns {
     places: Vec<Place>,
 }
 
-/// On a cache line of its own: others read it seldom.
+/// On a cache line of its own: others read it rarely.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Place {
@@ -56,20 +56,20 @@ impl Place {
 }
 
 impl Turns {
-    /// For so many workers, all at the beginning.
+    /// Places of `workers` workers, all at the beginning.
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
         Arc::new(Turns { places: (0..workers).map(|_| Place::default()).collect() })
     }
 
-    /// The calling thread is this worker from here on.
+    /// Registers the calling thread as this worker.
     #[must_use]
     pub fn take_part(self: &Arc<Self>, worker: usize) -> Turn {
         MINE.with_borrow_mut(|mine| *mine = Some((Arc::clone(self), worker)));
         Turn { turns: Arc::clone(self), worker }
     }
 
-    /// Whether a worker takes part no more: it has ended, or failed.
+    /// Whether a worker no longer takes part: it has ended, or failed.
     #[must_use]
     pub fn has_ended(&self, worker: usize) -> bool {
         self.places.get(worker).is_none_or(|place| place.read().0 == u64::MAX)
@@ -79,7 +79,7 @@ impl Turns {
         let Some(mine) = self.places.get(worker).map(Place::read) else { return };
         for (index, place) in self.places.iter().enumerate() {
             let mut looks = 0u32;
-            // Two at one place do not touch the same: the order of workers is as good as any.
+            // Two workers at one place access different state: the order of workers is as good as any.
             while index != worker && (place.read(), index) < (mine, worker) {
                 looks = looks.saturating_add(1);
                 match looks {
@@ -92,7 +92,8 @@ impl Turns {
     }
 }
 
-/// A worker's part in the order. When it is dropped the worker is done, and nobody waits for it any more.
+/// A worker's part in the order. Dropping it ends the worker's part, and no other worker waits for it any
+/// more.
 #[derive(Debug)]
 pub struct Turn {
     turns: Arc<Turns>,
@@ -100,7 +101,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The worker has done all before this step of this frame. Never goes back.
+    /// Publishes that the worker has finished everything before this step of this frame. Never goes back.
     #[inline]
     pub fn at(&self, frame: u64, step: u64) {
         if let Some(place) = self.turns.places.get(self.worker) {
@@ -112,16 +113,16 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.at(u64::MAX, u64::MAX);
-        // While the thread ends there is nothing to be taken back.
+        // While the thread ends there is nothing to clear.
         let _ = MINE.try_with(|mine| mine.take());
     }
 }
 
-/// Waits until all other workers are further on than the calling one; returns at once where the thread takes
-/// part in no order.
+/// Waits until all other workers are ahead of the calling one; returns at once in a thread that takes no
+/// part.
 #[inline]
 pub fn wait_for_turn() {
-    // While a thread ends it takes part in nothing.
+    // While a thread ends it takes no part.
     let _ = MINE.try_with(|mine| {
         if let Ok(mine) = mine.try_borrow()
             && let Some((turns, worker)) = mine.as_ref()
@@ -150,7 +151,7 @@ mod tests {
                         let turn = turns.take_part(worker);
                         for frame in 1..=FRAMES {
                             turn.at(frame, 0);
-                            // Uneven parts: some frames are touched by two workers, at different steps.
+                            // Uneven parts: two workers access some frames, at different steps.
                             let steps: &[u64] = match (frame % 7) as usize {
                                 0 if worker == 2 => &[1, 3],
                                 0 if worker == 0 => &[2],

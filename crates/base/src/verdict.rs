@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is done with a packet, and why.
+//! The decision on a packet, and its reason.
 
 use crate::{FunctionId, PortIndex, RuleId};
 use core::num::NonZeroU32;
 
-/// What a function says about a packet, least severe first, so that `max` is the verdict that wins.
+/// The verdict of a function on a packet, least severe first, so that `max` is the verdict that wins.
 ///
-/// `Pass` speaks for one function only; the others still decide. The bypass of a flow is not a
-/// verdict of its own but [`Decision::done`]: "I am done with this flow".
+/// `Pass` applies to one function only; the others still decide. The bypass of a flow is not a verdict of its
+/// own but [`Decision::done`]: "this function is done with the flow".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Verdict {
-    /// Nothing to say.
+    /// No decision.
     #[default]
     Continue = 0,
     /// Accepted by this function.
     Pass = 1,
-    /// Not forwarded.
+    /// Dropped.
     Drop = 2,
-    /// Not forwarded, and the sender is told (TCP RST or ICMP unreachable).
+    /// Dropped, with an answer to the sender (TCP RST or ICMP unreachable).
     Reject = 3,
 }
 
 impl Verdict {
-    /// Whether the packet goes on.
+    /// Whether the packet is forwarded.
     #[must_use]
     pub const fn forwards(self) -> bool {
         matches!(self, Verdict::Continue | Verdict::Pass)
     }
 
-    /// Name as it stands in events and counters.
+    /// Name in events and counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,23 +41,23 @@ impl Verdict {
     }
 }
 
-/// What the metadata tells a lower level or the port to do with a packet.
+/// The metadata's order to a lower level or the port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
-    /// Hand up to the host.
+    /// Pass up to the host.
     #[default]
     ToCpu = 0,
-    /// Send out of the egress port.
+    /// Send by the egress port.
     ToPort = 1,
-    /// Do not send.
+    /// Drop.
     Drop = 2,
 }
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
-        /// Why a packet was not simply forwarded, or why a thing was not done. There is no catch-all:
-        /// whoever needs a new reason adds it here with its name.
+        /// The reason why a packet was not simply forwarded, or why an action was not taken. There is no
+        /// catch-all: a new reason is added here with its name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Reason { $($(#[doc = $doc])+ $variant,)+ }
@@ -68,13 +68,13 @@ macro_rules! reasons {
             /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Name as it stands in events, counters and the reference page.
+            /// Name in events, counters and the reference page.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Reason::$variant => $name,)+ }
             }
 
-            /// What it means, one sentence for people.
+            /// The meaning, one sentence for people.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Reason::$variant => concat!($($doc),+).trim_ascii(),)+ }
@@ -84,7 +84,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// A packet-filter rule said so.
+    /// A packet-filter rule refused it.
     PfwRule => "pfw_rule",
     /// No packet-filter rule matched and the default action is to refuse.
     PfwDefault => "pfw_default",
@@ -102,21 +102,21 @@ reasons! {
     SfwSynLimit => "sfw_syn_limit",
     /// Too many connections of one source.
     SfwConnectionLimit => "sfw_connection_limit",
-    /// A detection rule said so.
+    /// A detection rule refused it.
     IdsRule => "ids_rule",
     /// A rate filter turned a detection rule's match into a refusal.
     IdsThreshold => "ids_threshold",
     /// An earlier detection rule decided for the whole flow.
     IdsFlow => "ids_flow",
-    /// A firewall rule said so (firewall mode).
+    /// A firewall rule refused it (firewall mode).
     FirewallRule => "firewall_rule",
     /// No firewall rule accepted the packet, and the policy of packets refuses.
     FirewallPacketPolicy => "firewall_packet_policy",
     /// No firewall rule accepted a state of a transaction, and its policy refuses.
     FirewallAppPolicy => "firewall_app_policy",
-    /// A firewall rule before the flow said so.
+    /// A firewall rule before the flow refused it.
     FirewallPreFlow => "firewall_pre_flow",
-    /// A firewall rule before the stream said so.
+    /// A firewall rule before the stream refused it.
     FirewallPreStream => "firewall_pre_stream",
     /// The firewall refused the whole flow earlier.
     FirewallFlow => "firewall_flow",
@@ -126,8 +126,7 @@ reasons! {
     TunnelInner => "tunnel_inner",
     /// A fragment could not be kept, or its datagram is not allowed to be completed.
     Defrag => "defrag",
-    /// Headers are broken so that what the packet carries cannot be found and inspected, but a receiver may
-    /// find it.
+    /// Malformed headers: the payload cannot be located and inspected, but a receiver may find it.
     Unreadable => "unreadable",
     /// A TCP segment that the stream engine does not accept inline.
     StreamError => "stream_error",
@@ -143,8 +142,8 @@ reasons! {
     FlowMemory => "flow_memory",
     /// The application-layer parser failed, and the policy refuses such flows.
     AppLayerError => "applayer_error",
-    /// A rule asks what protocol this is, and its bytes do not tell yet: it goes on when more of them or some
-    /// time have come.
+    /// A rule depends on the protocol, which the bytes so far do not show: the packet is forwarded after more
+    /// bytes or some time.
     ProtocolOpen => "protocol_open",
     /// Memory for application layers is used up, and the policy refuses flows that give way.
     AppLayerMemory => "applayer_memory",
@@ -152,7 +151,7 @@ reasons! {
     DefragMemory => "defrag_memory",
     /// The policy's default for traffic that no policy names.
     PolicyDefault => "policy_default",
-    /// One direction of the flow is not seen, and the policy drops such flows.
+    /// One direction of the flow is not visible, and the policy drops such flows.
     OneSided => "one_sided",
     /// The frame is larger than the egress port can send.
     EgressMtu => "egress_mtu",
@@ -160,44 +159,44 @@ reasons! {
     EgressRing => "egress_ring",
     /// A hand-over ring between workers had no room.
     HandOverRing => "hand_over_ring",
-    /// Its source scans ports or sweeps the network, and the policy drops what such a source opens.
+    /// Its source scans ports or sweeps the network, and the policy drops new flows of such a source.
     Portscan => "portscan",
-    /// A function of its chain has failed, and the policy lets nothing go on without it.
+    /// A function of its chain has failed, and the policy refuses packets without it.
     FunctionFailed => "function_failed",
-    /// A function of its chain was stopped by an order, and the policy lets nothing go on without it.
+    /// A function of its chain was stopped by an order, and the policy refuses packets without it.
     FunctionStopped => "function_stopped",
     /// HTTP/2 in clear text, which is not parsed, and the policy refuses it.
     Http2 => "http2",
-    /// More comes than the worker takes, and flows of its policy's priority give way.
+    /// The load exceeds the worker's capacity, and flows of its policy's priority give way.
     Overload => "overload",
 }
 
-/// The answer of one function: verdict, reason, what caused it, and whether the function is done.
+/// The decision of one function: verdict, reason, cause, and whether the function is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why; `None` only for `Continue` and for a plain `Pass`. Of a packet as a whole `Continue` with a
-    /// reason says why a staged policy would refuse it.
+    /// The reason; `None` only for `Continue` and for a plain `Pass`. For a packet as a whole, `Continue`
+    /// with a reason means that a staged policy would refuse it.
     pub reason: Option<Reason>,
     /// The function that decided.
     pub function: FunctionId,
     /// The function's rule: index + 1 of a packet-filter rule, or a detection rule's sid.
     pub rule: Option<NonZeroU32>,
-    /// Full identity when a detection rule decided.
+    /// Full identity if a detection rule decided.
     pub rule_id: Option<RuleId>,
-    /// The function needs no more packets of this flow: its bit leaves the path.
+    /// Whether the function needs no more packets of this flow: its bit leaves the path.
     pub done: bool,
-    /// The function says the same of each packet of this flow in this generation, whatever it carries and
-    /// however many come. So a level below the host may say it.
+    /// Whether the function's decision is the same for each packet of this flow in this generation, whatever
+    /// its content and number. So a level below the host may decide.
     pub repeats: bool,
-    /// A packet that goes on leaves by this named port, and not by the one across its link. With `done` so do
-    /// all of its flow, of both sides.
+    /// The named port by which a forwarded packet leaves, instead of the other port of its link. With `done`,
+    /// all packets of the flow leave by it, of both sides.
     pub egress: Option<PortIndex>,
 }
 
 impl Reason {
-    /// Whether firewall mode refused: what detection would say is not known then.
+    /// Whether firewall mode refused: then detection has not decided.
     #[must_use]
     pub const fn is_firewall(self) -> bool {
         matches!(
@@ -211,7 +210,7 @@ impl Reason {
         )
     }
 
-    /// The reason of what comes behind a packet with this one, where the whole flow is refused.
+    /// The reason for the packets after one with this reason, if the whole flow is refused.
     #[must_use]
     pub const fn of_flow(self) -> Reason {
         match self {
@@ -223,7 +222,7 @@ impl Reason {
 }
 
 impl Decision {
-    /// Nothing to say.
+    /// No decision.
     pub const CONTINUE: Decision = Decision {
         verdict: Verdict::Continue,
         reason: None,
@@ -250,8 +249,8 @@ impl Decision {
         }
     }
 
-    /// Keeps the more severe of two decisions; of two equals the earlier. What goes on leaves by the port
-    /// that the earlier one names, or else the later one.
+    /// The more severe of two decisions; the earlier of two equal ones. A forwarded packet leaves by the port
+    /// of the earlier one, or else that of the later one.
     #[must_use]
     pub fn strictest(self, later: Decision) -> Decision {
         let egress = self.egress.or(later.egress);

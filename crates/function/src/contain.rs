@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A function that panics is contained: the panic ends at the call, and who called it gets to know what was
-//! said and where.
+//! Containment of panics: a panic of a function ends at the call, and the caller gets its message and place.
 //!
-//! Not contained, because the process ends with it: a stack that overflows, a panic while another one
-//! unwinds, memory that cannot be had, `abort`. A function that does not return is found by others
-//! (docs/functions.md).
+//! Not contained, because the process ends: a stack overflow, a panic during unwinding, failed allocation,
+//! `abort`. A function that does not return is detected elsewhere (docs/functions.md).
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-/// A panic that was contained.
+/// A contained panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Panicked {
-    /// What it said.
+    /// Its message.
     pub message: String,
-    /// Where: `file:line:column`. Empty if nobody has noted it ([`note_places`] was not called).
+    /// Its place: `file:line:column`. Empty unless [`note_places`] was called.
     pub place: String,
 }
 
@@ -29,18 +27,18 @@ impl core::fmt::Display for Panicked {
     }
 }
 
-/// Bytes of a panic's message that are kept.
+/// Most bytes of a panic's message that are kept.
 const MESSAGE_MAX: usize = 512;
 
 thread_local! {
-    /// A call is under way whose panic will be contained: who contains it says so, and nothing else does.
+    /// Whether a call is running whose panic will be contained; only [`contained`] and [`throw_away`] set it.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// The latest panic inside.
+    /// The latest panic inside such a call.
     static LATEST: RefCell<Option<Panicked>> = const { RefCell::new(None) };
 }
 
-/// From now on places of contained panics are known, and these are not told on standard error. Others are
-/// told as before.
+/// From now on, notes the places of contained panics instead of printing them to standard error. Other panics
+/// are printed as usual.
 pub fn note_places() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -55,7 +53,7 @@ pub fn note_places() {
 fn note(info: &PanicHookInfo<'_>) {
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     let panicked = Panicked { message: message_of(info.payload()), place };
-    // A panic while the cell is borrowed would be one of ours.
+    // A panic while the cell is borrowed would be one of this module.
     LATEST.with(|latest| latest.try_borrow_mut().map(|mut latest| *latest = Some(panicked)).ok());
 }
 
@@ -68,11 +66,10 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     text.chars().take(MESSAGE_MAX).collect()
 }
 
-/// Calls, and contains a panic. What the callee worked on is as it was left: who calls puts it right or
-/// throws it away.
+/// Calls `call` and contains a panic. The data that `call` worked on stays as the panic left it: the caller
+/// repairs or discards it.
 ///
-/// # Errors
-/// It panicked.
+/// # Errors The call panicked.
 #[inline]
 pub fn contained<T>(call: impl FnOnce() -> T) -> Result<T, Box<Panicked>> {
     let before = INSIDE.replace(true);
@@ -91,11 +88,11 @@ fn take(payload: Box<dyn Any + Send>) -> Box<Panicked> {
     Box::new(panicked)
 }
 
-/// Frees what is suspect: a panic on the way changes nothing, what is left of it is lost.
+/// Drops a value whose state is suspect: a panic of the drop is contained, and the rest of the value leaks.
 pub fn throw_away<T>(value: T) {
     let before = INSIDE.replace(true);
     if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
-        // Freeing this one may panic as well, without end.
+        // Dropping the payload may panic as well, without end.
         core::mem::forget(payload);
     }
     INSIDE.set(before);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a function reports about traffic.
+//! The findings of a function.
 
 use bartizan_base::{Reason, RuleId};
 use std::sync::Arc;
 
-/// What is told of a rule in events.
+/// The fields of a rule in events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleInfo {
     /// gid, sid, rev.
@@ -19,69 +19,69 @@ pub struct RuleInfo {
     pub references: Vec<String>,
     /// Metadata: names and values, most of which many rules share.
     pub metadata: Vec<(Arc<str>, Arc<str>)>,
-    /// Whose side is the target: the packet's source or destination.
+    /// Whether the packet's source, or its destination, is the target of the attack.
     pub target_is_source: Option<bool>,
     /// Text of the rule.
     pub text: String,
-    /// Of a rule of the firewall: what events call its hook, and its actions.
+    /// A firewall rule: the name of its hook in events, and its actions.
     pub firewall: Option<(Option<String>, String)>,
 }
 
-/// What the rule did.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingAction {
-    /// Reported; the packet goes on as far as this rule is concerned.
+    /// Reported; this rule does not stop the packet.
     Allowed,
     /// Refused: EVE's `blocked`.
     Blocked,
-    /// No match to report: the rule refuses the packet, and the record of that names it.
+    /// No match to report: the rule refuses the packet, and the record of the refusal names the rule.
     Refusing,
     /// No match to report: rules set variables for this packet.
     Variables,
-    /// No match: an earlier one asked for this packet to be recorded (keyword `tag`).
+    /// No match: an earlier match requires this packet to be recorded (keyword `tag`).
     Tagged,
 }
 
-/// Who is told of a refused connection.
+/// The sides that get an answer to a refused connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectTo {
     /// The sender of the packet.
     Source,
-    /// The receiver.
+    /// The receiver of the packet.
     Destination,
-    /// Both.
+    /// Both sides.
     Both,
 }
 
-/// A match that is to be reported as an alert.
+/// A match, to be reported as an alert.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The rule.
     pub rule: Arc<RuleInfo>,
-    /// What it did.
+    /// The effect of the rule.
     pub action: FindingAction,
-    /// Number of the transaction that it is about.
+    /// Number of the transaction that matched.
     pub tx: Option<u64>,
-    /// Number of the frame that it is about, in the packet's direction.
+    /// Number of the frame that matched, in the packet's direction.
     pub frame: Option<u64>,
-    /// The transaction is a guess: the rule looks at packets or the stream.
+    /// The transaction is a guess: the rule inspects packets or the stream.
     pub guessed: bool,
     /// It matched on stream data.
     pub stream: bool,
-    /// A rate filter gave it an action that refuses nothing, and another rule refuses the packet, or would:
-    /// EVE calls it `blocked`.
+    /// A rate filter turned its action into one that does not refuse, and another rule refuses the packet, or
+    /// would: EVE calls it `blocked`.
     pub refused_beside: bool,
-    /// What the rule and its data sets say of the match, as the members of a JSON object; `None` for nothing.
+    /// Context of the match from the rule and its data sets, as the members of a JSON object.
     pub context: Option<Box<[u8]>>,
     /// Variables that rules set for the packet.
     pub variables: Arc<[(String, Vec<u8>)]>,
 }
 
-/// Generator id of findings about what a staged policy would refuse.
+/// Generator id of findings for would-be refusals of a staged policy.
 pub const STAGED_GID: u32 = 9_000;
 
-/// The rule that stands in findings for what a staged policy would refuse: its sid is the reason's number
-/// plus 1. `function`: who would; `None`: the engine.
+/// The rule of findings for would-be refusals of a staged policy: its sid is the reason's number plus 1.
+/// `function`: the function that would refuse; `None`: the engine.
 #[must_use]
 pub fn would_refuse(function: Option<&str>, reason: Reason) -> Arc<RuleInfo> {
     let name = function.unwrap_or("the engine");
@@ -95,13 +95,13 @@ pub fn would_refuse(function: Option<&str>, reason: Reason) -> Arc<RuleInfo> {
 }
 
 impl FindingAction {
-    /// Whether it refuses the packet.
+    /// Whether the rule refuses the packet.
     #[must_use]
     pub const fn blocks(self) -> bool {
         matches!(self, FindingAction::Blocked | FindingAction::Refusing)
     }
 
-    /// Whether it is an alert, not only something to be recorded.
+    /// Whether it is an alert, rather than only data to record.
     #[must_use]
     pub const fn is_alert(self) -> bool {
         matches!(self, FindingAction::Allowed | FindingAction::Blocked)
@@ -109,7 +109,7 @@ impl FindingAction {
 }
 
 impl Finding {
-    /// A match of a rule, of no transaction and with nothing more to say.
+    /// A match of a rule without a transaction or context.
     #[must_use]
     pub fn new(rule: Arc<RuleInfo>, action: FindingAction) -> Self {
         Finding {
@@ -126,11 +126,11 @@ impl Finding {
     }
 }
 
-/// Bytes of a packet's payload that a function wants replaced. Only the normaliser does it, and only inline.
+/// Bytes to be replaced in a packet's payload. Only the normaliser replaces them, and only inline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// Where in the payload.
+    /// Offset in the payload.
     pub offset: u32,
-    /// What is put there.
+    /// The new bytes.
     pub bytes: Vec<u8>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules on headers, which a generation looks up for its functions, and the headers that are looked up.
+//! Header rules, which a generation looks up for its functions, and the headers of the lookup.
 
 use bartizan_base::{Direction, Fid, FunctionId, LinkId, TenantId};
 use bartizan_classify::{Header, HeaderNames, HeaderRule, NameId};
@@ -8,14 +8,14 @@ use bartizan_packet::{Decoded, Transport, icmpv4_counterpart, icmpv6_counterpart
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
-/// Under these numbers, which no function has, the names stand among what a lookup found by which it was
-/// found: those of the address of the side that opened the flow, and of the other side. They go along with
-/// the flow, so that it keeps them when its addresses have lost them.
+/// Numbers, used by no function, for the DNS names among the results of a lookup: those of the address of the
+/// side that opened the flow, and of the other side. They are part of the flow's results, so that the flow
+/// keeps them when its addresses lose them.
 pub const CLIENT_NAME: FunctionId = FunctionId(253);
 /// See [`CLIENT_NAME`].
 pub const SERVER_NAME: FunctionId = FunctionId(254);
 
-/// The names of a flow's addresses among what its lookup found; its client is the source.
+/// The names of a flow's addresses among the results of its lookup; the client is the source.
 #[must_use]
 pub fn names_among(matches: &[(FunctionId, u32)]) -> HeaderNames {
     let of = |side| {
@@ -25,21 +25,21 @@ pub fn names_among(matches: &[(FunctionId, u32)]) -> HeaderNames {
     HeaderNames { source: of(CLIENT_NAME), destination: of(SERVER_NAME) }
 }
 
-/// A function's rules on the headers of some classes of flows. Each class is in one of these at most. Best is
-/// one for all classes: the rules of several have to be kept apart.
+/// A function's rules on the headers of some classes of flows. Each class is in at most one of these. One for
+/// all classes is best: the rules of several have to be kept apart.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderRules {
-    /// What explanations call one of them: `rule`.
+    /// The term for one of them in explanations: `rule`.
     pub called: &'static str,
     /// The classes; empty for all.
     pub fids: Arc<[Fid]>,
-    /// Number of a rule, from 0, and what it matches; a rule may stand there several times. Of the rules that
-    /// match that with the lowest number is found. The same by address as in the generation before: the same
+    /// Number of each rule, from 0, and its condition; a rule may occur several times. The lookup returns the
+    /// lowest number among the matching rules. An equal address as in the previous generation means equal
     /// rules.
     pub rules: Arc<[(u32, HeaderRule)]>,
 }
 
-/// What is looked up of a flow: its header as the side that opened it sends it, with type and code of ICMP
+/// The header of a flow for the lookup: as sent by the side that opened the flow, with type and code of ICMP
 /// ([`icmp_numbers`]) in place of ports.
 #[must_use]
 pub fn header_of_flow(key: &FlowKey, icmp: (u16, u16)) -> Header {
@@ -56,7 +56,7 @@ pub fn header_of_flow(key: &FlowKey, icmp: (u16, u16)) -> Header {
     }
 }
 
-/// What is looked up of a packet without a flow; `None`: it is not IP.
+/// The header of a packet without a flow for the lookup; `None`: the packet is not IP.
 #[must_use]
 pub fn header_of_packet(packet: &Decoded, tenant: TenantId, link: LinkId) -> Option<Header> {
     let (source_port, destination_port) = match packet.transport.icmp() {
@@ -74,8 +74,8 @@ pub fn header_of_packet(packet: &Decoded, tenant: TenantId, link: LinkId) -> Opt
     })
 }
 
-/// Type and code of an ICMP packet of a flow, as its opener would have sent them: an answer has those of its
-/// question. Zeros for other packets.
+/// Type and code of an ICMP packet of a flow, as its opener would have sent them: a reply has those of its
+/// query. Zeros for other packets.
 #[must_use]
 pub fn icmp_numbers(packet: &Decoded, direction: Direction) -> (u16, u16) {
     let (icmp, counterpart) = match &packet.transport {

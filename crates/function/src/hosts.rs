@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a function keeps per host: values of a type of its own, for all flows, workers and generations.
+//! State of functions per host: values of a type of the function's own, for all flows, workers and
+//! generations.
 //!
-//! A function declares them in its [`FunctionSpec`] (version of their layout, greatest size) and asks for its
-//! table when it installs rules ([`RuleSource::hosts`](crate::RuleSource)). The table belongs to whoever
-//! makes generations, so it outlives them: a reload finds it again as long as type and version are the same.
-//! It is a [`HostTable`]: shared by the workers, cut into shards with a lock each, keyed with the tenant,
-//! bounded, touched only when the function asks. Who runs packets lets values expire by the packet clock and
-//! shows the counters, by [`HostKeeper`].
+//! A function declares them in its [`FunctionSpec`] (version of their layout, maximum size) and gets its
+//! table when it installs rules ([`RuleSource::hosts`](crate::RuleSource)). The owner of the tables also
+//! makes the generations, so a table outlives them: a reload finds it again as long as type and version are
+//! the same. The table is a [`HostTable`]: shared by the workers, in shards with a lock each, keyed with the
+//! tenant, bounded, accessed only when the function needs it. By [`HostKeeper`], the data plane lets values
+//! expire by the packet clock and exports the counters.
 //!
-//! Not done: nobody exports or imports tables yet (a warm restart will).
+//! Tables can be exported and imported; no caller does so yet.
 
 use crate::spec::FunctionSpec;
 use bartizan_base::{Cursor, Timestamp};
@@ -20,31 +21,30 @@ use bartizan_flow::host::{
 use core::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a function declares of its values per host.
+/// A function's declaration of its values per host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostSlot {
-    /// Version of their layout, exported with them: values of another version are not taken up.
+    /// Version of their layout, exported with them: values of another version are not imported.
     pub version: u16,
-    /// Bytes that a value allocates at most, beside its own place.
+    /// Most bytes that a value allocates, beside its own size.
     pub held_max: usize,
 }
 
-/// A function's value for a host. It says how long it has to be kept ([`HostValue`]); when it need not be, it
-/// goes.
+/// A function's value for a host. It determines its expiry ([`HostValue`]), and is removed when it expires.
 pub trait HostData: HostValue + Send + 'static {
     /// Appends the value as plain data.
     fn export(&self, out: &mut Vec<u8>);
 
-    /// Reads what `export` of the same version wrote; `None`: it is damaged.
+    /// Reads the form that `export` of the same version wrote; `None`: it is damaged.
     fn import(bytes: &[u8]) -> Option<Self>;
 }
 
-/// A table of values per host, for who runs packets: it is not his what stands in it.
+/// A table of values per host for the data plane, which does not know the values.
 pub trait HostKeeper: Send + Sync {
-    /// Drops what need not be kept any longer, looking at so many timers at most. Returns how many went.
+    /// Removes expired values, checking at most `budget` timers. Returns the number of removed values.
     fn expire(&self, now: Timestamp, budget: u32) -> u32;
 
-    /// What was counted.
+    /// The counters of the table.
     fn counters(&self) -> HostCounters;
 }
 
@@ -61,23 +61,23 @@ impl<V: HostValue + Send> HostKeeper for HostTable<V> {
 /// Bounds of the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct HostTablesConfig {
-    /// Bytes that the values of one function take at most.
+    /// Most bytes of the values of one function.
     pub memory: u64,
     /// The instance's secret hash.
     pub hasher: FlowHasher,
 }
 
-/// Bytes of one function's values unless a size is given.
+/// Default for the bytes of one function's values.
 pub const HOST_MEMORY: u64 = 32 << 20;
-/// Bytes for which a table has one lock more, and the most locks.
+/// Bytes of a table per lock, and the most locks.
 const PER_LOCK: u64 = 256 << 10;
 const LOCKS_MAX: u64 = 64;
-/// Bytes of an entry's timer, index and key, and of a part's timer wheel, at most.
+/// Upper bound of the bytes of an entry's timer, index and key, and of a shard's timer wheel.
 const PER_ENTRY: usize = 160;
 const PER_PART: u64 = 4 << 10;
 
 impl Default for HostTablesConfig {
-    /// With a known hash: for captures and tests. What faces live traffic gives a secret one.
+    /// With a known hash: for captures and tests. Code that faces live traffic passes a secret one.
     fn default() -> Self {
         HostTablesConfig { memory: HOST_MEMORY, hasher: FlowHasher::new([0x6675_6e63, 0x686f_7374]) }
     }
@@ -99,7 +99,7 @@ impl<T: HostData> HostValues<T> {
     fn new(function: &'static str, slot: HostSlot, config: &HostTablesConfig) -> Self {
         let each = (size_of::<T>() + slot.held_max + PER_ENTRY) as u64;
         let parts = 1 << (config.memory / PER_LOCK).clamp(1, LOCKS_MAX).ilog2();
-        // Of each part; rounded down, so that all of them stay within the memory.
+        // Entries of each shard; rounded down, so that all shards stay within the memory.
         let entries =
             (config.memory.saturating_sub(parts * PER_PART) / each / parts).clamp(1, (1 << 24) / parts);
         let table = HostTable::new(&HostTableConfig {
@@ -111,9 +111,8 @@ impl<T: HostData> HostValues<T> {
         HostValues { function, version: slot.version, held_max: slot.held_max as u64, table }
     }
 
-    /// Runs `f` on the value of a host, which is made if there is none. What does not find room makes a value
-    /// of the tenant that
-    /// has most leave: the one nearest to its end.
+    /// Runs `f` on the value of a host, which is made if it does not exist. A value without room evicts one
+    /// of the tenant that has most: the one nearest to its expiry.
     ///
     /// # Errors
     /// [`HostRefused`], counted, when there is no room; `f` was not run.
@@ -126,13 +125,13 @@ impl<T: HostData> HostValues<T> {
         self.table.with(key, now, f)
     }
 
-    /// Runs `f` on the value of a host if there is one.
+    /// Runs `f` on the value of a host if it exists.
     pub fn if_there<R>(&self, key: &HostKey, now: Timestamp, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.table.if_there(key, now, f)
     }
 
     /// Appends all values: format u8, name of the function (length u8), version of the layout u16, number of
-    /// values u32, then of each: length u32, whose it is, the value. Little endian.
+    /// values u32, then for each: length u32, key, value. Little endian.
     pub fn export(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         let name = self.function.as_bytes();
@@ -153,11 +152,11 @@ impl<T: HostData> HostValues<T> {
         out.extend(values);
     }
 
-    /// Takes up exported values, in place of those that are there of the same hosts. Gives how many were
-    /// taken up; none of another function or of another version of its layout.
+    /// Imports values, replacing existing ones of the same hosts. Returns the number of imported values; 0
+    /// for another function or another version of the layout.
     ///
-    /// # Errors
-    /// [`HostImportError`] when the bytes are cut off or damaged; what stands before that place is taken up.
+    /// # Errors [`HostImportError`] when the bytes are cut off or damaged; the values before that place are
+    /// imported.
     pub fn import(&self, bytes: &[u8], now: Timestamp) -> Result<u32, HostImportError> {
         let mut cursor = Cursor::new(bytes);
         let format = cursor.u8().ok_or(HostImportError::Short)?;
@@ -189,7 +188,7 @@ impl<T: HostData> HostKeeper for HostValues<T> {
         self.table.expire(now, budget)
     }
 
-    /// Memory is that of full values: what they allocate is counted as if all were as large as they may be.
+    /// Memory is that of full values: their allocations are counted as if all had the maximum size.
     fn counters(&self) -> HostCounters {
         let counters = self.table.counters();
         let memuse = counters.memuse.saturating_add(counters.active.saturating_mul(self.held_max));
@@ -199,7 +198,7 @@ impl<T: HostData> HostKeeper for HostValues<T> {
     }
 }
 
-/// The tables of all functions; it lives longer than any generation.
+/// The tables of all functions; they outlive generations.
 pub struct HostTables {
     config: HostTablesConfig,
     tables: Mutex<Vec<StoredTable>>,
@@ -224,14 +223,14 @@ impl Default for HostTables {
 }
 
 impl HostTables {
-    /// No tables; each is made when its function first asks for it.
+    /// An empty set of tables; each is made when its function first requests it.
     #[must_use]
     pub const fn new(config: HostTablesConfig) -> Self {
         HostTables { config, tables: Mutex::new(Vec::new()) }
     }
 
-    /// The table of a function: that of earlier generations if type and version of the values are the same,
-    /// else a new one. `None`: the function declares no values.
+    /// The table of a function: that of earlier generations if type and version of the values are equal, else
+    /// a new one. `None`: the function declares no values.
     pub fn of<T: HostData>(&self, spec: &FunctionSpec) -> Option<Arc<HostValues<T>>> {
         let slot = spec.host_slot?;
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The function API: how a security function is written.
+//! The function API, by which security functions are written.
 //!
 //! A function is three callbacks, as in the UniSec and PASS papers: **rules** ([`FunctionKind::rules`]: parse
 //! and install the rules of a generation), **packet/payload** ([`Function::packet`], [`Function::payload`]:
-//! give verdicts), **log** ([`Function::log`]: hand over what was collected). It declares what it is in a
-//! [`FunctionSpec`]. It never changes packets, knows no other function, no port and no device; what earlier
-//! functions found is in the [`Notes`] of the packet.
+//! return verdicts), **log** ([`Function::log`]: return the collected counters). Its [`FunctionSpec`]
+//! declares its properties. A function never changes packets and knows no other function, port or device; the
+//! results of earlier functions are in the [`Notes`] of the packet.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod contain;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts of what rules are made from, which outlive generations: what has been made of one is kept with it.
+//! Parts of the rules' source, which outlive generations: the compiled form of each is kept with it.
 
 use core::any::Any;
 use core::fmt;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
-/// JSON, and what its reader has made of it. Who builds a generation gives a part that is as it was the same
-/// by address, so what was made of it once need not be made again; what goes takes along what was made of it.
+/// JSON, with its reader's compiled form. The builder of a generation passes an unchanged part by the same
+/// address, so that it need not be compiled again; a part that is dropped drops its compiled form.
 #[derive(Default)]
 pub struct RulePart {
     json: Value,
@@ -15,31 +15,31 @@ pub struct RulePart {
 }
 
 impl RulePart {
-    /// Of JSON.
+    /// A part without a compiled form.
     #[must_use]
     pub const fn new(json: Value) -> Self {
         RulePart { json, made: OnceLock::new() }
     }
 
-    /// What it says.
+    /// The JSON.
     #[must_use]
     pub const fn json(&self) -> &Value {
         &self.json
     }
 
-    /// What was made of it, if it is of this type.
+    /// The compiled form, if it has this type.
     #[must_use]
     pub fn made<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(self.made.get()?).downcast().ok()
     }
 
-    /// Keeps what was made of it, unless something is kept already. That depends on nothing else, or says on
-    /// what.
+    /// Stores the compiled form, unless there is one. It must depend on this part alone, or record its other
+    /// inputs.
     pub fn keep<T: Any + Send + Sync>(&self, made: &Arc<T>) {
         let _ = self.made.set(Arc::clone(made) as Arc<dyn Any + Send + Sync>);
     }
 
-    /// The parts of a whole: what classes have in common, and each of `classes`.
+    /// Splits JSON into its parts: the part that classes share, and each of `classes`.
     #[must_use]
     pub fn split(mut whole: Value) -> (Self, Vec<Arc<Self>>) {
         let classes = whole.as_object_mut().and_then(|whole| whole.remove("classes"));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Host service: sets of patterns that functions look for in payloads and streams.
+//! Host service: pattern sets that functions search in payloads and streams.
 //!
-//! A function hands over literals or regular expressions when its rules are installed, and scans with the set
-//! that it gets. Which engine runs, the cache of compiled sets and the counters are the host's, as for
-//! detection. Equal sets are one set, whoever asks: two policies, two functions, the generation before.
+//! A function passes literals or regular expressions when its rules are installed, and scans with the
+//! returned set. The engine, the cache of compiled sets and the counters belong to the host, as for
+//! detection. Equal sets are shared, between policies, functions and generations.
 
 use bartizan_pattern::{
     BuildError, Compiler, Matches, Pattern, PatternSet, RegexPattern, RegexSet, RegexSetError,
@@ -11,17 +11,17 @@ use bartizan_pattern::{
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A literal or an expression as it is kept: id, bytes, and letter case or flags.
+/// The key of a literal or an expression: id, bytes, and letter case or flags.
 type Key = Vec<(u32, Box<[u8]>, u32)>;
 
-/// Sets in use, by what they look for.
+/// The sets in use, by their patterns.
 #[derive(Debug, Default)]
 struct Known {
     literals: HashMap<Key, Weak<PatternSet>>,
     expressions: HashMap<Key, Weak<RegexSet>>,
 }
 
-/// Compiles sets of patterns, and shares those that are equal for as long as somebody holds one.
+/// Compiles pattern sets, and shares equal ones for as long as one is in use.
 #[derive(Clone, Debug, Default)]
 pub struct PatternSets {
     compiler: Arc<Compiler>,
@@ -29,7 +29,7 @@ pub struct PatternSets {
 }
 
 impl PatternSets {
-    /// Sets of this compiler.
+    /// Pattern sets of this compiler.
     #[must_use]
     pub fn new(compiler: Arc<Compiler>) -> Self {
         PatternSets { compiler, known: Arc::default() }
@@ -70,7 +70,7 @@ fn shared<S, E>(
     if let Some(set) = of(&mut lock()).get(&key).and_then(Weak::upgrade) {
         return Ok(set);
     }
-    // Compiling may take long, and others need the lock.
+    // Compiling may take long, and other callers need the lock.
     let set = Arc::new(make()?);
     let mut known = lock();
     let sets = of(&mut known);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters of rules: they belong to a rule by its name, wherever it stands, and begin anew with it.
+//! Counters of rules: a counter belongs to a rule by its name, at any position, and restarts with the rule.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub struct RuleName {
     /// The policy.
     pub policy: String,
-    /// The rule's own name, or one that is made of what it says; `default` for what no rule of the policy
-    /// matches. One within the policy.
+    /// The rule's own name, or one made of its content; `default` for packets that no rule of the policy
+    /// matches. Unique within the policy.
     pub rule: String,
 }
 
@@ -18,8 +18,8 @@ pub struct RuleName {
 pub struct RuleCount<'c> {
     /// Its name, shared with the generation.
     pub name: &'c Arc<RuleName>,
-    /// Its place in the policy, from 1; 0 for the default.
+    /// The rule's position in the policy, from 1; 0 for the default.
     pub place: u32,
-    /// Packets that it decided.
+    /// Packets that the rule decided.
     pub packets: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a function is and does.
+//! The interface of a function: its specification, rules and callbacks.
 
 use crate::context::PacketContext;
 use crate::description::{FlowDescription, VariableNames};
@@ -17,28 +17,28 @@ use std::sync::Arc;
 /// The papers' three models of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Model {
-    /// 1: looks at headers, keeps nothing. Runs before the flow's state is advanced.
+    /// 1: inspects headers, keeps no state. Runs before the flow's state is advanced.
     StatelessHeaders,
-    /// 2: looks at headers and flow state.
+    /// 2: inspects headers and flow state.
     StatefulHeaders,
-    /// 3: looks at payloads, streams and transactions.
+    /// 3: inspects payloads, streams and transactions.
     Payload,
 }
 
-/// How a payload function takes full segments of a stream that came together, one directly behind the other.
+/// The way in which a payload function takes full segments of a stream that arrived back to back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Together {
-    /// Each packet is shown, with what the stream has new by it.
+    /// It gets each packet, with the new stream data of that packet.
     #[default]
     Apart,
-    /// Each packet is shown; what the stream has new by all of them comes with the last.
+    /// It gets each packet; the new stream data of all of them comes with the last.
     StreamJoined,
-    /// Only the last packet is shown, with what the stream has new by all of them; acknowledgements that
-    /// bring nothing new are not shown.
+    /// It gets only the last packet, with the new stream data of all of them; acknowledgements without news
+    /// are skipped.
     Joined,
 }
 
-/// A header field that a function's header half matches on.
+/// A header field on which a function's header half matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderField {
     /// Name, as in the classifier.
@@ -47,25 +47,25 @@ pub struct HeaderField {
     pub width: u16,
 }
 
-/// The header half as data: from it host, XDP and RTL tables are interpreted or generated.
+/// The header half as data: the host interprets it, and XDP and RTL tables are generated from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderHalf {
-    /// What it matches on.
+    /// The fields of the match.
     pub fields: &'static [HeaderField],
     /// Bytes of its longest table entry, at most [`ENTRY_BYTES_MAX`].
     pub entry_bytes: u16,
-    /// Table lookups per packet of which each depends on the one before, at most [`LOOKUPS_MAX`].
+    /// Table lookups per packet of which each depends on the previous one, at most [`LOOKUPS_MAX`].
     pub lookups: u8,
 }
 
-/// Bytes of a table entry that a level below the host reads at once.
+/// Most bytes of a table entry that a level below the host reads at once.
 pub const ENTRY_BYTES_MAX: u16 = 128;
 
-/// Lookups depending on each other that a level below the host has time for.
+/// Most dependent lookups for which a level below the host has time.
 pub const LOOKUPS_MAX: u8 = 2;
 
 impl HeaderHalf {
-    /// Whether a level below the host has room and time for it.
+    /// Whether a level below the host can run it.
     #[must_use]
     pub const fn fits(&self) -> bool {
         self.entry_bytes <= ENTRY_BYTES_MAX && self.lookups <= LOOKUPS_MAX
@@ -77,129 +77,128 @@ impl HeaderHalf {
 pub struct Counter {
     /// Name in metrics, without the function's.
     pub name: &'static str,
-    /// What it counts.
+    /// Description of the counted events.
     pub help: &'static str,
 }
 
-/// All that is fixed about a function.
+/// The fixed properties of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FunctionSpec {
     /// Name in policies, paths and events.
     pub name: &'static str,
-    /// What it does, one sentence for the reference.
+    /// The function's purpose, one sentence for the reference.
     pub summary: &'static str,
     /// Model.
     pub model: Model,
-    /// Functions that it runs after, where they are in the chain.
+    /// Functions after which it runs, if they are in the chain.
     pub runs_after: &'static [&'static str],
-    /// Functions that it runs before.
+    /// Functions before which it runs.
     pub runs_before: &'static [&'static str],
     /// Its header half, if part of it can run at a lower level.
     pub header_half: Option<HeaderHalf>,
-    /// What it keeps per host, beyond flows and generations, if it does.
+    /// Its state per host, beyond flows and generations, if it has any.
     pub host_slot: Option<HostSlot>,
     /// Its counters.
     pub counters: &'static [Counter],
 }
 
-/// Why the rules of a function cannot be installed: nothing of the generation is used.
+/// An error in the rules of a function: the generation is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{function}: {place}: {message}")]
 pub struct RulesError {
     /// The function.
     pub function: &'static str,
-    /// Where: `policy.yaml:12:5`, or the path of a key.
+    /// The place: `policy.yaml:12:5`, or the path of a key.
     pub place: String,
-    /// What is wrong and what to do.
+    /// The error and its remedy.
     pub message: String,
 }
 
-/// What the rules of a function are made from: its parts of a policy file, as JSON, with the place that they
-/// came from.
+/// The source of a function's rules: its parts of a policy file, as JSON, with their place.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSource<'r> {
-    /// What all classes have in common; functions share it.
+    /// The part that all classes share; all functions use it.
     pub common: &'r Arc<RulePart>,
-    /// The function's section of each policy, with the classes that it holds for.
+    /// The function's section of each policy, with the classes to which it applies.
     pub classes: &'r [Arc<RulePart>],
-    /// Where it stands, for messages.
+    /// The place of the source, for messages.
     pub place: &'r str,
     /// Number of the generation that is built.
     pub generation: Generation,
     /// The function's bit in paths.
     pub id: FunctionId,
-    /// Where it finds what it keeps per host ([`HostTables::of`]).
+    /// The tables of its state per host ([`HostTables::of`]).
     pub hosts: &'r HostTables,
-    /// Compiles the patterns that it looks for ([`PatternSets`]).
+    /// Compiles the patterns that the function searches ([`PatternSets`]).
     pub patterns: &'r PatternSets,
-    /// Which addresses have which names now.
+    /// The current names of addresses.
     pub names: &'r Arc<Names>,
 }
 
 /// A kind of function: makes an instance for the rules of a generation.
 pub trait FunctionKind: Send + Sync {
-    /// What it is.
+    /// The specification of the function.
     fn spec(&self) -> &'static FunctionSpec;
 
     /// Callback **rules**: parses and installs the rules of a generation.
     ///
     /// # Errors
-    /// Each with its position; the running generation stays.
+    /// Every error, with its position; the running generation stays.
     fn rules(&self, source: &RuleSource<'_>) -> Result<Box<dyn Function>, Vec<RulesError>>;
 
-    /// Keys of its section that can be changed by an order, without the policy file: each means what it means
-    /// there, and a change makes a generation.
+    /// Keys of its section that an order can change without the policy file: each has the meaning that it has
+    /// in the section, and a change makes a generation.
     fn changeable(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// JSON schema of its section of a policy, for the schema of policy files. `None`: it has none, or brings
-    /// its section with crate `config`.
+    /// JSON schema of its section of a policy, for the schema of policy files. `None`: it has no section, or
+    /// crate `config` defines the section.
     fn section_schema(&self) -> Option<serde_json::Value> {
         None
     }
 }
 
-/// What a function keeps per worker.
+/// A function's state for a worker.
 pub type WorkerState = Box<dyn Any + Send>;
 
-/// What functions keep per flow.
+/// A function's state for a flow.
 pub trait SlotState: Any + Send {
-    /// Bytes of memory held beside its own place: what traffic makes it grow by. Asked after each packet of
-    /// the flow, so the answer costs a constant number of steps.
+    /// Bytes of memory held beside the state's own size: the part that traffic can grow. Called after each
+    /// packet of the flow, so it must take constant time.
     fn held(&self) -> usize {
         0
     }
 
-    /// Memory is used up and the flow gives way: what is only of use for data that comes is let go of. What
-    /// records tell and what was decided stays.
+    /// Frees state that only later data needs, when memory is used up and the flow gives way. Data for
+    /// records and earlier decisions stay.
     fn let_go(&mut self) {}
 
-    /// What the flow's records say of it.
+    /// The description for the flow's records.
     fn describe(&self) -> FlowDescription<'_> {
         FlowDescription::default()
     }
 }
 
-/// What a function keeps per flow; `None` until it stores something.
+/// The slot of a function's state in a flow; `None` until the function stores something.
 pub type Slot = Option<Box<dyn SlotState>>;
 
-/// What stands in a slot, if it is of this type.
+/// The state in a slot, if it has this type.
 #[must_use]
 pub fn slot_as<T: SlotState>(slot: &Slot) -> Option<&T> {
     let state: &dyn Any = slot.as_deref()?;
     state.downcast_ref()
 }
 
-/// What stands in a slot, if it is of this type, to change.
+/// The state in a slot, if it has this type, to change.
 pub fn slot_as_mut<T: SlotState>(slot: &mut Slot) -> Option<&mut T> {
     let state: &mut dyn Any = slot.as_deref_mut()?;
     state.downcast_mut()
 }
 
-/// What stands in a slot, made if nothing does. A state of another type, which another function of this name
-/// has left, is replaced by a new one: `true` then, to be counted, as no function runs without its state in
-/// silence.
+/// The state in a slot, made if the slot is empty. A state of another type, left by another function of this
+/// name, is replaced by a new one: then `true`, which the caller counts, since a function must not lose its
+/// state silently.
 pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool)> {
     let replaced = slot.is_some() && slot_as::<T>(slot).is_none();
     if replaced || slot.is_none() {
@@ -208,68 +207,68 @@ pub fn state_in<T: SlotState + Default>(slot: &mut Slot) -> Option<(&mut T, bool
     slot_as_mut(slot).map(|state| (state, replaced))
 }
 
-/// What a level below the host has to hold of a flow, so that nothing goes on there which a function's header
-/// half would refuse.
+/// The part of a flow that a level below the host needs, so that it forwards nothing which a function's
+/// header half would refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Below {
-    /// Nothing: the function lets every further packet of the flow go on.
+    /// Nothing: the function forwards every further packet of the flow.
     Nothing,
-    /// The numbers of the TCP connection: it lets go on what plainly goes on with them
+    /// The numbers of the TCP connection: the function forwards segments that plainly fit them
     /// ([`TcpSession::windows`](bartizan_flow::tcp::TcpSession::windows)), in an established connection.
     Windows,
-    /// More than a level can: the function looks at each packet.
+    /// More than a level can do: the function inspects each packet.
     #[default]
     Judges,
 }
 
-/// Why a level below does not refuse a packet without a flow in a function's name ([`Function::refuses`]): it
-/// goes up.
+/// The reason why a level below cannot refuse a packet without a flow for a function ([`Function::refuses`]):
+/// the packet goes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HandsUp {
-    /// The rule lets it go on; that opens a flow, which is the host's to do.
+    /// The rule forwards the packet, which opens a flow; only the host does that.
     LetsGo,
-    /// The rule refuses it with an answer, which the host sends.
+    /// The rule refuses the packet with an answer, which the host sends.
     Answers,
     /// The policy is staged: its refusals are computed and reported by the host.
     Staged,
-    /// The function judges by more than headers.
+    /// The function needs more than headers to decide.
     Judges,
 }
 
 /// A function with the rules of one generation; immutable, shared by the workers.
 pub trait Function: Send + Sync {
-    /// What it is.
+    /// The specification of the function.
     fn spec(&self) -> &'static FunctionSpec;
 
     /// Its bit in paths.
     fn id(&self) -> FunctionId;
 
-    /// The function that this one stands around (it observes it, or holds back what it decides): what this
-    /// one does not answer itself, that one answers.
+    /// The function that this one wraps (as an observer, or to withhold its decisions): the default of each
+    /// method calls the wrapped function.
     fn inner(&self) -> Option<&dyn Function> {
         None
     }
 
-    /// The function as its own type, for those that know it: `trace` looks for rules of detection. Never
+    /// The function as its own type, for code that knows the type: `trace` uses it for detection rules. Never
     /// called for traffic.
     fn as_any(&self) -> Option<&dyn Any> {
         self.inner()?.as_any()
     }
 
-    /// What it keeps per worker.
+    /// A new state for a worker.
     fn worker(&self) -> WorkerState {
         self.inner().map_or_else(|| Box::new(()) as WorkerState, |inner| inner.worker())
     }
 
-    /// Rules on headers alone, which who builds the generation takes from it, once, before the first packet.
-    /// One lookup on a flow's first packet serves all functions and policies; what it found is in the
+    /// Takes the function's header rules; the builder of the generation calls this once, before the first
+    /// packet. One lookup on a flow's first packet serves all functions and policies; its results are in the
     /// packets' [`Notes`](crate::Notes::matched).
     fn take_header_rules(&mut self) -> Vec<HeaderRules> {
         Vec::new()
     }
 
-    /// Rules that flows of a class meet, for quotas: which set of rules it is, of those that this function
-    /// has, and how many there are.
+    /// The rules that apply to flows of a class, for quotas: the index of the rule set among the function's
+    /// own, and the number of its rules.
     fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {
         self.inner()?.rules_of(fid)
     }
@@ -279,8 +278,9 @@ pub trait Function: Send + Sync {
         self.inner().map_or(Decision::CONTINUE, |inner| inner.packet(context))
     }
 
-    /// What a level below has to hold of a flow whose latest packet went on, so that it may handle the next
-    /// ones without this function's header half. Asked when a flow could leave the host, not for each packet.
+    /// The part of a flow that a level below needs to handle further packets without this function's header
+    /// half, after the latest packet was forwarded. Called when a flow could be offloaded, not for each
+    /// packet.
     fn below(&self, flow: &FlowView<'_>, fid: Fid, slot: &Slot) -> Below {
         self.inner().map_or(Below::Judges, |inner| inner.below(flow, fid, slot))
     }
@@ -291,73 +291,72 @@ pub trait Function: Send + Sync {
         self.inner().map_or(Decision::CONTINUE, |inner| inner.payload(context))
     }
 
-    /// How its payload half takes segments that came together. It is shown the same bytes either way; what it
-    /// decides at the last of joined segments is decided of all of them.
+    /// The way in which its payload half takes segments that arrived together. The bytes are the same either
+    /// way; the decision at the last of joined segments applies to all of them.
     fn together(&self) -> Together {
         self.inner().map_or(Together::Apart, |inner| inner.together())
     }
 
-    /// Whether it has nothing to look for in payloads: it is not shown any, and counts as done with what it
-    /// would have been shown.
+    /// Whether the function has nothing to search in payloads: then it is not called for them, and counts as
+    /// done with the data.
     fn is_idle(&self) -> bool {
         self.inner().is_some_and(|inner| inner.is_idle())
     }
 
-    /// Whether it refuses traffic for the protocol that it does or does not speak, so that bytes whose
-    /// protocol is open must not reach their receiver before the function was asked.
+    /// Whether it refuses traffic by its protocol, so that bytes of an undecided protocol must not reach
+    /// their receiver before the function has decided.
     fn waits_for_protocol(&self) -> bool {
         self.inner().is_some_and(|inner| inner.waits_for_protocol())
     }
 
-    /// The table of what it keeps per host. Workers let its values expire and show its counters.
+    /// The table of its state per host. Workers let its values expire and export its counters.
     fn hosts(&self) -> Option<Arc<dyn HostKeeper>> {
         self.inner()?.hosts()
     }
 
-    /// The names of what its descriptions of flows number ([`SlotState::describe`]).
+    /// The names of the numbers in its descriptions of flows ([`SlotState::describe`]).
     fn variable_names(&self) -> Option<Arc<dyn VariableNames>> {
         self.inner()?.variable_names()
     }
 
-    /// For `explain`: what it can say of a packet beyond its verdict, by name. Never called for traffic.
+    /// Details of a packet beyond the verdict, by name, for `explain`. Never called for traffic.
     fn explain(&self, context: &PacketContext<'_>) -> serde_json::Map<String, serde_json::Value> {
         self.inner().map(|inner| inner.explain(context)).unwrap_or_default()
     }
 
-    /// Callback **log**: hands over the counters of a worker, (name, value).
+    /// Callback **log**: passes on the counters of a worker, (name, value).
     fn log(&self, worker: &WorkerState, each: &mut dyn FnMut(&'static str, u64)) {
         if let Some(inner) = self.inner() {
             inner.log(worker, each);
         }
     }
 
-    /// Hands over what a worker has counted for each rule of the generation, each once.
+    /// Passes on a worker's count for each rule of the generation, each once.
     fn log_rules(&self, worker: &WorkerState, each: &mut dyn FnMut(RuleCount<'_>)) {
         if let Some(inner) = self.inner() {
             inner.log_rules(worker, each);
         }
     }
 
-    /// What becomes of each packet of TCP and UDP that opens a flow of this class, or belongs to none, where
-    /// the lookup has found this rule of its header rules (`None`: none), whatever else is known of it: a
-    /// refusal by [`Verdict::Drop`] that a level below may do in its place.
+    /// The decision on each packet of TCP and UDP that opens a flow of this class, or belongs to none, if the
+    /// lookup has found this one of its header rules (`None`: none), independent of everything else: a
+    /// refusal by [`Verdict::Drop`] that a level below may carry out.
     ///
-    /// # Errors
-    /// What it is instead: then the packet goes up.
+    /// # Errors The reason why a level below cannot decide: then the packet goes up.
     fn refuses(&self, fid: Fid, matched: Option<u32>) -> Result<Decision, HandsUp> {
         self.inner().map_or(Err(HandsUp::Judges), |inner| inner.refuses(fid, matched))
     }
 
-    /// A level below the host has handled so many packets of a flow of this class as the function had decided
-    /// ([`Decision::repeats`]): they are counted as if it had been asked.
+    /// Counts packets of a flow of this class that a level below the host has handled by the function's
+    /// decision ([`Decision::repeats`]), as if the function had run.
     fn repeated(&self, worker: &mut WorkerState, fid: Fid, decision: &Decision, packets: u64) {
         if let Some(inner) = self.inner() {
             inner.repeated(worker, fid, decision, packets);
         }
     }
 
-    /// Refusals of staged policies that a worker only computed: class, verdict, reason, packets. For who
-    /// stages functions; a function itself knows nothing of it.
+    /// Would-be refusals of staged policies by a worker: class, verdict, reason, packets. For wrappers that
+    /// stage functions; a function itself does not know of staging.
     fn staged(&self, worker: &WorkerState, each: &mut dyn FnMut(Fid, Verdict, Reason, u64)) {
         if let Some(inner) = self.inner() {
             inner.staged(worker, each);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The application layer as a payload function sees it, and what it says of the transactions.
+//! A payload function's view of the application layer, and its reports on transactions.
 //!
-//! Functions read ([`AppView`]); what they say is put down in [`Marks`], and the data plane writes it when
-//! all functions of the path were shown the packet ([`Showing`]). So no function depends on what another one
-//! wrote, and parsers are changed by nobody but the data plane.
+//! Functions read ([`AppView`]); their reports are collected in [`Marks`], and the data plane applies them
+//! when all functions of the path have run on the packet ([`Showing`]). So no function depends on another
+//! one's reports, and only the data plane changes parsers.
 //!
-//! With a packet the functions are shown the transactions of its direction that were begun or changed since
-//! they were shown last. A function that says nothing is done with a direction of a transaction when it was
-//! shown its end. A transaction is freed when all functions of the path are done with both directions and its
-//! records are written.
+//! With a packet the functions get the transactions of its direction that were begun or changed since their
+//! last run. By default a function is done with a direction of a transaction once it has seen its end. A
+//! transaction is freed when all functions of the path are done with both directions and its records are
+//! written.
 
 use bartizan_applayer::flow::{AppLayer, HOLDS_MAX};
 use bartizan_applayer::protocols;
@@ -16,11 +16,11 @@ use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_applayer::worklist::{Look, TxIds};
 use bartizan_base::{Direction, FunctionId, Path, PerDirection};
 
-/// The application layer of a flow with one packet, for one function.
+/// The application layer of a flow at one packet, for one function.
 pub struct AppView<'a> {
     layer: &'a AppLayer,
     changed: &'a [TxId],
-    /// Those that were changed when they came with an earlier piece of the stream.
+    /// Transactions that were changed when they came with an earlier piece of the stream.
     again: &'a [TxId],
     parsed: bool,
     direction: Direction,
@@ -29,44 +29,44 @@ pub struct AppView<'a> {
 }
 
 impl<'a> AppView<'a> {
-    /// The application layer: protocol, parser, all transactions that are there.
+    /// The application layer: protocol, parser, all existing transactions.
     #[inline]
     #[must_use]
     pub const fn layer(&self) -> &'a AppLayer {
         self.layer
     }
 
-    /// The function that it is shown to.
+    /// The function that has this view.
     #[inline]
     #[must_use]
     pub const fn function(&self) -> FunctionId {
         self.function
     }
 
-    /// Transactions of the packet's direction that were begun or changed since functions were shown them
-    /// last, lowest first. Some may be gone, and one may come again without a change. A packet that is handed
-    /// in several times brings them once.
+    /// Transactions of the packet's direction that were begun or changed since the functions' last run,
+    /// lowest first. Some may no longer exist, and one may come again without a change. A packet with several
+    /// calls brings them once.
     #[inline]
     #[must_use]
     pub const fn changed(&self) -> &'a [TxId] {
         self.changed
     }
 
-    /// Something of the packet's direction was parsed since functions were shown its transactions last.
+    /// Whether data of the packet's direction was parsed since the functions' last run.
     #[inline]
     #[must_use]
     pub const fn is_parsed(&self) -> bool {
         self.parsed
     }
 
-    /// The changed transactions that are there and that the function is not done with.
+    /// The changed transactions that exist and with which the function is not done.
     pub fn transactions(&self) -> impl Iterator<Item = (TxId, &'a dyn Transaction)> + use<'a> {
         self.undone(self.changed)
     }
 
-    /// The packet shows a further piece of the stream: the transactions that came with the first one, if the
-    /// function is not done with them. They are not news; who looks for something beside them in the stream
-    /// looks at all pieces.
+    /// At a further piece of the stream of the same packet: the transactions that came with the first piece,
+    /// if the function is not done with them. They are not new; a function that matches them together with
+    /// stream data needs them at all pieces.
     pub fn transactions_again(&self) -> impl Iterator<Item = (TxId, &'a dyn Transaction)> + use<'a> {
         self.undone(self.again)
     }
@@ -79,16 +79,16 @@ impl<'a> AppView<'a> {
         })
     }
 
-    /// The function needs no more of a transaction, in both directions: it is not shown it any more, and
-    /// holds it no longer.
+    /// Reports that the function is done with a transaction, in both directions: it does not get the
+    /// transaction any more, and a hold ends.
     pub fn done(&mut self, id: TxId) {
         self.marks.said.push(Said::Done(id, self.function));
     }
 
-    /// The function wants a transaction to stay beyond its end, until it says [`AppView::done`]. `false`: too
-    /// many of the flow are held ([`HOLDS_MAX`]), which is counted. A hold ends by itself when
-    /// [`bartizan_applayer::flow::HOLDS_SPAN`] transactions have begun after it, when the function leaves the
-    /// flow's path, and when the flow ends, changes its protocol, or gives way because memory is used up.
+    /// Holds a transaction beyond its end, until [`AppView::done`]. `false`: too many of the flow are held
+    /// ([`HOLDS_MAX`]), which is counted. A hold ends by itself when [`bartizan_applayer::flow::HOLDS_SPAN`]
+    /// later transactions have begun, when the function leaves the flow's path, and when the flow ends,
+    /// changes its protocol, or gives way because memory is used up.
     pub fn hold(&mut self, id: TxId) -> bool {
         let tx = self.layer.parser().and_then(|parser| parser.tx(id));
         if tx.is_some_and(|tx| tx.common().held.contains(self.function)) {
@@ -104,18 +104,18 @@ impl<'a> AppView<'a> {
         fits
     }
 
-    /// The function has not looked at the transactions now: it is done with none of them, and all are shown
-    /// again with the next packet of the direction.
+    /// Reports that the function has not inspected the transactions now: it is done with none of them, and
+    /// gets all again with the next packet of the direction.
     pub fn later(&mut self) {
         self.marks.later = self.marks.later.with(self.function);
     }
 
-    /// Asks for something to be noted on a transaction or a frame, for who writes records and files.
+    /// Marks a transaction or a frame, for the writers of records and files.
     pub fn mark(&mut self, mark: Mark) {
         self.marks.said.push(Said::Mark(mark));
     }
 
-    /// The same for a callee.
+    /// This view, for a callee.
     #[inline]
     pub const fn reborrow(&mut self) -> AppView<'_> {
         AppView {
@@ -130,7 +130,7 @@ impl<'a> AppView<'a> {
     }
 }
 
-/// Something to be noted for who writes records and files.
+/// A mark for the writers of records and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// No record of the transaction is to be written.
@@ -139,28 +139,28 @@ pub enum Mark {
     FileMatched {
         /// The transaction.
         tx: TxId,
-        /// Whose file.
+        /// The direction of the file.
         direction: Direction,
-        /// Which of its files.
+        /// Index of the file.
         index: usize,
         /// The rule.
         sid: u32,
         /// The file is to be stored.
         store: bool,
     },
-    /// The files of a transaction that are there are to be stored.
+    /// The existing files of a transaction are to be stored.
     StoreFiles {
         /// The transaction.
         tx: TxId,
-        /// Whose files.
+        /// The directions of the files.
         directions: PerDirection<bool>,
     },
-    /// All files of a transaction are to be stored, those that come as well
+    /// All files of a transaction are to be stored, including later ones
     /// ([`bartizan_applayer::transaction::TxCommon::store`]).
     StoreAllFiles {
         /// The transaction.
         tx: TxId,
-        /// Whose files.
+        /// The directions of the files.
         directions: PerDirection<bool>,
     },
     /// The certificates of these sides are to be stored.
@@ -172,10 +172,10 @@ pub enum Mark {
         /// The rule's position.
         rule: u32,
     },
-    /// The frames of the packet's direction that are due were looked at; as
-    /// [`bartizan_applayer::frames::Frames::due`] was asked.
+    /// The due frames of the packet's direction were inspected, as selected by
+    /// [`bartizan_applayer::frames::Frames::due`].
     FramesSeen {
-        /// Those with anything new, too.
+        /// Whether frames with any new data count as due.
         at_once: bool,
     },
 }
@@ -186,21 +186,21 @@ enum Said {
     Mark(Mark),
 }
 
-/// What functions say of transactions with a packet. A worker has one, whose memory is used again.
+/// Reports of functions on transactions at a packet. A worker has one and reuses its memory.
 #[derive(Default)]
 pub struct Marks {
     said: Vec<Said>,
-    /// Functions that look later.
+    /// Functions that inspect the transactions later.
     later: Path,
-    /// Transactions that are to be held.
+    /// Number of transactions to be held.
     holds: usize,
-    /// Holds that did not fit.
+    /// Holds that were refused.
     refused: u64,
 }
 
 impl Marks {
-    /// A function has panicked: what it said of transactions with the packet in hand is not done. (Marks for
-    /// who writes records stay: they do not say whose they are.)
+    /// Drops the reports on transactions of a function that has panicked with the packet in hand. (Marks for
+    /// the writers of records stay: they do not name their function.)
     pub fn forget(&mut self, function: FunctionId) {
         self.later = self.later.without(function);
         self.said.retain(|said| match said {
@@ -210,8 +210,8 @@ impl Marks {
     }
 }
 
-/// The transactions of a flow that the functions of its path are shown with a packet: what the data plane
-/// does before and after.
+/// The transactions of a flow that the functions of its path get with a packet: the data plane's work before
+/// and after.
 #[derive(Debug)]
 pub struct Showing {
     direction: Direction,
@@ -220,7 +220,7 @@ pub struct Showing {
 }
 
 impl Showing {
-    /// Takes what is to be shown with a packet of a direction. [`Showing::end`] has to follow.
+    /// Takes the transactions for a packet of a direction. [`Showing::end`] has to follow.
     #[inline]
     #[must_use]
     pub fn begin(app: &mut AppLayer, direction: Direction) -> Self {
@@ -232,14 +232,14 @@ impl Showing {
         Showing { direction, parsed, changed }
     }
 
-    /// Nothing is to be shown: it was, with the same packet.
+    /// An empty one: the transactions came with the same packet before.
     #[inline]
     #[must_use]
     pub fn nothing(direction: Direction) -> Self {
         Showing { direction, parsed: false, changed: TxIds::new() }
     }
 
-    /// What a function is shown.
+    /// The view of a function.
     #[inline]
     #[must_use]
     pub fn view<'a>(
@@ -252,8 +252,7 @@ impl Showing {
         AppView { layer, changed, again: &[], parsed: *parsed, direction: *direction, function, marks }
     }
 
-    /// What a function is shown with a further piece of the stream that the same packet shows: nothing that
-    /// is new.
+    /// The view of a function at a further piece of the stream of the same packet: nothing in it is new.
     #[inline]
     #[must_use]
     pub fn view_again<'a>(
@@ -273,8 +272,8 @@ impl Showing {
         }
     }
 
-    /// These functions were shown it, with the first piece of the stream: what they said is noted, and what
-    /// they are done with. Gives the number of holds that were refused or ended.
+    /// Applies the reports of these functions, which have run on the first piece of the stream, and notes the
+    /// transactions with which they are done. Returns the number of holds that were refused or ended.
     #[inline]
     pub fn end(self, app: &mut AppLayer, functions: Path, marks: &mut Marks) -> u64 {
         let later = core::mem::take(&mut marks.later);
@@ -344,8 +343,8 @@ impl Showing {
     }
 }
 
-/// Notes what functions said. Gives the number of holds that were refused, and the sides whose certificates
-/// were asked for.
+/// Applies the reports of functions. Returns the number of refused holds, and the sides whose certificates
+/// are to be stored.
 #[inline(never)]
 fn note_said(app: &mut AppLayer, direction: Direction, marks: &mut Marks) -> (u64, PerDirection<bool>) {
     let mut refused = core::mem::take(&mut marks.refused);
@@ -401,12 +400,12 @@ fn carry_out(app: &mut AppLayer, direction: Direction, mark: Mark) {
                 tx.files_of_mut(direction).iter_mut().for_each(|file| file.store = true);
             }
         }
-        // Asked of all transactions, when the rest is noted.
+        // Applied to all transactions, after the other reports.
         Mark::StoreCertificates(_) => {}
     }
 }
 
-/// Tells a flow's transactions whose certificates were asked for.
+/// Marks a flow's transactions whose certificates are to be stored.
 fn ask_for_certificates(app: &mut AppLayer, sides: PerDirection<bool>, direction: Direction) {
     let Some(parser) = app.parser_mut() else { return };
     for id in parser.tx_range() {
@@ -415,7 +414,7 @@ fn ask_for_certificates(app: &mut AppLayer, sides: PerDirection<bool>, direction
         let of_client = sides.to_server && storing.to_server.ask();
         let of_server = sides.to_client && storing.to_client.ask();
         if of_client || of_server {
-            // They may be there already: whoever stores them looks now.
+            // The certificates may exist already: their writer looks now.
             parser.worklist_mut().inspected(id, direction);
         }
     }

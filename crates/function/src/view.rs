@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a function sees of a flow.
+//! A function's view of a flow.
 
 use bartizan_applayer::flow::AppSummary;
 use bartizan_base::{Direction, PerDirection, TenantId, Timestamp};
 use bartizan_flow::tcp::TcpSession;
 use core::net::IpAddr;
 
-/// A flow as functions and detection see it: plain values and borrowed state, nothing to change.
+/// A flow for functions and detection: plain values and borrowed, read-only state.
 #[derive(Clone, Copy)]
 pub struct FlowView<'a> {
     /// Number of the flow in events: unique in a run.
     pub id: u64,
-    /// Whose traffic.
+    /// The tenant.
     pub tenant: TenantId,
     /// IP protocol.
     pub protocol: u8,
@@ -19,8 +19,8 @@ pub struct FlowView<'a> {
     pub client: (IpAddr, u16),
     /// Address and port of the other side.
     pub server: (IpAddr, u16),
-    /// It was first seen the wrong way round, and turned: what was kept by direction before that has changed
-    /// sides.
+    /// The flow was first seen in the wrong direction, and reversed: earlier state by direction has been
+    /// swapped.
     pub turned: bool,
     /// Time of the first packet.
     pub start: Timestamp,
@@ -30,13 +30,15 @@ pub struct FlowView<'a> {
     pub packets: PerDirection<u64>,
     /// Bytes of frames so far, this one included.
     pub bytes: PerDirection<u64>,
-    /// TCP: the handshake is complete (or the flow was picked up midstream); others: both sides were seen.
+    /// TCP: the handshake is complete (or the flow was picked up midstream); others: both directions were
+    /// seen.
     pub established: bool,
-    /// More came in the direction within an interval than makes an elephant flow (`flow.rate-tracking`).
+    /// The direction had more bytes within an interval than the limit for elephant flows
+    /// (`flow.rate-tracking`).
     pub elephant: PerDirection<bool>,
-    /// TCP state, if it is TCP and tracked.
+    /// TCP state, if the flow is TCP and tracked.
     pub tcp: Option<&'a TcpSession>,
-    /// What is known of the application protocol.
+    /// The state of the application protocol.
     pub app: AppSummary,
 }
 

@@ -398,7 +398,8 @@ impl Function for PolicyIds {
         {
             *state = own;
         }
-        // The caller contains the panic once more, after the state is restored.
+        // The panic continues once the state is restored: the caller that contains it reads the state's
+        // counters.
         called.unwrap_or_else(|panicked| resume_unwind(panicked))
     }
 
