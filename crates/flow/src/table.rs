@@ -47,7 +47,7 @@ use bartizan_base::{
     Direction, Fid, FlowId, Generation, Level, PacketDuration, Path, PerDirection, Timestamp,
 };
 
-/// See the module.
+/// The flow table of one worker; `E` is the data plane's state of a flow.
 pub struct FlowTable<E> {
     entries: Vec<FlowEntry<E>>,
     links: Vec<TimerLink>,

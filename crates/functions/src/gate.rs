@@ -69,7 +69,7 @@ impl FunctionKind for GateKind {
     }
 }
 
-/// See the module.
+/// The function `gate` with the sections of one generation.
 #[derive(Debug)]
 pub struct Gate {
     id: FunctionId,

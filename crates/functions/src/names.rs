@@ -132,7 +132,7 @@ impl Watched {
     }
 }
 
-/// See the module.
+/// The function `names` with the names of one generation's policies.
 #[derive(Debug)]
 struct NamesFunction {
     id: FunctionId,

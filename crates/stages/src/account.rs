@@ -18,7 +18,7 @@ use bartizan_function::FindingAction;
 /// other than IP.
 pub const UNKNOWN: Fid = Fid(u32::MAX);
 
-/// See the module.
+/// A worker's account: counters, counters by policy and protocol, and charges of memory.
 pub struct Account {
     /// The worker's counters.
     pub counters: WorkerCounters,

@@ -190,7 +190,7 @@ pub struct AppMemoryCounters {
     pub holds_refused: u64,
 }
 
-/// See the module.
+/// The memory that a worker's flows hold, by pool, protocol and tenant, with its bounds.
 #[derive(Debug, Default)]
 pub struct AppMemory {
     total: Bound,

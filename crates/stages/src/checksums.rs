@@ -9,7 +9,7 @@ const SAMPLE: u64 = 1_000;
 /// More than one wrong checksum in so many packets means that a device computes the checksums (offload).
 const RATIO: u64 = 10;
 
-/// See the module.
+/// A worker's checksum mode, with the sample by which `auto` decides.
 #[derive(Clone, Copy, Debug)]
 pub struct ChecksumSample {
     mode: ChecksumMode,

@@ -44,7 +44,7 @@ impl Position {
     }
 }
 
-/// See the module.
+/// The worker's state that every stage needs for a frame, borrowed for that frame.
 pub struct Context<'w> {
     /// The worker's settings.
     pub settings: &'w EngineSettings,

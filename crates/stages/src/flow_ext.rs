@@ -46,7 +46,7 @@ pub struct AppCounted {
     pub(crate) gap: bool,
 }
 
-/// See the module.
+/// The data plane's state of one flow.
 #[derive(Default)]
 pub struct FlowExt {
     /// Number of the flow in events, unique in a run.

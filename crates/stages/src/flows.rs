@@ -23,7 +23,7 @@ use bartizan_function::header::icmp_numbers;
 use bartizan_offload::FlowManager;
 use bartizan_packet::Decoded;
 
-/// See the module.
+/// A worker's flows: the table, and the state beside it that the second stage needs.
 pub struct Flows {
     table: FlowTable<FlowExt>,
     /// Number of the next flow in events.
@@ -63,7 +63,7 @@ pub enum Made {
     Full,
     /// The tenant has reached its quota; the flow that has to end first, if one may.
     OverQuota {
-        /// See the variant.
+        /// The flow that has to end first, if one may.
         gives_way: Option<FlowId>,
     },
 }

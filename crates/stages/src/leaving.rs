@@ -9,7 +9,7 @@ use bartizan_flow::tcp::{Seq, UrgentPolicy};
 use bartizan_function::Edit;
 use bartizan_packet::{Decoded, PacketFlags, PacketSource, PacketView, TcpFlags, Transport};
 
-/// See the module.
+/// The change to the frame in hand before it leaves, collected while the frame is judged.
 #[derive(Default)]
 pub struct Leaving {
     /// The change that the frame in hand needs before it may leave.

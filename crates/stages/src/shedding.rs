@@ -24,7 +24,7 @@ fn level_of(backlog: u8, lower: usize) -> usize {
     }
 }
 
-/// See the module.
+/// The priorities whose flows a worker sheds at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shedding {
     /// The number of priorities that give way.

@@ -115,7 +115,7 @@ impl Flags {
     }
 }
 
-/// See the module.
+/// The disposition of one flow: refusals, allowances and exemptions so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// The latest refusal, of the flow or of one of its packets.

@@ -195,7 +195,7 @@ impl HostCounters {
     }
 }
 
-/// See the module.
+/// State by tenant and host, pair, network or rule, shared by all workers.
 pub struct HostTable<V> {
     shards: Vec<Mutex<Shard<V>>>,
     hasher: FlowHasher,

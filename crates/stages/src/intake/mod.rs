@@ -14,7 +14,7 @@ use joined::Joined;
 /// Most fragments that one step gives up while no packet arrives.
 const EXPIRED_AT_ONCE: usize = 64;
 
-/// See the module.
+/// The first stage of a worker: decoder, defragmenter and the datagrams of the frame in hand.
 pub struct Intake {
     decoder: Decoder,
     defrag: Defragmenter,

@@ -186,7 +186,7 @@ impl Runner {
     }
 
     /// Frees the state of a function for the worker and keeps its counts. Does nothing while the worker is in
-    /// another generation; the state is freed on its return.
+    /// another generation; the next start of the function frees the state.
     fn lay_down(&mut self, id: FunctionId, tally: &mut Tally) {
         if self.past.is_visiting() {
             return;

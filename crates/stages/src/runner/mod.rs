@@ -46,12 +46,12 @@ pub struct Effects {
     pub touched: bool,
     /// No function is left on the flow's path.
     pub bypassed: bool,
-    /// Functions that were stopped or started: flows that they have let sink to a lower level are to be
-    /// recalled.
+    /// Functions that failed or got an order to start or stop: the flows that a lower level handles for them
+    /// are to be recalled.
     pub left: Path,
 }
 
-/// See the module.
+/// The chain runner of a worker: its chains, the functions' states, and the state of the packet in hand.
 pub struct Runner {
     chains: Arc<Chains>,
     states: Vec<WorkerState>,

@@ -57,7 +57,7 @@ pub(super) enum At {
     Closed,
 }
 
-/// See the module.
+/// A model host with one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) at: At,
