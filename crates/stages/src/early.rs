@@ -11,7 +11,7 @@ use bartizan_classify::early::EarlyRules;
 use bartizan_function::HandsUp;
 use std::sync::Arc;
 
-/// The list of a generation.
+/// The list of a generation: the refusals that a level below may carry out for packets without a flow.
 #[derive(Debug, Default)]
 pub struct Early {
     /// The rules, from the first policy's first rule to the default verdict of the default policy.

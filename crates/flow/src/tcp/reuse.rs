@@ -21,7 +21,7 @@ impl TcpSession {
         self.exists() && self.starts_anew(segment, direction, config)
     }
 
-    /// As [`TcpSession::is_reused_by`], for which a flow without a session counts as replaceable too. For a
+    /// As `is_reused_by`, for which a flow without a session counts as replaceable too. For a
     /// flow's second and later packets.
     #[must_use]
     pub fn starts_anew(&self, segment: &Segment<'_>, direction: Direction, config: &StreamConfig) -> bool {
