@@ -6,12 +6,13 @@
 //!
 //!     ipp CLASSBENCH RULES CONFIGURATION OUT
 //!
-//! Then what a second set adds to a lookup in the compiled tables: a firewall's 10,000 rules alone, with
-//! these headers, and with the signature groups that detection makes of the rules.
+//! A second table shows the cost that a second rule set adds to a lookup in the compiled tables: a
+//! firewall's 10,000 rules alone, with these headers, and with the signature groups that detection makes of
+//! the rules.
 //!
-//! CLASSBENCH holds `rules/FAMILY_10k.rules.gz`; RULES is a rule file, of which the rules in comments are
-//! taken, too; CONFIGURATION defines the variables of its headers (`vars.address-groups.NAME = VALUE` a
-//! line). A table goes to standard output, JSON to OUT.
+//! CLASSBENCH holds `rules/FAMILY_10k.rules.gz`. RULES is a rule file; its commented-out rules are used,
+//! too. CONFIGURATION defines the variables of its headers, one `vars.address-groups.NAME = VALUE` a line.
+//! A table goes to standard output, JSON to OUT.
 
 use bartizan_base::{Fid, Settings};
 use bartizan_classify::trace::{Draw, Random, draw};
@@ -48,10 +49,10 @@ const FAMILIES: [&str; 3] = ["acl1", "fw1", "ipc1"];
 const LIMIT: usize = 1 << 30;
 /// Bytes that the compiled tables may take.
 const BUDGET: usize = 256 << 20;
-/// Headers looked up for a figure, half drawn from each set, and repetitions of which the best counts.
+/// Headers looked up per measurement, half drawn from each set, and repetitions, the best of which counts.
 const HEADERS: usize = 100_000;
 const REPETITIONS: usize = 5;
-/// Headers of which the answers are compared with a linear search.
+/// Headers whose answers are compared with a linear search.
 const CHECKED: usize = 1_000;
 
 type Failure = Box<dyn Error>;

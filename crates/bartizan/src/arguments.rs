@@ -11,7 +11,7 @@ use bartizan_runtime::plan::RunOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where compiled patterns are kept.
+/// Options for the cache of compiled patterns.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct CacheArgs {
     /// Folder for compiled patterns, so that the next start is faster; `none` for none [default:
@@ -43,7 +43,7 @@ impl FirewallArgs {
     }
 }
 
-/// What a generation is built from.
+/// Inputs of a generation: rules, policies, settings.
 #[derive(clap::Args, Clone, Default)]
 pub struct BuildArgs {
     /// Rule file (may be repeated); plain, gzip or zstd.
@@ -85,7 +85,7 @@ impl BuildArgs {
     }
 }
 
-/// What `run` is told.
+/// Options of `run`.
 #[derive(clap::Args, Clone, Default)]
 pub struct RunArgs {
     /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win
@@ -103,15 +103,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
     pub filter: Option<String>,
     /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many
-    /// bytes behind them: `layer4+64`. Flows are counted as they are on the wire, and payloads are inspected
-    /// as far as they are there.
+    /// bytes after them: `layer4+64`. Flows are counted with their length on the wire, and payloads are
+    /// inspected as far as they were captured.
     #[arg(long, value_name = "BYTES|LAYER+BYTES", conflicts_with = "inline", value_parser = snap_length)]
     pub snap_length: Option<Snap>,
     #[command(flatten)]
     pub build: BuildArgs,
-    /// With an inline link: a level below this program that forwards and drops packets of flows of which
-    /// everything is decided. `xdp`: the kernel's XDP hook of
-    /// both interfaces.
+    /// With an inline link: a level below this program that forwards and drops packets of flows whose
+    /// verdict is final. `xdp`: the kernel's XDP hook of both interfaces.
     #[arg(long, value_name = "LEVEL", requires = "inline", conflicts_with = "tap", value_parser = offload_level)]
     pub offload: Option<String>,
     /// Only report what would be refused, also inline.
@@ -125,15 +124,13 @@ pub struct RunArgs {
     /// processor of its own where one more is left for all else. Several links of a host file share them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
-    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all
+    /// Time to poll for packets before sleeping, in microseconds; 50 unless the workers need all
     /// processors, then 0.
     #[arg(long, value_name = "MICROSECONDS")]
     pub spin: Option<u64>,
-    /// Let idle processors sleep as deep as they like, also while packets come. Without this the kernel is
-    /// asked (by
-    /// /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic: a packet takes tens of
-    /// microseconds
-    /// less from end to end.
+    /// Let idle processors sleep as deep as they like, also while packets come. Without this option, the
+    /// program asks the kernel (by /dev/cpu_dma_latency) to keep them awake as long as an inline link has
+    /// traffic, which takes tens of microseconds off a packet's latency.
     #[arg(long)]
     pub save_power: bool,
     /// Largest share of the running rules that a reload may take away, for example `25%` [default: 10%].
@@ -150,9 +147,9 @@ pub struct RunArgs {
     /// ends.
     #[arg(long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
-    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default:
-    /// control.socket in /run/bartizan, of other users in their own, or what the
-    /// `unix-command` of a suricata.yaml says].
+    /// The path of the socket for commands (`bartizan ctl`, Suricata's tools); `none` for no socket
+    /// [default: control.socket in /run/bartizan, of other users in their own, or the `unix-command` of a
+    /// suricata.yaml].
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless

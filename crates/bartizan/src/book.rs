@@ -84,8 +84,8 @@ fn words(text: &str) -> Vec<String> {
     found
 }
 
-/// The parts of a command that the program does not have. What is left out (`bartizan run` in a sentence),
-/// and values that stand for others (`FILE`), are no fault.
+/// The parts of a command that the program does not have. Parts left out (`bartizan run` in a sentence) and
+/// placeholders (`FILE`) are no fault.
 fn fault(words: &[String]) -> Option<String> {
     // Suricata's own command line has its own reader.
     if words.get(1).is_none_or(|word| word.starts_with('-')) {

@@ -21,7 +21,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// How lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For people.
@@ -34,7 +34,7 @@ pub enum Format {
 /// The least severe level that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Least {
-    /// What went wrong.
+    /// An error.
     Error,
     /// And what an operator should look into.
     Warn,
@@ -43,7 +43,7 @@ pub enum Least {
     Info,
 }
 
-/// How a program that runs for long logs.
+/// Log options of long-running programs.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct LogArgs {
     /// Form of log lines on standard error: for people, or one JSON object a line.
@@ -72,8 +72,8 @@ fn is_json() -> bool {
     FORMAT.get() == Some(&Format::Json)
 }
 
-/// Where diagnostics of rules, settings and policies go: to people with the lines that they are about, to
-/// programs as log lines.
+/// The receiver of diagnostics of rules, settings and policies: for people they are printed with the lines
+/// that they are about, for programs as log lines.
 pub fn report() -> Report {
     if is_json() { Report::default() } else { Report::to(say::notes) }
 }
@@ -128,12 +128,12 @@ fn object(level: Level, target: &str, message: &str) -> String {
     safe
 }
 
-/// What cannot be written is lost: there is no other place to tell of it.
+/// Writes a line; a failure is ignored, since it could be reported nowhere else.
 fn write(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// What stands before a message of a level.
+/// The prefix of a message of this level.
 const fn prefix(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error: ",

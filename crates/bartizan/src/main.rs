@@ -81,7 +81,7 @@ enum Command {
 static ALLOCATOR: Allocator = Allocator;
 
 impl Command {
-    /// How its log lines are written.
+    /// The log options of the command.
     fn log(&self) -> LogArgs {
         match self {
             Command::Run(args) => args.log,
@@ -133,7 +133,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// What stands behind the program's name.
+/// The arguments after the program's name.
 fn arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is printed. `print!`, `println!` and `eprintln!` of this program are those of this module: whatever a
-//! message holds of traffic, rules, policies and names of files, a terminal shows it and does nothing else
-//! ([`bartizan_events::harmless`]). What is written to files or pipes is the same text: it may be shown by a
-//! terminal later.
+//! Printing. `print!`, `println!` and `eprintln!` of this program are those of this module: text from
+//! traffic, rules, policies and file names cannot control the terminal ([`bartizan_events::harmless`]).
+//! Files and pipes get the same text, since a terminal may show it later.
 //!
-//! Only colours of this program's own pass, by [`diagnostic`].
+//! Only this program's own colours pass, by [`diagnostic`].
 //!
-//! Whatever goes to standard output goes by [`out`], which notes what cannot be written: the program says so
-//! when it ends, and its exit status is not that of a success ([`failure`]).
+//! All standard output goes through [`out`], which notes a failed write: the program reports it when it
+//! ends, and its exit status is not that of a success ([`failure`]).
 
 use crate::signals;
 use bartizan_events::harmless;
@@ -33,7 +32,7 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::say::line(&mut std::io::stderr().lock(), format_args!($($text)*)) };
 }
 
-/// Why standard output could not be written: the first error.
+/// The first error of writing to standard output.
 static FAILURE: OnceLock<String> = OnceLock::new();
 
 /// Standard output.
@@ -54,8 +53,8 @@ impl Write for Out {
     }
 }
 
-/// Notes an error of standard output. That nobody reads it any more is none: the reader has what it wanted,
-/// and commands end with it.
+/// Notes an error of standard output. A closed pipe is none: its reader has read enough, and the command
+/// ends.
 pub fn note(error: &io::Error) {
     match error.kind() {
         ErrorKind::BrokenPipe => signals::output_closed(),

@@ -38,23 +38,23 @@ pub fn install() -> &'static Requests {
     &REQUESTS
 }
 
-/// From here on the program ends when nobody reads its results any more (`bartizan check FILE | head`), as
-/// others do; until then a closed pipe is an error of an output like others.
+/// From this call on, the program ends when the reader of its results closes the pipe (`bartizan check FILE
+/// | head`), as other programs do; until then a closed pipe is an ordinary error of an output.
 pub fn end_with_the_pipe() {
     // SAFETY: the default action runs no code of this program.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Whether the program ends when nobody reads its standard output.
+/// Whether the program ends when the reader of its standard output has gone.
 static ENDS_WITH_OUTPUT: AtomicBool = AtomicBool::new(false);
 
-/// As [`end_with_the_pipe`], for commands that talk to others: a connection that its peer has closed is an
-/// error like others, since what the peer said before is still to be read.
+/// As [`end_with_the_pipe`], for commands with a connection: a connection closed by its peer is an ordinary
+/// error, since bytes that the peer sent before are still to be read.
 pub fn end_with_the_output() {
     ENDS_WITH_OUTPUT.store(true, Ordering::Relaxed);
 }
 
-/// Nobody reads standard output any more.
+/// The reader of standard output has gone.
 pub fn output_closed() {
     if ENDS_WITH_OUTPUT.load(Ordering::Relaxed) {
         end_with_the_pipe();

@@ -11,7 +11,7 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 const SEGMENT: usize = 1400;
 
-/// One connection of a client's port to a server's, with what was sent so far.
+/// One connection of a client's port to a server's, with the number of bytes sent so far by each side.
 struct Connection {
     v6: bool,
     ports: (u16, u16),
@@ -51,7 +51,7 @@ impl Connection {
     }
 }
 
-/// What a connection sends to make the engine hold much.
+/// The frames that a connection sends to make the engine hold much memory.
 type Shape = fn(&mut Connection) -> Vec<Vec<u8>>;
 
 fn open_post(c: &mut Connection) -> Vec<Vec<u8>> {
@@ -265,7 +265,7 @@ fn closed(
     let mut run = Run::new(name, policy, &set, |_| ());
     let (mut c, frames) = Connection::open(false, (1000, 80));
     assert!(run.frames(frames));
-    // The packet that passes the bound was inspected, so it goes on; the flow is closed behind it.
+    // The packet that passes the bound was inspected, so it leaves; its flow is closed after it.
     let sent = open_post(&mut c);
     for frame in sent {
         run.frame(frame);
@@ -290,7 +290,8 @@ fn closed(
 fn a_flow_that_gives_way_goes_on_as_its_policy_says() {
     let (passes, refused, events) = closed("auto", "chain: [ids]", &[], b"more");
     assert!(!passes && refused > 0, "prevention refuses what it cannot parse");
-    // What was there is inspected and recorded, and the flow's record says why it ended so.
+    // The bytes received before are inspected and recorded, and the flow's record has the reason of its
+    // end.
     assert_eq!(events::of_type(&events, "http").filter(|e| e["http"]["url"] == "/upload").count(), 1);
     let flow = events::first(&events, "flow");
     assert_eq!(flow["app_proto"], "http");
@@ -313,8 +314,8 @@ fn a_flow_that_gives_way_goes_on_as_its_policy_says() {
     assert!(!passes && refused > 0);
 }
 
-/// A connection of which its policy wants no more inspected holds what was there. It gives that up before
-/// others do, and goes on.
+/// A connection whose policy has ended its inspection still holds memory: it loses that before others lose
+/// theirs, and its packets still pass.
 #[test]
 fn who_is_not_inspected_any_more_gives_way_and_goes_on() {
     let policy = "chain: [sfw, ids], bypass: {bytes: 60KiB}";
@@ -342,8 +343,8 @@ fn who_is_not_inspected_any_more_gives_way_and_goes_on() {
     assert_eq!((run.refused, run.stack.worker.app_memory().counters().closed), (0, 1));
 }
 
-/// What a kept-alive connection holds does not grow with its requests, with rules or without any, and across
-/// reloads between both.
+/// The memory of a kept-alive connection does not grow with its requests, with rules or without any, and
+/// across reloads between both.
 #[test]
 fn transactions_go_with_rules_and_without() {
     const POLICY: &str = "chain: [ids]";
@@ -371,7 +372,7 @@ fn transactions_go_with_rules_and_without() {
 #[test]
 fn a_tenant_above_its_quota_gives_way_alone() {
     const QUOTA: u64 = 300 << 10;
-    // The rest of the file behind the policy's own text.
+    // The rest of the file after the policy's own text.
     let policy = "tenant: any, chain: [ids]}\ntenants:\n\
         \x20 - {name: a, select: {prefixes: [0.0.0.0/0]}, quotas: {state-bytes: 300KiB, alerts-per-second: 3}}\n\
         \x20 - {name: b, select: {prefixes: [\"::/0\"]}";
@@ -387,11 +388,12 @@ fn a_tenant_above_its_quota_gives_way_alone() {
         }
     }
     let (used, counters) = (state(&run), *run.stack.worker.app_memory().counters());
-    // What is above between two packets is what one brings.
+    // The excess between two packets is at most what one packet brings.
     assert!(used.state <= QUOTA && most <= QUOTA + (64 << 10), "{most}, {used:?}");
     assert_eq!(used.closed, counters.closed + counters.streams, "only its flows gave way");
     assert!(used.closed >= 10, "{used:?}");
-    // Without its quota nothing is counted, and with it again what is there is.
+    // Without its quota nothing is counted; once the quota is back, all that the flows hold is counted
+    // again.
     let without = policy.replace("state-bytes: 300KiB, ", "");
     run.stack.swap(&without, RULES);
     assert_eq!(state(&run).state, 0);

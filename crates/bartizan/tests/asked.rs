@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const GOOD: &str = "alert udp any any -> any 4000 (msg:\"seen\"; content:\"secret\"; sid:1;)\n";
 /// Right, and not for this engine: a protocol, a keyword.
 const UNSUPPORTED: &str = "alert smtp any any -> any any (msg:\"m\"; content:\"x\"; sid:2;)\nalert tcp any any -> any any (msg:\"m\"; content:\"x\"; asn1:bitstring_overflow; sid:3;)\n";
-/// Suricata refuses them as well: syntax, a keyword that nobody has, a value.
+/// Rules that Suricata refuses as well: bad syntax, an unknown keyword, a bad value.
 const MALFORMED: &str = "alert tcp any any -> any any (msg:\"m\"; sid:4\nalert tcp any any -> any any (msg:\"m\"; cnotent:\"x\"; sid:5;)\nalert http any any -> any any (msg:\"m\"; http.uri; bsize:a; sid:6;)\nalert nosuch any any -> any any (msg:\"m\"; sid:7;)\n";
 
 const YAML: &str = "%YAML 1.1\n---\nvars:\n  address-groups:\n    HOME_NET: \"any\"\ndefault-rule-path: rules\nrule-files:\n  - \"*.rules\"\ndefault-log-dir: logs\naf-packet:\n  - interface: eth0\n    threads: 1\npcap:\n  - interface: auto\noutputs:\n  - fast:\n      enabled: yes\n  - http-log:\n      enabled: no\n      filename: http.log\n  - eve-log:\n      enabled: yes\n      filename: eve.json\n      types: [alert, flow]\n";
@@ -108,7 +108,7 @@ fn a_check_and_a_test_have_one_result() {
             assert!(!check.stdout.contains(kind), "{}", check.stdout);
         }
     }
-    // Runs leave them out and go on, unless they are told not to.
+    // Runs leave unsupported rules out and go on, unless `--strict` is given.
     let inspect = |more: &[&str]| {
         let rest =
             ["inspect", "--cache", "none", "--rules", "unsupported.rules", "--out", "o", "--json", "c.pcap"];
@@ -144,7 +144,7 @@ fn a_check_and_a_test_have_one_result() {
     folder.write("h.yaml", "links: [{name: a, tap: {interface: eth0}}]\npolicy: p.yaml\ncache: none\n");
     let ended = run(&["-T", "-c", "h.yaml"]);
     assert_eq!(ended.code, Some(1));
-    // A missing file of a rule group stands where it is named.
+    // The error of a rule group's missing file has the place in the policy that names the file.
     says(&ended, &["p.yaml:6:7: ids: cannot open rule file", "missing.rules"]);
 }
 
@@ -177,7 +177,7 @@ fn a_test_says_what_a_run_would_say() {
     let ended = run(&["-T", "-c", "h.yaml"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     says(&ended, &["rules of p.yaml: 2 loaded, 0 refused", "is valid"]);
-    // Malformed rules of a policy's group are malformed, however it is asked; what is not supported is not.
+    // Malformed rules of a policy's group are errors for every command; unsupported ones are not.
     for (file, code) in [("malformed.rules", 1), ("unsupported.rules", 0)] {
         policy(file);
         for arguments in [&["-T", "-c", "h.yaml"][..], &["check", "p.yaml"]] {
@@ -250,7 +250,7 @@ fn build_info_tells_what_a_run_would_search_with() {
     assert_eq!(line("Hyperscan support:"), if used { "yes" } else { "no" }, "{info}");
     assert!(line("Hyperscan library:").contains("libhs.so.5"), "{info}");
     assert_eq!(line("Patterns:").starts_with("hyperscan 5."), used, "{info}");
-    // Told not to.
+    // The pattern engine forced by its environment variable.
     let forced = std::process::Command::new(common::PROGRAM)
         .arg("--build-info")
         .env("BARTIZAN_PATTERN_ENGINE", "aho-corasick")
@@ -344,7 +344,7 @@ fn suricata_s_own_lines_are_answered_with_ours() {
     // What it says is what works.
     let ended = run(&["inspect", "--rules", "good.rules", "--out", "l", "--cache", "none", "c.pcap"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    // Other mistakes are told as before.
+    // Other mistakes have their usual messages.
     says(&run(&["run", "--tapp", "lo"]), &["unexpected argument '--tapp'"]);
 }
 
@@ -421,7 +421,7 @@ fn names_of_files_may_have_the_time() {
         text.contains("\"event_type\":\"alert\"") && text.lines().all(|l| l.starts_with("@cee: {")),
         "{text}"
     );
-    // The name that was made is the one that is told.
+    // The message names the file that was made.
     assert!(format!("{}{}", ended.stdout, ended.stderr).contains(name), "{ended:?}");
 }
 
@@ -561,7 +561,7 @@ fn a_suricata_yaml_says_where_rules_are_and_events_go() {
     folder.write("other.rules", GOOD.replace("sid:1", "sid:9").replace("secret", "other"));
     let ended = inspect(&["--rules", "other.rules", "--out", "mine"]);
     says(&ended, &["0 alerts of 0 rules", "rules: 1 loaded", "events: mine/eve.json"]);
-    // A name that fits none is said.
+    // A pattern that matches no rule file is reported.
     let ended = inspect(&["--set", "rule-files.0=none-*.rules", "--out", "mine2"]);
     assert_eq!(ended.code, Some(0));
     says(&ended, &["--set: no rule file is called rules/none-*.rules"]);
@@ -588,7 +588,7 @@ fn settings_without_effect_are_summed_and_misspelt_ones_are_named() {
     assert_eq!(lines.len(), 2, "{said}");
     assert!(lines[0].contains("switched on and not written here: fast;"), "{said}");
     assert!(lines[1].contains("3 settings of Suricata have no effect here: af-packet 2, pcap 1"), "{said}");
-    // What was read is not among them, and what is switched off is not missed.
+    // The list has neither settings that were read nor outputs that are switched off.
     let all = run(&folder.0, &["check", "-v", "--suricata-config", "s.yaml"]).stderr;
     for word in ["outputs.2", "rule-files", "default-", "vars", "http-log"] {
         assert!(!all.contains(word), "{word}: {all}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bad input, a table: what is given, how the program ends, and what it says. Each case ends or goes on with
-//! one clear message (what, where, why, what to do), and nothing that was readable is lost.
+//! Bad input, a table: the input, the exit code, and the message. Each case ends or goes on with one clear
+//! message (what, where, why, what to do), and nothing readable is lost.
 
 use crate::common;
 
@@ -48,8 +48,8 @@ fn check(cases: &[Case<'_>]) {
             assert!(text.contains(part), "{shown}: `{part}` is not said\n{}{}", ended.stdout, ended.stderr);
         }
         assert!(!text.contains("panicked"), "{shown}\n{text}");
-        // The message of a refusal is one paragraph by the program (or wrong usage told by its parser of
-        // options).
+        // The message of a refusal is one paragraph by the program (or wrong usage, reported by its option
+        // parser).
         if *code == 1 && arguments[0] != "check" {
             let own = ended.stderr.lines().filter(|line| line.starts_with("bartizan: ")).count();
             assert_eq!(own, 1, "{shown}\n{}", ended.stderr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generation and content hashes of what was read: in the log, in answers to reloads, by `ctl status` and by
-//! checks (the live part needs root; says so and returns otherwise).
+//! Generation and content hashes of the loaded files: in the log, in answers to reloads, by `ctl status`
+//! and by checks (the live part needs root; without, it prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -143,7 +143,7 @@ fn each_reload_says_what_is_in_force_and_so_does_one_that_is_refused() {
         let fourth = in_force(4);
         assert_eq!(changed(&second, &fourth), BTreeSet::from(["lists", "policy"]));
         log(4, &fourth);
-        // Settings are read at the start: what is in force has not changed.
+        // Settings are read at the start, so the hash of those in force has not changed.
         folder.write("more.yaml", "%YAML 1.1\n---\nstream:\n  midstream: yes\n");
         assert_eq!(own(&["--json", "reload-rules"]).2["content"], fourth);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command socket of a running program: every command, clients that behave and such that do not, rights,
-//! and what is there already; as suricatasc speaks to it and as `bartizan ctl` does (needs root; says so and
-//! returns otherwise).
+//! The command socket of a running program: every command, clients that keep to the protocol and those that
+//! do not, rights, and a socket that exists already; as suricatasc uses it and as `bartizan ctl` does
+//! (needs root; without, it prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -130,7 +130,7 @@ fn commands(workers: &str) {
 
     functions(&mut client, &folder, workers);
 
-    // Who asked stands in the log.
+    // The log names the process that sent the command.
     let who = format!("control: process {} (uid 0, gid 0) asks for reload-rules", std::process::id());
     assert!(running.stderr().contains(&who), "{}", running.stderr());
     assert_eq!(client.ok("shutdown", NOTHING), "Closing Bartizan");
@@ -223,7 +223,7 @@ fn functions_are_configured_by_order_and_what_they_refuse_changes_nothing() {
             "has no setting `port` that can be changed so; there are ports, hosts, window",
         );
         refused(json!("ports"), "write NAME=VALUE");
-        // What was refused is not kept; what was given before is.
+        // Refused settings are not kept; settings given before are.
         assert_eq!(client.ok("reload-rules", NOTHING), "done");
         let back = json!({"function": "portscan", "settings": {"ports": null, "action": null}});
         assert_eq!(client.ok("function-configure", back)["state"], "running");
@@ -274,7 +274,8 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
         let _sender = network();
         let running = tap(&folder, &[]);
         let path = folder.path("c.socket");
-        // Said nothing, half a first message, half a command, asked and does not read.
+        // A silent client, half a first message, half a command, and a client that sends commands but reads
+        // no answer.
         let _silent = Client::connect(&path);
         let mut half_hello = Client::connect(&path);
         half_hello.send(br#"{"version": "#);
@@ -286,7 +287,7 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
         // As much as it takes.
         while deaf.stream.write(&message).is_ok_and(|written| written > 0) {}
         let mut good = Client::greeted(&path);
-        // Nobody waits for others.
+        // No client waits for another.
         assert!(good.ok("uptime", NOTHING).is_u64());
         assert_eq!(good.ok("control-stats", NOTHING)["clients_now"], 5);
 
@@ -324,7 +325,7 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
         let _ = large.stream.write_all(message.as_bytes());
         assert!(large.line().unwrap().contains("more than 65536 bytes"));
 
-        // What is not whole in time.
+        // Messages that are incomplete at the time limit.
         assert!(half.line().unwrap().contains("not whole within 5 seconds"));
         assert!(half_hello.line().unwrap().contains("not whole within 5 seconds"));
         until("all are let go but one", || good.ok("control-stats", NOTHING)["clients_now"] == 1);
@@ -339,7 +340,7 @@ fn clients_that_do_not_behave_keep_nobody_waiting() {
         ] {
             assert_eq!(counted[name], count, "{name}: {counted}");
         }
-        // In one piece, in many, and one behind the other without waiting.
+        // In one piece, in many, and back to back without waiting.
         for byte in b"{\"command\": \"running-mode\"}\n" {
             good.send(&[*byte]);
         }
@@ -602,7 +603,7 @@ fn who_asks_is_answered_while_a_reload_is_built() {
     });
 }
 
-/// What Suricata's tool does, in its steps.
+/// The steps of Suricata's own tool.
 const SURICATASC: &str = r#"
 import json, select, socket, sys
 def receive(connection):
@@ -660,8 +661,8 @@ fn suricatas_tool_finds_what_it_knows() {
     });
 }
 
-/// A client of another user: its number, that of its group, and those of its other groups are told behind the
-/// path.
+/// A client of another user; the arguments are the path, the user's number, its group's, and those of its
+/// other groups.
 const OTHER_USER: &str = r#"
 import os, socket, sys
 user = int(sys.argv[2])
@@ -754,7 +755,7 @@ fn a_reload_reads_classes_and_suppressions_anew() {
         send(&mut sender, &[udp(false, 2000, 4000, b"x")]);
         until("the alert that is not suppressed", || alerts().len() == 3);
         assert_eq!(alerts(), ["1000/5/\"First\"", "1000/6/\"\"", "2000/5/\"Second\""]);
-        // A file that is gone leaves what it said, with a word.
+        // A deleted file leaves its thresholds in force, with a warning.
         std::fs::remove_file(folder.path("t.config")).unwrap();
         assert_eq!(client.ok("reload-rules", NOTHING), "done");
         running.until("threshold-file: cannot read ");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How live flows are explained where the link has the XDP level: those that are below, since when and by
-//! whose word, and those that are not and why; also while the answer takes many parts of the flow table
-//! (needs root; says so and returns otherwise).
+//! Explanations of live flows on a link with the XDP level: for flows below, since when and by which
+//! function's verdict; for others, the reason that keeps them at the host; also while the answer takes many
+//! parts of the flow table (needs root; without, it prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -43,7 +43,7 @@ fn start(folder: &Folder, workers: u16) -> Running {
     running
 }
 
-/// The flow of a port, once it says what is waited for.
+/// The flow of a port, once `holds` is true of its explanation.
 fn explained(client: &mut Client, flow: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
@@ -168,8 +168,8 @@ fn many_flows_are_told_of_while_traffic_goes_on() {
     });
 }
 
-/// A connection that a rule lets go on once it has said something: told of at the host, and then below, with
-/// all that both have counted.
+/// A connection that a rule lets pass after some payload: explained at the host, and then below, with the
+/// counts of both levels.
 #[test]
 fn a_connection_is_told_of_at_the_host_and_below() {
     in_namespace(|| {

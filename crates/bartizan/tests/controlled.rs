@@ -118,7 +118,7 @@ fn what_a_controller_says_runs_and_outlives_it() {
         let page = get("/metrics");
         assert_eq!(value(&page, "bartizan_southbound_generation", &[]), 3);
         assert_eq!(value(&page, "bartizan_southbound_connected", &[]), 1);
-        // A reload builds what is held.
+        // A reload builds the stored generation.
         running.signal("USR2");
         running.until("generation 4: 2 rules loaded");
         assert_eq!(passed(&mut net, &[4000, 5000]), [5000]);
@@ -133,7 +133,7 @@ fn what_a_controller_says_runs_and_outlives_it() {
         assert!(running.stderr().contains("generation 3 runs, as it was stored"), "{}", running.stderr());
         let ended = running.stop();
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        // Whoever has lost the device's key has not lost its protection.
+        // A device that lost its key keeps its protection.
         std::fs::remove_dir_all(folder.path("identity")).unwrap();
         let running = start(&folder);
         running.until("nothing new comes");
@@ -246,7 +246,8 @@ fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     assert_eq!(running.stop().code, Some(0));
 }
 
-/// What cannot be built is refused whole, with the place in its object, and what ran goes on.
+/// A generation that cannot be built is refused whole, with the place in its object, and the running one
+/// goes on.
 fn broken(site: &Site, net: &mut [InlinePort; 2], running: &Running) {
     let mut objects = generation(5000, &[2001]);
     objects.push(bad());
@@ -288,7 +289,7 @@ fn what_was_stored_and_is_broken_is_said_and_the_hosts_own_policy_holds() {
     });
 }
 
-/// Two links, of which the first has a level below that asks rules.
+/// Two links; the first has a level below, with early drop by rules.
 fn host_with_level() -> String {
     let links = "links: [{name: wan, inline: {a: a1, b: b1, offload: {level: xdp, early-drop: true}}}, {name: lan, inline: {a: c1, b: d1}}]";
     let host = host("");
@@ -296,7 +297,7 @@ fn host_with_level() -> String {
     format!("{links}\n{rest}")
 }
 
-/// What the device says of its levels.
+/// The device's report of its levels.
 fn stands(site: &Site) -> Stands {
     site.running().stands.unwrap_or_default()
 }
@@ -341,13 +342,13 @@ fn what_each_level_does_and_which_rules_nobody_evaluates_is_told() {
         assert!(first.rule == "web.rules:2: 1:2003" && first.why.contains("asn1"), "{first:?}");
         let levels = site.running().workers[0].levels.clone();
         assert_eq!(levels, [("host".to_owned(), 1), ("xdp".to_owned(), 1)].into());
-        // A change, all else the same: told in short, and the level is at it.
+        // The level reaches a new generation that changes little else: reported briefly.
         site.publish(2, &generation(5000, &[2001]));
         until("generation 2", || site.acknowledged() == 2);
         let now = stands(&site);
         assert_eq!(level_of(&now, "wan", "xdp").unwrap().generation, 2, "{now:?}");
         assert_eq!(now.left_out, Default::default());
-        // The link loses its interfaces, and with them its level. Nobody has changed anything.
+        // The link loses its interfaces, and with them its level, without a change of configuration.
         namespace::ip("link del dev a0");
         until("the level is off", || {
             level_of(&stands(&site), "wan", "xdp").is_some_and(|wan| wan.state == LevelState::Off)

@@ -30,7 +30,7 @@ fn put(client: &mut Client, path: &str, body: &Value) -> Result<u16, ClientError
     client.ask(Method::Put, path, Some(body), &[]).map(|answer| answer.status)
 }
 
-/// How often the controller is killed: BARTIZAN_KILLS, a few times unless given.
+/// The number of times to kill the controller: BARTIZAN_KILLS, or a few.
 fn kills() -> u32 {
     std::env::var("BARTIZAN_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
 }
@@ -152,7 +152,7 @@ fn a_full_disk_is_said_and_loses_nothing() {
     };
     assert_eq!(full.status, 507, "{}", full.body);
     assert!(full.body["detail"].as_str().unwrap().contains("make room"), "{}", full.body);
-    // It answers on, what was answered is there, what was not is not.
+    // The restarted controller has every acknowledged change and no other.
     for number in 0..=done {
         let path = format!("/v1/tenants/acme/groups/g{number}");
         let answer = client.ask(Method::Get, &path, None, &[]).unwrap();
@@ -183,7 +183,7 @@ fn a_second_controller_on_a_state_says_what_to_do() {
     let first = Controller::start(&state);
     let said = Controller::of(Controller::command(&state)).err().expect("a second one runs");
     assert!(said.contains("another controller has it open"), "{said}");
-    // The first start said where the token is, and its file is for its owner only.
+    // The first start printed the token's path; only the owner can read its file.
     use std::os::unix::fs::PermissionsExt;
     for name in ["bootstrap-token", "tls-key.pem"] {
         let mode = std::fs::metadata(state.join(name)).unwrap().permissions().mode();
@@ -264,7 +264,7 @@ fn connections_that_say_nothing_keep_nobody_out() {
     drop(silent);
 }
 
-/// What a controller that listens for agents says when it starts.
+/// The start messages of a controller that listens for agents.
 fn says_with_agents(state: &Path) -> String {
     let mut child = Command::new(PROGRAM)
         .args(["controller", "--listen", "127.0.0.1:0", "--southbound", "127.0.0.1:0", "--state"])
@@ -300,7 +300,7 @@ fn the_first_start_makes_what_agents_need_and_the_next_one_takes_it() {
     assert!(!said.contains("made"), "{said}");
     assert_eq!(std::fs::read(state.join("ca/ca.pem")).unwrap(), authority);
     assert_eq!(std::fs::read(state.join("controller.pem")).unwrap(), certificate);
-    // An authority for nobody is a mistake.
+    // `--ca` without a southbound address is a mistake.
     let done =
         Command::new(PROGRAM).args(["controller", "--ca", "x", "--state"]).arg(&state).output().unwrap();
     assert_eq!(done.status.code(), Some(2));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl` for a controller, as programs: every route has its command, documents go there and come
-//! back, folders are applied in an order that works, mistakes are told with file and line, and tokens come
-//! from files that nobody else reads.
+//! `bartizan ctl` for a controller, as programs: every route has its command, documents go to it and come
+//! back, folders are applied in an order that works, mistakes are reported with file and line, and tokens
+//! come from files that only their owner reads.
 
 use crate::common;
 use crate::planes;
@@ -76,14 +76,14 @@ impl World {
         Ended { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
 
-    /// What has to work; what it prints.
+    /// The output of a command that has to work.
     fn told(&self, arguments: &[&str]) -> String {
         let ended = self.ctl(arguments);
         assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
         ended.stdout
     }
 
-    /// What has to be refused, with its exit code and message.
+    /// Checks the exit code and the message of a command that has to be refused.
     fn refused(&self, arguments: &[&str], code: i32, says: &str) {
         let ended = self.ctl(arguments);
         assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
@@ -117,7 +117,7 @@ fn every_route_has_its_command() {
     let told = flat(&told);
     for route in table {
         let about = route.about.trim_end_matches('.');
-        // Of two routes of one command the first stands there.
+        // Where two routes have one command, the help shows the first.
         assert!(
             told.contains(&flat(about)) || route.operation == "list-tenant-alerts",
             "{}: {about}\n{told}",
@@ -139,7 +139,7 @@ fn documents_go_there_and_come_back() {
     assert!(dry.contains("policies acme/web: new") && dry.contains("nothing was changed"), "{dry}");
     world.refused(&["policies", "get", "acme", "web"], 1, "there is no policy `web`");
     world.told(&["policies", "put", "acme", "web", "web.yaml"]);
-    // What is printed can be put again.
+    // The printed document can be put again.
     let text = world.told(&["policies", "get", "acme", "web"]);
     world.write("again.yaml", &text);
     assert!(world.told(&["policies", "put", "acme", "web", "again.yaml"]).starts_with("nothing to change"));
@@ -262,7 +262,7 @@ fn a_folder_is_applied_in_an_order_that_works() {
     let done = world.told(&["apply", "-f", "site"]);
     assert!(done.contains("7 changed, 0 were as they stand; generation"), "{done}");
     assert!(world.told(&["apply", "-f", "site"]).starts_with("nothing to change: 7 documents"));
-    // A change is shown, and only it is put.
+    // Only a change is shown and put.
     world.write(
         "site/c/s.json",
         "{\"kind\": \"setting\", \"name\": \"default\", \"spec\": {\"action\": \"allow\"}}",
@@ -357,7 +357,7 @@ fn a_change_is_replayed_before_it_is_put() {
     let generation: Value = serde_json::from_str(&world.told(&["generations", "get", "--json"])).unwrap();
     let generation = generation["generation"].to_string();
     world.told(&["devices", "acknowledge", "edge", "--generation", &generation, "--accepted"]);
-    // What is not put yet, beside what runs.
+    // A policy that is not deployed yet, compared with the one in force.
     let report = told(&["--with", "new.yaml", "c.pcap"]);
     assert_eq!(report["changing"]["flows"], 2, "{report}");
     assert_eq!(report["changed"][0]["after"]["policy"], "acme/web");
@@ -391,7 +391,7 @@ fn a_document_beyond_the_limit_is_refused_in_words() {
     world.told(&["rule-files", "put", "large.rules"]);
 }
 
-/// Nobody reads what it prints: it ends as others do, without a word.
+/// The reader of its output goes away: the program ends without a message, as others do.
 #[test]
 fn ctl_ends_with_its_reader() {
     let world = World::new();

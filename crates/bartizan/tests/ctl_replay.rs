@@ -38,7 +38,7 @@ fn told(folder: &Folder, arguments: &[&str]) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.stdout))
 }
 
-/// Destination port, what was, what would be, of the flows whose verdict changes.
+/// Destination port, verdict before and after, of the flows whose verdict changes.
 fn changed(report: &Value) -> Vec<(u64, String, String)> {
     let text = |case: &Value, key: &str| case[key]["verdict"].as_str().unwrap().to_owned();
     let mut all: Vec<_> = report["changed"]
@@ -88,7 +88,7 @@ fn flow_records_are_asked_by_their_headers() {
     let report = told(&folder, &["--policy", "new.yaml", "o/eve.json"]);
     assert_eq!(changed(&report), both());
     assert_eq!((&report["all"]["flows"], &report["all"]["packets"]), (&3.into(), &3.into()));
-    // The same compressed, and asked of the other generation instead of the record.
+    // Also with compressed records, and with verdicts of the old policy instead of the records'.
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     packed.write_all(folder.read("o/eve.json").as_bytes()).unwrap();
     folder.write("eve.json.gz", packed.finish().unwrap());

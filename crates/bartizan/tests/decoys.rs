@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Datagrams that a receiver throws away, or does not answer, settle nothing for those behind them: a
-//! forbidden query is refused whatever came before it.
+//! Datagrams that a receiver discards, or does not answer, decide nothing for those after them: a forbidden
+//! query is refused whatever came before it.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
@@ -49,12 +49,12 @@ impl Gate {
         Gate { stack: Stack::new(&made), millis: 0 }
     }
 
-    /// Why a frame of the client's side was refused.
+    /// The reason why a frame of the client's side was refused.
     fn refused(&mut self, bytes: Vec<u8>) -> Option<Reason> {
         self.refused_from(0, bytes)
     }
 
-    /// Why a frame of one side was refused.
+    /// The reason why a frame of one side was refused.
     fn refused_from(&mut self, side: u32, bytes: Vec<u8>) -> Option<Reason> {
         self.stack.worker.arrives_by(side);
         self.millis += 1;
@@ -71,7 +71,7 @@ impl Gate {
 
 const ENDS: (u8, u8) = (1, 2);
 
-/// Decoys: by name, the payload, and what is done to the frame.
+/// Decoys: a name, and a change that makes the receiver discard the frame.
 type Spoil = fn(bool, &mut Vec<u8>);
 const FAULTS: &[(&str, Spoil)] = &[
     ("a wrong checksum", |v6, frame| frame[sum_at(v6)] ^= 1),
@@ -125,7 +125,7 @@ fn an_answer_to_nothing_turns_no_flow() {
     gate.end();
 }
 
-/// What is thrown away begins no flow, and answers none.
+/// A discarded frame begins no flow, and answers none.
 #[test]
 fn wrong_checksums_say_nothing_of_a_flow() {
     let mut gate = Gate::new("unproved", &[]);
@@ -147,8 +147,8 @@ fn wrong_checksums_say_nothing_of_a_flow() {
     gate.end();
 }
 
-/// What a client says in its server's name comes by the wrong side. Else bytes that the server has
-/// "acknowledged" without having them would be a gap for the parser, and could still be sent.
+/// Bytes that a client sends in its server's name arrive on the wrong side. Otherwise bytes that the server
+/// has "acknowledged" without having them would be a gap for the parser, and could still be sent.
 #[test]
 fn a_client_does_not_speak_for_its_server() {
     const SYN: u8 = 2;
@@ -163,7 +163,7 @@ fn a_client_does_not_speak_for_its_server() {
         assert_eq!(gate.refused(client(100, 0, SYN, b"")), None);
         assert_eq!(gate.refused_from(1, server(500, 101, SYN | ACK)), None);
         assert_eq!(gate.refused(client(101, 501, ACK, b"")), None);
-        // The server "acknowledges" a byte that it was never sent, then some that it throws away behind a
+        // The server "acknowledges" a byte that was never sent to it, then some that it discards after a
         // gap.
         gate.refused(server(501, 102, ACK));
         gate.refused(client(111, 501, ACK, b"letters, and more of them"));
@@ -177,8 +177,7 @@ fn a_client_does_not_speak_for_its_server() {
     gate.end();
 }
 
-/// A RST with the right number that the server never gets: by it the readers of the stream are not told that
-/// it is over.
+/// A RST with the right number that the server never gets: it does not end the stream for its readers.
 #[test]
 fn a_rst_hides_nothing_that_comes_behind_it() {
     const SYN: u8 = 2;
@@ -223,7 +222,7 @@ fn checksums_count_as_the_settings_say() {
             let mut evil = datagram(v6, ENDS, (3000, 53), &message(b"evil", false));
             evil[sum_at(v6)] ^= 1;
             let counts = name != "checked";
-            // Nobody parses what is thrown away.
+            // Discarded bytes are not parsed.
             assert_eq!(gate.refused(evil).is_some(), counts, "{name}, v6 {v6}");
         }
         gate.end();

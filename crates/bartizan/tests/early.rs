@@ -159,7 +159,7 @@ fn dropped_early(workers: u16) {
     assert_eq!(counter(&folder, "offload.early_pkts"), early);
     let lost = counter(&folder, "capture.kernel_drops");
     assert_eq!(counter(&folder, "ips.blocked") + lost, flood, "every packet is counted, at one level");
-    // What was dropped just before a reload is counted for no rule.
+    // Drops just before a reload are counted for no rule.
     assert!(of_rule <= flood && of_rule > flood * 95 / 100, "{of_rule} of {flood}");
     let events = events::read(&folder.path("out/eve.json"));
     assert!(records(&events) <= flood - early, "{} records", records(&events));
@@ -351,7 +351,7 @@ fn two_links_keep_their_own_rules_over_hundreds_of_reloads() {
     });
 }
 
-/// The mark by which two tenants with equal addresses are told apart.
+/// The mark that separates two tenants with equal addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Vlan,
@@ -424,7 +424,7 @@ fn two_tenants(told: Told, workers: u16) {
     ready(&folder, &running);
     running.until("running on");
     let mut commands = Client::greeted(&folder.path("c.socket"));
-    // The flows around, which are of nobody, and some that both may send.
+    // The outer flows, which belong to no tenant, and some that both may send.
     let open: Vec<_> = [0, 1]
         .into_iter()
         .flat_map(|tenant| [false, true].map(|v6| of_tenant(told, tenant, v6, 50_000, 6000)))
@@ -499,7 +499,7 @@ fn two_tenants(told: Told, workers: u16) {
         refused.iter().sum::<u64>(),
         "{told:?}: every packet is counted, at one level"
     );
-    // What went on, and what came up to be refused, is in records; what was dropped early is in none.
+    // Packets that passed or came up to be refused are in records; packets dropped early are in none.
     let events = events::read(&folder.path("out/eve.json"));
     let of_tenants = |event: &&Value| {
         event["event_type"] == "flow" && [4000, 5000, 6000].iter().any(|port| event["dest_port"] == *port)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What events say, through the whole program over captures: bodies and files of alerts, counters of `stats`,
-//! gaps of streams, and that all of it is the same with any number of workers.
+//! The content of events, through the whole program over captures: bodies and files of alerts, counters of
+//! `stats`, gaps of streams, all of it equal with any number of workers.
 
 use crate::sample as common;
 
@@ -68,7 +68,7 @@ fn an_alert_shows_bodies_when_asked_and_files_of_its_side_only() {
     }
 }
 
-/// An answer of which a segment is missing, though the client acknowledges it.
+/// An answer with a missing segment that the client acknowledges nevertheless.
 fn gap(capture: &mut Capture, client: (IpAddr, u16), server: (IpAddr, u16)) {
     capture.tcp(client, server, (100, 0), SYN, b"");
     capture.tcp(server, client, (900, 101), SYN | ACK, b"");
@@ -92,7 +92,7 @@ fn a_flow_tells_of_its_gap_and_stats_of_what_was_counted() {
     let mut capture = Capture::default();
     for (client, server) in ends() {
         gap(&mut capture, (client, 41_000), (server, 80));
-        // A SYN that nobody answers, and a connection whose ports are used again.
+        // An unanswered SYN, and a connection whose ports are used again.
         capture.tcp((client, 41_001), (server, 22), (7, 0), SYN, b"");
         capture.exchange((client, 41_002), (server, 80), common::REQUEST, common::RESPONSE);
         capture.tcp((client, 41_002), (server, 80), (5_000, 0), SYN, b"");
@@ -156,7 +156,7 @@ fn captures_whose_checksums_are_mostly_wrong_are_told_of() {
         capture.exchange((client, 42_000), (server, 80), common::REQUEST, common::RESPONSE);
     }
     let mut bytes = capture.pcap();
-    // Every checksum of TCP: behind the file's head, of each record.
+    // Each TCP checksum: after the file's head, in each record.
     let (mut at, mut frames) = (24, 0);
     while at < bytes.len() {
         let length = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
@@ -305,7 +305,7 @@ fn packets_that_set_variables_have_metadata_events_when_asked() {
         capture.exchange((client, 40_000), (server, 80), common::REQUEST, common::RESPONSE);
     }
     folder.write("c.pcap", capture.pcap());
-    // Values of a packet are told of with it; bits of a flow stand beside them.
+    // Values of a packet are reported with that packet; bits of a flow are listed beside them.
     let rules = "alert http any any -> any any (msg:\"bit\"; http.method; content:\"GET\"; flowbits:set,traffic/label/web; flowbits:set,seen; noalert; sid:1;)
 alert tcp any any -> any any (msg:\"value\"; flow:to_server; content:\"GET\"; pcre:\"/GET (?P<pkt_path>\\S+)/\"; sid:2;)
 ";
@@ -326,7 +326,7 @@ alert tcp any any -> any any (msg:\"value\"; flow:to_server; content:\"GET\"; pc
     assert_eq!(folder.events("off", "metadata").len(), 0);
 }
 
-/// What the engine makes at a flow's end was not on its way anywhere: its match is an alert, and no frame was
+/// Data that the engine makes at a flow's end is in no frame: a match on it is an alert, and no frame is
 /// dropped.
 #[test]
 fn a_match_at_the_end_of_a_flow_drops_no_frame() {
@@ -350,7 +350,8 @@ fn a_match_at_the_end_of_a_flow_drops_no_frame() {
     assert_eq!(folder.events("o", "drop").len(), 0);
 }
 
-/// What a threshold holds back counts as suppressed, also before it is reached (as Suricata 8.0.8 counts).
+/// Alerts that a threshold holds back count as suppressed, also before the threshold is reached (as
+/// Suricata 8.0.8 counts).
 #[test]
 fn matches_below_a_threshold_are_counted() {
     let folder = Folder::new("suppressed");

@@ -54,7 +54,7 @@ fn requests(capture: &mut Capture, (client, server): (End, End), fields: [&str; 
     capture.tcp(client, server, (c + 1, s + 1), ACK, b"");
 }
 
-/// What three requests of a connection say; the second says nothing.
+/// The headers of a connection's three requests; the second has none.
 const NAMED: [&str; 3] =
     ["X-Forwarded-For: 192.0.2.99, 2001:DB8::7\r\n", "", "x-forwarded-for: 203.0.113.9:8080\r\n"];
 
@@ -130,7 +130,7 @@ fn records_show_for_whom_a_proxy_forwards() {
         assert_eq!(&alert["flow"]["src_ip"], client, "{alert}");
         assert_eq!(&alert["alert"]["target"]["ip"], client, "{alert}");
     }
-    // The flow's own events show what was on the wire.
+    // The flow's own events have the addresses on the wire.
     for flow in folder.events("instead", "flow") {
         assert!(flow["src_ip"] == "10.0.0.1" || flow["ip_v"] == 6, "{flow}");
     }
@@ -147,7 +147,8 @@ fn an_alert_of_no_transaction_asks_all_that_are_held() {
             let all = all_shown(&folder, "o", ("alert", sid), version);
             all.into_iter().map(|[_, _, extra]| extra).collect::<Vec<_>>()
         };
-        // Rules on the stream see the first answer beside three requests; the first of these names nobody.
+        // Rules on the stream see the first answer beside three requests; the first of these has no such
+        // header.
         assert_eq!(extra(2), ["198.51.100.4", "198.51.100.4", "198.51.100.4"]);
         assert_eq!(extra(1), ["198.51.100.5", "198.51.100.4", "-"]);
     }
@@ -324,7 +325,7 @@ fn datagrams(payloads: [&[u8]; 4]) -> Vec<u8> {
     capture.pcap()
 }
 
-/// What alerts of a rule say of the action, of both IP versions.
+/// The `action` of a rule's alerts, for IPv4 and IPv6.
 fn actions(folder: &Folder, out: &str, sid: u64) -> [Vec<String>; 2] {
     [4, 6].map(|version| {
         let alerts = folder.events(out, "alert").into_iter();
@@ -434,7 +435,7 @@ fn an_alert_shows_what_was_acknowledged_and_what_its_buffer_holds() {
         assert_eq!(alerts.len(), 4, "{alerts:?}");
         for alert in alerts {
             if alert["alert"]["signature_id"] == 1 {
-                // With the packet of the second request, which nobody has acknowledged.
+                // With the packet of the second request, which is not acknowledged yet.
                 assert_eq!(alert["payload_printable"], std::str::from_utf8(text).unwrap(), "{out} {alert}");
                 assert_eq!((&alert["payload_length"], &alert["stream"]), (&json!(text.len()), &json!(1)));
             } else {

@@ -32,7 +32,7 @@ fn packets(folder: &Folder, out: &str, kind: &str) -> Vec<u64> {
     packets
 }
 
-/// A connection, side by side: what was sent is acknowledged at once.
+/// A connection whose segments are acknowledged at once.
 struct Talk {
     client: End,
     server: End,
@@ -156,9 +156,9 @@ fn the_kind_of_a_file_is_told_where_a_rule_asked_or_records_are_to_tell_it() {
     assert_eq!(kinds("nobody", "", &[]), [[false, false]; 2]);
 }
 
-/// Packets that are marked, of one connection with ten requests: at 4, 7, 10 and so on, the answers behind
-/// them; the first and the fifth ask for `evil`, the third for `also`. Packets here are one more a request
-/// than the one before it.
+/// The marked packets of one connection with ten requests, at 4, 7, 10 and so on, each answer after its
+/// request; the first and the fifth request `evil`, the third `also`. Each request takes one packet more
+/// than the one before.
 fn marked(folder: &str, rules: &str, more: &[&str]) -> Vec<u64> {
     let folder = Folder::new(folder);
     let mut capture = Capture::default();
@@ -427,8 +427,8 @@ fn alerts_before_a_switch_are_of_the_old_protocol() {
     assert_eq!((said.iter().filter(|s| s.0 == 2).count(), said.len()), (2, 4), "{said:?}");
 }
 
-/// What carries a packet is inspected as that packet. Where a receiver may read it as it is, that is
-/// inspected, too.
+/// A packet that carries another one is not inspected in addition to it, except where a receiver may read
+/// the outer packet's payload as such.
 #[test]
 fn rules_on_payloads_pass_over_what_carries_a_packet_unless_it_is_to_be_prevented() {
     let folder = Folder::new("carries");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Readers of events that are slow, late or stop: over captures and at the end of a run nothing is lost that
-//! they take, and what is lost is counted to the event.
+//! Readers of events that are slow, late or stop: over captures and at the end of a run no event is lost
+//! that a reader takes, and lost events are counted exactly.
 
 use crate::common;
 use crate::namespace;
@@ -17,7 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Flows, each of which has an event: more bytes than an output and the system hold back.
+/// Flows, each with an event: more bytes than an output and the system buffer.
 const FLOWS: u16 = 6_000;
 
 const OUTPUTS: &str = "%YAML 1.1\n---\noutputs:\n\
@@ -33,7 +33,7 @@ fn settings(folder: &Folder) {
     folder.write("outputs.yaml", OUTPUTS.replace("SOCKET", socket.to_str().unwrap()));
 }
 
-/// A reader that takes so many bytes, and the rest when it is told to end.
+/// A reader that takes so many bytes, and the rest once it is signalled to end.
 struct Reader {
     end: Sender<()>,
     thread: JoinHandle<String>,

@@ -253,7 +253,7 @@ fn a_rule_is_traced_over_a_capture() {
     assert_eq!(etc["offset"], 8);
     let passwd = steps.iter().find(|s| s["text"].as_str().unwrap().contains("passwd")).unwrap();
     assert_eq!(passwd["offset"], 12);
-    // The first condition that does not hold, with what was there.
+    // The first condition that does not hold, with the value found.
     let miss = ask("4");
     assert_eq!(miss["alerts"], 0);
     let last = miss["best"][0]["steps"].as_array().unwrap().last().unwrap();

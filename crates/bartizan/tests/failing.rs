@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 const POLICY: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow, rules: [{drop: [tcp, udp], to-ports: 777}]}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\npass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
-/// What the packet filter refuses, what detection refuses, what is forwarded below, what nobody decides on
-/// for good.
+/// Destination ports: refused by the packet filter, refused by detection, forwarded below, and never
+/// finally decided.
 const BLOCKED: u16 = 777;
 const REFUSED: u16 = 666;
 const FORWARDED: u16 = 4000;
@@ -30,7 +30,7 @@ const OTHERS: u16 = 5000;
 /// When a worker has failed (`stale`), and how long it takes at most until that is seen.
 const STALE: Duration = Duration::from_secs(1);
 const SURELY_STALE: Duration = Duration::from_millis(1_500);
-/// Where attachments are pinned.
+/// The folder where attachments are pinned.
 const PINS: &str = "/sys/fs/bpf/bartizan";
 
 fn start(folder: &Folder, workers: u16, fail: &str) -> Running {
@@ -69,7 +69,7 @@ fn strangers(from: u16, to: u16) -> Vec<Vec<u8>> {
     frames
 }
 
-/// How many of [`strangers`] there are.
+/// The number of [`strangers`].
 const STRANGERS: usize = 6;
 
 /// Sends them, and takes what arrives.
@@ -243,7 +243,7 @@ fn a_run_that_hangs_fails_as_the_policy_says_and_goes_on() {
         let (failed, not) = if open { failed } else { (failed.1, failed.0) };
         assert_eq!(not, 0);
         assert_eq!(counter(&folder, "offload.missed") > 0, open);
-        // Each was seen once: below, by nobody, or here.
+        // Each packet was counted once: below, as failed open or closed, or here.
         let flows = bartizan_testkit_worker::events::read(&folder.path("out/eve.json"));
         let seen = |port: u16| -> u64 {
             let of_port = flows.iter().filter(|event| {
@@ -252,13 +252,13 @@ fn a_run_that_hangs_fails_as_the_policy_says_and_goes_on() {
             of_port.map(|flow| level::number(&flow["flow"]["pkts_toserver"])).sum()
         };
         assert_eq!(seen(OTHERS), 8 + 40);
-        // Where the worker got no processor for a second before, the link failed then as well, for frames
-        // that nobody waits for.
+        // If the worker got no processor for a second before, the link failed then as well, for frames that
+        // this test does not wait for.
         assert_eq!(seen(REFUSED) + failed, 4 * 8 + 40);
     });
 }
 
-/// One worker of two stands still for two seconds: its flows fail, those of the other one do not.
+/// One worker of two hangs for two seconds: its flows fail, those of the other one do not.
 #[test]
 fn a_worker_that_hangs_fails_and_the_others_do_not() {
     beside_each_other(["open", "closed"], |fail| {
@@ -298,7 +298,7 @@ fn a_worker_that_hangs_fails_and_the_others_do_not() {
     });
 }
 
-/// What arrives meanwhile, by destination port.
+/// Packets that arrive meanwhile, by destination port.
 #[derive(Default)]
 struct Arrived {
     blocked: AtomicU64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Firewall mode over packets: what becomes of each, in IPv4 and IPv6. The answers of the tables are those
-//! that Suricata 8.0.8 gave for the same rules and conversations.
+//! Firewall mode over packets: the verdict of each, in IPv4 and IPv6. The expected verdicts in the tables
+//! are Suricata 8.0.8's for the same rules and conversations.
 
 use bartizan_base::{Reason, Timestamp, Verdict};
 use bartizan_testkit::hosts::{ethernet, fragments, ip, tcp, udp};

@@ -36,7 +36,7 @@ enum Policy {
     Filter,
 }
 
-/// A frame, of which so many bytes were captured.
+/// A frame, and the number of its bytes that were captured.
 struct Sent {
     bytes: Vec<u8>,
     captured: Option<usize>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Conservation of counters with the XDP level while packets arrive as fast as the link takes them (needs
-//! root; says so and returns otherwise): entries are taken away by reloads, by busier flows and by the ends
-//! of connections while packets of exactly those flows come. What was sent is what the levels have counted is
-//! what records say, and what did not arrive was refused for a reason: no difference. `make conservation`
-//! takes ten thousand entries away.
+//! root; without, it prints so and returns): reloads, busier flows and the ends of connections remove
+//! entries while packets of exactly those flows arrive. The packets sent equal the sum of the levels'
+//! counts and of the records, and each packet that did not arrive was refused for a reason: no difference.
+//! `make conservation` removes ten thousand entries.
 
 use crate::common;
 use crate::level;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const TOGGLED: u16 = 668;
 /// Flows that a rule lets go, the first ones.
 const BYPASSED: usize = 192;
-/// Of those so many send most while entries are taken away by reloads.
+/// The number of flows that send most packets while reloads remove entries.
 const BUSY: usize = 6;
 
 /// Flows of all kinds: bypassed, refused, one or the other, inspected, compared with their windows, and
@@ -94,13 +94,13 @@ fn reload(folder: &Folder, running: &Running, traffic: &mut Traffic, generation:
     traffic.until(&said, || running.stderr().contains(&said));
 }
 
-/// What all records of flows say, and those of the XDP level alone.
+/// The sums of all flow records, and those of the XDP level alone.
 #[derive(Debug, Default)]
 struct Recorded {
     all: Sum,
     below: Sum,
     host: Sum,
-    /// Of each flow of the test.
+    /// The sums of each flow of the test.
     flows: Vec<Sum>,
 }
 
@@ -200,7 +200,7 @@ fn flow_sum(sides: [Sum; 2]) -> Sum {
     all
 }
 
-/// What was done under how much traffic.
+/// Prints the number of removed entries, and the traffic meanwhile.
 fn tell(what: &str, removed: u64, frames: u64, took: Duration) {
     let rate = frames as f64 / took.as_secs_f64();
     eprintln!(

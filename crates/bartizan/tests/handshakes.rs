@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handshakes through the whole stack, in prevention: what a SYN carries hides no request, one-sided
-//! connections go on as their policy says, segments whose options are broken are inspected, a segment right
-//! behind the beginning leaves.
+//! Handshakes through the whole stack, in prevention: data of a SYN hides no request, one-sided connections
+//! are handled as their policy says, segments with broken options are inspected, a segment directly after
+//! the handshake leaves.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
@@ -23,14 +23,14 @@ fn segment(v6: bool, client: bool, (seq, ack, flags): (u32, u32, u8), payload: &
     ethernet(v6, &ip(v6, ends, 6, &tcp(ports, seq, ack, flags, payload)))
 }
 
-/// The same, with 12 bytes of options.
+/// A segment with 12 bytes of options.
 fn with_options(v6: bool, numbers: (u32, u32, u8), options: [u8; 12], payload: &[u8]) -> Vec<u8> {
     let mut body = tcp((1000, 80), numbers.0, numbers.1, numbers.2, &[&options[..], payload].concat());
     body[12] = 0x80;
     ethernet(v6, &ip(v6, (1, 2), 6, &body))
 }
 
-/// What is decided of each frame: `None` if it goes on.
+/// The reason why each frame is refused: `None` if it leaves.
 fn play(name: &str, policy: &str, rules: &str, frames: &[Vec<u8>]) -> Vec<Option<Reason>> {
     let made = Made { name, policy, set: &[], tune: |_| (), rules, thresholds: "" };
     let mut stack = Stack::new(&made);
@@ -75,7 +75,7 @@ fn a_second_syn_hides_no_request() {
                 frames.push(segment(v6, true, (101, 501, ACK), REQUEST));
                 let decided = play("second-syn", policy, HTTP, &frames);
                 assert_eq!(decided.last(), Some(&Some(Reason::IdsRule)), "{policy}: {decided:?}");
-                // What is answered is the connection: it comes to stand.
+                // The answered SYN is the connection, which is established.
                 assert_eq!(
                     decided[decided.len() - 3..decided.len() - 1],
                     [None, None],
@@ -175,18 +175,18 @@ fn one_sided_connections_go_on_as_the_policy_says() {
                 }
             }
         }
-        // A firewall lets nobody in whose SYN it has not seen, unless it is told to.
+        // A firewall admits no connection whose SYN it has not seen, unless its policy allows it.
         let decided = play("one-sided", "chain: [sfw], sfw: {initiate: both}, one-sided: allow", "", &server);
         assert!(decided.iter().all(Option::is_some), "{decided:?}");
         let decided = play("one-sided", "chain: [ids], one-sided: drop", "", &client);
         assert!(decided.last().is_some_and(Option::is_some), "{decided:?}");
-        // It is inspected, and what was inspected stays.
+        // The connection is inspected, and inspected bytes stay as they are.
         let policy = "chain: [ids], ids: {rules: r}, one-sided: allow";
         let mut frames = client.clone();
         frames.push(segment(v6, true, (116, 501, ACK), REQUEST));
         let rule = "drop tcp any any -> any any (msg:\"request\"; content:\"/evil\"; sid:1;)";
         assert_eq!(play("one-sided", policy, rule, &frames).last(), Some(&Some(Reason::IdsRule)));
-        // What lies behind a hole is read when that is filled, before it can be read behind the engine.
+        // Bytes after a gap are inspected once the gap is filled, before the receiver can read them.
         let mut frames = client.clone();
         frames.push(segment(v6, true, (120, 501, ACK), b"il"));
         frames.push(segment(v6, true, (116, 501, ACK), b"/ev"));
@@ -273,7 +273,8 @@ drop tcp any any -> any any (msg:\"stream\"; flow:established,to_server; content
     }
 }
 
-/// What belongs to no connection opens none, and decides nothing of the one that opens on its tuple.
+/// A packet that belongs to no connection opens none, and decides nothing of the one that opens on its
+/// tuple.
 #[test]
 fn strays_before_a_handshake_decide_nothing_of_it() {
     let strays: [(u8, &[u8]); 7] = [
@@ -334,8 +335,8 @@ fn rules_look_at_the_byte_of_a_keep_alive_as_at_a_packet_of_its_own() {
     }
 }
 
-/// What a SYN/ACK brings is read by a client that takes it: it is inspected before it leaves, by itself and
-/// with what follows, whatever of it the client takes.
+/// Data of a SYN/ACK is read by a client that accepts it: it is inspected before it leaves, alone and with
+/// the bytes that follow, whatever part of it the client accepts.
 #[test]
 fn data_of_a_syn_ack_is_inspected() {
     for v6 in [false, true] {
@@ -363,8 +364,8 @@ fn data_of_a_syn_ack_is_inspected() {
     }
 }
 
-/// Whether its client takes a SYN/ACK whose echo nobody sent or resets it and takes the next, the request is
-/// inspected.
+/// Whether a client accepts a SYN/ACK with an echo that was never sent, or resets it and accepts the next
+/// one, its request is inspected.
 #[test]
 fn a_syn_ack_with_a_foreign_echo_hides_no_request() {
     let stamp = |value: u32, echo: u32| {

@@ -49,7 +49,7 @@ impl World {
         self.0.rest.put(&path, json!({"policy": policy}))["answers"]["edge"].clone()
     }
 
-    /// What of a tenant goes on to ports 4000 to 4005.
+    /// The ports from 4000 to 4005 that a tenant's datagrams pass to.
     fn passed(&mut self, network: &str) -> Vec<u16> {
         static SOURCE: AtomicU16 = AtomicU16::new(1_024);
         let frame = |port: u16| datagram(network, (SOURCE.fetch_add(1, Ordering::Relaxed), port), b"x");
@@ -57,7 +57,8 @@ impl World {
         passed_frames(&mut self.0.net, &frames).into_iter().map(|(_, port)| port).collect()
     }
 
-    /// The other tenant's change runs, whatever becomes of the first's; and what the first had protects on.
+    /// The other tenant's change is applied whatever happens to the first's; and the first's old policy
+    /// stays in force.
     fn other_goes_on(&mut self, port: u16, state: &str) {
         let answer = self.policy("other/policies/web", web("198.51.100", port));
         assert_eq!(answer["state"], state, "{answer}");

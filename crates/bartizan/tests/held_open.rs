@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// A test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const OFFLOAD: &str = ", offload: {level: xdp, entries: 1024, stale: 30s}";
-/// What the server says at its pace, and what a rule looks for.
+/// The line that the server sends at its pace, and the one that a rule matches.
 const LINE: &[u8] = b"a line of a long story, as good as any other one of it, which nobody minds at all\n";
 const EVIL: &[u8] = b"now the line that a rule of detection knows: forbidden-bytes, and the story goes on\n";
 const PACE: Duration = Duration::from_millis(10);
@@ -75,10 +75,10 @@ fn reload(folder: &Folder, running: &Running, generation: u32, policy: &str) {
     running.until(&format!("generation {generation}: "));
 }
 
-/// What the server is told by the test, and tells it.
+/// The state shared by the test and the server.
 #[derive(Default)]
 struct Server {
-    /// How often each connection has to have said the forbidden line.
+    /// The number of times that each connection has to send the forbidden line.
     evil: AtomicU64,
     /// End.
     over: AtomicBool,
@@ -95,7 +95,7 @@ impl Server {
             stream.read_exact(&mut byte).unwrap();
             head.push(byte[0]);
         }
-        // Each line leaves as it is said.
+        // No delay: each line leaves at once.
         stream.set_nodelay(true).unwrap();
         stream.set_nonblocking(true).unwrap();
         let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n";
@@ -118,7 +118,7 @@ impl Server {
     }
 }
 
-/// The server's host, in a namespace of its own that lives as long as what is given back does.
+/// The server's host, in a network namespace that lives as long as the returned sender.
 fn server(state: &Arc<Server>) -> mpsc::Sender<()> {
     let state = Arc::clone(state);
     let (say, hear) = mpsc::channel();
@@ -166,7 +166,7 @@ struct Transfer {
     curl: Child,
     name: String,
     port: u16,
-    /// The flow, as the command socket is asked for it.
+    /// The flow as `explain-flow` of the command socket takes it.
     flow: String,
 }
 
@@ -175,7 +175,7 @@ impl Transfer {
         let name = format!("got-{version}-{port}");
         let server = if version == 0 { SERVERS[0].to_owned() } else { format!("[{}]", SERVERS[1]) };
         let curl = Command::new("curl")
-            // Unbuffered; it asks nobody on the way, and waits as long as it takes.
+            // Unbuffered, without a proxy, and without a time limit.
             .args([
                 "--silent",
                 "--show-error",
@@ -222,7 +222,7 @@ struct Case {
 }
 
 impl Case {
-    /// Open transfers of both ports and versions that nobody inspects any more.
+    /// Open transfers on both ports and in both IP versions whose inspection has ended.
     fn open(workers: u16, offload: &str) -> Self {
         let folder = Folder::new();
         drop(network(1500));
@@ -237,7 +237,7 @@ impl Case {
         let below = !offload.is_empty();
         let mut case = Case { folder, running, asks, server, transfers, below, _host: host_stays };
         case.goes_on(20);
-        // What is passed stays with its function, which has decided of it.
+        // A flow that a function's verdict passed stays with that function.
         case.stand(1, |port| if port == PORTS[0] { "bypassed" } else { "judged" });
         case.server.evil.fetch_add(1, Ordering::AcqRel);
         // So many that no window of a stream holds the line any more.
@@ -279,7 +279,7 @@ impl Case {
         assert!(self.transfers.iter_mut().all(Transfer::is_open));
     }
 
-    /// The servers' addresses and ports of which there is an alert.
+    /// The addresses and ports of the servers with an alert.
     fn alerts(&self) -> Vec<(String, u64)> {
         // The last line may be under way.
         let text = self.folder.read("out/eve.json");
@@ -289,7 +289,7 @@ impl Case {
             .map(|alert| (alert["src_ip"].as_str().unwrap().to_owned(), number(&alert["src_port"])))
             .collect();
         ends.sort();
-        // As long as it lies in the window, each packet alerts.
+        // As long as the line is in the window, each packet alerts.
         ends.dedup();
         ends
     }
@@ -329,8 +329,8 @@ fn everywhere(test: fn(Case)) {
     }
 }
 
-/// What was let go is refused at its next packet, and goes on when the next policy lets it, with all that was
-/// not acknowledged meanwhile.
+/// A bypassed flow is refused at its next packet, and passes again when the next policy allows it, with all
+/// bytes not acknowledged meanwhile.
 #[test]
 fn a_policy_that_blocks_stops_what_was_let_go() {
     everywhere(|mut case| {
@@ -338,7 +338,8 @@ fn a_policy_that_blocks_stops_what_was_let_go() {
         let (mut got, mut since) = (case.got(), Instant::now());
         let mut sent = case.server.sent.load(Ordering::Acquire);
         let begun = Instant::now();
-        // Silence though the server goes on: it has said some lines of each transfer meanwhile.
+        // The transfers are silent though the server goes on: it has sent some lines of each transfer
+        // meanwhile.
         while since.elapsed() < SILENCE
             || case.server.sent.load(Ordering::Acquire) < sent + 20 * 4 * LINE.len() as u64
         {
@@ -349,7 +350,7 @@ fn a_policy_that_blocks_stops_what_was_let_go() {
                 sent = case.server.sent.load(Ordering::Acquire);
             }
         }
-        // The packet filter is asked of each packet, from the first one of this generation on.
+        // The packet filter judges each packet, from the first one of this generation on.
         case.stand(2, |_| "judged");
         for Transfer { flow, .. } in &case.transfers {
             let told = case.asks.ok("explain-flow", json!({ "flow": flow }));
@@ -368,7 +369,7 @@ fn a_policy_that_blocks_stops_what_was_let_go() {
     });
 }
 
-/// Detection comes back in the middle of a transfer, and finds what is said from then on: not what was said
+/// Detection starts again in the middle of a transfer, and finds what is sent from then on, nothing sent
 /// before.
 #[test]
 fn a_policy_that_inspects_looks_at_the_rest_of_what_was_let_go() {

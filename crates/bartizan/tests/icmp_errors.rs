@@ -14,12 +14,12 @@ use proptest::prelude::*;
 const KINDS_V4: [(u8, u8); 7] = [(3, 1), (3, 3), (3, 4), (4, 0), (5, 1), (11, 0), (12, 0)];
 const KINDS_V6: [(u8, u8); 6] = [(1, 0), (1, 4), (2, 0), (3, 0), (3, 1), (4, 1)];
 
-/// What an error is about.
+/// The packet that an error quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     /// A packet of the flow; from the client or the server.
     Sent { by_server: bool },
-    /// A segment with a number that was never sent, or an echo of nobody's.
+    /// A segment with a number that was never sent, or an echo that was never requested.
     Foreign,
     /// The flow, with so little of the packet that its number is missing.
     Short,
@@ -180,7 +180,7 @@ fn errors() -> impl Strategy<Value = Error> {
     )
 }
 
-/// Runs errors on so many workers; gives what was decided of each.
+/// Runs errors on so many workers; returns the reason of each refusal.
 fn run(stack: &Stack, workers: usize, errors: &[Error]) -> Vec<Option<Reason>> {
     let mut stations = stack.stations(workers);
     let mut millis = 0;
@@ -254,7 +254,8 @@ fn errors_are_judged_by_the_policy_of_their_flow() {
     }
 }
 
-/// An error about a flow that nobody knows is no matter of the policy of the addresses that it quotes.
+/// An error that quotes an unknown flow is judged by its own addresses, not by the policy of the quoted
+/// ones.
 #[test]
 fn stray_errors_are_judged_by_their_own_addresses() {
     let stack = stack("errors-stray", OF_THE_FLOW);
@@ -269,8 +270,8 @@ fn stray_errors_are_judged_by_their_own_addresses() {
     }
 }
 
-/// Who asks about the packet of an error gets the flow that it quotes: both versions, plain and in a tunnel,
-/// an error that the flow may get and one that it may not.
+/// An explanation by the packet number of an error shows the flow that it quotes: both IP versions, plain
+/// and in a tunnel, an error that the flow may get and one that it may not.
 #[test]
 fn an_error_is_explained_as_a_packet_of_its_flow() {
     let folder = Folder::new();
@@ -319,7 +320,7 @@ fn an_error_is_explained_as_a_packet_of_its_flow() {
             ],
             "{error:?}"
         );
-        // All of the flow: four segments, the three errors, of which the last is refused.
+        // The history of the flow: four segments and the three errors, the last of which is refused.
         let last = 7 * (u64::from(error.number) + 1);
         assert_eq!(history["frames"], serde_json::json!([last - 6, last]), "{error:?}");
         assert_eq!(history["functions"][0]["header_calls"], 7, "{error:?}");

@@ -279,7 +279,7 @@ fn community_ids_are_those_of_the_page() {
 struct Download {
     case: &'static str,
     answer: fn() -> Vec<u8>,
-    /// State and size; the text of which it is the SHA-256, or none.
+    /// State and size; the text whose SHA-256 the event has, or none.
     here: (&'static str, u64, Option<&'static str>),
     suricata: &'static str,
 }

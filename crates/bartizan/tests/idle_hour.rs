@@ -46,7 +46,7 @@ fn begin(v6: bool) -> Vec<Sent> {
     ]
 }
 
-/// After it: one end speaks, the other answers.
+/// The segments after the idle time: one end sends, the other answers.
 fn go_on(v6: bool, client_first: bool) -> Vec<Sent> {
     if client_first {
         vec![

@@ -83,7 +83,7 @@ impl Program {
         Program { pid, ..this }
     }
 
-    /// The first line from `from` on that contains `text`, and the number of the line behind it.
+    /// The first line from `from` on that contains `text`, and the number of the line after it.
     fn wait_for(&self, from: usize, text: &str, limit: Duration) -> (String, usize) {
         let begun = Instant::now();
         loop {
@@ -221,7 +221,7 @@ fn two_hundred_swaps_lose_no_packet() {
 /// Swaps generations and tries broken ones in between; gives the rules of each generation by its number.
 fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
     let mut generations = BTreeMap::from([(1, 1)]);
-    // Behind what was reported of the first generation.
+    // After the lines of the first generation.
     let (mut number, mut line) = (1, program.said.lock().unwrap().len());
     for turn in 0..SWAPS {
         if turn % 8 == 3 {
@@ -229,7 +229,7 @@ fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
             folder.put("policy.yaml", &text);
             program.signal("USR2");
             let (said, next) = program.wait_for(line, "generation", Duration::from_secs(10));
-            // The message can take several lines; all of it stands before or behind this one.
+            // The message can take several lines; all of it is before or after this one.
             std::thread::sleep(Duration::from_millis(30));
             let all = program.said.lock().unwrap()[line..].join("\n");
             assert!(
@@ -251,7 +251,7 @@ fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
     generations
 }
 
-/// What was received was forwarded or refused, and what was forwarded was sent.
+/// Each received frame was forwarded or refused, and each forwarded one was sent.
 fn sums_agree(summary: &str) {
     let (frames, forwarded) = (number_before(summary, "frames"), number_before(summary, "forwarded"));
     assert_eq!(frames, forwarded + number_before(summary, "refused"), "{summary}");
@@ -318,7 +318,7 @@ fn pattern(at: u64) -> u8 {
     (at ^ (at >> 8) ^ (at >> 16)) as u8
 }
 
-/// What the client printed: names and numbers.
+/// The names and numbers that the client printed.
 fn report(output: &mut impl BufRead) -> BTreeMap<String, u64> {
     let mut said = Vec::new();
     let mut lines = output.lines().map_while(Result::ok);
@@ -328,8 +328,8 @@ fn report(output: &mut impl BufRead) -> BTreeMap<String, u64> {
     words.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// The other host, in a namespace of its own: datagrams with numbers and a TCP transfer until it is told to
-/// stop.
+/// The other host, in a namespace of its own: sends numbered datagrams and a TCP transfer until it is
+/// stopped.
 fn client() {
     run("ip link set dev lo up");
     let there =
@@ -375,8 +375,8 @@ fn client() {
                 std::thread::sleep(Duration::from_millis(2));
             }
         };
-        // Nobody answers before the program forwards; on a busy machine the server's kernel answers in one
-        // version before the other.
+        // No host answers before the program forwards; on a busy machine the server's kernel answers in one
+        // IP version before the other.
         let begun = Instant::now();
         for (socket, answered) in sockets.iter().zip(&answered) {
             while !answered.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(20) {
@@ -392,7 +392,7 @@ fn client() {
                 sent += 1;
             }
             std::thread::sleep(Duration::from_millis(2));
-            // On a busy machine sockets overflow otherwise, which is nobody's loss here.
+            // Otherwise sockets overflow on a busy machine, a loss that is not the program's.
             waits(1, &|| sent - echoed.load(Ordering::Acquire) < UNANSWERED);
         }
         waits(10, &|| echoed.load(Ordering::Acquire) >= sent);
@@ -405,7 +405,8 @@ fn client() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// A TCP transfer, as fast as about 5 MB/s, until it is told to stop; gives what the server says it got.
+/// A TCP transfer of about 5 MB/s at most, until it is stopped; returns the number of bytes that the server
+/// reports.
 fn send_all(stop: &Path) -> u64 {
     let begun = Instant::now();
     let mut stream = loop {
@@ -445,7 +446,7 @@ fn system_calls_are_for_batches_of_packets() {
         );
         folder.put("policy.yaml", &policy("a.rules"));
         link(1..=8);
-        // Datagrams find a socket that nobody reads, so that the kernel answers none.
+        // A socket that is never read takes the datagrams, so that the kernel answers none.
         let _deaf = UdpSocket::bind("[::]:7000").unwrap();
         let trace = folder.file("trace");
         let before = ["strace", "-f", "-c", "-o", trace.to_str().unwrap()];

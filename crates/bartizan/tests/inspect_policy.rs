@@ -6,7 +6,7 @@ use crate::sample as common;
 use common::stage;
 use serde_json::Value;
 
-/// Who refused how many packets.
+/// The refused packets, by policy, function and reason.
 fn refused(summary: &Value) -> Vec<(String, String, String, u64)> {
     let by = summary["refused"]["by"].as_array().expect("a list").iter();
     let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
@@ -58,7 +58,8 @@ fn prevention_drops_with_reasons_and_own_fields() {
         for flow in folder.events(out, "flow") {
             let own = &flow["bartizan"];
             assert_eq!(own["policy"], "web", "{flow}");
-            // What was let go on names who did it, as what was refused does.
+            // The record of an allowed flow names the function that allowed it, as that of a refused one
+            // does.
             let web = flow["dest_port"] == 80;
             assert_eq!(own["allowed_by"], if web { "pfw".into() } else { Value::Null }, "{flow}");
             assert_eq!(own["allowed_rule"], if web { 2.into() } else { Value::Null }, "{flow}");
@@ -66,7 +67,7 @@ fn prevention_drops_with_reasons_and_own_fields() {
     }
 }
 
-/// Of traffic that no policy names, and of what functions look at to the end without a word.
+/// Traffic that no policy names, and traffic that functions inspect to the end without a verdict.
 #[test]
 fn a_flow_that_no_function_decided_names_the_default_that_allowed_it() {
     let folder = stage("by-default");
@@ -96,7 +97,7 @@ fn a_flow_that_no_function_decided_names_the_default_that_allowed_it() {
         };
         assert!(told.stdout().lines().any(|found| found == line), "{text}{}{}", told.stdout(), told.stderr());
     }
-    // What was refused names who refused it, and no default.
+    // The record of a refused flow names the function that refused it, and no default.
     folder.write("by.yaml", "policies: []\ndefault: {action: drop}\n");
     folder.run(&["inspect", "--policy", "by.yaml", "--ips", "--out", "refused", "c.pcap"]);
     for flow in folder.events("refused", "flow") {
@@ -134,7 +135,7 @@ fn rules_of_the_command_line_join_those_of_the_policy() {
     let summary = folder.run(&args).json();
     assert_eq!(summary["alerts"]["77"], 2);
     assert_eq!(summary["alerts"]["1"], 2);
-    // Where no chain has ids, that is said.
+    // A policy without `ids` in any chain has a warning.
     folder.write("none.yaml", "policies: [{name: a, chain: [sfw]}]\ndefault: {action: drop}\n");
     let ran =
         folder.run(&["inspect", "--policy", "none.yaml", "--rules", "more.rules", "--out", "o", "c.pcap"]);

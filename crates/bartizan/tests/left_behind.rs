@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a killed run with a level that fails open has left, where the next one has other links; and what
-//! happens to the level while a reload is built. In a network namespace and with a bpf file system of its own
-//! (needs root; says so and returns otherwise).
+//! The state that a killed run left in the kernel for a level that fails open, where the next run has other
+//! links; and the level while a reload is built. In a network namespace and with a bpf file system of its
+//! own (needs root; without, it prints so and returns).
 
 use crate::common;
 use crate::level;

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Bytes of the large answer: some tens of segments, which arrive as a few frames.
 const LARGE: usize = 90_000;
 
-/// Where a host says that it has done its part.
+/// The variable with the path of the file that a host writes when it has done its part.
 const DONE: &str = "BARTIZAN_TEST_DONE";
 
 /// Another host: this test in a namespace of its own. It ends with its standard input.
@@ -190,7 +190,7 @@ fn a_tap_with_a_snap_length_counts_what_was_on_the_wire() {
     });
 }
 
-/// What records of TCP flows say, in order.
+/// The counts and states in the records of TCP flows, in order.
 fn flows_of(folder: &Folder) -> Vec<String> {
     let flows = whole_events(folder, "flow");
     let keys = ["src_ip", "src_port", "dest_ip", "dest_port"];
@@ -204,7 +204,7 @@ fn flows_of(folder: &Folder) -> Vec<String> {
     flows
 }
 
-/// Two programs on one interface, of which one has a snap length: what they say of flows is the same.
+/// Two programs on one interface, one of them with a snap length: their flow records are the same.
 fn snap_length(name: &str, workers: &str, (snap, said): (&str, &str), filter: Option<&str>) {
     let (whole, cut) = (Folder::new(), Folder::new());
     let host = Host::start(name, "server", &whole.path("done"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Results that cannot be written: the program says so, and does not end as if all were well. That nobody
-//! reads on is no failure.
+//! Results that cannot be written: the program reports it, and its exit code is not that of a success. A
+//! reader that reads no further is no failure.
 
 use crate::common;
 

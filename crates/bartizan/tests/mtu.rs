@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An MTU that is changed while `bartizan run` goes on, in a network namespace of its own (needs root; says
-//! so and returns otherwise): an
-//! inline link carries the larger packets of both IP versions as they came, a tap inspects them, and what no
-//! longer fits is refused with
-//! its reason. Each change is told.
+//! An MTU that changes while `bartizan run` runs, in a network namespace of its own (needs root; without,
+//! it prints so and returns): an inline link carries the larger packets of both IP versions unchanged, a
+//! tap inspects them, and packets that no longer fit are refused with their reason. Each change is logged.
 
 use crate::common;
 use crate::level;
@@ -73,7 +71,7 @@ fn an_inline_link_follows_an_mtu_that_is_changed() {
         set(&ENDS, 9000);
         running.until("note: interface `b1` has MTU 9000 now, 1500 before");
         assert!(passes(&large), "{}", running.stderr());
-        // One end alone: told with what becomes of longer packets, which are refused.
+        // One end alone: the log says that longer packets are refused.
         set(&["b1"], 1500);
         running.until(
             "warning: `b1` has MTU 1500 and `a1` has 9000: packets over 1500 bytes are refused between them",
@@ -118,8 +116,8 @@ fn arrive(to: &mut InlinePort, frames: &[Vec<u8>]) -> u64 {
     came
 }
 
-/// Of flows that the level handles: larger frames pass it once both ends have the MTU for them, and of
-/// those that do not pass each is counted, from the moment of the change on.
+/// Flows that the level handles: larger frames pass once both ends have the MTU for them, and each frame
+/// that does not pass is counted, from the moment of the change on.
 #[test]
 fn with_a_level_below_it_larger_frames_pass_or_are_counted() {
     level::beside_each_other(["auto", "generic"], |mode| {

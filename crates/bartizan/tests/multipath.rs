@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hosts that speak Multipath TCP (RFC 8684) with each other through `bartizan run` inline, in both IP
-//! versions: where payloads are inspected both go on with plain TCP, which the receiver reads in the order
-//! that was inspected; where nobody inspects they keep it (needs root and a kernel with Multipath TCP; says
-//! so and returns otherwise).
+//! Hosts that use Multipath TCP (RFC 8684) through `bartizan run` inline, in both IP versions: where
+//! payloads are inspected both fall back to plain TCP, which the receiver reads in the inspected order;
+//! without inspection they keep Multipath TCP (needs root and a kernel with Multipath TCP; without, it
+//! prints so and returns).
 
 use crate::common;
 use crate::held_open::host;

@@ -129,7 +129,7 @@ fn run(workers: u16) {
     send(&mut client, &packet::udp(from, to, &query).frame());
     assert!(comes(&mut server, &query, patience));
     send(&mut client, &packet::udp(to, from, &forged).frame());
-    // Nobody has answered these; 198.51.0.150 is none of the others.
+    // These are not answered; 198.51.0.150 is none of the others.
     assert_eq!(address(false, 3, 149).to_string(), "198.51.0.150");
     send(&mut client, &syn(false, 149, 1));
     for n in ROUNDS..ROUNDS + 4 {

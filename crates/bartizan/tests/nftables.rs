@@ -141,7 +141,7 @@ fn the_policy_of_the_page_lets_hosts_find_neighbours_and_addresses_and_nobody_el
         trial.open();
         trial.set(trial.echo(In, false, 7, 1));
         trial.set(trial.echo(Out, true, 7, 1));
-        // What nobody asked for.
+        // Unsolicited packets.
         let unasked = [
             trial.echo(Out, false, 9, 1),
             trial.udp_between(Out, (53, 6000), b"!"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `portscan` finds real scans: nmap's connect, SYN and UDP scans of a host behind the running program, IPv4
-//! and IPv6, and a client of that host's open port is none. Two hosts and the program in network namespaces
-//! that end with the test.
+//! `portscan` finds real scans: nmap's connect, SYN and UDP scans of a host on the other side of the
+//! running program, IPv4 and IPv6; a client of that host's open port is none. Two hosts and the program are
+//! in network namespaces that end with the test.
 
 use crate::inline_net;
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Seconds after which a scan is given up.
 const LIMIT: &str = "20";
-/// What is waited for, at most.
+/// The longest wait for an event.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A namespace without a name: it lives as long as a process that sleeps in it.

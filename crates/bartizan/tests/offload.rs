@@ -287,7 +287,7 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
         for round in 0..40 {
             send(client, &datagrams(4000, b"is blocked"));
             match round {
-                // By then what was decided before is taken away.
+                // By then the entries decided before are removed.
                 10 => std::thread::sleep(Duration::from_millis(1_500)),
                 11 => gone_below(8),
                 _ => {}
@@ -313,8 +313,8 @@ fn a_reload_ends_flows_of_what_is_blocked_now() {
     });
 }
 
-/// What no policy names goes below while the default lets it go on; when that drops, nothing more of it
-/// arrives, at no level.
+/// A flow that no policy names goes below while the default allows it; once the default drops, no packet of
+/// it arrives, from any level.
 #[test]
 fn a_default_that_drops_ends_flows_that_the_one_before_let_go_below() {
     let default_of = |action: &str| {
@@ -380,7 +380,7 @@ fn is_right(frame: &[u8]) -> bool {
     (sum & 0xffff) + (sum >> 16) == 0xffff
 }
 
-/// A sender on this machine leaves checksums to a device, which there is none of behind the level: the host
+/// A sender on this machine leaves checksums to a device, and the far side of the level has none: the host
 /// fills them in.
 #[test]
 fn checksums_that_the_far_end_leaves_open_are_filled_in() {
@@ -520,7 +520,7 @@ fn a_link_that_comes_back_has_its_level_again() {
         ip("link del dev a0");
         running.until("nothing comes by it until it is there");
         ip("link del dev b0");
-        // It comes back first as nobody can use it, then as it was.
+        // The interface comes back first in a state that the level cannot use, then as it was.
         let [client, server] = ends(["a", "b"], 1500);
         tool("ethtool", "-K a1 gro on");
         running.until("note: link `wan` is taken up again");

@@ -18,8 +18,8 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// Two tenants with equal addresses and ports inside: what is red's is bypassed once it is known, blue's is
-/// inspected. Nobody looks at the packets around.
+/// Two tenants with equal addresses and ports inside: red's flows are bypassed once decided, blue's are
+/// inspected. The outer packets are not inspected.
 const TENANTS: &str = "\
     tenants: [{name: red, select: {vni: [5]}}, {name: blue, select: {vni: [6]}}]\n\
     policies:\n\
@@ -33,7 +33,7 @@ const ALLOW: &str = "\
 const ALERT: &str = "alert udp any any -> any 4000 (msg:\"seen\"; content:\"evil\"; sid:3;)\n";
 const BYPASS: &str = "pass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
 
-/// The level of a link at which what is bypassed is handled.
+/// The level of a link that handles bypassed flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Xdp,
@@ -126,7 +126,7 @@ fn two(at: At, workers: u16, (here, there): (Tunnel, Tunnel), v6: (bool, bool)) 
         assert_eq!(take(server, 1), 1, "{name}");
     }
     if at == At::Xdp {
-        // Red's flow inside, and the one around, which nobody looks at.
+        // Red's inner flow, and the outer one, which is not inspected.
         gone_below(2);
     }
     for _ in 0..ROUNDS {
@@ -140,7 +140,7 @@ fn two(at: At, workers: u16, (here, there): (Tunnel, Tunnel), v6: (bool, bool)) 
     let flows = flows(&folder);
     let of = |port: u64| flows.iter().filter(move |flow| number(&flow["src_port"]) == port);
     let length = red.len() as u64;
-    // Behind the headers around: Ethernet, IP, UDP, and the tunnel's.
+    // After the outer headers: Ethernet, IP, UDP, and the tunnel's.
     let inside = if v6.1 { 40 } else { 20 } + 8 + b"something good".len() as u64;
     let mut packets: Vec<[u64; 4]> = of(40_000).map(sums).collect();
     packets.sort_unstable();
@@ -230,8 +230,8 @@ fn both_ways(tunnel: Tunnel, v6: (bool, bool)) {
     }
 }
 
-/// What one tunnel carries decides nothing of another one that has the same flow inside, where the key does
-/// not tell them apart: it stays at the host. What headers decide goes down.
+/// The content of one tunnel decides nothing of another one with the same inner flow where the key does not
+/// separate the two: the flow stays at the host. Decisions by headers go down.
 #[test]
 fn what_is_decided_by_content_stays_up_where_tunnels_are_not_told_apart() {
     const AROUND: &str = "policies:\n\
@@ -267,8 +267,8 @@ fn what_is_decided_by_content_stays_up_where_tunnels_are_not_told_apart() {
     }
 }
 
-/// What goes through both tunnels is refused by the port inside; a policy of its own lets the packets around
-/// go on, or nobody looks at them.
+/// Packets in both tunnels are refused by the inner port; a policy of their own lets the outer packets
+/// pass, or no function judges them.
 const REFUSE: &str = "\
     policies:\n\
     - {name: around, from: AROUND, to: AROUND, chain: CHAIN}\n\
@@ -384,8 +384,8 @@ fn refused_inside(kind: Tunnel, around: &str, level: bool) -> (Vec<String>, Vec<
     told.sort_unstable();
     let below = counter(&folder, "offload.dropped_pkts");
     if level {
-        // Both packets of a frame; of a tunnel that nothing passes through only where nobody judges the
-        // packets around.
+        // Both packets of a frame are dropped below; those of a tunnel through which nothing passes, only
+        // where no function judges the outer packets.
         let tunnels = if around == "[]" || kind == Tunnel::Ip { 2 } else { 1 };
         assert!(
             below >= tunnels * 2 * (ROUNDS / 2) && below < 4 * ROUNDS,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All planes in one process: a run that has its controller with it. What is said by REST runs, an alert
-//! comes out there, and what is answered to it refuses the next packet (needs root; says so and returns
-//! otherwise).
+//! All planes in one process: a run with its own controller. A policy written by REST is applied, an alert
+//! is reported there, and the block made in response refuses the next packet (needs root; without, it
+//! prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -30,7 +30,7 @@ fn passes(net: &mut [InlinePort; 2], source: u16) -> bool {
     !passed(net, &[(source, 4000)]).is_empty()
 }
 
-/// The same of a frame with a datagram.
+/// Whether a frame with a datagram passes.
 fn passes_frame(net: &mut [InlinePort; 2], frame: Vec<u8>) -> bool {
     !passed_frames(net, &[frame]).is_empty()
 }
@@ -47,7 +47,7 @@ fn begin(rest: &mut Rest) {
 fn an_alert_comes_out_and_what_is_answered_blocks() {
     in_namespace(|| {
         let Here { folder, mut net, mut rest, running } = Here::begin();
-        // Nothing was said: nothing goes on.
+        // Without a policy nothing passes.
         assert!(!passes(&mut net, 1_000));
         begin(&mut rest);
         let begun = Instant::now();
@@ -104,7 +104,7 @@ fn begin_tenant(rest: &mut Rest, (tenant, port, network): (&str, u16, &str)) {
 fn tenants_of_one_device_see_nothing_of_each_other() {
     in_namespace(|| {
         let mut here = Here::begin();
-        // Nothing was said: nothing goes on.
+        // Without a policy nothing passes.
         assert!(!passes(&mut here.net, 1_999));
         for tenant in TENANTS {
             begin_tenant(&mut here.rest, tenant);
@@ -235,8 +235,8 @@ fn hashes_of_what_runs_are_the_same_by_rest_and_on_the_device() {
     });
 }
 
-/// The controller answers before the device has built anything: what is said then runs as soon as the device
-/// does.
+/// The controller answers before the device has built anything: a policy written then is applied once the
+/// device runs.
 #[test]
 fn what_is_said_before_the_run_has_begun_runs() {
     in_namespace(|| {

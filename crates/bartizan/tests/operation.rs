@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an operator relies on: files that only those may read who shall, links that are not followed,
-//! messages that a terminal only shows, settings that are refused with their place, losses that the exit code
-//! tells.
+//! Guarantees for operators: files that only authorised users may read, links that are not followed,
+//! messages that cannot control a terminal, settings that are refused with their place, losses reported by
+//! the exit code.
 
 use crate::sample;
 
@@ -85,7 +85,7 @@ fn outputs_are_for_owner_and_group_alone() {
     for path in &all {
         assert_eq!(mode(path), if path.is_dir() { 0o750 } else { 0o640 }, "{}", path.display());
     }
-    // Others may be asked for; the output's own `filemode` wins.
+    // Other rights are possible; the output's own `filemode` wins.
     let asked = [
         &arguments[..],
         &[
@@ -212,9 +212,9 @@ fn a_terminal_shows_messages_and_does_nothing_else() {
         only_text(&format!("{arguments:?} stderr"), &ran.0.stderr);
         shown += usize::from(format!("{}{}", ran.stdout(), ran.stderr()).contains("\\u001b"));
     }
-    // It is shown, not left out.
+    // Hostile text is shown, not left out.
     assert!(shown >= 5, "{shown}");
-    // Events, too, and they are the same text to whoever parses them.
+    // Events, too; a parser of JSON reads the same text.
     let events = std::fs::read(folder.path().join("o/eve.json")).unwrap();
     only_text("eve.json", &events);
     let http = &folder.events("o", "http")[0];
@@ -344,7 +344,7 @@ fn groups_that_cannot_be_understood_are_refused_with_their_place() {
             );
         }
     }
-    // As in Suricata: one of which nothing is left is no error of the file, but of the rules that use it.
+    // As in Suricata, a variable with an empty value is no error of the file, but of the rules that use it.
     folder.write("s.yaml", yaml("\"10.0.0.0/8\"", "    NONE: \"[80,!80]\"\n"));
     let ran = folder.run(verbs[1]);
     assert!(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program under overload: who gives way first, by policy and by tenant, with one worker and with two;
-//! and that it does not end for want of address space within what its bounds add up to (docs/limits.md).
+//! The program under overload: which flows are evicted first, by policy and by tenant, with one worker and
+//! with two; and that it does not end for want of address space within the sum of its bounds
+//! (docs/limits.md).
 
 use crate::sample;
 
@@ -19,7 +20,7 @@ const RULES: &str = "alert http any any -> any any (msg:\"good\"; http.uri; cont
 
 /// Data, and whether it goes to the server.
 type Said = Vec<(bool, Vec<u8>)>;
-/// What a connection of a shape says.
+/// The data of a connection of a shape.
 type Shape = fn() -> Said;
 
 /// A connection of port `from` to a server's port 80, and what it sends.
@@ -105,8 +106,8 @@ fn capture(talks: &[Talk]) -> Vec<u8> {
     paced(1_000, frames)
 }
 
-/// What a run tells: flows that gave way by what `of` tells them apart by, good requests that matched, and
-/// the event of its statistics.
+/// The result of a run: evicted flows by the key that `of` returns, good requests that matched, and the
+/// event of its statistics.
 struct Told {
     gave_way: BTreeMap<String, usize>,
     good: usize,
@@ -274,16 +275,15 @@ fn timed(
     frames
 }
 
-/// A dozen connections ask again and again; 1,500 others leave segments behind a hole, or in order, and fill
-/// the memory of streams within less than
-/// their rest. The dozen goes on.
+/// A dozen connections send requests steadily; 1,500 others leave segments after a gap, or in order, and
+/// fill the memory of streams within less than the dozen's pause between requests. The dozen goes on.
 #[test]
 fn connections_that_go_on_outlive_a_flood_that_fills_the_memory_of_streams() {
     let folder = Folder::new("overload-keep-alive");
     folder.write("p.yaml", "policies:\n  - {name: all, chain: [ids]}\ndefault: {action: drop}\n");
     let answer = [&b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"[..], &[b'a'; 3000]].concat();
-    // Rest between requests in milliseconds; what the others leave behind how large a hole, in how many
-    // segments.
+    // The pause between requests in milliseconds; the size of the others' gap, and of the segments after
+    // it.
     for (rest, hole, size) in [(300, 100, SEGMENT), (1_700, 100, SEGMENT), (300, 100, 200), (300, 0, SEGMENT)]
     {
         let mut frames = Vec::new();
@@ -303,7 +303,7 @@ fn connections_that_go_on_outlive_a_flood_that_fills_the_memory_of_streams() {
             let count = 5 + usize::from(n % 3);
             let said =
                 (0..count).map(|piece| (100, true, if piece == 0 { hole } else { 0 }, vec![b'f'; size]));
-            // No acknowledgement of what lies behind a hole.
+            // Bytes after a gap are not acknowledged.
             let kept: Vec<_> =
                 if hole == 0 { said.collect() } else { vec![(100, true, hole, vec![b'f'; size * count])] };
             frames.extend(timed(1_000 + n, 4_000_000 + u64::from(n) * 660, kept));
@@ -348,8 +348,8 @@ fn connections_that_are_over_give_way_before_those_that_are_not() {
     assert_eq!(tcp["segment_memcap_drop"], 0, "{tcp}");
 }
 
-/// Of a connection that was reset its receiver may think otherwise: what still comes of it is refused once
-/// nobody remembers it. The next one of its ports is another one.
+/// The receiver may not regard a reset connection as over: its later segments are refused once it is
+/// evicted. The next connection of its ports is a new one.
 #[test]
 fn the_ports_of_a_reset_connection_that_gave_way_are_used_again() {
     let folder = Folder::new("overload-reset");

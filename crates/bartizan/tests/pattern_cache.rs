@@ -38,7 +38,7 @@ fn inspect(folder: &Folder, out: &str) -> Ended {
     ended
 }
 
-/// How many sets were found, compiled, damaged.
+/// The numbers of pattern sets found, compiled, damaged.
 fn cache(ended: &Ended) -> [u64; 3] {
     let rest = ended.stdout.split("cache: ").nth(1).unwrap_or_else(|| panic!("no cache: {}", ended.stdout));
     let rest = rest.split(['"', ';']).next().unwrap();

@@ -33,7 +33,7 @@ fn ends(v6: bool) -> (End, End) {
     ((client, 40_000), (server, 443))
 }
 
-/// What was alerted, and the flow records.
+/// The alerts and the flow records.
 fn inspect(folder: &Folder, capture: Capture, bypass: &str, ips: bool) -> (Vec<Value>, Vec<Value>) {
     policy(folder, bypass);
     folder.write("x.pcap", capture.pcap());
@@ -48,7 +48,7 @@ fn inspect(folder: &Folder, capture: Capture, bypass: &str, ips: bool) -> (Vec<V
     found
 }
 
-/// A connection of which each data segment says the secret: 3 packets of the handshake, then data and
+/// A connection whose data segments each contain the secret: 3 packets of the handshake, then data and
 /// acknowledgement by turns.
 fn talk(v6: bool, rounds: u32) -> Capture {
     let (client, server) = ends(v6);
@@ -146,7 +146,7 @@ fn tls(v6: bool) -> Capture {
 fn what_is_encrypted_is_not_inspected_and_the_session_is_recorded() {
     let folder = Folder::new("policy-bypass-tls");
     for (v6, ips) in [(false, false), (false, true), (true, false), (true, true)] {
-        // Such a rule looks at packets, also behind the handshake.
+        // Such a rule inspects packets, also after the handshake.
         let (_, flows) = inspect(&folder, tls(v6), "", ips);
         assert_eq!(flows[0]["flow"]["state"], "established");
         let (_, flows) = inspect(&folder, tls(v6), ", bypass: {encrypted: true}", ips);

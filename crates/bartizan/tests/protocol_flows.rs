@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every IP protocol has a flow where functions judge headers: what passes is what the policy says of who may
-//! open, whatever the protocol, version and
-//! side. The whole matrix on a worker, of which docs/protocols.md is made, and the same with the running
-//! program between two interfaces (needs root;
-//! says so and returns otherwise).
+//! Every IP protocol has a flow where functions judge headers: packets pass as the policy's `initiate`
+//! says, whatever the protocol, version and side. The whole matrix on a worker, from which
+//! docs/protocols.md is made, and the same with the running program between two interfaces (needs root;
+//! without, it prints so and returns).
 
 use crate::command_socket::ready;
 use crate::common::{Folder, PROGRAM, Running};
@@ -22,7 +21,7 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Which packets of each exchange passed.
+/// The packets of each exchange that passed.
 type Passed = BTreeMap<Exchange, [bool; 3]>;
 
 fn stack(policy: &str) -> Stack {
@@ -111,7 +110,7 @@ Packets of two hosts, one by one. The outside sends the second packet where the 
 fn page(passed: &Passed, keys: &[FlowKey]) -> String {
     let mut text = INTRODUCTION.to_owned();
     for (number, case) in CASES.iter().enumerate() {
-        // What came of both exchanges, and of which protocols.
+        // The protocols by the outcome of both exchanges.
         let mut same: BTreeMap<[[bool; 3]; 2], [BTreeSet<u8>; 2]> = BTreeMap::new();
         for (v6, protocol) in [false, true].into_iter().flat_map(|v6| (0..=255).map(move |p| (v6, p))) {
             let of = |first| passed[&Exchange { case: number, v6, protocol, first }];
@@ -159,8 +158,8 @@ const BURST: usize = 256;
 /// For what has to come, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Datagrams that all policies let through, by number: behind other frames, so that these are handled when
-/// one comes.
+/// Datagrams that all policies allow, by number: sent after other frames, so that those are handled when
+/// the datagram arrives.
 fn signal(number: u16) -> Vec<u8> {
     let address = |host| IpAddr::from([192, 0, 2, host]);
     let ip = Ip::new(address(1), address(2), 17);
@@ -333,7 +332,7 @@ fn refused_packets_take_no_room_from_others_and_their_flows_end() {
         rules: "",
         thresholds: "",
     });
-    // Nobody has answered these yet.
+    // These are not answered yet.
     let good: Vec<_> =
         plain_exchanges(First::Inside).filter(|e| e.protocol >= 200 && e.protocol < 220).collect();
     for exchange in &good {
@@ -354,7 +353,7 @@ fn refused_packets_take_no_room_from_others_and_their_flows_end() {
     assert_eq!(refused.count(), strays.len(), "each refused flow has its record");
 }
 
-/// ICMP errors with all codes about a packet that was sent, and about one that nobody sent.
+/// ICMP errors with all codes about a packet that was sent, and about one that was not.
 #[test]
 fn an_error_is_about_what_it_quotes_whatever_its_code_and_the_protocol() {
     const CODES_V4: [(u8, u8); 8] = [(3, 4), (3, 1), (3, 16), (5, 4), (11, 0), (11, 2), (12, 1), (12, 2)];

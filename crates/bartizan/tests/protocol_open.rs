@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prevention while a flow's protocol is open: what a rule refuses does not leave, nothing waits longer than
-//! the bounds say, and what is of no known protocol is inspected as a raw stream.
+//! Prevention before a flow's protocol is detected: bytes that a rule refuses do not leave, no byte waits
+//! longer than the bounds allow, and a flow of no known protocol is inspected as a raw stream.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp};
@@ -27,7 +27,7 @@ fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'
     run(name, rules, set, v6, steps).0
 }
 
-/// The same, with the events.
+/// Runs the steps; returns the reasons of refusals and the events.
 fn run(
     name: &str,
     rules: &str,
@@ -38,7 +38,7 @@ fn run(
     under("chain: [ids], ids: {rules: r}", name, rules, set, v6, steps)
 }
 
-/// The same, under a policy.
+/// Runs the steps under a policy.
 fn under(
     policy: &str,
     name: &str,
@@ -251,7 +251,7 @@ fn what_may_become_a_request_is_of_no_protocol_when_the_connection_is_over() {
     let asked = (1, true, 101, &word[..]);
     for (name, steps, wanted) in [
         ("answered", &[asked, (2, false, 501, b"nothing that is known")][..], Some("failed")),
-        // The server may yet have told.
+        // The server's answer may yet show the protocol.
         ("unanswered", &[asked], None),
         ("told", &[asked, (2, false, 501, b"HTTP/1.1 200 OK\r\n\r\n")], Some("http")),
     ] {

@@ -29,7 +29,7 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// How a reason is reached.
+/// The way to reach a reason.
 enum Row {
     /// Frames through a worker with a policy.
     Packets(Packets),
@@ -96,7 +96,7 @@ fn connection(v6: bool, more: &[(u32, u8, &[u8])]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// An error about a packet that nobody sent.
+/// An error about a packet that was never sent.
 fn stray_error(v6: bool) -> Vec<Vec<u8>> {
     let quoted = ip(v6, (2, 9), 17, &udp((5, 6), b"nothing"));
     let mut body = if v6 { vec![1, 4, 0, 0, 0, 0, 0, 0] } else { vec![3, 3, 0, 0, 0, 0, 0, 0] };
@@ -185,7 +185,7 @@ fn row(reason: Reason) -> Row {
             ..packets("chain: [ids]", |v6| connection(v6, &[])) },
         Reason::StreamReassembly => Packets { tune: |settings| settings.stream.reassembly.memcap = 1,
             ..packets("chain: [ids]", |v6| connection(v6, &[(101, ACK, b"good")])) },
-        // A record of TLS 1.2 whose type does not exist, behind a handshake.
+        // A record of TLS 1.2 whose type does not exist, after a handshake.
         Reason::AppLayerError => packets("chain: [ids]",
             |v6| connection(v6, &[(101, ACK, b"\x16\x03\x03\0\x04\x10\0\0\0"), (110, ACK, b"\x19\x03\x03\0\x01\0")])),
         Reason::Http2 => Packets { tune: |settings| settings.http2 = ExceptionPolicy::DropFlow,
@@ -209,7 +209,7 @@ fn row(reason: Reason) -> Row {
         Reason::EgressMtu => return Row::Egress { mtu: 100, capacity: 100 },
         Reason::EgressRing => return Row::Egress { mtu: 1500, capacity: 1 },
         Reason::HandOverRing => return Row::HandOver,
-        // Two closed ports; what the source opens behind that.
+        // Two closed ports, and the source's next connection after them.
         Reason::Portscan => packets("chain: [portscan], portscan: {ports: 2, action: drop}", |v6| {
             let probe = |port| {
                 let refused = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((port, 1000), 0, 2, RST | ACK, b"")));
@@ -267,8 +267,8 @@ fn play(row: &Packets, v6: bool, name: &str) -> Result_ {
     Result_ { refused, packets: c.packets, forwarded: c.forwarded, recorded }
 }
 
-/// Runs a row's frames under a policy that is staged, as is the default: what was reported as would-be, and
-/// how many alerts there are.
+/// Runs a row's frames under a staged policy with a staged default: the would-be drops, by reason, and the
+/// number of alerts.
 fn play_staged(row: &Packets, v6: bool, name: &str) -> (BTreeMap<String, u64>, usize) {
     let file = format!(
         "policies:\n  - {{name: p, {}, staged: true}}\ndefault: {{action: drop, staged: true}}\n",
@@ -329,7 +329,7 @@ fn a_staged_policy_drops_nothing_whoever_would_have() {
         for v6 in [false, true] {
             let (would, alerts) = play_staged(&row, v6, reason.name());
             let is_told = match reason {
-                // A function that is away is told of once for all policies.
+                // A function that is not running is reported once for all policies.
                 Reason::FunctionFailed | Reason::FunctionStopped => true,
                 // The first refusal of the flow.
                 Reason::FirewallFlow => would.contains_key(Reason::FirewallAppPolicy.name()),
@@ -414,7 +414,7 @@ fn frames_that_a_port_cannot_send_have_their_reason() {
                 stats.send_failures.iter().filter(|(why, _)| why.reason() == *reason).map(|(_, n)| n).sum();
             assert!(refused > 0, "{}: {stats:?}", reason.name());
             assert_eq!(worker.counters().forwarded, stats.sent + stats.send_failures.total());
-            // What is recorded sums up to what the port counted, cause by cause.
+            // The sum of the recorded drops equals the port's count, reason by reason.
             assert!(told.finish().is_empty());
             let mut recorded: BTreeMap<String, u64> = BTreeMap::new();
             for event in events::read(&folder.join("eve.json")) {

@@ -76,8 +76,8 @@ fn segment(v6: bool, side: usize, numbers: (u32, u32), flags: u8, size: usize) -
     packet::tcp(from, to, numbers, flags, &vec![7; size]).frame()
 }
 
-/// Two connections, one of which ends by FINs and one by a reset: all segments of both sides leave by the
-/// port, and none goes across.
+/// Two connections, one that ends by FINs and one by a reset: all segments of both sides leave by the port,
+/// and none crosses the link.
 #[test]
 fn connections_leave_by_their_port_from_their_first_segment_to_their_last() {
     everywhere(connections);
@@ -258,7 +258,7 @@ struct Host<T> {
 }
 
 impl<T> Host<T> {
-    /// What came of what it did.
+    /// The result of the host's task.
     fn given(&self) -> T {
         self.gives.recv().expect("what the host was to do")
     }
@@ -320,7 +320,7 @@ fn sinkhole(workers: u16, offload: &str) {
             came.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
             socket.send_to(&buffer[..length], from).unwrap();
         }
-        // Connections that were asked for and refused by this host.
+        // TCP segments that this host received.
         let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
         let tcp: Vec<&str> = snmp.lines().filter(|line| line.starts_with("Tcp:")).collect();
         let at = tcp[0].split(' ').position(|name| name == "InSegs").unwrap();
@@ -331,7 +331,7 @@ fn sinkhole(workers: u16, offload: &str) {
         ready();
         begins.recv().unwrap();
         let address = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 2), 4000));
-        // The sinkhole refuses it; nobody here is told.
+        // The sinkhole refuses the connection; the client gets no notice.
         let refused = TcpStream::connect_timeout(&address, Duration::from_millis(1_500)).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::TimedOut, "{refused}");
         let socket = UdpSocket::bind((Ipv4Addr::new(192, 0, 2, 1), 40_000)).unwrap();

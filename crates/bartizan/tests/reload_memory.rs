@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reloads share what did not change, and give back what is gone (needs root; says so and returns otherwise).
-//! With Emerging Threats Open: `make bench NAME=reloads`.
+//! Reloads share unchanged parts and free those no longer used (needs root; without, it prints so and
+//! returns). With Emerging Threats Open: `make bench NAME=reloads`.
 
 use crate::common;
 use crate::namespace;

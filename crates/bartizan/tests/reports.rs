@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device says of itself comes up end to end: a tenant's quota that is used up and a function that
-//! does not run are events of the device, and stand at the controller by REST, for whoever may see them
-//! (needs root; says so and returns otherwise).
+//! A device's reports reach the controller: an exhausted tenant quota and a function that does not run are
+//! events of the device, and the controller serves them by REST to authorised users (needs root; without,
+//! it prints so and returns).
 
 use crate::common;
 use crate::inline_pair;
@@ -30,7 +30,7 @@ fn begin(rest: &mut Rest) {
     rest.bring("/v1/tenants/acme/policies/look", json!({"policy": policy}));
 }
 
-/// What the events of type `bartizan` of a kind say, in the device's own log.
+/// The contents of the events of type `bartizan` of one kind, in the device's own log.
 fn notices(folder: &Folder, kind: &str) -> Vec<Value> {
     // Only whole lines: it grows.
     let text = folder.read("out/eve.json");
@@ -79,7 +79,7 @@ fn a_quota_that_is_used_up_stands_at_the_controller() {
         ]
         .map(|said| json!(said));
         assert_eq!(said, [(&json!(1), &messages[0]), (&json!(2), &messages[1])]);
-        // Nobody else's.
+        // No other tenant sees them.
         let mut others = here.user("other", "reader");
         assert_eq!(alerts(&mut others, "other"), json!([]));
         assert_eq!(here.running.stop().code, Some(0));

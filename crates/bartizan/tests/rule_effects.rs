@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules do besides alerting, through the whole program: replace bytes, leave records out, keep files,
-//! remember values, say more in alerts. IPv4 and IPv6 alike: the sample has the same exchange over both.
+//! Effects of rules besides alerts, through the whole program: replaced bytes, records left out, stored
+//! files, remembered values, more members in alerts. IPv4 and IPv6 alike: the sample has the same exchange
+//! over both.
 
 use crate::sample as common;
 
@@ -8,7 +9,7 @@ use common::{Capture, Folder, stage};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Inspects the folder's capture with rules and settings; gives what was said on stderr.
+/// Inspects the folder's capture with rules and settings; returns standard error.
 fn inspect(folder: &Folder, rules: &str, out: &str, more: &[&str]) -> String {
     folder.write("r.rules", rules);
     let args = ["inspect", "--rules", "r.rules", "--out", out, "--json"];
@@ -38,8 +39,8 @@ fn replace_acts_inline_and_only_there() {
     assert_eq!(stats(&folder, "refused")["ips.replaced"], 0);
 }
 
-/// What waits for a minimal size to be inspected has left by then: in prevention bodies are inspected as they
-/// come.
+/// Bytes that wait for a minimal size to be inspected would have left by then: prevention inspects bodies
+/// as they arrive.
 #[test]
 fn a_body_is_refused_where_it_matches_and_not_at_its_end() {
     const SYN: u8 = 2;

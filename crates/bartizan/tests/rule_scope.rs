@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which packets a rule is asked about, and what its match decides for: through the whole program over
-//! captures, passively and in prevention,
-//! over IPv4 and IPv6. The answers are those of Suricata 8.0.8 on the same packets, but where a test says
-//! otherwise.
+//! The packets that a rule is evaluated for, and those that its match decides for: through the whole
+//! program over captures, passively and in prevention, over IPv4 and IPv6. The expected results are those
+//! of Suricata 8.0.8 on the same packets, except where a test says otherwise.
 
 use crate::sample as common;
 
@@ -48,7 +47,7 @@ fn error(from: IpAddr, to: IpAddr, quoted: &packet::Packet) -> Vec<u8> {
         .frame()
 }
 
-/// What anybody can send about a flow decides nothing about it.
+/// A packet about a flow that any host can send decides nothing about that flow.
 #[test]
 fn a_rule_on_an_icmp_error_decides_for_the_error_alone() {
     let folder = Folder::new("icmp-error");
@@ -152,7 +151,7 @@ fn talk(capture: &mut Capture, client: End, server: End, said: &[(char, &[u8])])
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// What may still come is not absent: a body in a segment of its own is none that is missing.
+/// A body that may still come is not absent: a body in a segment of its own is not missing.
 #[test]
 fn a_body_is_absent_when_its_message_is_over_without_one() {
     let folder = Folder::new("absent-body");
@@ -288,8 +287,9 @@ fn a_rule_with_a_packets_buffer_decides_for_the_packet() {
     assert!(flows.iter().all(|flow| flow["flow"]["action"].is_null()), "{flows:?}");
 }
 
-/// All packets of a flow have the same addresses: a rule on payload and an address looks at the stream, and
-/// still decides for the packet. A packet's variable is that of the packet with which the stream is shown.
+/// All packets of a flow have the same addresses: a rule on payload and an address matches on the stream,
+/// and still decides for the packet. A packet's variable is that of the packet that the stream is inspected
+/// with.
 #[test]
 fn a_rule_on_payload_and_an_address_looks_at_the_stream() {
     let folder = Folder::new("address-beside-payload");
@@ -326,7 +326,7 @@ fn a_rule_on_payload_and_an_address_looks_at_the_stream() {
                 assert!(second.iter().all(|at| found.contains(at)), "{sid}: {found:?}");
                 assert!(!found.iter().any(|at| first.contains(at)), "{sid}: {found:?}");
             } else {
-                // Little data is shown when the connection ends.
+                // Little data is inspected when the connection ends.
                 assert_eq!(found, [14, 15, 30, 31], "{sid}");
             }
         }
@@ -335,14 +335,14 @@ fn a_rule_on_payload_and_an_address_looks_at_the_stream() {
     let rule = format!("drop tcp any any -> any any ({} sid:1;)\n", beside[0]);
     inspect(&folder, &rule, "drop", &["--ips"]);
     let refused = refused(&folder, "drop");
-    // What lies behind is refused as well, as long as the window shows the match.
+    // Later packets are refused as well, as long as the window holds the match.
     assert_eq!(refused, [6, 10, 12, 22, 26, 28]);
     let flows = folder.events("drop", "flow");
     assert!(flows.iter().all(|flow| flow["flow"]["action"].is_null()), "{flows:?}");
 }
 
-/// What was refused with its packet is sent again, and does not leave then either, however it is cut; what
-/// lies behind it does, and is looked at.
+/// Refused bytes that are sent again do not leave then either, however they are cut; bytes after them do,
+/// and are inspected.
 #[test]
 fn bytes_that_a_rule_refused_with_their_packet_are_refused_again() {
     let folder = Folder::new("refused-again");
@@ -457,7 +457,7 @@ alert tcp any any -> any any (app-layer-protocol:!tls|dns; sid:21;)
     assert_eq!([20, 21].map(|sid| alerts(&folder, "passive", sid).len()), [requests.len(); 2]);
 }
 
-/// Ports that are given in any other way than `any` are asked of packets that have ports.
+/// A port list other than `any` matches only packets that have ports.
 #[test]
 fn packets_without_ports_meet_no_list_of_ports() {
     let folder = Folder::new("no-ports");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` by a host file in a network namespace of its own (needs root; says so and returns
-//! otherwise): what the file says happens, metrics agree with what was sent, second instances and full disks
-//! are told of.
+//! `bartizan run` by a host file in a network namespace of its own (needs root; without, it prints so and
+//! returns): the file's settings take effect, metrics agree with the packets sent, second instances and
+//! full disks are reported.
 
 use crate::common;
 use crate::namespace;
@@ -194,7 +194,8 @@ fn reloads(folder: &Folder, running: &Running) {
     assert_eq!(value(&page, "bartizan_reloads_total", &["result=\"refused\""]), 1);
     assert_eq!(value(&page, "bartizan_generation", &["worker=\"0\""]), 2);
     folder.write("policy.yaml", POLICY);
-    // A rule file that is cut, emptied, or has lost a rule does not weaken what runs, unless it is told to.
+    // A rule file that is cut, emptied, or has lost a rule does not replace the running rules, unless
+    // settings allow it.
     let cut = RULES.len() - 8;
     for (rules, said) in [
         (RULES.get(..cut).unwrap(), "local.rules:1:"),
@@ -222,7 +223,7 @@ fn reloads(folder: &Folder, running: &Running) {
     running.signal("USR2");
     running.until("generation 4: 1 rules loaded, 0 refused");
     let page = get("/metrics");
-    // What was counted before is still there.
+    // Earlier counts are kept.
     assert_eq!(value(&page, "bartizan_filter_rule_packets_total", &["rule=\"no-dns\""]), 3);
 }
 
@@ -322,9 +323,9 @@ fn interfaces_that_cannot_be_used() {
     });
 }
 
-/// Waits until the system says of an interface that it works. On a busy machine it says so up to a second
-/// after it was switched on, and may say in between that there is no carrier: what is told of that is not
-/// what a test asked for.
+/// Waits until the system reports that an interface works. On a busy machine this takes up to a second
+/// after it was switched on, and the system may report in between that there is no carrier; messages about
+/// that are not those that a test waits for.
 fn until_settled(name: &str) {
     until("an interface that works", || {
         let shown = Command::new("ip").args(["link", "show", "dev", name]).output().unwrap();
@@ -347,8 +348,8 @@ fn an_interface_that_fails_is_told_of_once() {
                     [("a0", "interface `a1` has no carrier"), ("a1", "interface `a1` is down")]
                 {
                     let count = |text: &str| running.stderr().matches(text).count();
-                    // An interface that is switched on has no carrier for a moment, which may be told: each
-                    // is counted from here.
+                    // An interface that is switched on has no carrier for a moment, which may be logged:
+                    // each message is counted from here.
                     let (told, works) = (count(said), count("note: interface `a1` works again"));
                     ip(&format!("link set dev {name} down"));
                     until(said, || count(said) > told);

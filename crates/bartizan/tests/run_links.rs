@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Two tenants, told apart by their links alone; what one refuses the other lets through.
+/// Two tenants, separated by their links alone; each refuses a packet that the other allows.
 const POLICY: &str = "\
 tenants:
   - {name: red, select: {link: one}}
@@ -157,7 +157,7 @@ fn equal_packets_of_two_links_never_meet() {
                 outside.two[0].receive(&mut batch).unwrap() > 0
             }
         });
-        // A tap is shown its frames in blocks.
+        // A tap gets its frames in blocks.
         until("the mirror's frames", || {
             value(&get("/metrics"), "bartizan_packets_total", &["link=\"mirror\""]) == (all + 2) as u64
         });
@@ -258,7 +258,7 @@ fn a_link_that_goes_and_comes_back_disturbs_no_other() {
         let [c, d] = &mut outside.two;
         send(c, &packet(1));
         assert_eq!(take(d, 1).len(), 1);
-        // Not up yet: said once, however often it is looked for.
+        // Not up yet: logged once, however often the program checks.
         ip("link add b0 type veth peer name b1");
         running.until("warning: link `one` is not taken up again yet: interface `b1` is down");
         for end in ["b0", "b1"] {
@@ -462,7 +462,7 @@ fn a_tap_looks_only_at_what_its_filter_lets_through() {
     });
 }
 
-/// What events of a kind say of packets: without what differs between a link and a capture of it.
+/// The events about packets, without the members that differ between a link and a capture of it.
 fn said(folder: &Folder, eve: &str) -> Vec<String> {
     let events = events::parse(&folder.read(eve));
     let wanted = events.iter().filter(|e| e["event_type"] == "alert" || e["event_type"] == "flow");
@@ -535,7 +535,7 @@ fn what_a_mirror_shows_twice_is_looked_at_once() {
         ip("link set dev lo up");
         veth("m0", "m1", 1500);
         let mut outside = port("m0");
-        // Each frame comes twice, once right behind itself and once behind all others; host 1 really sends
+        // Each frame comes twice, once directly after itself and once after all others; host 1 really sends
         // the first one twice.
         let frames: Vec<_> = (0..10u16).map(|n| udp(n % 2 == 0, 50_000 + n, 4_000, b"secret")).collect();
         let mut all: Vec<_> = frames[..5].iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();

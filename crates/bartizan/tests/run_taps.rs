@@ -58,14 +58,14 @@ fn configure(device: &str, host: u8) {
     sysctl("net.ipv6.conf.default.accept_dad", "0");
     sysctl("net.ipv6.conf.default.router_solicitations", "0");
     until("the interface", || std::path::Path::new(&format!("/proc/sys/net/ipv4/conf/{device}")).exists());
-    // What is sent on from here leaves as it came.
+    // Frames sent from here leave unchanged.
     run(&format!("ethtool -K {device} rx off tx off sg off tso off gso off gro off"));
     run(&format!("ip address add 10.68.0.{host}/24 dev {device}"));
     run(&format!("ip address add fd68::{host}/64 dev {device} nodad"));
     run(&format!("ip link set {device} up"));
 }
 
-/// A veth pair of which one end is watched.
+/// A veth pair with one end watched.
 fn mirror(far: &str, near: &str) {
     run(&format!("ip link add {far} mtu 1500 type veth peer name {near} mtu 1500"));
     for end in [far, near] {
@@ -125,13 +125,12 @@ fn port(name: &str) -> InlinePort {
     InlinePort::open(name, &InlineOptions { frames: 1024, ..InlineOptions::default() }).unwrap()
 }
 
-/// A network tap: what passes `v0` is shown by `t0` in one direction, by `u0` in the other, and by `w0` in
-/// both, until the end is said.
+/// A network tap: `t0` gets copies of the frames of `v0` in one direction, `u0` in the other, and `w0` in
+/// both, until `end` is set.
 ///
-/// On one processor: each has a queue of its own for what virtual interfaces hand over, so frames that are
-/// sent from two of them may arrive, and be stamped, the other way round. No network tap does that. (Two
-/// sockets on `v0` would not see the same order either: what comes and what goes is handed to them by two
-/// processors.)
+/// On one processor: each has a queue of its own for frames that virtual interfaces deliver, so frames sent
+/// from two of them may arrive, and be stamped, the other way round. No network tap does that. (Two sockets
+/// on `v0` would not see the same order either: two processors deliver the two directions.)
 fn copy_directions(ready: &AtomicBool, end: &AtomicBool) {
     assert!(stay_on_processor(0));
     let options = PassiveOptions { retire: Duration::from_millis(1), ..PassiveOptions::default() };
@@ -154,7 +153,7 @@ fn copy_directions(ready: &AtomicBool, end: &AtomicBool) {
     }
 }
 
-/// Events of a link without what is its own or depends on when they were written, in an order of their own.
+/// The events of a link, sorted, without members that are its own or depend on the time of writing.
 fn said(events: &[Value], link: &str) -> Vec<String> {
     let wanted = events.iter().filter(|e| {
         e["bartizan"]["link"] == link
@@ -252,7 +251,7 @@ fn directions(name: &str, workers: u16) {
     run("ip link delete w0");
 }
 
-/// A file that grows without what was not written whole yet.
+/// The whole lines of a growing file.
 fn whole_lines(text: &str) -> String {
     text.rfind('\n').map_or(String::new(), |end| text[..=end].to_owned())
 }

@@ -119,8 +119,8 @@ fn udp(index: u16) -> u32 {
 
 fn client() {
     let _offloads = OffloadGuard::switch_off("inside");
-    // Hosts know each other before the streams begin: what waits for an address is overtaken, by the kernel's
-    // doing.
+    // Hosts know each other before the streams begin: the kernel reorders packets that wait for a hardware
+    // address.
     for index in [0, 1] {
         let mut stream = TcpStream::connect(server_address(index % 2 == 1, PORT)).unwrap();
         stream.write_all(b"x").unwrap();
@@ -341,7 +341,7 @@ fn check_sums(summary: &str, stats: &str) {
     assert_eq!(value("flow.handed_over"), value("flow.hand_over_taken"));
     assert_eq!((value("flow.hand_over_refused"), value("hand_over.under_way")), (0, 0));
     assert_eq!(value("events.ring.lost"), 0);
-    // What is plain arrives at its owner; only fragments are handed over.
+    // Whole packets arrive at their owner; only fragments are handed over.
     let fragments = value("defrag.ipv4.fragments") + value("defrag.ipv6.fragments");
     assert!(fragments > u64::from(UDP_PACKETS) * 2 * 2 * 2, "{fragments}");
     assert!(value("flow.handed_over") <= fragments, "{} of {fragments}", value("flow.handed_over"));

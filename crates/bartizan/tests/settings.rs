@@ -10,7 +10,7 @@ use common::{Ended, Folder, capture, run, udp};
 /// A site with tenants, a filter and rights of its own; the tenants stand in a file that is included.
 const SITE: &str = "%YAML 1.1\n---\nrun-as: {user: nobody}\naf-packet:\n  - interface: eth0\n    bpf-filter: not port 22\n    threads: 1\nsecurity: {limit-noproc: yes, landlock: {enabled: no}}\noutputs:\n  - eve-log: {enabled: yes, filename: eve.json, types: [alert]}\ninclude: part.yaml\n";
 const PART: &str = "multi-detect:\n  enabled: yes\n  selector: vlan\napp-layer:\n  protocols:\n    http:\n      libhtp:\n        server-config:\n          - iis: {address: [10.0.0.0/8], double-decode-path: yes}\n";
-/// What is said of it.
+/// The messages about it.
 const SAID: [&str; 5] = [
     "s.yaml:3:16: `run-as` has no effect here: the program keeps the user",
     "s.yaml:6:17: `af-packet.0.bpf-filter: not port 22` has no effect here: packets that the filter leaves out",
@@ -66,7 +66,7 @@ fn settings_whose_loss_weakens_have_a_message_of_their_own() {
     let folder = folder();
     all(&folder, &[], 0, &SAID);
     all(&folder, &["--strict"], 1, &SAID);
-    // They are not summed up once more, with what belongs to them; what is off is not missed.
+    // The summary does not repeat these settings and those below them; switched-off ones are not reported.
     let said = run(&folder.0, &["check", "-v", "--suricata-config", "s.yaml"]).stderr;
     for word in ["the setting `multi-detect", "the setting `run-as", "landlock", "bpf-filter` has"] {
         assert!(!said.contains(word), "{word}: {said}");
@@ -106,7 +106,7 @@ fn types_of_events_that_are_not_written_are_named_together() {
     let ended = run(&folder.0, &[&direct[..], &set].concat());
     assert_eq!(ended.code, Some(1));
     says(&ended, &["--set: types of events that are asked for and not written here: snmp;"]);
-    // The settings that are built in ask for many; nobody here has written them.
+    // The built-in settings request many event types; no user has written them.
     let ended = run(&folder.0, &["check", "p.yaml", "--strict", "--set", "stats.interval=3"]);
     assert!(ended.code == Some(0) && !ended.stderr.contains("types of events"), "{ended:?}");
     // Outputs that are left out are no less missed.

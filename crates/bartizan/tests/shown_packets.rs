@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which bytes rules are shown with which packet, through the whole program over captures: what is put back
-//! into a packet, what was sent before, what lies behind a hole, what is left when a flow ends. The answers
-//! are those of Suricata 8.0.8.
+//! The bytes that rules inspect with each packet, through the whole program over captures: bytes put back
+//! into a packet, earlier bytes, bytes after a gap, bytes left when a flow ends. The expected results are
+//! those of Suricata 8.0.8.
 
 use crate::sample as common;
 
@@ -45,7 +45,7 @@ fn rules_are_shown_a_packet_as_it_leaves() {
     for (client, server) in ends() {
         open(&mut capture, client, server);
         capture.tcp(client, server, (101, 901), ACK, b"GOOD");
-        // Not what was inspected: inline the good bytes are put back.
+        // Differs from the inspected bytes: inline the good bytes are put back.
         capture.tcp(client, server, (101, 901), ACK, b"EVIL");
         capture.tcp(server, client, (901, 105), ACK, b"");
     }
@@ -110,7 +110,7 @@ alert tcp any any -> any any (msg:\"9\"; content:\"goes on\"; sid:9;)
     assert_eq!(folder.events("inline", "flow").len(), 2);
 }
 
-/// What is held about a segment behind a hole is shown with it, also what came before it.
+/// The bytes held around a segment after a gap are inspected with it, also those that came before it.
 #[test]
 fn a_segment_behind_a_hole_is_shown_with_what_came_earlier_behind_it() {
     let folder = Folder::new("behind-it-earlier");
@@ -193,8 +193,8 @@ alert http any any -> any any (msg:\"in both\"; http.stat_code; content:\"200\";
     assert_eq!(alerts(&folder, "passive", 4), [] as [Value; 0]);
 }
 
-/// Behind a hole of DNS a message is searched for: what is passed over is no reason to show the stream in
-/// pieces.
+/// After a gap in DNS the parser searches for a message: the bytes that it skips do not make the stream be
+/// inspected in pieces.
 #[test]
 fn only_messages_of_dns_prompt_a_look_at_the_stream() {
     let folder = Folder::new("no-message");
@@ -207,7 +207,7 @@ fn only_messages_of_dns_prompt_a_look_at_the_stream() {
         open(&mut capture, client, server);
         capture.tcp(client, server, (101, 901), PSH | ACK, query);
         capture.tcp(server, client, (901, 132), ACK, b"");
-        // Packet 6 acknowledges 35 bytes that nobody saw.
+        // Packet 6 acknowledges 35 bytes that are not in the capture.
         capture.tcp(client, server, (132, 936), ACK, b"");
         capture.tcp(server, client, (936, 132), ACK, rest);
         capture.tcp(client, server, (132, 971), ACK, b"");
@@ -249,8 +249,8 @@ alert tcp:all any any -> any any (msg:\"whole\"; content:\"whole\"; sid:3;)
     }
 }
 
-/// A rule that refuses what was put back would refuse what was inspected: nothing is refused for bytes that
-/// do not leave.
+/// A rule that refuses bytes that were replaced would refuse the inspected ones: no packet is refused for
+/// bytes that do not leave.
 #[test]
 fn what_is_undone_is_no_reason_to_refuse() {
     let folder = Folder::new("undone");
@@ -363,7 +363,7 @@ fn records(folder: &Folder, out: &str, kind: &str, member: &str) -> Vec<(Value, 
     all.iter().map(|e| (e["pcap_cnt"].clone(), e[kind][member].clone())).collect()
 }
 
-/// Nobody acknowledges what the only side in sight sends, and no answer comes: alerts and records come with
+/// The data of a flow with one visible side is never acknowledged or answered: alerts and records come with
 /// its packets all the same.
 #[test]
 fn with_one_side_in_sight_nothing_waits_for_the_other() {
@@ -450,8 +450,8 @@ fn a_side_that_comes_late_is_read_from_there_on() {
     }
 }
 
-/// What comes before a switch of protocols is inspected like anything else, and a refusal of the answer holds
-/// for the packet that brings it.
+/// Transactions before a switch of protocols are inspected like any other, and a refusal of the answer
+/// holds for the packet that carries it.
 #[test]
 fn transactions_before_a_switch_of_protocols_are_inspected() {
     let upgrade = "GET /in HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\

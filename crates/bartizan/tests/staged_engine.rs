@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the engine would refuse by itself under policies that are staged, that forward everything, and that
-//! are enforced beside these. IPv4 and IPv6.
+//! The engine's own refusals under staged policies, which forward everything, and under enforced policies
+//! beside these. IPv4 and IPv6.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, fragments, ip, tcp, udp};
@@ -18,7 +18,7 @@ struct Bench {
     millis: u64,
 }
 
-/// What became of a frame: it is held, goes on, or is refused.
+/// The outcome of a frame: held, forwarded, or refused.
 #[derive(Debug, PartialEq, Eq)]
 enum Became {
     Held,
@@ -108,7 +108,7 @@ fn a_connection_without_a_beginning_goes_on_while_staged_and_is_refused_once_enf
     }
 }
 
-/// The receiver may have taken what prevention would have refused, so nobody knows what it reads next.
+/// The receiver may have accepted bytes that prevention would have refused, so its next bytes are unknown.
 #[test]
 fn a_connection_whose_refused_data_went_on_is_refused_once_enforced() {
     for v6 in [false, true] {
@@ -224,12 +224,12 @@ fn the_record_of_a_refused_tunnel_says_so() {
     }
 }
 
-/// No policy selects what is not IP: it passes whatever the default is, and is counted.
+/// No policy selects frames that are not IP: they pass whatever the default is, and are counted.
 #[test]
 fn frames_that_are_not_ip_are_counted() {
     for v6 in [false, true] {
         let mut bench = Bench::of_file("not-ip", v6, "policies: []\ndefault: {action: drop}\n");
-        // EAPOL, PPPoE discovery, MACsec, IPX, a length as in 802.3, a type that nobody knows.
+        // EAPOL, PPPoE discovery, MACsec, IPX, a length as in 802.3, an unknown type.
         for kind in [0x888e, 0x8863, 0x88e5, 0x8137, 38, 0x9999] {
             assert_eq!(
                 bench.raw(bartizan_testkit::layers::ethernet(kind, &[1; 50])),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan run` inline under a staged policy and under an empty chain, in a network namespace of its own
-//! (needs root; says so and returns otherwise): connections
-//! that were open before the start, fragments without the rest, packets that cannot be read, frames that are
-//! not IP. All leaves as it came, without a level below and with XDP; and what is reported is what the same
-//! policy refuses where it is enforced.
+//! (needs root; without, it prints so and returns): connections that were open before the start, fragments
+//! without the rest, packets that cannot be read, frames that are not IP. All frames leave unchanged,
+//! without a level below and with XDP; and the reported would-be drops are the drops of the same policy
+//! where it is enforced.
 
 use crate::common::{Folder, PROGRAM, Running, get, until, value};
 use crate::inline_pair::network;
@@ -42,13 +42,13 @@ fn start(folder: &Folder, policy: &str) -> Running {
     running
 }
 
-/// The segments of a connection whose beginning nobody saw, from a number on.
+/// Segments of a connection whose beginning was not captured, from a number on.
 fn midstream(v6: bool, first: u32) -> Vec<Vec<u8>> {
     let segment = |n: u32| tcp((1000, 80), first + 4 * n, 501, 24, b"good");
     (0..4).map(|n| ethernet(v6, &ip(v6, (1, 2), 6, &segment(n)))).collect()
 }
 
-/// What is not whole, cannot be read, or is not IP.
+/// Frames that are incomplete, cannot be read, or are not IP.
 fn strange() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for v6 in [false, true] {
@@ -64,7 +64,7 @@ fn strange() -> Vec<Vec<u8>> {
         }
         frames.push(ethernet(v6, &packet));
     }
-    // EAPOL, PPPoE discovery, MACsec, IPX, a type that nobody knows.
+    // EAPOL, PPPoE discovery, MACsec, IPX, an unknown type.
     frames.extend([0x888e, 0x8863, 0x88e5, 0x8137, 0x9999].map(|kind| layers::ethernet(kind, &[1; 50])));
     frames
 }
@@ -112,7 +112,7 @@ fn nothing_is_dropped_by_a_staged_policy_and_connections_are_refused_once_it_is_
         running.until("generation 2:");
         let later = [midstream(false, 117), midstream(true, 117)].concat();
         assert_eq!(passed(&mut net, &later), Vec::<usize>::new());
-        // What is not IP is nobody's to drop; all else is.
+        // Frames that are not IP are never dropped; all others are.
         assert_eq!(passed(&mut net, &strange), all(&strange)[strange.len() - 5..]);
         folder.write("policy.yaml", STAGED);
         running.signal("USR2");
@@ -193,7 +193,8 @@ fn filtered(v6: bool) -> [Vec<u8>; 2] {
     [(5000, 777), (5001, 53)].map(|ports| ethernet(v6, &ip(v6, (1, 3), 17, &udp(ports, b"good"))))
 }
 
-/// Starts the program, with or without a level below; with a policy of which `more` says how it acts.
+/// Starts the program, with or without a level below; `more` is the rest of the policy, which stages or
+/// enforces it.
 fn start_with(folder: &Folder, xdp: bool, more: &str) -> Running {
     let filter = "pfw: {default: allow, rules: [{drop: [tcp, udp], to-ports: 777}]}";
     folder.write(

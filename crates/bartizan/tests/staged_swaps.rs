@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A policy is staged and enforced under live flows: what functions keep of a flow goes on, and is shown.
-//! IPv4 and IPv6.
+//! A policy is staged and enforced under live flows: the functions' state of a flow is kept, and shows in
+//! verdicts. IPv4 and IPv6.
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_testkit::hosts::{ethernet, ip, tcp, udp};
@@ -59,7 +59,7 @@ fn state_of_detection_goes_from_staged_to_enforced_and_back() {
     for v6 in [false, true] {
         let mut bench = Bench::new("udp", v6, STAGED);
         assert_eq!(bench.datagram(b"login"), None);
-        // What would have been refused: the flow that this was told of keeps its state all the same.
+        // A would-be drop: its flow keeps its state all the same.
         assert_eq!(bench.datagram(b"bad"), None);
         assert_eq!(bench.datagram(b"evil"), None);
         bench.stack.swap(ENFORCED, RULES);
@@ -106,7 +106,7 @@ fn a_connection_that_would_have_been_refused_is_refused_once_the_policy_is_enfor
     }
 }
 
-/// What the receiver has of a connection is what was inspected, also when a policy refused a part of it for a
+/// The receiver has only inspected bytes of a connection, also when a policy refused a part of them for a
 /// while and other bytes come in its place.
 #[test]
 fn bytes_that_a_policy_refused_hide_nothing_from_the_next() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decides of a flow beforehand (it is bypassed, passed, refused) holds as long as what it rests on:
+//! A disposition decided beforehand (the flow is bypassed, passed, refused) holds as long as its basis:
 //! policies and rules of a generation, or the flow's own bytes. Each in IPv4 and IPv6.
 
 use bartizan_base::{Reason, Timestamp};
@@ -240,7 +240,7 @@ fn a_connection_whose_server_has_forgotten_the_bypassed_one_is_inspected() {
     }
 }
 
-/// The depth of the stream with `stream.bypass`, and exception policies, speak for payload functions.
+/// The depth of the stream with `stream.bypass`, and exception policies, apply to payload functions only.
 #[test]
 fn header_functions_go_on_when_nobody_needs_the_payload() {
     let depth = [("stream.bypass", "yes"), ("stream.reassembly.depth", "2000")];
@@ -252,7 +252,7 @@ fn header_functions_go_on_when_nobody_needs_the_payload() {
             ("depth", &depth[..], vec![vec![b'a'; 1000]; 3]),
             ("error", &errors[..], vec![hello.to_vec(), broken.to_vec()]),
         ] {
-            // Nobody else on the path: the flow is bypassed.
+            // No other function on the path: the flow is bypassed.
             let mut alone = Talk::new(&format!("{name}-alone"), v6, IDS, set, DROP);
             alone.connect();
             pieces.iter().for_each(|piece| assert_eq!(alone.say(0, piece), None));
@@ -272,14 +272,14 @@ fn header_functions_go_on_when_nobody_needs_the_payload() {
             assert_eq!(both.say(0, b"evil"), None, "{name}");
             // Beyond the window, not so far that tracking refuses it.
             assert_eq!(both.segment(0, ACK, 40_000, b"far"), Some(Reason::SfwWindow), "{name}");
-            // A reset with a number that nobody has used yet.
+            // A reset with an unused sequence number.
             assert!(both.segment(0, 4, 50_000, b"").is_some(), "{name}: a reset");
             assert_eq!(both.stack.worker.counters().bypassed_flows, 0);
             both.stack.swap(SFW_IDS, DROP);
             assert_eq!(both.say(0, b"evil"), None, "{name}");
             assert_eq!(both.segment(0, ACK, 40_000, b"far"), Some(Reason::SfwWindow), "{name}");
         }
-        // A connection that is picked up, with the policy to bypass such: pfw is asked all the same.
+        // A connection picked up midstream, with the policy to bypass such: pfw judges it all the same.
         let set = [("stream.midstream-policy", "bypass")];
         let policy =
             "chain: [pfw, ids], ids: {rules: r}, pfw: {default: allow, rules: [{drop: tcp, to-ports: 80}]}";
@@ -337,7 +337,7 @@ fn a_refused_connection_stays_refused_while_its_bytes_would_be_inspected() {
             assert_eq!(tcp.segment(0, ACK, 0, b"evil"), expected, "{next}");
             assert_eq!(tcp.segment(0, ACK, 0, b"evil"), expected, "{next}");
         }
-        // An exception policy speaks about inspection.
+        // An exception policy applies to inspection.
         let broken = [&b"\x16\x03\x03\0\x04\x10\0\0\0"[..], b"\x19\x03\x03\0\x01\0"];
         for (next, expected) in [(SFW_IDS, Some(Reason::ExceptionFlow)), ("chain: [sfw]", None)] {
             let mut tcp = Talk::new("exception", v6, IDS, &[], DROP);
@@ -351,7 +351,7 @@ fn a_refused_connection_stays_refused_while_its_bytes_would_be_inspected() {
     }
 }
 
-/// A policy file that names none of these flows: its default speaks.
+/// A policy file that names none of these flows: its default applies.
 fn default_of(action: &str) -> String {
     format!(
         "policies: [{{name: elsewhere, to: [192.0.2.9, '2001:db8:9::9'], chain: [ids], ids: {{rules: r}}}}]\n\
@@ -359,8 +359,8 @@ fn default_of(action: &str) -> String {
     )
 }
 
-/// What no policy names goes on and nobody looks at it, until the default is another one. The flow is
-/// bypassed before, or no policy has ever named it.
+/// A flow that no policy names passes without inspection until the default changes. The flow is bypassed
+/// before, or no policy has ever named it.
 #[test]
 fn what_the_default_let_go_is_judged_by_the_next_default() {
     let rules = [BYPASS, DROP].concat();
@@ -401,8 +401,8 @@ fn what_the_default_let_go_is_judged_by_the_next_default() {
     }
 }
 
-/// Who may open flows is asked again of those that are open: bypassed ones, which no firewall saw, and ones
-/// that it let go and detection had left.
+/// The `initiate` setting is checked again for open flows: bypassed ones, which no firewall saw, and ones
+/// that it passed and detection had finished with.
 #[test]
 fn a_firewall_with_another_initiator_refuses_what_is_open() {
     const OF: &str = "from: [10.0.0.1, '2001:db8::1'], chain: [sfw, ids], ids: {rules: r}, sfw: ";
@@ -426,7 +426,7 @@ fn a_firewall_with_another_initiator_refuses_what_is_open() {
             assert_eq!(tcp.segment(side, ACK, 0, b"more"), refused, "{before}: {side}");
         }
         tcp.stack.swap(&may("both"), DROP);
-        // What was refused is sent again; other bytes in its place would not reach the server.
+        // The refused bytes are sent again; other bytes in their place would not reach the server.
         assert_eq!([tcp.say(0, b"more"), tcp.say(1, b"more")], [None; 2]);
         assert_eq!((tcp.say(0, b"ev"), tcp.say(0, b"il")), (None, Some(Reason::IdsRule)), "{before}");
     }
@@ -478,8 +478,8 @@ fn a_limit_counts_flows_that_were_let_in_before() {
     }
 }
 
-/// Numbers beyond the window, and a connection whose beginning nobody saw, pass a firewall that is told to
-/// let them.
+/// Numbers beyond the window, and a connection whose beginning was not seen, pass a firewall whose settings
+/// allow them.
 #[test]
 fn a_firewall_that_checks_more_refuses_what_passed() {
     const LENIENT: &str =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every counter of Suricata 8.0.8 is in an event of type `stats`, or stands on the page that says why it is
-//! not; and what stands under `stats` is Suricata's.
+//! Every counter of Suricata 8.0.8 is in an event of type `stats`, or on the page that says why it is
+//! absent; and all members of `stats` are Suricata's.
 
 use crate::sample;
 

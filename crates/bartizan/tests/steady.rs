@@ -92,7 +92,7 @@ fn check(arrived: &Arrived, cases: &[May]) {
     eprintln!("{} frames sent; lost: {}", arrived.sent(), told.join(", "));
 }
 
-/// What was under way then as well.
+/// The numbers without the frames that were under way at that moment.
 fn before(mut moment: Moment) -> Moment {
     moment.iter_mut().for_each(|sent| *sent = sent.saturating_sub(UNDER_WAY));
     moment

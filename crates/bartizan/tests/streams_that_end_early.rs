@@ -102,7 +102,7 @@ fn response(length: usize, header: &str) -> Vec<u8> {
     text
 }
 
-/// What a cause does, and what comes of it.
+/// A cause, and its expected effects.
 struct Row {
     cause: &'static str,
     set: &'static [&'static str],
@@ -111,11 +111,11 @@ struct Row {
     http: &'static [&'static str],
     /// Alerts of the rules: (sid, how many), sids without any left out.
     alerts: &'static [(u32, u64)],
-    /// The same in prevention, where it is another.
+    /// The expected effects in prevention, where they differ.
     prevented: Option<Prevented>,
 }
 
-/// What prevention makes of a cause.
+/// The effects of a cause in prevention.
 struct Prevented {
     /// The connection is refused from there on.
     reason: Option<&'static str>,
@@ -126,7 +126,7 @@ struct Prevented {
 const AFTER: &[&str] = &["/after0 200", "/after1 200", "/after2 200"];
 
 const ROWS: &[Row] = &[
-    // Nobody saw the beginning: what comes first shows which side is the server.
+    // A connection whose beginning was not captured: its first segment shows which side is the server.
     Row {
         cause: "met at an answer",
         set: &["stream.midstream=true"],
@@ -158,7 +158,7 @@ const ROWS: &[Row] = &[
         alerts: &[(1, 3), (3, 3)],
         prevented: None,
     },
-    // Answers are read on, and belong to requests that nobody saw.
+    // Answers are still parsed, and belong to requests that were not parsed.
     Row {
         cause: "depth, requests",
         set: &["stream.reassembly.depth=20kb"],
@@ -175,7 +175,7 @@ const ROWS: &[Row] = &[
             "/libhtp::request_uri_not_seen 200",
             "/libhtp::request_uri_not_seen 200",
         ],
-        // What lies beyond the depth is searched packet by packet.
+        // Bytes beyond the depth are searched packet by packet.
         alerts: &[(2, 3), (3, 3)],
         prevented: None,
     },
@@ -193,7 +193,7 @@ const ROWS: &[Row] = &[
         alerts: &[(3, 3)],
         prevented: None,
     },
-    // A body with a hole goes on behind it.
+    // A body with a gap goes on after it.
     Row {
         cause: "gap in a body",
         set: &[],
@@ -219,7 +219,7 @@ const ROWS: &[Row] = &[
         alerts: &[(1, 3), (3, 3)],
         prevented: None,
     },
-    // Both directions end; nobody parses the flow any more, the stream is still searched.
+    // Both directions end; the flow is no longer parsed, but the stream is still searched.
     Row {
         cause: "parser error",
         set: &[],

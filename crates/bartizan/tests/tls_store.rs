@@ -98,7 +98,7 @@ const STORE: [&str; 4] =
     ["--set", "outputs.9.tls-store.enabled=yes", "--set", "outputs.9.tls-store.certs-log-dir=certs"];
 const ANY: &str = "alert tls any any -> any any (msg:\"x\"; tls.store; sid:1;)";
 
-/// Inspects the folder's capture with a rule; gives what was said on stderr.
+/// Inspects the folder's capture with a rule; returns standard error.
 fn inspect(folder: &Folder, rule: &str, out: &str, more: &[&str]) -> String {
     folder.write("r.rules", rule);
     let args = ["inspect", "--rules", "r.rules", "--out", out, "--json"];

@@ -215,7 +215,7 @@ fn what_cannot_be_traced_is_refused_with_the_reason() {
                 && ended.stdout.contains("no packet came on which the rule is evaluated"),
             "{ended:?}"
         );
-        // For people, with what was there.
+        // As text for people, with the values found.
         let shown = std::thread::scope(|scope| {
             let folder = &folder;
             let shown = scope.spawn(|| ctl(folder, &["trace", "1:6", "--packets", "1"]));

@@ -29,7 +29,7 @@ fn response(body: &[u8]) -> Vec<Vec<u8>> {
         client(101, 501, ACK, request),
         server(501, after, ACK, b""),
     ];
-    // The window of the client is what `tcp` writes: what is sent at once fits.
+    // `tcp` writes the client's window: the segments sent at once fit into it.
     let mut data = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
     data.extend_from_slice(body);
     let mut seq = 501u32;
@@ -165,8 +165,8 @@ fn what_a_rule_drops_is_dropped_and_more_of_it() {
         for (at, (joined, single)) in joined.leaves.iter().zip(&one_by_one.leaves).enumerate() {
             assert!(!joined || *single, "frame {at} leaves only in a train");
         }
-        // The train begins behind the acknowledgement of the first ten segments; of a body, rules see more at
-        // a time.
+        // The train begins after the acknowledgement of the first ten segments; rules inspect a body in
+        // larger pieces.
         let first = joined.leaves.iter().position(|l| !l).unwrap();
         assert!(first == 16 || rule.starts_with("drop http") && first > 16, "{first}");
         assert!(joined.leaves[first..].iter().all(|l| !l), "{:?}", joined.leaves);

@@ -24,12 +24,12 @@ use std::time::Duration;
 const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const PORT: u16 = 7_000;
-/// Of a connection, in each direction.
+/// Bytes of a connection, in each direction.
 const AMOUNT: usize = 24 << 20;
 /// A test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What a server does with a connection, as its client says with the first byte.
+/// The server's behaviour on a connection, chosen by the client's first byte.
 const ECHO: u8 = b'e';
 const RESET: u8 = b'r';
 
@@ -73,7 +73,7 @@ fn reset_at_end(stream: &TcpStream) {
     assert_eq!(set, 0);
 }
 
-/// What is sent, made once: most of these tests' time went into it.
+/// The bytes sent, made once, because making them is slow.
 static PATTERN: LazyLock<Vec<u8>> =
     LazyLock::new(|| (0..AMOUNT).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect());
 
@@ -187,7 +187,8 @@ fn waiting(port: &mut InlinePort) -> Vec<Vec<u8>> {
     }
 }
 
-/// Where both streams of a client's connection begin, by the server's answer to its SYN.
+/// The initial sequence numbers of both streams of a client's connection, from the server's answer to its
+/// SYN.
 fn beginnings(seen: &[Vec<u8>], client: u16) -> (u32, u32) {
     let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
     let ports = [PORT.to_be_bytes(), client.to_be_bytes()].concat();
@@ -198,9 +199,9 @@ fn beginnings(seen: &[Vec<u8>], client: u16) -> (u32, u32) {
     (number(&answer[8..12]), number(&answer[4..8]).wrapping_add(1))
 }
 
-/// Segments that nobody has sent, in the client's name, which their receiver does not take: number and
-/// acknowledgement are not both in its windows (256 MiB away at least; the windows stay far below that). A
-/// true receiver answers a SYN, wherever it stands.
+/// Forged segments in the client's name that their receiver does not accept: number and acknowledgement are
+/// not both in its windows (256 MiB away at least; the windows stay far below that). A true receiver
+/// answers a SYN at whatever number.
 fn forged(client: u16, beginnings: (u32, u32), seed: u32) -> Vec<Vec<u8>> {
     let ends = ((CLIENT.into(), client), (SERVER.into(), PORT));
     let away = |from: u32, parts: u32| from.wrapping_add((parts & 15) << 28).wrapping_add(seed * 4_099);
@@ -244,7 +245,7 @@ fn transfers(policy: &str) {
         });
         done.recv_timeout(PATIENCE).unwrap();
     }
-    // Several at once, of which each second one is reset by the server in the middle.
+    // Several at once; the server resets each second one in the middle.
     for _ in 0..4 {
         let mut pair = [connect(), connect()];
         pair[0].write_all(&[ECHO]).unwrap();

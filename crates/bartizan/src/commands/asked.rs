@@ -22,7 +22,7 @@ use bartizan_runtime::log::Report;
 use bartizan_runtime::{load, suricata_line};
 use std::path::PathBuf;
 
-/// What has to be said wherever the program goes.
+/// The notice that every copy of the program has to carry.
 const NOTICE: &str = include_str!("../../../../NOTICE");
 
 /// Arguments.
@@ -87,7 +87,8 @@ pub struct Args {
     suricata_version: bool,
 }
 
-/// Answers; `line`: what was typed, for a hint when nothing is asked.
+/// Answers a request for information about the program; `line` is the command line as typed, for a hint
+/// when it requests nothing.
 pub fn run(args: &Args, line: &[String]) -> Result<Exit, Failure> {
     if args.suricata_version {
         println!("{}", version());
@@ -162,7 +163,8 @@ fn dump_config(settings: &Settings, prefix: &str) {
 fn build_info() -> Result<(), Failure> {
     let config = Config { cache: None, ..Config::default() }.with_environment().map_err(Failure::input)?;
     let compiler = Compiler::new(config).map_err(Failure::input)?;
-    // A run loads it with the first set that is large enough; what is asked here is whether it would.
+    // A run loads the library with the first pattern set that is large enough; this only reports whether it
+    // would.
     compiler.look_for_library();
     let patterns = compiler.info();
     let yes = |is: bool| if is { "yes" } else { "no" };
@@ -197,7 +199,7 @@ fn build_info() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which libhs a run would use, and how it is found.
+/// Describes the libhs that a run would use, and how the program finds it.
 fn hyperscan(patterns: &EngineInfo) -> String {
     match &patterns.hyperscan {
         Some(version) => format!(

@@ -73,7 +73,7 @@ enum Command {
         #[arg(long, default_value_t = 60)]
         minutes: u64,
     },
-    /// On a device: make a key, and get a certificate for it with the token that stands on standard input.
+    /// On a device: make a key, and get a certificate for it with the token read from standard input.
     Enrol {
         /// The device's id.
         device: String,
@@ -229,7 +229,8 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
     move |error| unwritten(&error, format!("{}: {error}", path.display()))
 }
 
-/// What cannot be written for want of room stops a command; else its arguments were wrong.
+/// A failed write for want of space stops the command (exit 3); any other means that its arguments were
+/// wrong.
 fn unwritten(error: &std::io::Error, message: impl std::fmt::Display) -> Failure {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
@@ -248,6 +249,6 @@ fn not_made(error: &ChannelError) -> Failure {
 }
 
 fn print(pem: &str) {
-    // A failure is noted, and told at the end.
+    // `say::out` notes a failure, and the program reports it at its end.
     let _ = say::out().write_all(pem.as_bytes());
 }

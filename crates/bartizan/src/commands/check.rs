@@ -42,7 +42,7 @@ pub struct Args {
     verbose: bool,
     #[command(flatten)]
     firewall: FirewallArgs,
-    /// Where compiled patterns are kept.
+    /// The cache of compiled patterns.
     #[command(flatten)]
     cache: CacheArgs,
     /// Print findings and counts as JSON.
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     check(&CheckOptions { build, rules, of_settings, policies, verbose: args.verbose }, args.json)
 }
 
-/// Checks, and prints what was found.
+/// Runs the checks and prints their result.
 pub fn check(options: &CheckOptions, json: bool) -> Result<Exit, Failure> {
     let checked = check::run(options)?;
     for warning in &checked.warnings {
@@ -115,7 +115,7 @@ fn print_rules(found: &[Diagnostic], report: &RuleSetReport, each: bool) {
     }
 }
 
-/// `of`: what stands before them.
+/// Prints the counts of a rule set after the label `of`.
 fn print_counts(of: &str, report: &RuleSetReport) {
     println!(
         "{of}{} loaded, {} refused ({} malformed, {} not supported), {} skipped",

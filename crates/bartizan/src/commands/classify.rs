@@ -53,7 +53,7 @@ pub struct Args {
     /// Print a trace of this many headers drawn from the rules instead (Pareto's law, as ClassBench does).
     #[arg(long, value_name = "COUNT", conflicts_with = "trace")]
     draw: Option<usize>,
-    /// How --draw draws: U uniform, C corners, P Pareto, Z Zipf, X crossed rules.
+    /// The distribution that --draw draws by: U uniform, C corners, P Pareto, Z Zipf, X crossed rules.
     #[arg(long, value_name = "LETTER", default_value = "P", value_parser = letter)]
     how: Draw,
     /// Print a rule set of this many rules instead, drawn from the statistics of ClassBench rules (lengths
@@ -112,7 +112,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             }
         }
     };
-    // A failure is noted, and told at the end.
+    // `say::out` notes a failure, and the program reports it at its end.
     let _ = printed.and_then(|()| out.flush());
     Ok(Exit::Done)
 }

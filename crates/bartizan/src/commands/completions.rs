@@ -18,7 +18,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     // The generator panics where it cannot write.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "bartizan", &mut text);
-    // A failure is noted, and told at the end.
+    // `say::out` notes a failure, and the program reports it at its end.
     let _ = say::out().write_all(&text);
     Ok(Exit::Done)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan controller`: the control plane, until it is told to end.
+//! `bartizan controller`: runs the control plane until a signal ends it.
 
 use crate::log::LogArgs;
 use crate::signals;
@@ -28,13 +28,13 @@ pub struct Args {
     /// Folder of the state; it is made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/bartizan/controller")]
     state: PathBuf,
-    /// Where the REST API listens; port 0 for any that is free.
+    /// The address of the REST API; port 0 for any that is free.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9443")]
     listen: SocketAddr,
     /// Log lines.
     #[command(flatten)]
     pub log: LogArgs,
-    /// Where it listens for devices' agents; without, it does not.
+    /// The address where devices' agents connect; without this option, none can.
     #[arg(long, value_name = "ADDR")]
     southbound: Option<SocketAddr>,
     /// Folder of the authority for agents' certificates, made if it is not there; `ca` in the folder of the
@@ -49,7 +49,7 @@ pub struct Args {
     bootstrap: bool,
 }
 
-/// How often a request to end is looked for.
+/// The interval at which the controller looks for a request to end.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until SIGTERM or SIGINT.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan inspect`: what is in these captures?
+//! `bartizan inspect`: inspects capture files.
 
 use crate::arguments::BuildArgs;
 use crate::log::LogArgs;
@@ -50,8 +50,8 @@ pub struct Args {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
-    /// Capture files: pcap or pcapng, plain, gzip or zstd; a folder stands for those in it, the oldest first;
-    /// `-` for standard input.
+    /// Capture files: pcap or pcapng, plain, gzip or zstd; a folder means the captures in it, the oldest
+    /// first; `-` is standard input.
     #[arg(required = true, value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
 }

@@ -24,7 +24,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let outcome = run::run(&args.run.options(), signals::install())?;
     let text = harmless(&outcome.summary);
-    // What standard output does not take is noted, and told at the end; standard error cannot tell of itself.
+    // `say` notes a failed write to standard output, and the program reports it at its end; a failure of
+    // standard error cannot be reported.
     let _ = match outcome.stdout_taken {
         true => std::io::stderr().write_all(text.as_bytes()),
         false => say::out().write_all(text.as_bytes()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client of the command socket that does as it is told, also what it should not.
+//! A client of the command socket that sends what a test wants, also messages against the protocol.
 #![allow(dead_code)]
 
 use crate::common::{Ended, Folder, PROGRAM, Running, until};
@@ -19,7 +19,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// One that has said nothing yet.
+    /// A connection on which nothing was sent yet.
     pub fn connect(path: &Path) -> Self {
         let stream = UnixStream::connect(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// What comes of a command: whether it is OK, and the message.
+    /// Sends a command; returns whether it is OK, and the message.
     pub fn ask(&mut self, command: &str, arguments: Value) -> (bool, Value) {
         let mut message = serde_json::json!({"command": command});
         if !arguments.is_null() {
@@ -67,14 +67,14 @@ impl Client {
         (answer["return"] == "OK", answer["message"].take())
     }
 
-    /// The same of one that has to be OK.
+    /// The message of a command that has to be OK.
     pub fn ok(&mut self, command: &str, arguments: Value) -> Value {
         let (ok, message) = self.ask(command, arguments);
         assert!(ok, "{command}: {message}");
         message
     }
 
-    /// The same of one that has to be refused: why.
+    /// The reason of a command that has to be refused.
     pub fn refused(&mut self, command: &str, arguments: Value) -> String {
         let (ok, message) = self.ask(command, arguments);
         assert!(!ok, "{command}: {message}");

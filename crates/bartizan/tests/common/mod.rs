@@ -51,7 +51,7 @@ impl Drop for Folder {
     }
 }
 
-/// How a run ended.
+/// The exit code and the output of a run that ended.
 #[derive(Debug)]
 pub struct Ended {
     pub code: Option<i32>,
@@ -115,7 +115,7 @@ impl Running {
     pub fn until(&self, text: &str) {
         let begun = Instant::now();
         loop {
-            // Before what it has said is read: what it said last counts.
+            // This comes before the read: text printed at the very end counts, too.
             let goes_on = !self.has_ended() && begun.elapsed() < LIMIT;
             let said = self.stderr();
             if said.contains(text) {
@@ -126,7 +126,7 @@ impl Running {
         }
     }
 
-    /// Whether the process is over and all that it said was read.
+    /// Whether the process is over and all of its output was read.
     fn has_ended(&self) -> bool {
         self.readers.iter().all(std::thread::JoinHandle::is_finished)
     }
@@ -178,7 +178,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What the program answers at a path of its metrics' address.
+/// The program's answer to a request at a path of its metrics' address.
 pub fn get(path: &str) -> String {
     let mut stream = TcpStream::connect("127.0.0.1:9100").unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

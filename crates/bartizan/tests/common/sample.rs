@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program's tests share: a folder of their own, the program, a small capture.
+//! Shared parts of the program's tests: a folder of their own, the program, a small capture.
 #![allow(dead_code)] // Not every test uses everything.
 
 use bartizan_testkit::packet::{self, End, Layer};

@@ -23,8 +23,8 @@ impl Exchange {
         Exchange { ports: network(1500), sent: 0 }
     }
 
-    /// Sends a frame from the client's or the server's end, and one that is not IP behind it, which the
-    /// program handles later: whether the first has come out as it was when the second does.
+    /// Sends a frame from the client's or the server's end, and after it one that is not IP, which the
+    /// program handles later: whether the first has come out unchanged by the time the second does.
     pub fn passes(&mut self, by_client: bool, frame: &[u8]) -> bool {
         self.sent += 1;
         let mark = layers::ethernet(EXPERIMENT, &[&self.sent.to_be_bytes()[..], &[0; 40]].concat());

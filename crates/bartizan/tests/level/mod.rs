@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where attachments are pinned.
+/// The folder where attachments are pinned.
 const PINS: &str = "/sys/fs/bpf/bartizan";
 
 /// Runs a program, which must succeed.
@@ -24,8 +24,8 @@ pub fn tool(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Client a0 and server b0, with the program between a1 and b1, whose offloads are off. The far ends poll, so
-/// that they take what is redirected.
+/// Client a0 and server b0, with the program between a1 and b1, whose offloads are off. The far ends poll,
+/// so that redirected frames reach them.
 pub fn network(mtu: u32) -> [InlinePort; 2] {
     ip("link set dev lo up");
     ends(["a", "b"], mtu)
@@ -66,9 +66,9 @@ pub fn send(from: &mut InlinePort, frames: &[Vec<u8>]) {
     }
 }
 
-/// How long at most to wait for the next of what must come: the machine may be busy.
+/// The longest wait for a frame that must come: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long to look for what must not come. What passes needs milliseconds even on a busy machine.
+/// The wait for a frame that must not come. A passed frame needs milliseconds even on a busy machine.
 const QUIET: Duration = Duration::from_millis(700);
 
 /// Takes frames of the test until so many came. Gives how many.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A steady stream of numbered datagrams through a link, both ways, and which of them arrived.
+//! A steady stream of numbered datagrams through a link, both ways, and a record of those that arrived.
 //!
-//! It goes on whatever becomes of the link. Of the kinds that it is told to wait for ([`Stream::waits_for`])
-//! so few frames are under way that no queue between the ends overflows, however busy the machine is: those
-//! that are passed below go by those that wait for a worker, and one worker by another, so the slowest flow
-//! counts.
+//! The stream goes on whatever happens to the link. For kinds that it waits for ([`Stream::waits_for`]),
+//! few enough frames are under way that no queue between the ends overflows, however busy the machine is.
+//! Frames that pass below overtake those that go through a worker, and one worker overtakes another, so the
+//! slowest flow counts.
 
 use super::traffic::{FIRST_PORT, flow_of, summed};
 use crate::common::{address, until};
@@ -30,10 +30,10 @@ const LOST: Duration = Duration::from_secs(5);
 /// Bytes before the number in a payload, which begins at an even place.
 const NUMBER: usize = 4;
 
-/// Of each flow and side how many frames were sent: those of [`Stream::now`].
+/// The number of frames sent, of each flow and side: those of [`Stream::now`].
 pub type Moment = Vec<u32>;
 
-/// Which of two kinds a flow is of.
+/// The two kinds of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     Bypassed,
@@ -69,7 +69,7 @@ fn frame(way: usize) -> Vec<u8> {
     packet::udp(ends[side], ends[1 - side], &[0; 64]).frame()
 }
 
-/// Where the UDP header of such a frame begins.
+/// The offset of the UDP header of such a frame.
 fn datagram(frame: &[u8]) -> usize {
     if frame[12..14] == [8, 0] { 34 } else { 54 }
 }
@@ -103,7 +103,7 @@ struct End {
     /// Frames of the side that sends here, with their checksums, and those that they are not to have.
     frames: Vec<(usize, Vec<u8>, [u16; 2])>,
     sent: u64,
-    /// Of each flow that was sent here the last frame that has arrived, and when.
+    /// The last frame that has arrived of each flow sent from this end, and when.
     arrived: [(u64, Instant); FLOWS],
 }
 
@@ -119,7 +119,7 @@ impl End {
         End { frames: frames.collect(), port, sent: 0, arrived: [(0, Instant::now()); FLOWS] }
     }
 
-    /// Sends what is due, as far as there is room.
+    /// Sends the frames that are due, as far as there is room.
     fn send(&mut self, due: u64, shared: &Shared) {
         let waits = shared.waits.each_ref().map(|waits| waits.load(Ordering::Relaxed));
         let flows = self.arrived.iter().enumerate();
@@ -160,7 +160,7 @@ impl Stream {
         }
     }
 
-    /// What was sent so far.
+    /// The number of frames sent so far.
     pub fn now(&self) -> Moment {
         self.shared.sent.iter().map(|count| count.load(Ordering::Acquire)).collect()
     }
@@ -201,7 +201,7 @@ fn run(ports: [InlinePort; 2], rate: u64, shared: &Shared) -> Vec<Vec<u8>> {
         match over {
             None if shared.over.load(Ordering::Relaxed) => over = Some(last),
             None => ends.iter_mut().for_each(|end| end.send(due as u64, shared)),
-            // What is under way.
+            // The frames under way have arrived by now.
             Some(since) if since.elapsed() > Duration::from_millis(500) => return seen,
             Some(_) => {}
         }
@@ -238,7 +238,7 @@ fn take(ends: &mut [End; 2], at: usize, batch: &mut Batch, seen: &mut [Vec<u8>],
     }
 }
 
-/// What became of a stream.
+/// The outcome of a stream: the numbers of frames sent, and those seen.
 pub struct Arrived {
     sent: Vec<u32>,
     seen: Vec<Vec<u8>>,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random traffic through a link as fast as the link takes it, every frame of which is counted where it is
-//! sent and where it arrives.
+//! Random traffic through a link as fast as the link takes it; every frame is counted by its sender and by
+//! its receiver.
 //!
-//! Frames that have to arrive are waited for: so many are under way at most as every queue between two ends
-//! has room for. So nothing is lost for want of room, however fast or slow the machine is, and what is
-//! missing at the end was refused or lost by the program.
+//! The sender waits for frames that have to arrive: at most as many are under way as every queue between
+//! two ends has room for. So no frame is lost for want of room, however fast or slow the machine is, and
+//! each missing frame was refused or lost by the program.
 
 use crate::common::{address, get};
 use bartizan_ports::{Batch, InlinePort, Port};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// The port that a client's flow has, by the flow's number.
 pub const FIRST_PORT: u16 = 10_000;
-/// Frames that have to arrive and have not yet, of one side, at most. A virtual Ethernet pair has room for
-/// 256 frames, of which as many again need not arrive.
+/// The most frames of one side under way that have to arrive. A virtual Ethernet pair has room for 256
+/// frames; as many again under way need not arrive.
 const UNDER_WAY: u64 = 96;
 /// Frames that are handed to the kernel at once.
 const BURST: usize = 32;
@@ -25,10 +25,10 @@ const LENGTHS: usize = 4;
 const LONGEST: usize = 700;
 /// Bytes that a connection has under way at most: within any window.
 const IN_WINDOW: u32 = 10_000;
-/// How long what has to arrive may take.
+/// The time limit for a frame that has to arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is to become of a flow's packets.
+/// The expected handling of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Each goes on.
@@ -39,7 +39,7 @@ pub enum Fate {
     Depends,
 }
 
-/// How a flow's packets follow each other.
+/// The sequence of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Datagrams, in both directions.
@@ -80,7 +80,7 @@ impl Sum {
     }
 }
 
-/// How far connections of the same ports are.
+/// The state of the connections of the same ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     Closed,
@@ -93,24 +93,24 @@ enum Course {
     Last(usize),
 }
 
-/// A flow, and what was seen of it. Side 0 is the client.
+/// A flow, and the counts of its frames. Side 0 is the client.
 pub struct Flow {
     pub kind: Kind,
     pub fate: Fate,
     pub v6: bool,
-    /// What each side has sent, and what has come of it at the other end.
+    /// The frames that each side has sent, and those that have arrived at the other end.
     pub sent: [Sum; 2],
     pub arrived: [Sum; 2],
     /// Frames of each side by length; of segments with the numbers 0.
     frames: [Vec<Vec<u8>>; 2],
     ends: [packet::End; 2],
     course: Course,
-    /// Of connections: the next number of each side, up to where the other one has it, and up to where it has
-    /// said so.
+    /// For connections, of each side: the next number, the number that the other side has received up to,
+    /// and the number that it has acknowledged up to.
     next: [u32; 2],
     read: [u32; 2],
     acknowledged: [u32; 2],
-    /// What was sent last has to arrive before the connection goes on, or is given up.
+    /// The frame that has to arrive before the connection goes on or is abandoned.
     awaited: Option<(usize, u64)>,
     idle: u32,
 }
@@ -175,7 +175,7 @@ impl Flow {
         frame
     }
 
-    /// What is sent next and by which side; nothing while something has to arrive first.
+    /// The next frame and its side; none while another frame has to arrive first.
     fn frame(&mut self, random: &mut Random) -> Option<(usize, Vec<u8>)> {
         let mut side = random.below(2);
         if self.kind == Kind::Datagrams {
@@ -224,7 +224,7 @@ impl Flow {
         (side, self.bare(side, flags, self.next[1 - side]))
     }
 
-    /// What has arrived of a side.
+    /// Takes a frame of a side that has arrived.
     fn take(&mut self, side: usize, frame: &[u8]) {
         self.arrived[side].one(frame.len());
         if self.kind != Kind::Datagrams {
@@ -364,7 +364,7 @@ impl Traffic {
         }
     }
 
-    /// Flows of which something has not arrived.
+    /// Describes flows with frames that have not arrived.
     fn missing(&self) -> String {
         let missing = self.flows.iter().zip(0..).filter(|(flow, _)| {
             flow.fate == Fate::Passes && (0..2).any(|side| flow.arrived[side] != flow.sent[side])
@@ -413,18 +413,18 @@ impl Traffic {
         all
     }
 
-    /// What both sides have sent.
+    /// The sum of the frames that both sides have sent.
     pub fn sent(&self) -> Sum {
         self.all(|flow| flow.sent)
     }
 
-    /// What has arrived of it.
+    /// The sum of the frames that have arrived.
     pub fn arrived(&self) -> Sum {
         self.all(|flow| flow.arrived)
     }
 }
 
-/// What the program says of what it has refused or lost.
+/// The program's metrics of refused and lost packets.
 fn refusals() -> String {
     let page = get("/metrics");
     let told =

@@ -34,7 +34,7 @@ pub struct Row {
     pub nftables: &'static str,
     /// The verdict of Bartizan; a test compares it.
     pub bartizan: &'static str,
-    /// Why they differ.
+    /// The reason for the difference.
     pub why: &'static str,
     pub run: fn(&mut Trial),
 }

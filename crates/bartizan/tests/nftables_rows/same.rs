@@ -206,7 +206,7 @@ pub const TCP: &[Row] = &[
     }),
 ];
 
-/// UDP and what stands on it.
+/// UDP and the protocols on it.
 pub const UDP_ROWS: &[Row] = &[
     same(
         "an answer 31 s after the question; the next question and its answer",

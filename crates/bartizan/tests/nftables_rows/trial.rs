@@ -120,7 +120,7 @@ impl Trial {
         self.judge(frame);
     }
 
-    /// A datagram in fragments, of which those that wait have to leave if the last one does.
+    /// A datagram in fragments; those that wait have to leave if the last one does.
     #[track_caller]
     pub fn judge_fragments(&mut self, frames: Vec<Vec<u8>>) {
         let (mut waiting, mut last) = (0, String::new());
@@ -214,7 +214,7 @@ impl Trial {
         ip.frame(&ip.summed(body), None)
     }
 
-    /// A message of ICMP: its type in both versions, all behind the checksum.
+    /// A message of ICMP: its type in both versions, and all bytes after the checksum.
     pub fn icmp(&self, by: Side, kind: (u8, u8), code: u8, rest: &[u8]) -> Vec<u8> {
         self.icmp_between(self.host(by), self.host(by.other()), kind, code, rest)
     }

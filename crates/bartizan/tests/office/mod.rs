@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Where it listens: tests have a network of their own.
+/// The controller's address for devices: tests have a network of their own.
 pub const ADDRESS: &str = "127.0.0.1:9444";
 pub const DEVICE: &str = "edge";
 

@@ -20,9 +20,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Where the controller listens for devices.
+/// The controller's address for devices.
 const AGENTS: &str = "127.0.0.1:7443";
-/// Where it listens for REST.
+/// The controller's address for REST.
 pub const LISTEN: &str = "127.0.0.1:9443";
 
 /// A host file with an inline link; `controller`: where its controller is.
@@ -125,7 +125,7 @@ impl Controller {
         Controller::of(Controller::command(state)).unwrap_or_else(|said| panic!("{said}"))
     }
 
-    /// Waits until it listens; what it said if it ends before.
+    /// Waits until the controller listens; returns its messages if it ends before.
     pub fn of(mut command: Command) -> Result<Self, String> {
         let child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut running = Controller { child, address: ([127, 0, 0, 1], 0).into() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic of every IP protocol between an inside and an outside, under policies that differ in who may open:
-//! what is sent, and what has to pass.
+//! Traffic of every IP protocol between an inside and an outside, under policies with different `initiate`:
+//! the packets, and those that have to pass.
 
 use bartizan_testkit::packet::{Datagram, Ip, Segment};
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Case {
     /// Its functions.
     pub chain: &'static str,
-    /// What `sfw` says of who may open; `None`: nothing.
+    /// The `initiate` setting of `sfw`; `None`: unset.
     pub initiate: Option<&'static str>,
     /// Whether the inside may open, and whether the outside may.
     pub may_open: [bool; 2],
@@ -58,7 +58,7 @@ pub fn policies() -> String {
     format!("{groups}}}\n{policies}default: {{action: drop}}\n")
 }
 
-/// Who sends first.
+/// The side that sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum First {
     Inside,
@@ -109,7 +109,7 @@ impl Exchange {
         (self.first == First::Outside) != (packet == 1)
     }
 
-    /// Which of its packets pass: none until a side has sent that may open, then all.
+    /// Whether each of its packets passes: none until a side that may open has sent, then all.
     pub fn passes(self) -> [bool; 3] {
         let [inside, outside] = CASES[self.case].may_open;
         let mut open = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller of this host, asked by REST.
+//! A REST client of a controller on this host.
 
 use crate::planes::LISTEN;
 use bartizan_controller::client::Client;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which controller is asked, and with which token: options of the command line.
+//! Options of the command line that choose the controller and its token.
 
 use bartizan_controller::client::Client;
 use bartizan_runtime::client::access::Access;
 use bartizan_runtime::error::Failure;
 use std::path::PathBuf;
 
-/// Which controller.
+/// The controller to connect to.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Which controller")]
 pub struct Whom {

@@ -19,10 +19,10 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a log is looked at.
+/// The interval at which `--follow` looks at a log.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What was typed, by the arguments of a command.
+/// The arguments of a command, as typed.
 struct Typed<'m>(&'m ArgMatches);
 
 impl Typed<'_> {
@@ -174,7 +174,7 @@ fn pairs(key: &str, texts: &[&str]) -> Result<Value, Failure> {
     texts.iter().map(pair).collect::<Result<Map<_, _>, Failure>>().map(Value::Object)
 }
 
-/// A list: all of it, unless so many are asked for; of a log a page.
+/// Prints a list: all of it unless a number is given; of a log, one page.
 fn list(
     action: &Action,
     client: &mut Client,
@@ -206,7 +206,7 @@ fn list(
 
 fn print_items(action: &Action, items: &[Value], json: bool, begin: bool) {
     if json && action.follows() {
-        // A line each, so that whoever reads along can.
+        // A line each, so that a reader of the output sees each item as it comes.
         items.iter().for_each(|item| println!("{item}"));
     } else if json {
         println!("{:#}", Value::from(items));

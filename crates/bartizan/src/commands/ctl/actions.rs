@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands to a controller, made of its operations: a resource and what is done with it (`policies
-//! put`), the names in the path as arguments, the parameters of the query and what is plain in the body as
-//! options.
+//! The commands to a controller, made of its operations: a resource and a verb (`policies put`), the names
+//! in the path as arguments, the query's parameters and the body's scalar fields as options.
 
 use bartizan_controller::rest::route::{Parameter, ParameterKind};
 use bartizan_runtime::client::actions::{Action, Flag, FlagKind, all, names, resources};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-/// Other words for what is done.
+/// Synonyms of verbs.
 const ALIASES: &[(&str, &str)] = &[("begin", "start"), ("make", "create"), ("revoke", "delete")];
 /// The document.
 pub const FILE: &str = "FILE";

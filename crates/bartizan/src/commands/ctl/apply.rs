@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl apply`: documents of files, put in an order that works. What differs is shown first; what
-//! stands already is left alone.
+//! `bartizan ctl apply`: puts the documents of files in an order that works. It shows the differences
+//! first; documents that do not differ are left alone.
 
 use super::access::Whom;
 use bartizan_runtime::client::apply::{self, Plan, PlannedDocument};
@@ -71,7 +71,7 @@ pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Prints a document, and what differs from the one that stands.
+/// Prints a document, and its difference from the one in force.
 fn print(one: &PlannedDocument) {
     let what = match &one.before {
         None => "new",

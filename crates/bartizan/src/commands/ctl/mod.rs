@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl`: the operator's side of the program. What is asked of a controller goes over its REST API,
-//! the commands of which are made of the controller's own table of routes ([`actions`]); what is asked of a
-//! running program goes over its socket ([`running`]).
+//! `bartizan ctl`: the operator's side of the program. Commands to a controller use its REST API and are
+//! made of the controller's own table of routes ([`actions`]); commands to a running program use its socket
+//! ([`running`]).
 
 mod access;
 mod act;
@@ -54,17 +54,17 @@ pub struct Args {
     what: What,
 }
 
-/// What is asked.
+/// A parsed command, by its addressee.
 enum What {
-    /// Of a running program.
+    /// A command to a running program, with its arguments.
     Running(String, Vec<String>),
     /// Commands to a running program, with options.
     Trace(trace::Args),
-    /// Of the controller.
+    /// An operation of the controller's API, with its arguments.
     Controller(&'static Action, ArgMatches),
     /// Documents of files.
     Apply(apply::Args),
-    /// Of a policy and traffic that was.
+    /// A replay of recorded traffic against a policy.
     Replay(Box<replay::Args>),
 }
 
@@ -96,12 +96,12 @@ impl FromArgMatches for What {
     }
 }
 
-/// Where the arguments of a command to a running program are.
+/// The id of the positional arguments of commands to a running program.
 const ARGUMENTS: &str = "ARGUMENT";
 
 impl Subcommand for What {
     fn augment_subcommands(command: Command) -> Command {
-        // The help lists them by itself, with what they want to be told.
+        // `ctl --help` lists these commands in a text of its own, with their arguments.
         let listed = |name, about| {
             Command::new(name).about(about).hide(true).arg(clap::Arg::new(ARGUMENTS).num_args(0..))
         };

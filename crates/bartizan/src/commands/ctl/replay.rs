@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl replay`: a policy over traffic that was, before it goes out. Captures go through the engine;
-//! flow records are asked by their headers, and what needs payload or state is said to be undecided.
+//! `bartizan ctl replay`: tests a policy against recorded traffic before it is deployed. Captures go
+//! through the engine; flow records are looked up by their headers, and a flow whose verdict needs payload
+//! or state is reported as undecided.
 
 use super::access::Whom;
 use super::show;
@@ -45,7 +46,7 @@ pub struct Args {
     /// Link that the traffic came in by, where it does not say so itself.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// So many of the flows whose verdict changes are shown.
+    /// The most flows with a changed verdict to show.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     shown: usize,
     #[command(flatten)]
@@ -75,7 +76,7 @@ pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The policy file that is asked, and the one that it is compared with.
+/// The policy file under test, and the one that it is compared with.
 fn policies(
     args: &Args,
     whom: &Whom,

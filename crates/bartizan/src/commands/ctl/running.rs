@@ -24,20 +24,20 @@ pub fn commands_help() -> String {
     text
 }
 
-/// Which program, and how long it is waited for.
+/// The running program, and the time limit of its answer.
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Which running program")]
 pub struct To {
     /// The program's socket [default: control.socket in /run/bartizan, of other users in their own]; a run
-    /// says where it lies when it starts.
+    /// logs its path when it starts.
     #[arg(long, value_name = "PATH", global = true)]
     pub socket: Option<PathBuf>,
-    /// How long to wait for the answer; a reload takes as long as loading rules.
+    /// The longest wait for the answer, in seconds; a reload takes as long as loading rules.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, global = true)]
     pub timeout: u64,
 }
 
-/// What commands about functions begin with.
+/// The first word of commands about functions.
 pub const FUNCTION: &str = "function";
 
 /// `function stop NAME` is `function-stop NAME`.

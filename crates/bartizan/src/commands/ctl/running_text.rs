@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// What is shown.
+/// An answer as text.
 pub struct Shown {
-    /// The text, without a line end behind it.
+    /// The text, without a final line end.
     pub text: String,
     /// Something was there to be shown.
     pub found: bool,
@@ -44,7 +44,7 @@ pub fn answer(command: &str, message: &Value) -> Shown {
     Shown { text, found }
 }
 
-/// The members of an answer beside Suricata's, each value behind its dotted name.
+/// The members of an answer that Suricata does not have, each as a line of dotted name and value.
 pub fn own(own: &Map<String, Value>) -> String {
     let mut text = String::new();
     lines("", &Value::Object(own.clone()), &mut text);
@@ -70,7 +70,7 @@ fn names(message: &Value, key: &str, text: &mut String) {
     }
 }
 
-/// Each value behind its dotted name.
+/// Writes each value after its dotted name.
 fn lines(before: &str, value: &Value, text: &mut String) {
     let Value::Object(object) = value else {
         let _ = writeln!(text, "{before} {}", plain(value));
@@ -133,7 +133,7 @@ fn levels(message: &Value, text: &mut String) {
     late(message, text);
 }
 
-/// What the devices of a level can do, and what they hold.
+/// Writes the capabilities of a level's devices, and the entries that they hold.
 fn level_device(level: &str, device: &Value, text: &mut String) {
     let (entries, room) = (number(device, "entries"), number(device, "room"));
     let _ =
@@ -244,7 +244,7 @@ fn chain(flow: &Value) -> String {
     format!("{}; {left}", chain.join(" > "))
 }
 
-/// What is decided of it, and by whom.
+/// The flow's disposition, and the functions that decided it.
 fn standing(flow: &Value) -> Vec<(&'static str, String)> {
     let with_rule = |by: &Value| match by.get("rule").filter(|rule| !rule.is_null()) {
         Some(rule) => format!("{}, rule {rule}", word(by, "function")),
@@ -286,7 +286,7 @@ fn standing(flow: &Value) -> Vec<(&'static str, String)> {
     told
 }
 
-/// Where it is, since when, why not lower, and what each level has counted.
+/// The flow's level, since when, the reasons against a lower one, and the counters of each level.
 fn levels_of(flow: &Value) -> Vec<(&'static str, String)> {
     let time = |key: &str| flow.get(key).and_then(Value::as_f64);
     let ago = |then: f64| format!("{:.1} s", (time("now").unwrap_or(then) - then).max(0.0));

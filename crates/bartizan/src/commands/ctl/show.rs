@@ -9,10 +9,10 @@ use bartizan_runtime::client::{diff, yaml};
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// A column: its head, and where it stands in an item.
+/// A column: its head, and its JSON pointer in an item.
 type Column = (&'static str, &'static str);
 
-/// What is shown of the items of a list.
+/// The columns of each resource's list.
 const COLUMNS: &[(&str, &[Column])] = &[
     (
         "tenants",
@@ -227,7 +227,7 @@ fn brief(value: &Value) -> String {
     }
 }
 
-/// A document: what it says as YAML, what is known of it as remarks.
+/// A document: its specification as YAML, its status as comments.
 pub fn document(answer: &Value) -> String {
     let Some(spec) = answer.get("spec") else { return yaml::text(&with_times(answer)) };
     let mut text = String::new();
@@ -242,7 +242,7 @@ pub fn document(answer: &Value) -> String {
     text
 }
 
-/// What a change did, or would do.
+/// The effects of a change, or of a dry run.
 pub fn outcome(outcome: &Value, dry: bool) -> String {
     let mut text = String::new();
     let changes = outcome.get("changes").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -287,7 +287,7 @@ pub fn outcome(outcome: &Value, dry: bool) -> String {
     text
 }
 
-/// Why something is not as wanted.
+/// Appends the diagnostics that say why an object is not as wanted.
 fn diagnostics(text: &mut String, of: &Value) {
     let why = of.get("diagnostics").and_then(Value::as_array).into_iter().flatten();
     why.for_each(|line| text.push_str(&format!("    {}\n", harmless_line(&brief(line)))));

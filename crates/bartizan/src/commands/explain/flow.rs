@@ -33,11 +33,11 @@ pub struct Args {
     /// Capture file: pcap or pcapng, plain, gzip or zstd.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Which flow of the capture: a 5-tuple, or the number of one of its packets. All unless given.
+    /// The flow of the capture: a 5-tuple, or the number of one of its packets. All unless given.
     #[arg(long, value_name = "TUPLE|NUMBER")]
     flow: Option<String>,
-    /// Ask a running program about its live flow: what is decided of it, which level handles it, and why not
-    /// a lower one (`bartizan ctl explain-flow`).
+    /// Ask a running program about its live flow: its disposition, the level that handles it, and why not a
+    /// lower one (`bartizan ctl explain-flow`).
     #[arg(long, conflicts_with_all = ["capture", "flow", "policy", "ips"])]
     live: bool,
     #[command(flatten)]

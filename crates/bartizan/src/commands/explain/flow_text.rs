@@ -9,7 +9,7 @@ use bartizan_stages::chain::LookupExplained;
 use serde_json::{Map, Value};
 use std::net::IpAddr;
 
-/// Moments that are shown; `--json` has more.
+/// The most moments of a flow to print; `--json` has more.
 const MOMENTS_SHOWN: usize = 60;
 
 fn title(question: &FlowQuestion) -> String {
@@ -71,7 +71,7 @@ fn explanation(told: &FlowExplanation) {
     }
 }
 
-/// What the lookup meets: of fields what some rule asks about, of sets the rules that match.
+/// Prints the lookup: the values of the fields that some rule tests, and the matching rules of each set.
 fn lookup(told: &LookupExplained) {
     let narrow = told.segments.iter().filter(|segment| segment.values != "any");
     let segments: Vec<String> =
@@ -97,7 +97,7 @@ fn answer(answer: &FunctionAnswer) {
         println!("          reports {finding}");
     }
     for (name, value) in &answer.details {
-        // What stands above already.
+        // Printed above already.
         let above = matches!(name.as_str(), "matched" | "action") || name == "rules" && answer.rule.is_some();
         if !above && !is_empty(value) {
             println!("          {}: {}", name.replace('_', " "), plain(value));

@@ -19,12 +19,14 @@ pub struct Args {
 enum What {
     /// Why a flow is treated as it is: policy, chain, verdicts; or what happened to it in a capture.
     ///
-    /// With a 5-tuple, the policy is asked about the flow's first packet: tenant, policy and rule with their
-    /// places in the file, fid, path, level, and what each function says. With a capture, each flow's history
-    /// is told: what each function contributed, alerts, refusals with reasons, states, the end.
+    /// With a 5-tuple, the policy is evaluated for the flow's first packet: tenant, policy and rule with
+    /// their places in the file, fid, path, level, and the verdict of each function. With a capture, the
+    /// history of each flow is shown: the contribution of each function, alerts, refusals with reasons,
+    /// states, the end.
     #[command(after_help = flow::EXAMPLES)]
     Flow(Box<flow::Args>),
-    /// What the engine made of a rule: head, fast pattern, conditions in the order of evaluation, warnings.
+    /// Show how the engine compiled a rule: head, fast pattern, conditions in the order of evaluation,
+    /// warnings.
     #[command(after_help = rule::EXAMPLES)]
     Rule(rule::Args),
 }

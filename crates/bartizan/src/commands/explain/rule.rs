@@ -38,7 +38,7 @@ pub struct Args {
     /// Print it as JSON.
     #[arg(long)]
     json: bool,
-    /// With captures: so many of the attempts that got furthest are shown.
+    /// With captures: the number of attempts to show, those that got furthest first.
     #[arg(long, value_name = "N", default_value_t = ATTEMPTS, value_parser = attempts)]
     attempts: usize,
     /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did
