@@ -47,7 +47,7 @@ impl InternetChecksum {
         InternetChecksum(self.0 + word as u64)
     }
 
-    /// The folded sum; 0xffff when what was added contains its own correct checksum.
+    /// The folded sum; 0xffff when the added bytes contain their own correct checksum.
     #[must_use]
     pub const fn folded(self) -> u16 {
         let mut sum = self.0;
@@ -63,7 +63,7 @@ impl InternetChecksum {
         !self.folded()
     }
 
-    /// Whether what was added contains its own correct checksum.
+    /// Whether the added bytes contain their own correct checksum.
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.folded() == 0xffff

@@ -24,7 +24,7 @@ impl PortList {
         list
     }
 
-    /// How many ports fit.
+    /// The most ports of a list.
     pub const CAPACITY: usize = 4;
 
     /// Whether every port is in the list.
@@ -75,7 +75,7 @@ impl TunnelPorts {
     }
 }
 
-/// What VXLAN's reserved bits have to be (`decoder.vxlan.reserved-bits-check`).
+/// The check of VXLAN's reserved bits (`decoder.vxlan.reserved-bits-check`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VxlanReservedBits {
     /// All zero, otherwise the datagram is no VXLAN.
@@ -99,23 +99,23 @@ pub struct DecoderConfig {
     pub vxlan_reserved: VxlanReservedBits,
     /// GENEVE (`decoder.geneve`).
     pub geneve: TunnelPorts,
-    /// GTP-U; off unless asked for, as Suricata has none.
+    /// GTP-U; off by default, as Suricata does not decode it.
     pub gtp: TunnelPorts,
-    /// Frames may end before their length on the wire, since who captured them wanted no more of them (a snap
-    /// length): lengths in headers are compared with the frame's on the wire, and what is missing is a
-    /// payload of which the beginning is there. Else such a frame is a malformed one, as in Suricata.
+    /// Frames may end before their length on the wire because the capture has a snap length: lengths in
+    /// headers are compared with the frame's length on the wire, and a payload may be cut. Otherwise such a
+    /// frame is malformed, as in Suricata.
     pub cut_frames: bool,
 }
 
 impl Default for DecoderConfig {
-    /// What Suricata's shipped configuration says.
+    /// The values of Suricata's shipped configuration.
     fn default() -> Self {
         DecoderConfig { teredo: TunnelPorts::on(&[3544]), ..Self::built_in() }
     }
 }
 
 impl DecoderConfig {
-    /// What holds when a configuration file says nothing: as the default, but Teredo on any port.
+    /// The values where a configuration file has none: as the default, but Teredo on any port.
     #[must_use]
     pub fn built_in() -> Self {
         DecoderConfig {

@@ -5,7 +5,7 @@ use crate::DecodeEvent;
 
 macro_rules! counters {
     ($($field:ident => $doc:literal,)+) => {
-        /// What a decoder has counted. Keys are `decoder.` and the field's name.
+        /// The counts of a decoder. Keys are `decoder.` and the field's name.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct DecoderCounters {
             $(#[doc = $doc] pub $field: u64,)+
@@ -97,7 +97,7 @@ impl DecoderCounters {
         }
     }
 
-    /// How often an event was counted.
+    /// The count of an event.
     #[must_use]
     pub fn events(&self, event: DecodeEvent) -> u64 {
         self.events.get(event as usize).copied().unwrap_or(0)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The descriptor of a decoded packet: plain values and offsets, no borrow.
 //!
-//! Offsets count from the first byte that was given to the decoder, also for tunnelled packets, and stay
-//! inside what was captured: a slice by them never fails. Of a cut frame
-//! ([`crate::DecoderConfig::cut_frames`]) headers do, and what is behind them may not: slices of
-//! [`crate::PacketView`] end with what was captured.
+//! Offsets count from the first byte of the decoder's input, also for tunnelled packets, and stay inside
+//! the captured bytes: a slice by them never fails. In a cut frame ([`crate::DecoderConfig::cut_frames`])
+//! this holds for headers only, and payloads may end beyond; slices of [`crate::PacketView`] end with the
+//! captured bytes.
 
 use crate::decode::proto;
 use crate::{
@@ -14,10 +14,10 @@ use crate::{
 use bitflags::bitflags;
 use core::net::IpAddr;
 
-/// What who handed a frame over knows of its transport checksum.
+/// The port's knowledge about a frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Checksums {
-    /// Nothing: the bytes say it.
+    /// Unknown: the bytes decide.
     #[default]
     Unknown,
     /// A sender on this host left one to hardware that does not exist: the field holds the sum of the pseudo
@@ -44,7 +44,7 @@ bitflags! {
         const WANTS_FLOW = 1 << 3;
         /// Carries a tunnelled packet: its payload is inspected as that packet, not as bytes of this one.
         const HAS_INNER = 1 << 4;
-        /// PPP said Van Jacobson uncompressed: IP protocol 0 is TCP.
+        /// PPP's protocol is Van Jacobson uncompressed: IP protocol 0 is TCP.
         const VJ_UNCOMPRESSED = 1 << 5;
         /// Headers are broken so that what the packet carries was not found, though a receiver that asks less
         /// of them may find it: nothing of it has been looked at.
@@ -94,7 +94,7 @@ impl VlanIds {
         self.ids
     }
 
-    /// How many tags.
+    /// The number of tags.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
@@ -156,7 +156,7 @@ impl TunnelKind {
 /// The innermost tunnel around a packet: part of tenant selection and of flow keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TunnelTag {
-    /// Which protocol.
+    /// The tunnel protocol.
     pub kind: TunnelKind,
     /// Its identifier (VNI, key, ...), 0 where the protocol has none.
     pub id: u32,
@@ -185,12 +185,12 @@ impl TunnelTag {
     }
 }
 
-/// What the decoder found in one packet.
+/// The descriptor of one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Link type of its first byte; tunnelled and reassembled packets are raw IP.
     pub link_type: LinkType,
-    /// Where it comes from.
+    /// The source of its bytes.
     pub source: PacketSource,
     /// Tunnel depth: 0 on the wire, one more inside each tunnel.
     pub recursion: u8,
@@ -206,7 +206,7 @@ pub struct Decoded {
     pub wire_len: u32,
     /// VLAN ids.
     pub vlan: VlanIds,
-    /// Where the Ethernet header stands (the last one where several follow each other).
+    /// The offset of the Ethernet header (the last one where several follow each other).
     pub ethernet: Option<u32>,
     /// EtherType (or what link types have in its place) that names the network layer, 0 if none does.
     pub ether_type: u16,
@@ -214,17 +214,17 @@ pub struct Decoded {
     pub network: Network,
     /// Transport layer.
     pub transport: Transport,
-    /// Where the network header stands.
+    /// The offset of the network header.
     pub l3: u32,
-    /// Where the transport header stands, after IPv6's extension headers.
+    /// The offset of the transport header, after IPv6's extension headers.
     pub l4: u32,
-    /// Where the payload starts.
+    /// The offset of the payload.
     pub payload: u32,
-    /// How many bytes of payload, in a cut frame as on the wire.
+    /// The length of the payload in bytes, in a cut frame as on the wire.
     pub payload_len: u32,
     /// The innermost tunnel around this packet.
     pub tunnel: TunnelTag,
-    /// What was wrong.
+    /// The faults found.
     pub events: DecodeEvents,
 }
 
@@ -277,7 +277,7 @@ impl Decoded {
         self.invalid(event);
     }
 
-    /// Whether what the packet carries was not found: nobody can inspect it.
+    /// Whether the packet's content could not be located, so that no function can inspect it.
     #[must_use]
     pub const fn is_unreadable(&self) -> bool {
         self.flags.contains(PacketFlags::UNREADABLE)
@@ -350,10 +350,9 @@ impl Decoded {
         }
     }
 
-    /// IP protocol as policies and flows number it: extension headers count as what they carry. It differs
-    /// from [`Decoded::proto`], which records
-    /// show as Suricata does, where IPv6 carries nothing (59) or ICMP of IPv4 (1). Mobility, HIP and shim
-    /// messages that carry nothing speak for themselves.
+    /// The IP protocol as policies and flows number it: extension headers count as the protocol after them.
+    /// It differs from [`Decoded::proto`], which records show as Suricata does, where IPv6 carries nothing
+    /// (59) or ICMP of IPv4 (1). Mobility, HIP and shim messages that carry nothing count as themselves.
     #[must_use]
     pub fn carried_protocol(&self) -> Option<u8> {
         match &self.network {
@@ -402,10 +401,10 @@ impl Decoded {
         }
     }
 
-    /// The packet that an ICMP error of either version is about. Who asks which flow a packet belongs to,
-    /// which worker, which tenant, asks here first: an error belongs to what it quotes. `None`: no error, or
-    /// one that quotes nothing readable or no packet of its receiver's (RFC 1122 section 3.2.2: an error goes
-    /// to the source of the packet that it is about).
+    /// The packet that an ICMP error of either version quotes. Every lookup of a packet's flow, worker or
+    /// tenant uses this first: an error belongs to the flow of the packet that it quotes. `None`: no error,
+    /// or one that quotes nothing readable or no packet of its receiver's (RFC 1122 section 3.2.2: an error
+    /// goes to the source of the quoted packet).
     #[must_use]
     pub fn about(&self) -> Option<&QuotedPacket> {
         // The decoder reads quotes of errors only: ICMP types 3, 4, 5, 11, 12 and ICMPv6 types 1 to 4.
@@ -419,7 +418,7 @@ impl Decoded {
         matches!(&self.transport, Transport::Icmp(icmp) if matches!(icmp.kind, 3 | 4 | 5 | 11 | 12))
     }
 
-    /// How many bytes of this packet were captured; in a cut frame how many there were on the wire.
+    /// The captured length of this packet in bytes; in a cut frame its length on the wire.
     #[must_use]
     pub const fn length(&self) -> u32 {
         self.end.saturating_sub(self.start)

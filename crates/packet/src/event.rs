@@ -8,7 +8,7 @@ use core::fmt;
 
 macro_rules! decode_events {
     ($($variant:ident => $name:literal, $counted:literal, $doc:literal,)+) => {
-        /// What is wrong with a packet's headers.
+        /// A fault of a packet's headers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DecodeEvent { $(#[doc = $doc] $variant,)+ }
@@ -29,7 +29,7 @@ macro_rules! decode_events {
                 match self { $(DecodeEvent::$variant => concat!("decoder.", $name),)+ }
             }
 
-            /// What it means, in one sentence.
+            /// Its meaning, in one sentence.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(DecodeEvent::$variant => $doc,)+ }
@@ -245,7 +245,7 @@ impl DecodeEvents {
         }
     }
 
-    /// How many events did not fit.
+    /// The number of events that did not fit.
     #[must_use]
     pub const fn lost(&self) -> u8 {
         self.lost

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a description of a block's bytes becomes a Rust type: one table of fields gives the structure, its
-//! reader and writer, and the list that headers in other languages are generated from.
+//! Generation of a Rust type from the description of a block's bytes: one table of fields gives the
+//! structure, its reader and writer, and the list from which headers in other languages are generated.
 //!
-//! All numbers are little endian and stand where the description says, so that a compiler's padding is no
+//! All numbers are little endian, at the offsets of the description, so that a compiler's padding does not
 //! matter.
 
 /// One field of a block.
@@ -14,7 +14,7 @@ pub struct Field {
     pub offset: usize,
     /// Length, in bytes.
     pub len: usize,
-    /// What it holds.
+    /// Its content.
     pub what: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub struct Field {
 pub struct Layout {
     /// Name, in every language.
     pub name: &'static str,
-    /// What it is, one sentence.
+    /// Its meaning, one sentence.
     pub what: &'static str,
     /// Length, in bytes.
     pub len: usize,
@@ -31,7 +31,7 @@ pub struct Layout {
     pub fields: &'static [Field],
 }
 
-/// What a field may hold: a number.
+/// A number, the type of a field.
 pub(crate) trait Number: Copy {
     /// Reads it from its bytes; zero where there are too few.
     fn get(bytes: &[u8]) -> Self;
@@ -75,7 +75,7 @@ macro_rules! layout {
             /// Length, in bytes.
             pub const LEN: usize = $len;
 
-            /// Where its fields are.
+            /// The offsets and meanings of its fields.
             pub const LAYOUT: $crate::layout::Layout = $crate::layout::Layout {
                 name: $name,
                 what: concat!($($doc,)+).trim_ascii(),

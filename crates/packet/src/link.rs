@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet was captured from: link types and packet sources.
+//! Link types and sources of packets.
 //!
 //! Source: the DLT registry of tcpdump.org; the spelling of names is EVE's (`packet_info.linktype_name`,
 //! `pkt_src`).
@@ -100,7 +100,7 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// Where a packet comes from: a port or capture, a tunnel, or fragments.
+/// The source of a packet: a port or capture, a tunnel, or fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketSource {

@@ -55,7 +55,7 @@ fields! {
 macro_rules! flags {
     ($($(#[doc = $doc:literal])+ $name:ident = $bit:literal,)+) => {
         bitflags::bitflags! {
-            /// What has been done with the packet.
+            /// The processing that the packet has had.
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
             pub struct MetadataFlags: u16 { $($(#[doc = $doc])+ const $name = 1 << $bit;)+ }
         }
@@ -96,15 +96,15 @@ pub struct Generic {
     pub flow_hash: u32,
     /// Low 8 bits of the generation.
     pub generation: u8,
-    /// What to do with the packet.
+    /// The action for the packet.
     pub action: Action,
     /// Port it came in by.
     pub ingress: PortIndex,
     /// Port it leaves by.
     pub egress: PortIndex,
-    /// Whose it is.
+    /// The tenant of the packet.
     pub tenant: u16,
-    /// What has been done.
+    /// The processing that the packet has had.
     pub flags: MetadataFlags,
     /// Offset of the network header, in bytes from the start of the frame.
     pub l3: u16,

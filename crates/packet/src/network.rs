@@ -82,7 +82,7 @@ bitflags! {
         const SHIM6 = 1 << 8;
         /// "No next header".
         const NONE = 1 << 9;
-        /// A second fragment header, behind one of a datagram in one piece.
+        /// A second fragment header, after one of an unfragmented datagram.
         const FRAGMENT_AGAIN = 1 << 10;
     }
 }
@@ -136,9 +136,9 @@ pub struct Ipv4 {
     pub id: u16,
     /// Fragment field.
     pub fragment: Fragment,
-    /// Which options are there.
+    /// The options present.
     pub options: IpOptions,
-    /// How many options, repeated, unknown and broken ones included.
+    /// The number of options, repeated, unknown and broken ones included.
     pub option_count: u8,
 }
 
@@ -151,15 +151,15 @@ pub struct Ipv6Fragment {
     pub more: bool,
     /// Identification.
     pub id: u32,
-    /// What follows the fragment header.
+    /// The protocol after the fragment header.
     pub next_header: u8,
-    /// Where the fragment header stands.
+    /// The offset of the fragment header.
     pub header: u32,
-    /// Where the byte stands that names the fragment header as the next one.
+    /// The offset of the byte that names the fragment header as the next one.
     pub next_header_field: u32,
-    /// Where the fragment's data starts.
+    /// The offset of the fragment's data.
     pub data: u32,
-    /// How many bytes of data.
+    /// The length of the data in bytes.
     pub data_len: u32,
 }
 
@@ -182,9 +182,9 @@ pub struct Ipv6 {
     pub flow_label: u32,
     /// Payload length as the header says, in bytes.
     pub payload_len: u16,
-    /// Which extension headers are there.
+    /// The extension headers present.
     pub ext_headers: Ipv6ExtHeaders,
-    /// How many bytes they take.
+    /// Their length in bytes.
     pub ext_len: u16,
     /// Type of the (first) routing header.
     pub routing_type: Option<u8>,

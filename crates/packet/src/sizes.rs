@@ -9,7 +9,7 @@ pub const SIZE_BOUNDS: [u32; 7] = [64, 127, 255, 511, 1023, 1518, 9216];
 pub const SIZE_NAMES: [&str; 8] =
     ["64", "65-127", "128-255", "256-511", "512-1023", "1024-1518", "1519-9216", "9217-"];
 
-/// How many frames had a size, by class.
+/// The numbers of frames by size class.
 pub type Sizes = [u64; 8];
 
 /// The class of a frame of so many bytes, which do not have its checksum.

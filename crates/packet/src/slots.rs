@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the XDP level and the host share beside the key of a flow: slots of flows, ports, counters.
+//! Blocks that the XDP level and the host share beside the key of a flow: slots of flows, ports, counters.
 //!
-//! Source: Linux `include/uapi/linux/bpf.h` (arrays that are mapped into memory). Program and host run on one
-//! machine, so numbers are in its own order, other than in the [tables](crate::tables), which a device reads
-//! as well. `ebpf/bartizan_slots.h` is generated from this: `cargo xtask generate`, `tests/table_headers.rs`.
+//! Source: Linux `include/uapi/linux/bpf.h` (arrays that are mapped into memory). Program and host run on
+//! one machine, so numbers are in its own order, other than in the [tables](crate::tables), which a device
+//! reads as well. `ebpf/bartizan_slots.h` is generated from this: `cargo xtask generate`,
+//! `tests/table_headers.rs`.
 //!
 //! *Words* are blocks of eight bytes that are read and written at once: the program and the host never see
 //! half of one. A field's place in a word is by value: the field at byte n is `word >> 8 * n`. All other
@@ -15,25 +16,26 @@ use crate::tables::flags;
 /// Ports that the level knows at most. Their numbers are the host's.
 pub const PORTS: u32 = 64;
 
-/// How many of [`UdpPorts`] hold all ports: 64 in each.
+/// The number of [`UdpPorts`] blocks for all ports: 64 in each.
 pub const UDP_PORT_BLOCKS: u32 = 1024;
 
 /// The unit of a slot's times: 2^20 nanoseconds of CLOCK_BOOTTIME. With 32 bits they go round in 52 days.
 pub const SEEN_SHIFT: u32 = 20;
 
-/// How far a TCP sequence number can lie behind the latest one for having been sent again, or overtaken. One
-/// further behind has gone round: nobody saw what was in between.
+/// The most that the TCP sequence number of a retransmitted or overtaken segment can be before the latest
+/// one. A number further back has wrapped around: the segments in between were not seen.
 pub const SEQUENCE_BACK: u32 = 1 << 26;
 
-/// How far behind what is acknowledged a segment may end that is sent again: no sender has more bytes under
-/// way at once.
+/// The most bytes before the acknowledged number at which a retransmitted segment may end: no sender has
+/// more bytes under way at once.
 pub const FLIGHT_MAX: u32 = 16 << 20;
 
-/// A timestamp that is so far ahead of the one before goes up: the host decides whether a clock goes round,
-/// or lies.
+/// A timestamp that is so far ahead of the one before goes up: the host decides whether the clock wraps
+/// around, or the timestamp is forged.
 pub const TIMESTAMP_FAR_AHEAD: u32 = 1 << 29;
 
-/// How often a word is tried to be changed that others change meanwhile. Then the segment goes up.
+/// The number of attempts to change a word that other processors change meanwhile. After these the segment
+/// goes up.
 pub const WINDOW_TRIES: u32 = 4;
 
 /// Words of 64 bits of an early table (a power of two). There are two: one for generations of even numbers,
@@ -100,7 +102,7 @@ pub const COUNTERS: &[Layout] = &[
 ];
 
 layout! {
-    /// What is done with the packets of a slot's flow. The host writes it.
+    /// The handling of the packets of a slot's flow. The host writes it.
     SlotControl, "control", 8 {
         flags: u8 ["FLAGS"] @ 0, "See the flags of controls.";
         action: u8 ["ACTION"] @ 1, "See the actions.";
@@ -124,7 +126,8 @@ layout! {
 }
 
 layout! {
-    /// What may leave by a port. The kernel would drop what may not in silence. The host writes it.
+    /// Limits of the frames that may leave by a port. The kernel drops frames beyond them silently. The
+    /// host writes it.
     ExitWord, "exit", 8 {
         longest: u32 ["LONGEST"] @ 0, "The longest frame, in bytes.";
         flags: u8 ["FLAGS"] @ 4, "See the flags of exits.";
@@ -132,7 +135,7 @@ layout! {
 }
 
 layout! {
-    /// How a connection's numbers are read. The host writes it.
+    /// The settings for reading a connection's numbers. The host writes it.
     NumbersWord, "numbers", 8 {
         flags: u8 ["FLAGS"] @ 0, "See the flags of numbers.";
         scale_low: u8 ["SCALE_LOW"] @ 1, "Shift of the windows that the lower endpoint offers, 14 at most.";
@@ -141,7 +144,8 @@ layout! {
 }
 
 layout! {
-    /// What an endpoint has sent. Whoever lets one of its segments go on writes it, forward only.
+    /// The progress of an endpoint's sending. A processor that passes one of its segments writes it,
+    /// forward only.
     ProgressWord, "progress", 8 {
         sent: u32 ["SENT"] @ 0, "The sequence number behind all that it has sent.";
         timestamp: u32 ["TIMESTAMP"] @ 4, "The timestamp that later ones are measured by (RFC 7323 section 4.3).";
@@ -149,8 +153,8 @@ layout! {
 }
 
 layout! {
-    /// What the other endpoint says of that. Whoever lets one of that one's segments go on writes it, forward
-    /// only.
+    /// The other endpoint's acknowledgement of that, and its window. A processor that passes one of that
+    /// endpoint's segments writes it, forward only.
     OfferWord, "offer", 8 {
         acknowledged: u32 ["ACKNOWLEDGED"] @ 0, "The latest acknowledgement of it.";
         edge: u32 ["EDGE"] @ 4, "Right edge of the window that it may send into.";
@@ -166,9 +170,9 @@ layout! {
 }
 
 layout! {
-    /// What all processors share of a TCP connection: the numbers that its segments are compared with, where
-    /// they are, else how it ends. Words change by compare and exchange only: see [`crate::windows`]. One
-    /// cache line.
+    /// The state of a TCP connection that all processors share: the numbers that its segments are compared
+    /// with; without these, how it ends. Words change by compare and exchange only: see [`crate::windows`].
+    /// One cache line.
     WindowLine, "windows", 64 {
         numbers: u64 ["NUMBERS"] @ 0, "How they are read: a word `numbers`.";
         progress_low: u64 ["PROGRESS_LOW"] @ 8, "What the lower endpoint has sent: a word `progress`.";
@@ -214,8 +218,9 @@ layout! {
 }
 
 layout! {
-    /// What came by a port, as one processor counts it: line `port * processors + processor`. Only while the
-    /// port is enabled. What most frames are counted in are its first two cache lines.
+    /// The frames that arrived by a port, as one processor counts them: line `port * processors +
+    /// processor`. Only while the port is enabled. The counters of most frames are in its first two cache
+    /// lines.
     PortLine, "counts", 256 {
         frames: u64 ["FRAMES"] @ 0, "Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed.";
         up: u64 ["UP"] @ 8, "Frames that went up to the host.";
@@ -248,8 +253,8 @@ layout! {
 }
 
 layout! {
-    /// Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the
-    /// lowest bit.
+    /// Whether each of 64 UDP ports may carry a tunnel that the host decodes: a bit each, the lowest port
+    /// in the lowest bit.
     UdpPorts, "udp_ports", 32 {
         teredo: u64 ["TEREDO"] @ 0, "Datagrams from or to the port go up if they can be Teredo: what they carry has the length of an IPv6 packet.";
         vxlan: u64 ["VXLAN"] @ 8, "Datagrams to the port may be VXLAN.";
@@ -259,8 +264,8 @@ layout! {
 }
 
 layout! {
-    /// Who serves the frames of a port that go up: workers of its link, among which they are shared out by a
-    /// keyed hash (`Spread` of crate `base`). The host writes it.
+    /// The workers that serve the frames of a port that go up: those of its link, which a keyed hash
+    /// (`Spread` of crate `base`) chooses from. The host writes it.
     WatchEntry, "watch", 128 {
         stale: u64 ["STALE"] @ 0, "Nanoseconds after which a worker that was not heard of has failed; 0: nobody watches, and all frames go up.";
         first: u64 ["FIRST"] @ 8, "Number of the link's first worker among those of all links.";
@@ -284,8 +289,8 @@ layout! {
 }
 
 layout! {
-    /// How an early table begins: which generation it is of, and in which of its words the parts are. The
-    /// host writes it; `classify::early` says what the parts mean.
+    /// The header of an early table: its generation, and the words where its parts begin. The host writes
+    /// it; `classify::early` describes the parts.
     EarlyHeader, "early", 256 {
         generation: u64 ["GENERATION"] @ 0, "Low 8 bits of its generation, 256, and what EARLY_TENANTS and EARLY_TUNNELS say; 0: it holds nothing.";
         source_ports: u32 ["SOURCE_PORTS"] @ 8, "Classes of source ports, four in a word.";
@@ -325,7 +330,7 @@ layout! {
 }
 
 layout! {
-    /// What was dropped for an outcome of an early table, as one processor counts it.
+    /// The packets dropped for an outcome of an early table, as one processor counts them.
     EarlyCount, "early_count", 16 {
         packets: u64 ["PACKETS"] @ 0, "Packets.";
         bytes: u64 ["BYTES"] @ 8, "Bytes of their frames.";
@@ -333,7 +338,7 @@ layout! {
 }
 
 layout! {
-    /// What became of frames that were redirected to try a port.
+    /// The outcome of frames that were redirected to test a port.
     ProbeOutcome, "probe", 64 {
         processor: u64 ["PROCESSOR"] @ 0, "The processor, plus one, that holds frames which the next report is about; 0 for none.";
         sent: u64 ["SENT"] @ 8, "Frames that the device took.";
@@ -344,7 +349,7 @@ layout! {
 }
 
 layout! {
-    /// What was to leave by a port and is lost, as one processor counts it: line `port * processors +
+    /// The frames lost on their way out by a port, as one processor counts them: line `port * processors +
     /// processor`.
     LostLine, "lost", 16 {
         frames: u64 ["FRAMES"] @ 0, "Frames that its device did not take, or that the kernel did not give it.";
@@ -369,11 +374,11 @@ flags! {
         VLANS = 1,
         /// The kernel runs the program, not the driver: frames leave as all frames do.
         GENERIC = 2,
-        /// While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is
-        /// dropped.
+        /// While the worker that serves a frame has failed, a frame that would go up is forwarded. Without
+        /// this flag, it is dropped.
         OPEN = 3,
-        /// Packets without a flow are refused by the early table whoever lives. Without it only while the
-        /// link is open.
+        /// The early table refuses packets without a flow whether or not the host is alive. Without this
+        /// flag, only while the link is open.
         EARLY = 4,
     }
 }
@@ -406,7 +411,7 @@ flags! {
     }
 }
 
-/// What is done with a flow's packets.
+/// The handling of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SlotAction {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries of the tables that levels below the host read: of flows, of a packet filter's rules, and of what
-//! those do.
+//! Entries of the tables that levels below the host read: of flows, and of a packet filter's rules and
+//! outcomes.
 //!
 //! Source: UniSec (tables of header halves), PASS (at most two dependent lookups, 128 bytes an entry). Like
-//! the [metadata](crate::metadata) they are a contract: one description holds what Rust, C (`ebpf/`) and
-//! SystemVerilog (`hw/rtl/`) are generated from: `cargo xtask generate`, `tests/table_headers.rs`.
-//! docs/design/0014-header-halves.md says who reads what.
+//! the [metadata](crate::metadata) they are a contract: Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are
+//! generated from one description: `cargo xtask generate`, `tests/table_headers.rs`.
+//! docs/design/0014-header-halves.md lists the readers of each table.
 //!
-//! No packet needs more than two lookups of which the second depends on the first:
+//! No packet needs more than two lookups, the second of which depends on the first:
 //!
 //! | function | first | second |
 //! |---|---|---|
@@ -25,7 +25,7 @@ pub const ENTRY_MAX: usize = 128;
 pub const ENTRIES: &[Layout] = &[FlowEntry::LAYOUT, MatchEntry::LAYOUT, RuleEntry::LAYOUT];
 
 layout! {
-    /// A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint stands first.
+    /// A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint comes first.
     FlowEntry, "flow", 128 {
         low_address_high: u64 ["LOW_ADDRESS_HIGH"] @ 0, "Lower address, upper half; 0 of IPv4.";
         low_address_low: u64 ["LOW_ADDRESS_LOW"] @ 8, "Lower address, lower half.";
@@ -66,7 +66,8 @@ layout! {
 }
 
 layout! {
-    /// What headers a rule matches: one of the rule's alternatives. The first entry that matches decides.
+    /// The headers that a rule matches: one of the rule's alternatives. The first entry that matches
+    /// decides.
     MatchEntry, "match", 64 {
         source_high: u64 ["SOURCE_HIGH"] @ 0, "Source network, upper half; 0 of IPv4.";
         source_low: u64 ["SOURCE_LOW"] @ 8, "Source network, lower half.";
@@ -89,7 +90,7 @@ layout! {
 }
 
 layout! {
-    /// What is done with packets that a rule of the packet filter decides.
+    /// The outcome of a rule of the packet filter for the packets that it decides.
     RuleEntry, "rule", 16 {
         rule: u32 ["RULE"] @ 0, "Number of the rule within its policy, from 1; 0 is the default.";
         counter: u32 ["COUNTER"] @ 4, "Place of its counter: packets that it decided.";
@@ -160,7 +161,7 @@ flags! {
         VALID = 0,
         /// ICMP is decided packet by packet, since rules of its class ask for codes, which a flow may change.
         EACH_ICMP = 1,
-        /// What goes on leaves by the named port `egress`, and not by the one across its link.
+        /// Packets that pass leave by the named port `egress`, and not by the one across their link.
         REDIRECT = 2,
     }
 }

@@ -32,14 +32,14 @@ bitflags! {
 pub struct TcpOptions {
     /// Maximum segment size.
     pub mss: Option<u16>,
-    /// Window scale, as it stands in the option; one above 14 is an event, and connections take it as 14 (RFC
-    /// 7323 section 2.3).
+    /// Window scale, as in the option; one above 14 is an event, and connections use 14 instead (RFC 7323
+    /// section 2.3).
     pub wscale: Option<u8>,
     /// Selective acknowledgement is permitted.
     pub sack_ok: bool,
     /// Number of selective acknowledgement blocks.
     pub sack_blocks: u8,
-    /// Where the blocks start, from the first byte of the TCP header; 0 without blocks.
+    /// The offset of the blocks from the first byte of the TCP header; 0 without blocks.
     pub sack_offset: u8,
     /// Fast Open, with the length of its cookie in bytes (0 asks for one).
     pub fast_open: Option<u8>,
@@ -110,17 +110,17 @@ pub struct QuotedPacket {
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
-    /// IP protocol (IPv6: behind the extension headers).
+    /// IP protocol (IPv6: after the extension headers).
     pub proto: u8,
     /// Source and destination port, where enough of TCP, UDP or SCTP is quoted.
     pub ports: Option<(u16, u16)>,
     /// TCP sequence number, where enough is quoted.
     pub tcp_seq: Option<u32>,
-    /// What is quoted of an ICMP message.
+    /// The quoted part of an ICMP message.
     pub icmp: Option<QuotedIcmp>,
     /// Security parameter index of ESP.
     pub spi: Option<u32>,
-    /// Where the quoted IP header stands.
+    /// The offset of the quoted IP header.
     pub offset: u32,
 }
 
@@ -157,7 +157,7 @@ pub struct Icmp {
 pub struct Gre {
     /// 0, or 1 for PPTP.
     pub version: u8,
-    /// EtherType of what is inside.
+    /// EtherType of the payload.
     pub protocol: u16,
     /// Key, if there is one.
     pub key: Option<u32>,
@@ -172,14 +172,14 @@ pub struct Esp {
     pub seq: u32,
 }
 
-/// Authentication header over IPv4 (RFC 4302); what is inside is not decoded.
+/// Authentication header over IPv4 (RFC 4302); its payload is not decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ah {
     /// Security parameters index.
     pub spi: u32,
     /// Sequence number.
     pub seq: u32,
-    /// What is inside.
+    /// The protocol of the payload.
     pub next_header: u8,
 }
 
@@ -236,7 +236,7 @@ impl Transport {
     }
 }
 
-/// ICMP type that answers (or asked for) a type, if there is one: both belong to one flow.
+/// The ICMP type that answers a type, or that a type answers, if there is one: both belong to one flow.
 #[must_use]
 pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {
@@ -256,7 +256,7 @@ pub const fn icmpv4_counterpart(kind: u8) -> Option<u8> {
     })
 }
 
-/// ICMPv6 type that answers (or asked for) a type, if there is one: both belong to one flow.
+/// The ICMPv6 type that answers a type, or that a type answers, if there is one: both belong to one flow.
 #[must_use]
 pub const fn icmpv6_counterpart(kind: u8) -> Option<u8> {
     Some(match kind {

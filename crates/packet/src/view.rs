@@ -90,7 +90,7 @@ impl<'a> PacketView<'a> {
         self.decoded.is_fragment() && !self.fragment_place().is_none_or(whole)
     }
 
-    /// Where the data of an IP fragment stands, and how long it is.
+    /// The offset and the length of an IP fragment's data.
     fn fragment_place(&self) -> Option<(u32, u32)> {
         match &self.decoded.network {
             Network::Ipv4(ip) => {
@@ -113,7 +113,7 @@ impl<'a> PacketView<'a> {
         Some(self.range(self.decoded.l4, len))
     }
 
-    /// The payload: behind TCP, UDP, SCTP, ICMP or ESP.
+    /// The payload: after the header of TCP, UDP, SCTP, ICMP or ESP.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.range(self.decoded.payload, self.decoded.payload_len)
@@ -157,9 +157,9 @@ impl<'a> PacketView<'a> {
         Some(InternetChecksum::new().with(self.ip_header()?).is_valid())
     }
 
-    /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` of other protocols, and where bytes
-    /// that it is about were not captured. A UDP datagram over IPv4 without a checksum is right (RFC 768).
-    /// What is still to be filled in, and what was verified by who handed the frame over, is right
+    /// Whether the checksum of TCP, UDP, ICMP or ICMPv6 is right; `None` for other protocols, and where
+    /// some of its bytes were not captured. A UDP datagram over IPv4 without a checksum is right (RFC 768).
+    /// A checksum that a device still has to fill in, and one that the port has verified, count as right
     /// ([`crate::Checksums`]).
     #[must_use]
     pub fn l4_checksum_ok(&self) -> Option<bool> {
@@ -177,8 +177,8 @@ impl<'a> PacketView<'a> {
         self.decoded.flags.contains(PacketFlags::CHECKSUM_PENDING) && self.has_partial_sum() == Some(true)
     }
 
-    /// Whether the field holds what a sender leaves there for hardware to go on with: the sum of the pseudo
-    /// header, not inverted (Linux `CHECKSUM_PARTIAL`).
+    /// Whether the field holds the partial sum that a sender leaves for hardware to complete: the sum of
+    /// the pseudo header, not inverted (Linux `CHECKSUM_PARTIAL`).
     fn has_partial_sum(&self) -> Option<bool> {
         let (proto, field, len) = match &self.decoded.transport {
             Transport::Tcp(_) => (6, 16, self.decoded.l4_len()),
@@ -244,7 +244,7 @@ impl<'a> PacketView<'a> {
 pub struct TcpOption<'a> {
     /// Kind; 1 is "no operation".
     pub kind: u8,
-    /// What follows kind and length.
+    /// The bytes after kind and length.
     pub value: &'a [u8],
 }
 

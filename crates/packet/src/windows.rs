@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The numbers of a TCP connection where several processors, and the host, compare segments with them and
-//! move them on at the same time: one line of words ([`WindowLine`]) for a connection, and the rule by which
-//! it is read and written. The XDP program has the same rule in C (`ebpf/windows.h`); a test holds one
-//! against the other.
+//! advance them at the same time: one line of words ([`WindowLine`]) for a connection, and the rule for
+//! reading and writing it. The XDP program has the same rule in C (`ebpf/windows.h`); a test compares the
+//! two.
 //!
-//! Sources: RFC 9293 section 3.10.7.4 (what a receiver takes), RFC 7323 section 5 (timestamps), RFC 5961
-//! section 5 (acknowledgements). docs/design/0019-windows-below.md says why.
+//! Sources: RFC 9293 section 3.10.7.4 (the segments that a receiver accepts), RFC 7323 section 5
+//! (timestamps), RFC 5961 section 5 (acknowledgements). docs/design/0019-windows-below.md has the reasons.
 //!
-//! **Accepting.** A segment goes on if all of this holds; any other is nobody's here, and goes up to the
-//! host, which judges it:
+//! **Accepting.** A segment passes if all of this holds; any other goes up to the host, which judges it:
 //!
 //! | | compared with | of |
 //! |---|---|---|
@@ -20,17 +19,17 @@
 //! | where timestamps are in use it has one, which is not 0, not older, and not far ahead | `timestamp` | its sender's progress |
 //! | it is not urgent | | |
 //!
-//! **Moving on.** Each number goes forward only, by serial arithmetic (RFC 1982), a word at a time by compare
-//! and exchange: `sent` to the segment's end, `timestamp` to its own if it begins at or before what is
-//! acknowledged, `acknowledged` to what it acknowledges, `edge` to that and the window behind it. What ends
-//! before what is acknowledged moves nothing. A word that cannot be changed in [`WINDOW_TRIES`] tries leaves
-//! the segment to the host.
+//! **Moving on.** Each number goes forward only, by serial arithmetic (RFC 1982), a word at a time by
+//! compare and exchange: `sent` to the segment's end, `timestamp` to the segment's if it begins at or
+//! before the acknowledged number, `acknowledged` to the segment's acknowledgement, `edge` to that plus the
+//! segment's window. A segment that ends before the acknowledged number moves nothing. A word that cannot
+//! be changed in [`WINDOW_TRIES`] attempts leaves the segment to the host.
 //!
 //! **Order.** The words are read in the order of the table. The first three comparisons are with upper
-//! bounds, which only rise: what holds when they are read holds ever after. The others are with lower bounds:
-//! what holds when they are read has held before. So there is one moment at which all of it held, and the
-//! segment is one that was acceptable then. A reader who sees an older upper bound finds less acceptable, not
-//! more.
+//! bounds, which only rise: a comparison that holds when its bound is read holds ever after. The others are
+//! with lower bounds: a comparison that holds when its bound is read has held before. So there is one
+//! moment at which all of it held, and the segment is one that was acceptable then. A reader with an older
+//! upper bound accepts less, not more.
 
 use crate::slots::{
     EndFlags, EndWord, FLIGHT_MAX, NumbersFlags, NumbersWord, OfferWord, ProgressWord, TIMESTAMP_FAR_AHEAD,
@@ -47,7 +46,7 @@ const SCALE_MAX: u8 = 14;
 /// One endpoint's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Side {
-    /// The sequence number behind all that it has sent.
+    /// The sequence number after all that the endpoint has sent.
     pub sent: u32,
     /// The timestamp that its later ones are measured by.
     pub timestamp: u32,
@@ -68,16 +67,16 @@ pub struct Windows {
     pub timestamps: bool,
 }
 
-/// What is compared of a segment that has ACK, and none of SYN, FIN and RST.
+/// The fields of a segment that are compared; it has ACK, and none of SYN, FIN and RST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Its first byte's number.
     pub sequence: u32,
-    /// The number behind its last byte.
+    /// The sequence number after its last byte.
     pub end: u32,
-    /// What it acknowledges.
+    /// Its acknowledgement number.
     pub acknowledged: u32,
-    /// The window that it offers, as it stands in the header.
+    /// The window that it offers, as in the header.
     pub window: u16,
     /// Its timestamp.
     pub timestamp: Option<u32>,
@@ -88,7 +87,7 @@ pub struct Segment {
 /// The end of what an endpoint sends, as a level has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The sequence number behind its FIN.
+    /// The sequence number after its FIN.
     pub number: u32,
     /// The other endpoint had ended before.
     pub second: bool,
@@ -137,13 +136,13 @@ fn move_on(word: &AtomicU64, low: u32, high: u32, tries: u32) -> bool {
 }
 
 impl<'m> Line<'m> {
-    /// Of a line's words, in this machine's order.
+    /// Wraps a line's words, in this machine's byte order.
     #[must_use]
     pub const fn new(words: &'m [AtomicU64; WINDOW_WORDS]) -> Self {
         Line(words)
     }
 
-    /// Of words that are somewhere else. `None`: there are not as many.
+    /// Wraps words of another place. `None`: there are not as many.
     #[must_use]
     pub fn of(words: &'m [AtomicU64]) -> Option<Self> {
         words.try_into().ok().map(Line)
@@ -169,8 +168,8 @@ impl<'m> Line<'m> {
         [end_low, end_high]
     }
 
-    /// What came of the ends of a connection whose segments are not compared: of the lower endpoint, and of
-    /// the higher one.
+    /// The ends of a connection whose segments are not compared, as far as they have come: the lower
+    /// endpoint's, and the higher one's.
     #[must_use]
     pub fn ends(self) -> [Option<End>; 2] {
         self.ends_words().map(|word| {
@@ -180,12 +179,12 @@ impl<'m> Line<'m> {
         })
     }
 
-    /// Forgets them, in a line that nobody uses yet.
+    /// Clears both ends, in a line that is not in use yet.
     pub fn clear_ends(self) {
         self.ends_words().iter().for_each(|word| word.store(0, Ordering::Release));
     }
 
-    /// Writes a line that nobody uses yet.
+    /// Writes a line that is not in use yet.
     pub fn write(self, windows: &Windows) {
         let Windows { sides: [low, high], timestamps } = windows;
         let flags = if *timestamps { NumbersFlags::TIMESTAMPS.bits() } else { 0 };
@@ -199,7 +198,7 @@ impl<'m> Line<'m> {
         }
     }
 
-    /// What stands in it now. Each word is of one moment, the line need not be.
+    /// The contents of the line. Each word is of one moment, the line need not be.
     #[must_use]
     pub fn read(self) -> Windows {
         let rules = self.rules();
@@ -219,9 +218,9 @@ impl<'m> Line<'m> {
         Windows { sides: [side(false, rules.scale_low), side(true, rules.scale_high)], timestamps }
     }
 
-    /// The host has judged a segment by itself: what stands here goes forward to where its session is, no
-    /// number back. Others may write at the same time, so it goes on until it is done; each of them has then
-    /// moved the connection on.
+    /// Advances the numbers to those of the host's session, after the host has judged a segment itself;
+    /// none goes back. Other processors may write at the same time, so each word is tried until it is
+    /// changed; each of the others has then advanced the connection.
     pub fn publish(self, windows: &Windows) {
         for (side, high) in windows.sides.iter().zip([false, true]) {
             let [progress, offer] = self.side(high);

@@ -13,7 +13,7 @@ use core::net::IpAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a header raises of which the end is missing.
+/// The events of headers whose end is missing.
 const OF_HEADERS: [E; 16] = [
     E::EthernetPktTooSmall,
     E::VlanHeaderTooSmall,
@@ -66,7 +66,7 @@ fn datagram(v6: bool) -> Vec<u8> {
     ip.packet(&Datagram::new((4_000, 5_000), &[9; 300]).bytes(&ip), None)
 }
 
-/// Packets of many kinds, well-formed and with data behind their headers.
+/// Packets of many kinds, well-formed and with data after their headers.
 fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let mut frames = Vec::new();
     for v6 in [false, true] {
@@ -132,7 +132,7 @@ fn every_beginning_of_a_frame_is_decoded_as_far_as_its_headers_are_there() {
                 assert_eq!(packet.payload_len, all.payload_len, "{name}, {captured} bytes");
                 assert_eq!(view.is_payload_cut(), view.payload().len() < expected.payload().len());
                 assert_eq!(view.ip_checksum_ok(), expected.ip_checksum_ok(), "{name}, {captured} bytes");
-                // What is missing may be right; only zero says something that does not depend on it.
+                // The missing bytes may be right; only a checksum of zero is right whatever they are.
                 let told = view.l4_checksum_ok();
                 let unknown =
                     view.is_payload_cut() && expected.l4_header().unwrap().get(6..8) != Some(&[0, 0]);

@@ -228,7 +228,7 @@ fn ipv6_fragments_say_where_their_pieces_lie() {
     assert_eq!((fragment.header, fragment.next_header_field), (14 + 48, 14 + 40));
     assert_eq!(bytes[fragment.next_header_field as usize], 44);
     assert_eq!(PacketView::new(&bytes, &packet).fragment_data(), Some(&b"12345678"[..]));
-    // The fixed header names the fragment header when nothing stands between.
+    // The fixed header names the fragment header when no other is in between.
     let bytes = eth(0x86dd, &ipv6(44, &[17, 0, 0, 1, 0, 0, 0, 1, 9, 9, 9]));
     let packet = one(&bytes);
     assert_eq!(events(&packet), [E::Ipv6FragInvalidLength]);
@@ -276,7 +276,7 @@ fn broken_tcp_and_udp() {
         assert_eq!(events(&wrap(&[0; 7])), [E::UdpHlenTooSmall]);
         assert_eq!(events(&wrap(&[0, 1, 0, 2, 0, 9, 0, 0])), [E::UdpPktTooSmall]);
         assert_eq!(events(&wrap(&[0, 1, 0, 2, 0, 7, 0, 0])), [E::UdpLenInvalid]);
-        // What lies behind UDP's length is no payload.
+        // Bytes after UDP's length are no payload.
         let packet = wrap(&[0, 1, 0, 2, 0, 9, 0, 0, b'x', b'y']);
         assert_eq!((events(&packet), packet.payload_len), (vec![], 1));
     }
@@ -378,7 +378,7 @@ fn icmpv6_errors_quote_a_packet() {
 fn quoted_packets_say_which_flow_they_are_of() {
     let error = |quoted: &[u8]| v6(&ipv6(58, &join(&[&[2, 0, 0, 0, 0, 0, 5, 0], quoted])));
     let quoted = |packet: &bartizan_packet::Decoded| packet.transport.icmp().unwrap().quoted.unwrap();
-    // Behind extension headers: hop-by-hop, destination options, a first fragment.
+    // After extension headers: hop-by-hop, destination options, a first fragment.
     let body = join(&[
         &[60, 0, 1, 4, 0, 0, 0, 0],
         &[44, 0, 1, 4, 0, 0, 0, 0],
@@ -387,7 +387,7 @@ fn quoted_packets_say_which_flow_they_are_of() {
     ]);
     let quote = quoted(&error(&ipv6(0, &body)));
     assert_eq!((quote.proto, quote.ports), (17, Some((5, 6))));
-    // A later fragment has no ports, and what is cut off is not there.
+    // A later fragment has no ports, and neither has a quote that is cut before them.
     let later = quoted(&error(&ipv6(44, &join(&[&[17, 0, 0, 8, 0, 0, 0, 9], &udp(5, 6, &[])]))));
     assert_eq!((later.proto, later.ports), (17, None));
     assert_eq!(quoted(&error(&ipv6(0, &[17]))).ports, None);
@@ -411,7 +411,7 @@ fn an_error_quotes_a_packet_whatever_its_code() {
             let error = v4(&ipv4(1, &join(&[&[kind, code, 0, 0, 0, 0, 0, 0], &ask4])));
             assert_eq!(quoted(&error), Some(Some((5, 6))), "{kind} {code}");
         }
-        // Nothing is missing where nobody knows what a code means.
+        // No quote is missing where the meaning of the code is unknown.
         let error = v4(&ipv4(1, &[kind, 200, 0, 0, 0, 0, 0, 0, 1]));
         assert_eq!((quoted(&error), error.is_invalid()), (None, false));
     }

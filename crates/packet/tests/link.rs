@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Link layers and what lies between them and IP, with hand-made frames.
+//! Link layers and the headers between them and IP, with hand-made frames.
 use crate::build;
 
 use bartizan_packet::DecodeEvent as E;

@@ -62,7 +62,7 @@ fn sample() -> (Generic, Extended, [u8; LEN]) {
     (generic, extended, block)
 }
 
-/// What Rust says that a block's numbers are.
+/// A field's value, as Rust reads it.
 fn number(field: &Field, generic: &Generic, extended: &Extended) -> u64 {
     match field.name {
         "FID" => generic.fid.into(),

@@ -24,7 +24,7 @@ fn open_config() -> DecoderConfig {
     }
 }
 
-/// What must hold of any descriptor.
+/// Checks the invariants of any descriptor.
 fn check(bytes: &[u8], packet: &Decoded) -> Result<(), TestCaseError> {
     prop_assert!(packet.start <= packet.end && packet.end as usize <= bytes.len());
     prop_assert!(packet.layers <= 16);
@@ -54,7 +54,7 @@ fn run(link: LinkType, bytes: &[u8]) -> Vec<Decoded> {
     out.packets().to_vec()
 }
 
-/// Bytes that often continue as a header: arbitrary ones behind the beginning of a known one.
+/// Bytes that often continue as a header: arbitrary ones after the beginning of a known one.
 fn seeded() -> impl Strategy<Value = Vec<u8>> {
     let starts: Vec<Vec<u8>> = vec![
         vec![],

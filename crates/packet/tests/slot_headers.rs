@@ -114,7 +114,7 @@ fn the_committed_header_is_that_of_the_description() {
     generated::check(FILE, &header());
 }
 
-/// What Rust says of a block's bytes (`SlotLine { control: 7, ... }`).
+/// A block's bytes as Rust prints them (`SlotLine { control: 7, ... }`).
 fn rust(layout: &Layout, bytes: &[u8]) -> String {
     match layout.name {
         "control" => format!("{:?}", SlotControl::read(bytes.try_into().unwrap())),

@@ -24,8 +24,8 @@ fn the_committed_headers_are_those_of_the_description() {
     }
 }
 
-/// What Rust says of an entry's bytes (`FlowEntry { low_address_high: 7, ... }`), and the bytes that it
-/// writes of what it has read.
+/// An entry's bytes as Rust prints them (`FlowEntry { low_address_high: 7, ... }`), and the bytes that it
+/// writes from that.
 fn rust(layout: &Layout, bytes: &[u8]) -> (String, Vec<u8>) {
     match layout.name {
         "flow" => {

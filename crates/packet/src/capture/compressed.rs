@@ -7,7 +7,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, BufReader, Read};
 
-/// What a file is compressed with.
+/// The compression of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// gzip, one or several members.
@@ -27,8 +27,8 @@ impl Compression {
     }
 }
 
-/// The file itself: gives back the bytes looked at for the magic, and remembers whether it ended or
-/// failed, so that "the compressed data is damaged" and "the file is cut" are told apart.
+/// The file itself: replays the bytes read for the magic number, and remembers whether it ended or failed,
+/// so that errors can tell damaged compressed data from a cut file.
 struct File {
     head: Vec<u8>,
     given: usize,
@@ -122,8 +122,8 @@ impl Read for ZstdFrames {
                     if !self.file.get_ref().ended {
                         return Err(io::Error::other(error));
                     }
-                    // The file is cut. The decoder still holds back a window of good bytes; an empty
-                    // last block (and a checksum that nobody compares) makes it give them.
+                    // The file is cut. The decoder still holds back a window of good bytes; an empty last
+                    // block (with a checksum that is not verified) makes it release them.
                     self.cut = true;
                     let last: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
                     if self.decoder.decode_blocks(last, BlockDecodingStrategy::All).is_err() {
@@ -174,7 +174,7 @@ impl Decompressed {
         }))
     }
 
-    /// What it is compressed with.
+    /// The compression of the input; `None` if it is plain.
     #[must_use]
     pub const fn compression(&self) -> Option<Compression> {
         match self.0 {

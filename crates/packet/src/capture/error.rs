@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with a capture file, in words that say what to do.
+//! Errors of capture files, in messages that say what to do.
 
 use std::io;
 
-/// Why a capture could not be opened, or why reading ended before its end. Offsets are in bytes from
-/// the start of the file; for a compressed file, of what comes out of it (the name then says so).
+/// The reason why a capture could not be opened, or why reading ended before its end. Offsets are in bytes
+/// from the start of the file; for a compressed file, of the decompressed data (the name then says so).
 ///
 /// Every record that was complete before the error has been delivered.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum CaptureError {
         name: String,
         /// The first bytes, printable.
         start: String,
-        /// What the file may be and how to get a capture from it; empty when unknown.
+        /// A guess at the file's kind, and the way to get a capture from it; empty when unknown.
         hint: &'static str,
     },
     /// The format is known, its version is not.
@@ -38,13 +38,13 @@ pub enum CaptureError {
         name: String,
         /// `pcap` or `pcapng`.
         format: &'static str,
-        /// Where the header with the version starts.
+        /// The offset of the header with the version.
         offset: u64,
         /// Major version.
         major: u16,
         /// Minor version.
         minor: u16,
-        /// What is supported.
+        /// The supported versions.
         supported: &'static str,
     },
     /// The file ends before its header does.
@@ -70,9 +70,9 @@ pub enum CaptureError {
         name: String,
         /// Number of the packet, from 1.
         number: u64,
-        /// Where its record starts.
+        /// The offset of its record.
         offset: u64,
-        /// What the record claims.
+        /// The length that the record claims, in bytes.
         length: u64,
         /// The most that is accepted there.
         limit: u64,
@@ -86,11 +86,11 @@ pub enum CaptureError {
         name: String,
         /// Block type.
         kind: u32,
-        /// Where the block starts.
+        /// The offset of the block.
         offset: u64,
         /// Its length field.
         length: u32,
-        /// Why that cannot be.
+        /// The reason why the block is impossible.
         problem: &'static str,
     },
     /// A pcapng section header without a known byte-order mark.
@@ -100,9 +100,9 @@ pub enum CaptureError {
     SectionHeader {
         /// The capture.
         name: String,
-        /// Where the section starts.
+        /// The offset of the section.
         offset: u64,
-        /// What stands there.
+        /// The byte-order mark found.
         mark: u32,
     },
     /// A packet names an interface that its section does not describe.
@@ -112,11 +112,11 @@ pub enum CaptureError {
     UnknownInterface {
         /// The capture.
         name: String,
-        /// Where the packet's block starts.
+        /// The offset of the packet's block.
         offset: u64,
         /// The interface it names.
         interface: u32,
-        /// How many interfaces the section has described so far.
+        /// The number of interfaces that the section has described so far.
         known: u32,
     },
     /// More interfaces than any real capture has.
@@ -126,7 +126,7 @@ pub enum CaptureError {
     TooManyInterfaces {
         /// The capture.
         name: String,
-        /// Where the interface too many is described.
+        /// The offset of the description of the interface that exceeds the bound.
         offset: u64,
         /// The limit.
         limit: usize,
@@ -138,9 +138,9 @@ pub enum CaptureError {
     Io {
         /// The capture.
         name: String,
-        /// How far reading came.
+        /// The offset that reading reached.
         offset: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The compressed data is damaged.
@@ -152,9 +152,9 @@ pub enum CaptureError {
         name: String,
         /// `gzip` or `zstd`.
         format: &'static str,
-        /// How many decompressed bytes were good.
+        /// The number of good decompressed bytes.
         offset: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         source: io::Error,
     },
 }

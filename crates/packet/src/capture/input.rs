@@ -10,7 +10,7 @@ use std::io::{self, Read};
 /// Size of the window at the start.
 const WINDOW: usize = 256 * 1024;
 
-/// Why no more bytes come, other than the end.
+/// The reason why reading stopped, other than the end.
 #[derive(Debug)]
 pub(super) enum Stop {
     Read(io::Error),
@@ -64,7 +64,7 @@ impl Input {
         self.window.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// `len` bytes from `at`; empty when they are not in the window (callers have asked with `want`).
+    /// `len` bytes from `at`; empty when they are not in the window (callers load them by `want`).
     pub(super) fn bytes(&self, at: usize, len: usize) -> &[u8] {
         let from = self.start.saturating_add(at);
         self.window.get(from..from.saturating_add(len)).unwrap_or_default()

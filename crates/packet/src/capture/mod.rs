@@ -2,14 +2,14 @@
 //! Capture files as streams of packets: pcap and pcapng from any [`Read`].
 //!
 //! Sources: libpcap's `savefile` format (draft-ietf-opsawg-pcap), pcapng (draft-ietf-opsawg-pcapng).
-//! Read are pcap 2.x with microseconds or nanoseconds in both byte orders and Kuznetzov's modified
-//! form; pcapng with any number of sections and interfaces (link type, `if_tsresol`, `if_tsoffset`
-//! each), enhanced, simple and obsolete packet blocks; all of them plain, gzip or zstd, found out by
-//! the magic number, never by the file's name.
+//! Supported are pcap 2.x with microseconds or nanoseconds in both byte orders and Kuznetzov's modified
+//! form; pcapng with any number of sections and interfaces (link type, `if_tsresol`, `if_tsoffset` each),
+//! enhanced, simple and obsolete packet blocks; all of them plain, gzip or zstd, detected by the magic
+//! number, never by the file's name.
 //!
-//! A file that breaks off is read as far as it goes; [`CaptureReader::status`] then says where and
-//! what is missing. Not done: comments, name resolution, statistics and decryption secrets of pcapng
-//! (skipped and counted), formats other than these two (the error names a converter).
+//! A file that breaks off is read as far as it goes; [`CaptureReader::status`] then says where and what is
+//! missing. Not done: comments, name resolution, statistics and decryption secrets of pcapng (skipped and
+//! counted), formats other than these two (the error names a converter).
 
 mod compressed;
 mod error;
@@ -50,7 +50,7 @@ pub struct Record<'a> {
     pub interface: u32,
 }
 
-/// Where a record lies in the input's window, relative to the window's start.
+/// The position of a record in the input's window, relative to the window's start.
 #[derive(Clone, Copy, Debug)]
 struct Located {
     timestamp: Timestamp,
@@ -61,7 +61,7 @@ struct Located {
     interface: u32,
 }
 
-/// What a format's reader found.
+/// The next item that a format's reader found.
 enum Step {
     Record(Located),
     End,
@@ -191,13 +191,13 @@ impl CaptureReader {
         }))
     }
 
-    /// What has been read so far and, after the last packet, how the file ended.
+    /// The counts so far and, after the last packet, the way the file ended.
     #[must_use]
     pub fn status(&self) -> &CaptureStatus {
         &self.status
     }
 
-    /// What messages call this capture.
+    /// The name of this capture in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

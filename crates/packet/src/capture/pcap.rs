@@ -13,7 +13,7 @@ const FILE_HEADER: usize = 24;
 /// The bits of the link type field that are the link type; the others describe a frame check sequence.
 const LINK_TYPE_BITS: u32 = 0x03ff_ffff;
 
-/// What the first four bytes say.
+/// The properties that the magic number tells.
 #[derive(Clone, Copy)]
 pub(super) struct Magic {
     big_endian: bool,
@@ -42,7 +42,7 @@ impl Magic {
     }
 }
 
-/// How a version orders the two lengths.
+/// The order of the two lengths, which depends on the version.
 #[derive(Clone, Copy, PartialEq)]
 enum Lengths {
     Normal,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! pcapng: sections, interfaces and the three kinds of packet blocks.
 //!
-//! Source: draft-ietf-opsawg-pcapng. A packet is delivered as soon as its bytes are there; the options
-//! behind it are passed over unread, so a block may be longer than the window. Not done: options of
-//! packets (comments, flags, drop counts), interface names, `if_fcslen`.
+//! Source: draft-ietf-opsawg-pcapng. A packet is delivered as soon as its bytes are loaded; the options
+//! after it are skipped, so a block may be longer than the window. Not done: options of packets (comments,
+//! flags, drop counts), interface names, `if_fcslen`.
 
 use super::pcap::cut_or_end;
 use super::{CaptureEnd, CaptureError, CaptureStatus, Input, Located, MAX_PACKET_LEN, Step, failure};

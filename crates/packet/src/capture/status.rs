@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was read of a capture and how it ended.
+//! The counts of reading a capture, and the way it ended.
 
 use super::Compression;
 use core::fmt;
@@ -24,7 +24,7 @@ impl CaptureFormat {
     }
 }
 
-/// How a capture ended.
+/// The way a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureEnd {
     /// Not yet.
@@ -33,18 +33,18 @@ pub enum CaptureEnd {
     Complete,
     /// The file ends inside a record: it was cut, or is still being written.
     BrokeOff {
-        /// Where the incomplete part starts, in (decompressed) bytes.
+        /// The offset of the incomplete part, in (decompressed) bytes.
         offset: u64,
-        /// What is incomplete.
+        /// The name of the incomplete part.
         what: &'static str,
-        /// How many bytes of it are there.
+        /// The number of its bytes in the file.
         have: u64,
-        /// How many it needs; 0 when that is not known.
+        /// The number of bytes that it needs; 0 when unknown.
         need: u64,
     },
     /// An error was returned.
     Failed {
-        /// How far reading had come.
+        /// The offset that reading reached.
         offset: u64,
     },
 }
@@ -75,22 +75,22 @@ impl fmt::Display for CaptureEnd {
     }
 }
 
-/// What has been read of a capture.
+/// The counts of reading a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureStatus {
     /// The format.
     pub format: CaptureFormat,
-    /// What it was compressed with.
+    /// The file's compression.
     pub compression: Option<Compression>,
     /// Packets delivered.
     pub packets: u64,
     /// Captured bytes delivered.
     pub bytes: u64,
-    /// Delivered packets of which less was captured than was on the wire (snapshot length).
+    /// Delivered packets with fewer bytes captured than were on the wire (snapshot length).
     pub cut_packets: u64,
     /// pcapng blocks that carry no packet and were skipped.
     pub skipped_blocks: u64,
-    /// How it ended.
+    /// The way the capture ended.
     pub end: CaptureEnd,
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use std::io::{Cursor, Write};
 
-/// What a delivered record is compared by.
+/// The fields of a delivered record that tests compare.
 #[derive(Clone, Debug, PartialEq)]
 struct Got {
     nanos: u64,
@@ -347,7 +347,8 @@ fn a_compressed_file_cut_anywhere_gives_a_prefix_and_says_so() {
                 }
                 Err(error) => assert!(cut <= 1_000, "{error}"),
             }
-            // A block is at most 128 KiB: no more than that and what is packed after the cut may be lost.
+            // A block is at most 128 KiB: no more than one, and the compressed bytes after the cut, may be
+            // lost.
             let expected = (cut as f64 / packed.len() as f64 * 400.0) as usize;
             assert!(got.len() + 150 >= expected, "{} of {expected}", got.len());
         }

@@ -6,7 +6,7 @@ use super::{Context, Span, Step, Stop};
 use crate::{DecodeEvent, Decoded, Icmp, PacketFlags, Transport};
 
 const HEADER_LEN: usize = 8;
-/// Of messages whose second word is theirs to define.
+/// The header length of messages that define their second word themselves, in bytes.
 const SHORT_HEADER_LEN: usize = 4;
 
 pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
@@ -23,7 +23,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     let mut header_len = SHORT_HEADER_LEN;
     match icmp.kind {
         1..=4 => {
-            // What rules see of an error with another code is all behind its first word, as in Suricata.
+            // Of an error with another code, rules see all bytes after its first word, as in Suricata.
             if known_code {
                 header_len = HEADER_LEN;
             }
@@ -33,7 +33,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             let quote = span.skip(HEADER_LEN);
             match quoted::ipv6(cx, quote) {
                 Ok(packet) => icmp.quoted = Some(packet),
-                // What an unassigned code means is not known, so nothing is missing.
+                // The meaning of an unassigned code is unknown, so no quote is missing.
                 Err(_) if !known_code => {}
                 // The sender's quote was whole; what it is about is not known.
                 Err(QuoteError::Truncated) if cx.is_cut(quote) => {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! IPv4 (RFC 791) and what it carries.
+//! IPv4 (RFC 791) and its payload protocols.
 //!
-//! Not done: what is behind an authentication header is not decoded; fragments are not looked into before
-//! they are put together.
+//! Not done: the payload of an authentication header is not decoded; fragments are decoded only once they
+//! are reassembled.
 
 use super::{Context, Span, Step, Stop, Tunnel, esp, gre, icmpv4, ipv4_options, ipv6, proto, sctp, tcp, udp};
 use crate::{

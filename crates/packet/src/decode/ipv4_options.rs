@@ -13,7 +13,7 @@ const ROUTER_ALERT_LEN: usize = 4;
 const CIPSO_MIN: usize = 10;
 
 /// Walks the options. `None` when the list itself is broken; a broken option inside a good list is an event
-/// that makes the packet invalid, and the walk goes on behind it.
+/// that makes the packet invalid, and the walk continues after it.
 pub(super) fn decode(p: &mut Decoded, options: &[u8]) -> Option<(IpOptions, u8)> {
     if !options.len().is_multiple_of(8) {
         p.event(DecodeEvent::Ipv4OptPadRequired);
@@ -88,7 +88,8 @@ fn exactly(option: &[u8], len: usize) -> Result<(), DecodeEvent> {
     if option.len() == len { Ok(()) } else { Err(DecodeEvent::Ipv4OptInvalidLen) }
 }
 
-/// Record and source routes: the pointer counts from 1, starts behind itself and goes by whole addresses.
+/// Record and source routes: the pointer counts from 1, starts after itself and advances by whole
+/// addresses.
 fn route(option: &[u8]) -> Result<(), DecodeEvent> {
     at_least(option, ROUTE_MIN)?;
     match option {

@@ -37,7 +37,8 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-/// `length` is that of the packet and what follows it, of which the bytes may be the beginning.
+/// Reads the fixed header. `length` is that of the packet and all after it; `bytes` may be only the
+/// beginning of those.
 fn header(bytes: &[u8], length: usize) -> Result<Ipv6, DecodeEvent> {
     let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(DecodeEvent::Ipv6PktTooSmall);

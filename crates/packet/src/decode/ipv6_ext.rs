@@ -3,8 +3,8 @@
 //!
 //! Tunnels behind extension headers (a Linux end of one puts a destination header there, RFC 2473 section
 //! 5.1) are opened. Suricata does not know them there, and its event is raised here as well.
-//!
-//! Not done: what ESP encrypts.
+//! Tunnels after extension headers (the Linux end of a tunnel inserts a destination header, RFC 2473
+//! section 5.1) are decoded. Suricata does not decode them, and its event is raised here as well.
 
 use super::{Context, Span, Step, Stop, esp, ipv6, ipv6_options, proto};
 use crate::{DecodeEvent, Decoded, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, PacketFlags};
@@ -12,17 +12,17 @@ use crate::{DecodeEvent, Decoded, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, PacketFlag
 const FRAGMENT_LEN: usize = 8;
 const AUTH_MIN_LEN: usize = 12;
 
-/// What the walk remembers from header to header.
+/// State of the walk from header to header.
 struct Walk {
     ip: Ipv6,
     next: u8,
     rest: Span,
-    /// Where the byte stands that named the header at `rest`.
+    /// The offset of the byte that names the header at `rest`.
     named_at: u32,
     destination_headers: u8,
 }
 
-/// What one extension header led to.
+/// The step after one extension header.
 enum Next {
     /// Another header.
     Header,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The decoder: from captured bytes to descriptors, one module for each protocol.
 //!
-//! What is an error, which event it raises and where decoding stops follows Suricata 8, so that its rules for
-//! decode events work unchanged; facts of the protocols are from the RFCs that the modules name.
+//! Errors, their events and the places where decoding stops follow Suricata 8, so that its rules for decode
+//! events work unchanged; facts of the protocols are from the RFCs that the modules name.
 
 mod arp;
 mod chdlc;
@@ -92,8 +92,8 @@ pub(crate) struct Stop;
 /// Result of one layer.
 pub(crate) type Step = Result<(), Stop>;
 
-/// A range of the frame's bytes. Of a cut frame ([`DecoderConfig::cut_frames`]) its end may lie behind what
-/// was captured.
+/// A range of the frame's bytes. In a cut frame ([`DecoderConfig::cut_frames`]) it may end beyond the
+/// captured bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     at: usize,
@@ -131,7 +131,7 @@ impl Span {
     }
 }
 
-/// What all layers share while one frame is decoded.
+/// The state that all layers share while one frame is decoded.
 pub(crate) struct Context<'a> {
     bytes: &'a [u8],
     config: &'a DecoderConfig,
@@ -144,7 +144,7 @@ impl<'a> Context<'a> {
     fn slice(&self, span: Span) -> &'a [u8] {
         match self.bytes.get(span.at..span.end) {
             Some(bytes) => bytes,
-            // Only a cut frame has spans that end behind its bytes.
+            // Only a cut frame has spans that end beyond its bytes.
             None => self.bytes.get(span.at..).unwrap_or(&[]),
         }
     }
@@ -197,12 +197,12 @@ impl<'a> Context<'a> {
         // Packets deeper inside come after this one.
         let place = self.packets.len();
         if decode(self, &mut inner, span).is_err() {
-            // That nesting went too deep must not be lost with the packet that met the bound: what is inside
-            // goes uninspected.
+            // The event of too deep nesting must not be lost with the inner packet: that packet's content
+            // stays uninspected.
             if inner.events.contains(DecodeEvent::TooManyLayers) {
                 p.unreadable(DecodeEvent::TooManyLayers);
             }
-            // Nor that nobody could look into it, unless it was a guess that there is a packet.
+            // Nor must the fact that it is unreadable, unless the inner packet was only a guess.
             if inner.is_unreadable() && !tunnel.strict {
                 p.flags |= PacketFlags::UNREADABLE;
             }
@@ -217,7 +217,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// How a tunnelled packet is marked.
+/// The marks of a tunnelled packet.
 #[derive(Clone, Copy)]
 struct Tunnel {
     source: PacketSource,
@@ -257,8 +257,8 @@ impl DecodeOutput {
         &mut self.packets
     }
 
-    /// Takes over what is known of the frame's checksums. The one that is pending may be an inner packet's;
-    /// only the outer one's is verified.
+    /// Takes over the knowledge of the port about the frame's checksums. The pending checksum may be an
+    /// inner packet's; only the outer one's is verified.
     pub fn vouch(&mut self, checksums: Checksums) {
         let (flag, packets) = match checksums {
             Checksums::Unknown => return,
@@ -301,7 +301,7 @@ impl Decoder {
         &self.config
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub const fn counters(&self) -> &DecoderCounters {
         &self.counters
@@ -312,11 +312,11 @@ impl Decoder {
         &mut self.counters
     }
 
-    /// Decodes a captured frame. `wire_len` is its length on the wire, of which `bytes` may be the beginning:
-    /// what is missing makes its packet malformed, or is no fault ([`DecoderConfig::cut_frames`]).
+    /// Decodes a captured frame. `wire_len` is its length on the wire; `bytes` may be only its beginning.
+    /// Missing bytes make its packet malformed, unless frames may be cut ([`DecoderConfig::cut_frames`]).
     ///
-    /// `out` holds at least the outer packet afterwards; a link type that is not supported leaves it empty of
-    /// layers.
+    /// `out` holds at least the outer packet afterwards, which has no layers if the link type is not
+    /// supported.
     pub fn decode(&mut self, link_type: LinkType, bytes: &[u8], wire_len: u32, out: &mut DecodeOutput) {
         let link_type = LinkType::from_capture(link_type.0);
         self.counters.frame(bytes.len());
@@ -329,8 +329,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes a whole IP packet that was put together from `fragment` and others. Before its IP header
-    /// stands the link header of the fragment. VLAN ids, tunnel, link type and depth are the fragment's.
+    /// Decodes a whole IP packet that was reassembled from `fragment` and others. The link header of the
+    /// fragment comes before its IP header. VLAN ids, tunnel, link type and depth are the fragment's.
     pub fn decode_reassembled(&mut self, fragment: &Decoded, bytes: &[u8], out: &mut DecodeOutput) {
         let link = fragment.l3.saturating_sub(fragment.start) as usize;
         let begin = |packet: &mut Decoded| {
@@ -349,8 +349,8 @@ impl Decoder {
         }
     }
 
-    /// `begin` says what is known of the outer packet before it is read. `length` is that of the frame, of
-    /// which the bytes may be the beginning.
+    /// Decodes a frame of `length` bytes; `bytes` may be only its beginning. `begin` sets the fields of the
+    /// outer packet that are known before it is read.
     fn run(
         &mut self,
         begin: impl FnOnce(&mut Decoded),
@@ -373,7 +373,7 @@ impl Decoder {
         let span = Span { at: 0, end: length.min(u32::MAX as usize) };
         packet.end = span.end();
         let mut cx = Context { bytes, config: &self.config, counters: &mut self.counters, packets: inner };
-        // Why it stopped stands in the events.
+        // The events hold the reason why it stopped.
         let _ = decode(&mut cx, packet, span);
         packets.append(inner);
         for packet in &out.packets {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MPLS label stacks (RFC 3032) and the guess at what follows: IP by its version nibble (RFC 4928), Ethernet
-//! behind a pseudowire control word (RFC 4448).
+//! MPLS label stacks (RFC 3032) and the guess at their payload: IP by its version nibble (RFC 4928),
+//! Ethernet after a pseudowire control word (RFC 4448).
 
 use super::{Context, Span, Step, Stop, ethernet, ipv4, ipv6};
 use crate::{DecodeEvent, Decoded};

@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// flow.
 pub(crate) const EXTENSIONS_MAX: usize = 8;
 
-/// Why a quoted packet cannot be read.
+/// The reason why a quoted packet cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuoteError {
     /// Its IP header is cut off.
@@ -71,9 +71,9 @@ pub(super) fn ipv6(cx: &Context<'_>, span: Span) -> Result<QuotedPacket, QuoteEr
     Ok(body.map_or(quoted, |body| transport(cx, quoted, body)))
 }
 
-/// Walks extension headers: the protocol behind them, and where it begins; nowhere in a later fragment or
-/// where the quote is cut, as
-/// [`Decoded::carried_protocol`](crate::Decoded::carried_protocol) numbers it.
+/// Walks extension headers; returns the protocol after them, as
+/// [`Decoded::carried_protocol`](crate::Decoded::carried_protocol) numbers it, and the span of its header:
+/// `None` in a later fragment or where the quote is cut.
 fn extensions(cx: &Context<'_>, mut next: u8, mut span: Span) -> (u8, Option<Span>) {
     let mut last = proto::NONE;
     for _ in 0..EXTENSIONS_MAX {
@@ -109,7 +109,8 @@ fn extensions(cx: &Context<'_>, mut next: u8, mut span: Span) -> (u8, Option<Spa
     (next, None)
 }
 
-/// What is there of the transport header. Routers quote at least eight bytes behind the IP header (RFC 792).
+/// Reads the quoted part of the transport header. Routers quote at least eight bytes after the IP header
+/// (RFC 792).
 fn transport(cx: &Context<'_>, quoted: QuotedPacket, span: Span) -> QuotedPacket {
     let word = |at: usize| cx.head::<4>(span.skip(at)).map(|word| u32::from_be_bytes(*word));
     let ports =

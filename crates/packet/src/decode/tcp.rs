@@ -86,7 +86,7 @@ fn options(p: &mut Decoded, bytes: &[u8]) -> TcpOptions {
     options
 }
 
-/// Keeps the value of an option that stands for the first time; a second time is an event.
+/// Keeps the value of an option at its first occurrence; a second one is an event.
 fn keep<T>(p: &mut Decoded, place: &mut Option<T>, value: T) {
     if place.is_some() {
         p.event(DecodeEvent::TcpOptDuplicate);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! VXLAN (RFC 7348). The inner descriptor starts behind the inner Ethernet header, as in Suricata.
+//! VXLAN (RFC 7348). The inner descriptor starts after the inner Ethernet header, as in Suricata.
 
 use super::{Context, Span, Step, Stop, Tunnel, ether_type, ethernet, ipv4, ipv6, vlan};
 use crate::{DecodeEvent, Decoded, PacketSource, TunnelKind, TunnelTag, VxlanReservedBits};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of defragmentation, and what is told of the receiving host.
+//! Bounds of defragmentation, and settings about the receiving host.
 
 use super::policy::OverlapPolicy;
 use bartizan_base::PacketDuration;
@@ -15,7 +15,7 @@ pub struct DefragConfig {
     pub max_datagram_fragments: u32,
     /// Bytes of memory for everything (`defrag.memcap`).
     pub memory: usize,
-    /// How long after its last fragment a datagram is kept (`defrag.timeout`).
+    /// The time that a datagram is kept after its last fragment (`defrag.timeout`).
     pub timeout: PacketDuration,
     /// Fragments that receivers treat differently are refused, and nothing takes the id of a datagram whose
     /// parts may be gone.
@@ -24,7 +24,7 @@ pub struct DefragConfig {
     pub hold: bool,
     /// Strict: so many datagrams that passed are remembered at most, so that their ids are not taken again.
     pub remember: u32,
-    /// Secret of the hash: random per instance, so that nobody can aim at one bucket.
+    /// Secret of the hash: random per instance, so that a sender cannot aim at one bucket.
     pub hash_seed: u64,
 }
 
@@ -45,12 +45,12 @@ impl Default for DefragConfig {
     }
 }
 
-/// How the receiving host is taken to behave.
+/// The assumed behaviour of the receiving host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSettings {
-    /// What it does with overlaps.
+    /// Its treatment of overlaps.
     pub policy: OverlapPolicy,
-    /// How long it waits, where that is configured for it (`defrag.host-config`).
+    /// Its reassembly timeout, where one is configured for it (`defrag.host-config`).
     pub timeout: Option<PacketDuration>,
 }
 

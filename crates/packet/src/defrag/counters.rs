@@ -5,8 +5,8 @@ use bartizan_base::Reason;
 
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident => $name:literal,)+) => {
-        /// What a fragment gave rise to: the decoder events of the rule language
-        /// that only defragmentation can find.
+        /// Events of a fragment: the decoder events of the rule language that only defragmentation can
+        /// find.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum DefragEvent { $($(#[$doc])* $variant,)+ }
@@ -72,7 +72,7 @@ impl DefragEvents {
 
 macro_rules! drops {
     ($($(#[$doc:meta])* $variant:ident => $name:literal, $reason:ident;)+) => {
-        /// Why a fragment was not kept.
+        /// The reason why a fragment was not kept.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum DropReason { $($(#[$doc])* $variant,)+ }
@@ -80,7 +80,7 @@ macro_rules! drops {
         impl DropReason {
             /// All of them, in the order of [`DefragCounters::dropped`].
             pub const ALL: &'static [DropReason] = &[$(DropReason::$variant,)+];
-            /// How many there are.
+            /// The number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
             /// Name of its counter.
@@ -117,7 +117,7 @@ drops! {
     HopLimit => "defrag.dropped.hop_limit", Defrag;
     /// Strict: its length is no multiple of eight though more follow, or does not go with the datagram's end.
     Length => "defrag.dropped.length", Defrag;
-    /// Strict: the datagram that its id stands for is decided on already.
+    /// Strict: the datagram of its id is decided already.
     Refused => "defrag.dropped.refused", Defrag;
     /// Strict: a header that some receiver throws away (checksum, reserved bits), or a first fragment without
     /// all headers.
@@ -144,7 +144,7 @@ pub struct VersionCounters {
     pub reassembled: u64,
 }
 
-/// What has happened so far. Names as in EVE stats come with [`DefragCounters::for_each`].
+/// The counts so far. [`DefragCounters::for_each`] has them with their names in EVE's `stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefragCounters {
     /// IPv4.
@@ -156,9 +156,9 @@ pub struct DefragCounters {
     /// Times that the limit of fragments or of memory was met (each gives up a datagram or drops the
     /// fragment).
     pub max_frags_reached: u64,
-    /// Of the datagrams given up for room: those that had timed out anyway.
+    /// Datagrams evicted for room that had timed out anyway.
     pub tracker_soft_reuse: u64,
-    /// Of the datagrams given up for room: those that could still have been completed.
+    /// Datagrams evicted for room that could still have been completed.
     pub tracker_hard_reuse: u64,
     /// Datagrams that had timed out when a fragment of the same identity came.
     pub worker_timeouts: u64,

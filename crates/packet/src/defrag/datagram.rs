@@ -28,13 +28,13 @@ pub(super) struct Datagram {
     head: u32,
     tail: u32,
     pub(super) fragments: u32,
-    /// The largest end of any fragment seen: what starts there or behind overlaps nothing.
+    /// The largest end of any fragment seen: a fragment that starts at it or later overlaps nothing.
     reach: u32,
     /// Bytes of all fragments held: fewer than `reach` means that some are missing.
     bytes: u32,
     last_seen: bool,
     overlapped: bool,
-    /// Of the first fragment that came: see [`Self::admit`].
+    /// The hop limit and likeness of the first fragment that arrived: see [`Self::admit`].
     first: Option<(u8, Likeness)>,
     pub(super) state: State,
     /// Tells datagrams that had the same place one after the other apart.
@@ -54,7 +54,7 @@ pub(super) struct Datagram {
     pub(super) links: [Link; LISTS],
 }
 
-/// How far a datagram has got. All but `Open` only with [`super::DefragConfig::strict`].
+/// The state of a datagram. All but `Open` only with [`super::DefragConfig::strict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Fragments are missing.
@@ -67,7 +67,7 @@ pub(super) enum State {
     Refused,
 }
 
-/// What became of a fragment that was compared with those held.
+/// The result of comparing a fragment with those held.
 pub(super) struct Resolved {
     /// Bytes to cut off its front; `None` when nothing of it is wanted.
     pub(super) trim: Option<u32>,
@@ -192,8 +192,8 @@ impl Datagram {
         Resolved { trim: wanted.then_some(new.trim), overlap }
     }
 
-    /// The fragment before the first one that starts at `start` or behind; the very first one when
-    /// there is none before, or none behind.
+    /// The fragment before the first one that starts at `start` or later; the very first one when there is
+    /// none before, or none later.
     fn first_to_compare(&self, store: &Store, start: u32) -> u32 {
         if store.node(self.head).is_some_and(|head| head.offset >= start) {
             return self.head;
@@ -208,7 +208,7 @@ impl Datagram {
         self.head
     }
 
-    /// Puts a stored fragment into the list, behind those of the same offset.
+    /// Puts a stored fragment into the list, after those of the same offset.
     pub(super) fn link(&mut self, store: &mut Store, index: u32, offset: u32, trim: u32) {
         let start = offset.saturating_add(trim);
         self.held.add(store.usage_of(index));
@@ -285,8 +285,8 @@ impl Datagram {
         out.resize(header_len.saturating_add(self.reach as usize), 0);
         let Some(data) = out.get_mut(header_len..) else { return Assembly::Waiting };
         if self.overlapped {
-            // Some orders of overlaps trim a byte away everywhere. Such a byte is taken untrimmed, so
-            // that a datagram never has bytes that nobody sent.
+            // Some orders of overlaps trim a byte away in every fragment. Such a byte is copied untrimmed,
+            // so that a datagram never has bytes that were not sent.
             self.copy_fragments(store, true, data);
         }
         let length = self.copy_fragments(store, false, data);

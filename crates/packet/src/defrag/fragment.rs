@@ -10,12 +10,12 @@ pub(super) const MAX_DATAGRAM: u32 = 65_535;
 
 pub(super) const IPV6_HEADER: usize = 40;
 
-/// What fragments of one datagram have in common.
+/// The identity that the fragments of one datagram share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentKey {
-    /// Whose traffic.
+    /// The tenant of the traffic.
     pub tenant: TenantId,
-    /// What it came in by, where links are kept apart.
+    /// The link that it arrived by, where links are kept apart.
     pub link: Option<LinkId>,
     /// VLAN ids from the outermost, 0 where there is none.
     pub vlans: [u16; 3],
@@ -29,7 +29,7 @@ pub struct FragmentKey {
     pub id: u32,
     /// IPv4: the protocol. Not used for IPv6, where the fragments of a datagram may differ in it.
     pub protocol: u8,
-    /// How many IP headers are around this one.
+    /// The number of IP headers around this one.
     pub recursion: u8,
 }
 
@@ -50,7 +50,7 @@ impl FragmentKey {
 /// One fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// Where its data starts in the datagram, in bytes.
+    /// The offset of its data in the datagram, in bytes.
     pub offset: u16,
     /// Whether more fragments follow.
     pub more: bool,
@@ -59,14 +59,14 @@ pub struct Fragment<'a> {
     pub header: &'a [u8],
     /// Time to live, or hop limit, that it came with.
     pub hop_limit: u8,
-    /// What else it came by and a receiver may ask for (port, hardware address, tags): the same for all
-    /// fragments of a datagram.
+    /// Further properties of its path that a receiver may check (port, hardware address, tags), which all
+    /// fragments of a datagram share.
     pub path: [u64; 2],
     /// A bit that has to be zero is set: in the flags of IPv4, in the fragment header of IPv6.
     pub reserved: bool,
     /// IPv6: the next header that the fragment header names. Not used for IPv4.
     pub next_header: u8,
-    /// The data behind the header, or behind the fragment header; link-layer padding taken off.
+    /// The data after the header, or after the fragment header, without link-layer padding.
     pub payload: &'a [u8],
 }
 
@@ -90,7 +90,7 @@ pub(super) fn announcing_byte(header: &[u8]) -> Option<usize> {
     (at == header.len()).then_some(byte)
 }
 
-/// Where the fragment ends in its datagram, or why it cannot be one.
+/// Returns the end of the fragment in its datagram, or the reason why it cannot be one.
 pub(super) fn check(key: &FragmentKey, fragment: &Fragment<'_>) -> Result<u32, DropReason> {
     let same_version = key.src.is_ipv4() == key.dst.is_ipv4();
     let header = fragment.header;

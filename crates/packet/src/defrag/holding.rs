@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Strict mode: what becomes of a datagram once it is whole, and of the frames that brought it.
+//! Strict mode: the outcome of a datagram once it is whole, and of the frames that brought it.
 //!
-//! Every fragment that was taken is *settled* once: its frame is attached to its datagram, or leaves with it,
-//! or is refused. Where several workers share a frame's packets, a frame may be settled after its datagram
-//! was decided on; until all are, the datagram is kept, so that the late ones go the same way. One that never
-//! comes back (it was lost between workers) ends with the datagram's time.
+//! Every accepted fragment is *settled* once: its frame is attached to its datagram, or leaves with it, or
+//! is refused. Where several workers share a frame's packets, a frame may be settled after its datagram was
+//! decided; the datagram is kept until all are, so that the late ones go the same way. A fragment that
+//! never comes back (it was lost between workers) ends with the datagram's timeout.
 
 use super::datagram::{DatagramId, State};
 use super::{Defragmenter, DropReason};
 use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
 
-/// What becomes of a frame that was to wait.
+/// The outcome of a frame that had to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
     /// It waits.
@@ -21,8 +21,8 @@ pub enum Attached {
 }
 
 impl Defragmenter {
-    /// Keeps the frame of a fragment that [`Defragmenter::insert`] has taken, with a note for whoever gets it
-    /// back.
+    /// Keeps the frame of a fragment that [`Defragmenter::insert`] has accepted, with a note for its later
+    /// receiver.
     ///
     /// # Errors
     /// Its datagram was refused meanwhile, or is refused now for want of room.
@@ -96,9 +96,9 @@ impl Defragmenter {
         true
     }
 
-    /// A datagram may not go, nor the frame in hand of it: neither what waits of it
-    /// ([`Defragmenter::pop_discarded`]), nor what else comes of it. Where frames are not held it stays
-    /// refused until its time is over, since a part of it is gone already.
+    /// Refuses a datagram, and the current frame of it: both the frames that wait
+    /// ([`Defragmenter::pop_discarded`]) and later fragments. Where frames are not held it stays refused
+    /// until its timeout, since a part of it has left already.
     pub fn refuse(&mut self, id: DatagramId) {
         if matches!(self.state(id), Some(State::Open | State::Judged)) {
             self.stop(id.index);
@@ -106,13 +106,14 @@ impl Defragmenter {
         self.settle(id);
     }
 
-    /// The frames of `from`, which is whole and may go, wait with `into`, of which it carried a fragment.
+    /// Lets the frames of `from`, which is whole and allowed, wait with `into`, a fragment of which it
+    /// carried.
     pub fn join(&mut self, from: DatagramId, into: DatagramId, now: Timestamp) {
         if self.state(from) == Some(State::Judged)
             && matches!(self.state(into), Some(State::Open | State::Judged))
             && let Some(datagram) = self.datagrams.get_mut(from.index as usize)
         {
-            // What is still under way of it is refused: it would overtake the decision.
+            // Fragments of `from` that are still under way are refused: they would overtake the decision.
             datagram.state = State::Refused;
             let (frames, held) = datagram.take_frames();
             let hash = self.hasher.hash_one(datagram.key);
@@ -130,8 +131,8 @@ impl Defragmenter {
         }
     }
 
-    /// The next frame of datagrams that have passed: note and bytes, one behind the other, replace what `out`
-    /// holds. Gives the length of the note.
+    /// Takes the next frame of datagrams that have passed: `out` is replaced by the note and, directly
+    /// after it, the bytes. Returns the length of the note.
     pub fn pop_outgoing(&mut self, out: &mut Vec<u8>) -> Option<usize> {
         self.outgoing.pop(&mut self.store, out)
     }
@@ -169,7 +170,7 @@ impl Defragmenter {
         self.datagrams.get(id.index as usize).filter(|d| d.serial == id.serial).map(|d| d.state)
     }
 
-    /// What becomes of one frame is known.
+    /// Settles one frame of a datagram.
     fn settle(&mut self, id: DatagramId) {
         if self.state(id).is_none() {
             return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a receiver looks at before it takes a fragment: strict mode wants it sound by itself, and alike in
-//! all fragments of a datagram, so that a receiver takes all of them or none.
+//! The fields that a receiver checks before it accepts a fragment: strict mode wants each fragment sound by
+//! itself, and equal fields in all fragments of a datagram, so that a receiver accepts all of them or none.
 //!
 //! Sources: RFC 791, 815, 1858 and 3128 (first fragments without the whole header), 3168 section 5.3 (ECN),
-//! 7112 and 8200 section 4.5 (the header chain lies in the first fragment). Reasons and the fields left out:
+//! 7112 and 8200 section 4.5 (the header chain is in the first fragment). Reasons and the fields left out:
 //! docs/design/0011-what-the-receiver-reads.md.
 
 use super::fragment::{Fragment, FragmentKey};
@@ -47,7 +47,7 @@ pub(super) fn is_sound(key: &FragmentKey, fragment: &Fragment<'_>) -> bool {
     fragment.offset != 0 || holds_headers(key.is_ipv4(), next, fragment.payload)
 }
 
-/// Bytes of options of a TCP header come behind these.
+/// The length of a TCP header without options, in bytes.
 const TCP_HEADER: usize = 20;
 
 /// Whether a first fragment holds all headers up to the transport protocol's.

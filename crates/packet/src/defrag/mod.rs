@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounded IP defragmentation, for IPv4 and IPv6 alike, with the overlap policies of hosts.
 //!
-//! Sources: RFC 791, RFC 8200 section 4.5, RFC 815; the policies in [`OverlapPolicy`]. All state is
-//! bounded by [`DefragConfig`]; when a bound is met, a datagram of the tenant and source that hold most is
-//! evicted and
-//! counted (`shares`). A datagram's identity includes tenant, link, VLANs and tunnel, is
-//! hashed with a secret seed, and ends with its completion: what comes later under the same id is
-//! another datagram.
+//! Sources: RFC 791, RFC 8200 section 4.5, RFC 815; the policies in [`OverlapPolicy`]. All state is bounded
+//! by [`DefragConfig`]; when a bound is met, a datagram of the tenant and source that hold most is evicted
+//! and counted (`shares`). A datagram's identity includes tenant, link, VLANs and tunnel, is hashed with a
+//! secret seed, and ends with its completion: a later fragment with the same id belongs to another
+//! datagram.
 //!
-//! Before a receiver (prevention) the engine's view of a datagram has to be the receiver's, whoever that is
+//! In prevention the engine's view of a datagram has to be the receiver's, whatever receiver that is
 //! (docs/design/0011-what-the-receiver-reads.md). With [`DefragConfig::strict`]
 //!
-//! * every fragment is refused that receivers treat differently, or that differs from its datagram's first in
-//!   something by which a receiver decides whether to take it: see [`DropReason`] and `likeness`;
+//! * every fragment is refused that receivers treat differently, or that differs from its datagram's first
+//!   in a field by which a receiver decides whether to accept it: see [`DropReason`] and `likeness`;
 //! * a datagram that is whole waits for a decision: [`Defragmenter::pass`] or [`Defragmenter::refuse`]; the
-//!   id of one that passed is not taken again for a while (`remembered`);
-//! * the id of an evicted datagram is not taken again either, unless its frames were held: a part of it may
-//!   be gone.
+//!   id of one that passed is not accepted again for a while (`remembered`);
+//! * the id of an evicted datagram is not accepted again either, unless its frames were held: a part of it
+//!   may have left.
 //!
 //! With [`DefragConfig::hold`] the frames of a datagram wait here as well ([`Defragmenter::attach`]), and
-//! come out together when it has passed ([`Defragmenter::pop_outgoing`]); what does not become whole, or is
-//! refused, comes out by [`Defragmenter::pop_discarded`] and goes nowhere. Frame and note are opaque here.
+//! come out together when it has passed ([`Defragmenter::pop_outgoing`]); frames of a datagram that does
+//! not become whole, or is refused, come out by [`Defragmenter::pop_discarded`] and are not sent. Frame and
+//! note are opaque here.
 //!
 //! Not done: ICMP "time exceeded" of reassembly, the event `ipv6.frag_invalid_length` (the decoder's),
 //! cutting fragments to multiples of eight bytes (as Suricata does not either), and the unconditional refusal
@@ -405,7 +405,7 @@ impl Defragmenter {
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
         datagram.clear(&mut self.store);
         let (frames, _) = datagram.take_frames();
-        // Nobody finds it any more by an id of its own.
+        // No id finds this datagram any more.
         datagram.serial = 0;
         self.discarded.append(&mut self.store, frames);
         self.counters.drop_some(DropReason::Incomplete, frames.len);
@@ -483,7 +483,7 @@ impl Defragmenter {
         self.peak.max(self.memory_used())
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     #[must_use]
     pub fn counters(&self) -> &DefragCounters {
         &self.counters

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What became of a fragment.
+//! The results of defragmentation for one fragment.
 
 use super::counters::{DefragEvents, DropReason};
 use super::datagram::DatagramId;
 
-/// What became of a fragment.
+/// The result of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefragResult {
     /// It waits for others.
@@ -15,14 +15,14 @@ pub enum DefragResult {
     Dropped(DropReason),
 }
 
-/// What became of a fragment, and the events on the way.
+/// The result of a fragment, and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefragOutcome {
     /// Held, complete or dropped.
     pub result: DefragResult,
     /// Decoder events that the fragment's packet gets.
     pub events: DefragEvents,
-    /// Strict, unless dropped: the datagram. One that is whole wants to hear whether it may go; with
-    /// [`super::DefragConfig::hold`] every fragment's frame is to be attached, passed or refused.
+    /// Strict, unless dropped: the datagram. A whole one needs a decision; with
+    /// [`super::DefragConfig::hold`] every fragment's frame has to be attached, passed or refused.
     pub datagram: Option<DatagramId>,
 }

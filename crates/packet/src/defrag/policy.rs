@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of two overlapping fragments a receiver keeps.
+//! The choice between two overlapping fragments, by the receiver's kind.
 //!
 //! Source: Shankar and Paxson, "Active Mapping" (2003); Novak, "Target-Based Fragmentation Reassembly"
-//! (2005), whose test sequence is in the tests; where Suricata decides a corner differently from the
-//! paper, its decision is taken, so that both see the same datagram. Fragments are kept ordered by
-//! offset and later copied in that order: of two that were not trimmed, the one that starts later wins.
+//! (2005), whose test sequence is in the tests; where Suricata decides a corner case differently from the
+//! paper, its decision is used, so that both see the same datagram. Fragments are kept ordered by offset
+//! and later copied in that order: of two that were not trimmed, the one that starts later wins.
 
-/// What a receiving host does with overlapping fragments.
+/// The treatment of overlapping fragments by a receiving host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OverlapPolicy {
     /// Keeps what came first (HP-UX 11, MacOS, old Solaris).
@@ -20,9 +20,9 @@ pub enum OverlapPolicy {
     BsdRight,
     /// Like BSD, but of two that start together the one that came last (Linux).
     Linux,
-    /// Keeps the earlier one unless the later one covers it and ends with it or behind it (Solaris).
+    /// Keeps the earlier one unless the later one covers it and ends with it or after it (Solaris).
     Solaris,
-    /// Keeps the earlier one unless the later one begins before and ends behind it (Windows).
+    /// Keeps the earlier one unless the later one begins before and ends after it (Windows).
     Windows,
 }
 
@@ -53,7 +53,7 @@ impl OverlapPolicy {
         })
     }
 
-    /// Whether this policy has decided once a fragment is met that starts behind the new one's end.
+    /// Whether this policy has decided at a held fragment that starts after the new one's end.
     pub(super) const fn settles_at_disjoint(self) -> bool {
         matches!(
             self,
@@ -79,18 +79,18 @@ pub(super) struct HeldSpan {
     pub(super) live: u32,
 }
 
-/// How the comparison goes on.
+/// The next step of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Compare with the next held fragment.
     Next,
-    /// All decided: keep what is left of the new one.
+    /// All decided: keep the rest of the new one.
     Settled,
     /// The new one brings nothing.
     Refuse,
 }
 
-/// What one comparison changes.
+/// The changes that one comparison makes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruling {
     pub(super) step: Step,
@@ -98,11 +98,11 @@ pub(super) struct Ruling {
     pub(super) trim: u32,
     /// New start of the held one's data; its end or more means that nothing is left of it.
     pub(super) live: u32,
-    /// Where the data of the held fragment behind it starts from now on, if it lies in between.
+    /// The new start of the data of the next held fragment, if that fragment is in between.
     pub(super) next_live: Option<u32>,
 }
 
-/// Compares the new fragment with a held one; `next` is the start of the one held behind that.
+/// Compares the new fragment with a held one; `next` is the start of the held fragment after that.
 pub(super) fn compare(policy: OverlapPolicy, new: Incoming, held: HeldSpan, next: Option<u32>) -> Ruling {
     let mut ruling = Ruling { step: Step::Next, trim: new.trim, live: held.live, next_live: None };
     let begins_inside = new.start >= held.start && new.start < held.end;

@@ -20,8 +20,8 @@ const ENTRY: usize = 128;
 /// A table for fewer is not worth its fixed size.
 const FEWEST: usize = 8;
 
-/// A keyed hash of the datagram's identity, and when it may be used again. Keeping hashes is enough: two
-/// identities with one hash of 64 bits, which nobody outside can compute, cost one datagram.
+/// A keyed hash of the datagram's identity, and the time when it may be used again. Keeping hashes is
+/// enough: two identities with one hash of 64 bits, which no sender can compute, cost one datagram.
 type Entry = (u64, Timestamp);
 
 pub(super) struct Remembered {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Eviction when a bound is met: which datagram, and what becomes of it. Whose it is, `shares` decides.
+//! Eviction when a bound is met: the choice of the datagram within a tenant and source, which `shares`
+//! chooses, and the eviction itself.
 
 use super::datagram::State;
 use super::fragment::FragmentKey;

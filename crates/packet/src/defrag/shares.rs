@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Shares of the bounds of defragmentation: how much each tenant and each source holds, and whose datagram is
-//! evicted when a bound is met.
+//! Shares of the bounds of defragmentation: the usage of each tenant and each source, and the choice whose
+//! datagram is evicted when a bound is met.
 //!
 //! A share weighs datagrams, fragments and bytes as parts of their bounds, so that whichever bound is met,
-//! whoever has met it weighs most.
-//! The tenant that holds most loses a datagram. Within it, so does the source that holds most, if that is
-//! more than a [`CROWDING`]th.
-//! Where no source holds so much (a flood of invented addresses, or many hosts), the datagram that waited
-//! longest is evicted, whoever
-//! sent it: one whose fragments come together is whole long before its turn. A source is an address of IPv4
-//! or a /64 of IPv6, of which
-//! one host has all.
+//! the tenant or source that fills it weighs most. The tenant that holds most loses a datagram. Within it,
+//! so does the source that holds most, if that is more than a [`CROWDING`]th. If no source holds so much (a
+//! flood of invented addresses, or many hosts), the datagram that has waited longest is evicted, whoever
+//! sent it: one whose fragments arrive together is whole long before its turn. A source is an IPv4 address
+//! or an IPv6 /64, all of whose addresses one host may have.
 //!
 //! Source: the idea of max-min fairness (Demers, Keshav and Shenker, "Analysis and Simulation of a Fair
 //! Queueing Algorithm", 1989).
@@ -28,7 +25,7 @@ use hashbrown::HashTable;
 pub(super) const CROWDING: u64 = 32;
 /// The whole of each bound.
 const WHOLE: u64 = 1 << 32;
-/// Sources of which each can hold more than a part of [`CROWDING`] of the three bounds together.
+/// The most sources that can each hold more than a part of [`CROWDING`] of the three bounds together.
 const CROWDING_MOST: usize = 3 * CROWDING as usize;
 
 /// The order by last use that a list of datagrams is for.
@@ -328,7 +325,7 @@ impl FragmentBudget {
         }
     }
 
-    /// Whose datagrams are evicted for a fragment with this key.
+    /// The candidates for eviction in favour of a fragment with this key.
     pub(super) fn eviction_candidates(
         &self,
         hasher: &impl BuildHasher,
@@ -349,7 +346,7 @@ impl FragmentBudget {
         })
     }
 
-    /// Whether nobody holds anything.
+    /// Whether no share holds anything.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let free = |slots: usize, free: usize, held: usize| slots == free && held == 0;
@@ -367,7 +364,7 @@ impl FragmentBudget {
     }
 }
 
-/// Where to look for a datagram to evict.
+/// The lists in which to look for a datagram to evict.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EvictionCandidates {
     /// The datagram that waited longest of the tenant that holds most.

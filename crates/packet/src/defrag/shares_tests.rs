@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose datagrams are evicted when a bound is met: floods of first fragments that nobody completes, beside
-//! datagrams of others that must become whole.
+//! The choice of the datagram to evict when a bound is met: floods of first fragments that are never
+//! completed, beside datagrams of others that must become whole.
 
 use super::*;
 use bartizan_base::{PacketDuration, TenantId};
@@ -11,7 +11,7 @@ const T0: Timestamp = Timestamp::from_parts(1_000, 0);
 /// Data of a fragment that fills a frame of 1,500 bytes.
 const FULL: usize = 1_440;
 
-/// How fragments are treated: passive, prevention over captures, live prevention.
+/// The treatment of fragments: passive, prevention over captures, live prevention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Passive,
@@ -198,7 +198,7 @@ fn a_prefix_of_ipv6_is_one_source() {
     send(&mut d, &own, 0, true, FULL, T0);
     let (whole, all) = beside(&mut d, true, 0, flood);
     assert_eq!(whole, all);
-    // What waits from before the flood is not touched: the whole prefix is one source.
+    // A datagram that waits from before the flood is kept: the whole prefix is one source.
     assert!(send(&mut d, &own, FULL as u16, false, 120, T0));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where fragments are kept: nodes and chunks of bytes from pools that only grow, up to a limit.
+//! Storage of fragments: nodes and chunks of bytes from pools that only grow, up to a limit.
 //!
-//! A fragment's bytes lie in a chain of small chunks, so that an eight-byte fragment costs one chunk and
-//! not a frame's worth. Nothing is given back to the allocator; what is free is used again.
+//! A fragment's bytes are in a chain of small chunks, so that an eight-byte fragment costs one chunk and
+//! not a frame's worth. No memory is returned to the allocator; free nodes and chunks are used again.
 
 use super::shares::Usage;
 use core::mem::size_of;
@@ -17,18 +17,18 @@ const SLAB: usize = 64;
 /// A held fragment: one node of its datagram's list, which is ordered by `offset`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    /// Where its data starts in the datagram (what arrival trimmed is already taken off).
+    /// The offset of its data in the datagram, without the part trimmed on arrival.
     pub(super) offset: u32,
     /// Bytes from there.
     pub(super) len: u32,
     /// Start of what later fragments left of it, in the datagram.
     pub(super) live: u32,
-    /// Where in the chain the data starts; before it is the header, if it is kept.
+    /// The position of the data in the chain; the header comes before it, if kept.
     pub(super) data_at: u32,
     /// Bytes of the IP header at the chain's start; 0 unless this is the first fragment.
     pub(super) header_len: u32,
     pub(super) more: bool,
-    /// IPv6: what the fragment header says comes behind it.
+    /// IPv6: the protocol that the fragment header names as the next one.
     pub(super) next_header: u8,
     pub(super) first_chunk: u32,
     pub(super) prev: u32,
@@ -49,7 +49,7 @@ impl Node {
         next: NIL,
     };
 
-    /// First byte behind it in the datagram.
+    /// The end of the fragment in the datagram (exclusive).
     pub(super) const fn end(&self) -> u32 {
         self.offset.saturating_add(self.len)
     }
@@ -71,7 +71,7 @@ impl Queue {
         self.append(store, Queue { first: index, last: index, len: 1 });
     }
 
-    /// Puts all frames of another queue behind those of this one.
+    /// Appends all frames of another queue to this one.
     pub(super) fn append(&mut self, store: &mut Store, other: Queue) {
         if other.len == 0 {
             return;
@@ -84,8 +84,8 @@ impl Queue {
         self.len = self.len.saturating_add(other.len);
     }
 
-    /// Takes the first frame: what was noted about it and its bytes, one behind the other, go into `out`. The
-    /// length of the note.
+    /// Takes the first frame: its note and, directly after it, its bytes replace the contents of `out`.
+    /// Returns the length of the note.
     pub(super) fn pop(&mut self, store: &mut Store, out: &mut Vec<u8>) -> Option<usize> {
         let node = store.node(self.first).copied()?;
         out.clear();
@@ -106,7 +106,7 @@ struct Slab {
     next: [u32; SLAB],
 }
 
-/// Which pool has no room.
+/// The pool that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Fragments,

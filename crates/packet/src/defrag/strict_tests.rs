@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Strict mode and holding: what is refused, what waits, and what comes out.
+//! Strict mode and holding: refused fragments, waiting frames, and frames that leave.
 
 use super::*;
 use bartizan_base::{PacketDuration, TenantId};
@@ -39,7 +39,7 @@ struct Part {
     checksum_error: u16,
     /// Options of IPv4; extension headers of IPv6 before the fragment header, the last of which names that.
     options: Vec<u8>,
-    /// What IPv6's fixed header names, where there are extension headers.
+    /// The header that IPv6's fixed header names, where there are extension headers.
     first_extension: u8,
     next_header: u8,
     reserved: bool,
@@ -105,7 +105,7 @@ fn insert(d: &mut Defragmenter, key: &FragmentKey, at: Timestamp, part: &Part) -
     d.insert(key, &fragment, OverlapPolicy::Linux, at, &mut Vec::new())
 }
 
-/// What it was dropped for, or the result.
+/// Inserts a fragment; returns its result, or the reason of its drop.
 fn send(
     d: &mut Defragmenter,
     key: &FragmentKey,
@@ -252,7 +252,8 @@ fn a_decoy_that_a_receiver_throws_away_is_no_part_of_a_datagram() {
             assert_eq!(hold(&mut d, &k, T0, &decoy, 2), Err(reason), "{what}");
             // The true head: judged with the tail that the receiver has.
             assert_eq!(hold(&mut d, &k, T0, &part(0, true, 16), 3), Ok(vec![1, 3]), "{what}");
-            // Where it comes first, nothing becomes whole with what is unlike it, and nothing leaves.
+            // If the decoy comes first, no datagram becomes whole with fragments that differ from it, and
+            // none leaves.
             let mut d = strict(true);
             let first = hold(&mut d, &k, T0, &decoy, 1);
             let tail = hold(&mut d, &k, T0, &part(16, false, 8), 2);
@@ -304,7 +305,7 @@ fn frames_wait_until_their_datagram_has_passed() {
         assert_eq!(d.expire_some(after(61), 9), 1);
         assert_eq!(frames(&mut d, Defragmenter::pop_discarded), [5]);
         assert_eq!(d.counters().dropped(DropReason::Incomplete), 1);
-        // And what waits at the end.
+        // Frames that still wait at the end are discarded, too.
         assert_eq!(hold(&mut d, &b, after(61), &part(0, true, 8), 6), Ok(vec![]));
         d.clear();
         assert_eq!(frames(&mut d, Defragmenter::pop_discarded), [6]);
@@ -404,7 +405,7 @@ fn strict_takes_up_nothing_of_what_was_evicted_or_refused() {
     // Its first fragment is gone already, as nothing is held.
     d.refuse(outcome.datagram.unwrap());
     assert_eq!(send(&mut d, &key(false, 1), after(59), &part(8, false, 8)), Err(DropReason::Refused));
-    // What is refused does not prolong it; afterwards the id stands for another datagram.
+    // Refused fragments do not prolong the time; afterwards the id belongs to another datagram.
     assert_eq!(send(&mut d, &key(false, 1), after(61), &part(8, false, 8)), Ok(DefragResult::Held));
     assert_eq!(d.counters().dropped(DropReason::Refused), 1);
 }

@@ -29,7 +29,7 @@ fn key(v6: bool, id: u32) -> FragmentKey {
     }
 }
 
-/// What most fragments of the tests have in common.
+/// The defaults of the tests' fragments.
 const PLAIN: Fragment<'static> = Fragment {
     offset: 0,
     more: true,
@@ -195,7 +195,7 @@ fn further_known_sequences() {
             ],
             None,
         ),
-        // What lies behind the last fragment does not belong to the datagram.
+        // Data after the last fragment does not belong to the datagram.
         (bsd, &[(16, true, b'C', 8), (0, true, b'A', 8), (8, false, b'B', 8)], Some("AB")),
         // In reverse order.
         (bsd, &[(16, false, b'C', 3), (8, true, b'B', 8), (0, true, b'A', 8)], Some("ABC")),
@@ -256,7 +256,7 @@ fn a_header_that_is_none_is_refused() {
 fn teardrop_and_duplicate_last_fragments_do_no_harm() {
     for policy in OverlapPolicy::ALL {
         for v6 in [false, true] {
-            // The second lies inside the first.
+            // The second one is inside the first.
             let (whole, _) = run(v6, policy, &[(0, true, b'A', 32), (24, false, b'B', 4)]);
             assert!(whole.is_none_or(|whole| whole.len() <= 32));
             let (whole, _) = run(v6, policy, &[(8, false, b'B', 8), (8, false, b'C', 8), (0, true, b'A', 8)]);
@@ -416,7 +416,7 @@ fn parts(len: usize, cuts: &[usize], shuffle: &[u32]) -> Vec<(usize, usize)> {
     parts
 }
 
-/// Which of two overlapping fragments a byte is taken from, after the paper: true for the later one.
+/// Whether an overlapping byte is taken from the later fragment, according to the paper.
 fn later_wins(policy: OverlapPolicy, old: (usize, usize), new: (usize, usize)) -> bool {
     match policy {
         OverlapPolicy::First => false,
@@ -497,8 +497,8 @@ proptest! {
         prop_assert_eq!(whole.unwrap(), map);
     }
 
-    // Any fragments at all: no panic, every byte of a datagram is one that some fragment had there,
-    // and nothing is left behind.
+    // Any fragments at all: no panic, every byte of a datagram is one that some fragment had there, and no
+    // fragment stays held.
     #[test]
     fn any_fragments_give_only_bytes_that_were_sent_there(
         v6 in any::<bool>(), policy in any_policy(),
