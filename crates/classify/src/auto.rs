@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The structure that suits a rule set and a memory budget.
+//! The choice of the structure for a rule set and a memory budget.
 //!
-//! By measurement (docs/design/0006-classification.md): a linear search is fastest, and smallest, up to about
-//! a dozen rules; beyond, the compiled tables of [`Live`] were faster than every other structure here at
-//! every size, take updates, and stay within their budget on any rule set: what fits no table they search
-//! linearly. Where that is much (rules of which each has a port of its own), the bit vectors of [`BitVector`]
-//! are faster, as far as they fit the budget. Tables take a megabyte at least: with a smaller budget, for
-//! those who have thousands of sets, bit vectors are taken, too.
+//! By measurement (docs/design/0006-classification.md): a linear search is fastest, and smallest, up to
+//! about a dozen rules; beyond, the compiled tables of [`Live`] were faster than every other structure here
+//! at every size, take updates, and stay within their budget on any rule set: rules that fit no table are
+//! searched linearly. Where these are many (rules with a port of its own each), the bit vectors of
+//! [`BitVector`] are faster, as far as they fit the budget. Tables take a megabyte at least: with a smaller
+//! budget, for users with thousands of sets, bit vectors are chosen, too.
 
 use crate::bitvector::BitVector;
 use crate::classifier::{Classifier, InsertError, Linear, Match, RankedRule};
@@ -30,7 +30,7 @@ const TABLES_MIN: usize = 1 << 20;
 pub struct Auto {
     /// The structure.
     pub classifier: Box<dyn Classifier>,
-    /// Why this one, for people.
+    /// The reason for this choice, for people.
     pub why: String,
     /// Whether it keeps to the budget without searching many rules linearly.
     pub fits: bool,
@@ -83,8 +83,8 @@ impl Auto {
         Ok(Auto { classifier: Box::new(live), why, fits: rest <= REST_MAX })
     }
 
-    /// As [`Auto::new`], for a generation of rule sets behind another one, whose tables are shared as far as
-    /// they go. `before`: what was made for that one.
+    /// As [`Auto::new`], for the next generation of rule sets: its structure shares the tables of `before`,
+    /// the one made for the generation before, as far as possible.
     ///
     /// # Errors
     /// As [`Auto::new`].
@@ -102,7 +102,7 @@ impl Auto {
         Ok(Chosen { structure: Structure::Layered(Arc::new(layered)), fits })
     }
 
-    /// What shares nothing.
+    /// A structure that shares no tables.
     fn whole(lists: &[List], budget: usize) -> Result<Chosen, InsertError> {
         let sets: Vec<Vec<RankedRule>> = lists.iter().map(List::to_vec).collect();
         let Auto { classifier, fits, .. } = Auto::new(&sets, budget)?;
@@ -124,7 +124,7 @@ impl Auto {
     }
 }
 
-/// What suits rule sets that stay as they are, and may be followed by others.
+/// The structure for rule sets of one generation; the next generation's may share its tables.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     structure: Structure,

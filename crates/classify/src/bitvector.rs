@@ -95,7 +95,7 @@ impl BitVector {
         Ok(())
     }
 
-    /// Builds the structure, without what is needed to delete from it.
+    /// Builds the structure, without the index needed for deletion.
     fn fill(&mut self, mut all: Vec<Stored>) -> Result<(), InsertError> {
         all.sort_by_key(Stored::order);
         let mut slots: Vec<Option<Stored>> = Vec::with_capacity(all.len());
@@ -181,7 +181,7 @@ impl BitVector {
         }
     }
 
-    /// The words of a set: the first, and the one behind the last.
+    /// The words of a set: the first, and the end (exclusive).
     fn words_of(&self, set: usize) -> (usize, usize) {
         let bound = |set: usize| self.bounds.get(set).copied().unwrap_or(0);
         (bound(set), bound(set + 1))
@@ -356,7 +356,8 @@ impl Dimensions {
     }
 }
 
-/// Where a row of a dimension is that it has already, by its hash: of two rows with one hash the last.
+/// The offset in `rows` of each row that a dimension has already, by the row's hash: of two rows with one
+/// hash the last.
 type Known = HashMap<u64, u32, FixedState>;
 
 /// The bits of the interval that is at hand while a dimension is built: each interval costs the words that
@@ -378,7 +379,7 @@ impl Current {
         *there = if *word == 0 { *there & !own } else { *there | own };
     }
 
-    /// Which words are there, then these.
+    /// The row of this interval: its summary words, then its words with bits.
     fn row(&mut self) -> &[u64] {
         self.row.clear();
         self.row.extend_from_slice(&self.there);
@@ -398,7 +399,7 @@ impl Current {
 struct Dimension<K> {
     /// First value of each interval, rising; the first is the lowest value there is.
     starts: Vec<K>,
-    /// Where each interval's row begins in `rows`.
+    /// The offset of each interval's row in `rows`.
     offsets: Vec<u32>,
     /// Rows: summary words, then the words that the summary says are there.
     rows: Vec<u64>,

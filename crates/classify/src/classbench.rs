@@ -12,17 +12,17 @@ use bartizan_base::{LinkId, TenantId};
 use core::fmt::Write as _;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Why a line could not be read.
+/// The reason why a line could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, `{field}`: `{text}` is not {expected}")]
 pub struct ReadError {
     /// Number of the line, from 1.
     pub line: usize,
-    /// What was to be read.
+    /// The field that was expected.
     pub field: &'static str,
-    /// What stands there.
+    /// The text found.
     pub text: String,
-    /// What would be right.
+    /// A description of the valid values.
     pub expected: &'static str,
 }
 
@@ -138,7 +138,7 @@ pub fn write(rules: &[HeaderRule]) -> String {
     out
 }
 
-/// Reads a line of a trace: the header and the words behind it.
+/// Reads a line of a trace: the header and the words after it.
 fn header<'a>(line: &Line<'a>) -> Result<(Header, Vec<&'a str>), ReadError> {
     let address = |text: &str| match text.parse::<u32>() {
         Ok(number) => Some(IpAddr::V4(Ipv4Addr::from(number))),

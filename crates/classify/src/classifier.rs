@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every classifier does, and the reference that defines it: linear search.
+//! The interface of every classifier, and the reference that defines its results: linear search.
 
 use crate::flat::{FlatV4, FlatV6};
 use crate::header::{Header, HeaderRule};
@@ -9,21 +9,21 @@ use core::fmt::Debug;
 /// Rule sets of one classifier at most.
 pub const SETS_MAX: u8 = 16;
 
-/// Stands for no match where only fids are asked for; no entry may have it.
+/// The result for no match where a lookup returns only fids; no entry may have it.
 pub const NO_FID: Fid = Fid(u32::MAX);
 
-/// A rule of a set with its place in the order and what it stands for.
+/// A rule of a set with its priority and its fid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankedRule {
-    /// What a match means, and by what the entry is deleted; entries of the same meaning share it.
+    /// The result of a match, and the key for deleting the entry; entries with the same result share it.
     pub fid: Fid,
     /// The lowest that matches wins; of two equals the one that was inserted first.
     pub priority: u32,
-    /// What it matches.
+    /// The headers that it matches.
     pub rule: HeaderRule,
 }
 
-/// What a lookup found in one rule set.
+/// The result of a lookup in one rule set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The entry's.
@@ -32,18 +32,18 @@ pub struct Match {
     pub priority: u32,
 }
 
-/// Why an entry cannot be inserted; nothing was changed.
+/// The reason why an entry cannot be inserted; the classifier is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
     /// There is no such rule set.
     #[error("classifier: rule set {set} does not exist; it was made with {sets}")]
     NoSuchSet {
-        /// Asked for.
+        /// The set given.
         set: u8,
         /// There are.
         sets: u8,
     },
-    /// An entry has the fid that stands for no match.
+    /// An entry has [`NO_FID`].
     #[error("classifier: fid {} stands for no match and can be no entry's; give the entry another", NO_FID.0)]
     ReservedFid,
     /// An entry asks for names, which headers do not have.
@@ -96,8 +96,8 @@ pub trait Classifier: Debug + Send + Sync {
     /// Deletes the entries of a fid in all sets; returns how many there were.
     fn delete(&mut self, fid: Fid) -> usize;
 
-    /// Looks a header up: one result for each set, in their order; `results` longer than the number of sets
-    /// gets `None` behind them.
+    /// Looks a header up: one result for each set, in their order; if `results` is longer than the number
+    /// of sets, the rest becomes `None`.
     fn lookup(&self, header: &Header, results: &mut [Option<Match>]);
 
     /// Looks IPv4 headers up. `results` has a place for each set and header: those of the first set first.

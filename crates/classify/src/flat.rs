@@ -23,9 +23,9 @@ pub struct FlatV4 {
     pub destination_port: u16,
     /// IP protocol.
     pub protocol: u8,
-    /// What it came in by.
+    /// The link that the packet arrived by.
     pub link: u8,
-    /// Whose traffic.
+    /// The tenant of the packet.
     pub tenant: u16,
 }
 
@@ -43,9 +43,9 @@ pub struct FlatV6 {
     pub destination_port: u16,
     /// IP protocol.
     pub protocol: u8,
-    /// What it came in by.
+    /// The link that the packet arrived by.
     pub link: u8,
-    /// Whose traffic.
+    /// The tenant of the packet.
     pub tenant: u16,
 }
 

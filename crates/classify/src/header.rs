@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is classified, and by what: headers and header rules.
+//! The input of classification: headers and header rules.
 
 use bartizan_base::{LinkId, TenantId};
 use core::net::IpAddr;
 use core::num::NonZeroU32;
 use smallvec::SmallVec;
 
-/// What a lookup looks at: the 5-tuple with tenant and link. ICMP has its type in `source_port` and its code
+/// The key of a lookup: the 5-tuple with tenant and link. ICMP has its type in `source_port` and its code
 /// in `destination_port`; other protocols without ports have zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// Whose traffic.
+    /// The tenant of the packet.
     pub tenant: TenantId,
-    /// What it came in by.
+    /// The link that the packet arrived by.
     pub link: LinkId,
     /// Source address.
     pub source: IpAddr,
@@ -55,7 +55,7 @@ impl Net {
         short.contains(long.address).then_some(long)
     }
 
-    /// Whether an address lies in it.
+    /// Whether an address is in it.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         let (v6, first, last) = self.range();
@@ -98,7 +98,7 @@ impl Range {
         (both.first <= both.last).then_some(both)
     }
 
-    /// Whether a number lies in it.
+    /// Whether a number is in it.
     #[must_use]
     pub const fn contains(self, number: u16) -> bool {
         self.first <= number && number <= self.last
@@ -121,9 +121,9 @@ pub type NameIds = SmallVec<[NameId; 2]>;
 /// The names of a header's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderNames {
-    /// Of its source.
+    /// The names of its source.
     pub source: NameIds,
-    /// Of its destination.
+    /// The names of its destination.
     pub destination: NameIds,
 }
 
@@ -135,12 +135,12 @@ impl HeaderNames {
     }
 }
 
-/// What a header has to be like; what is `None` matches anything.
+/// The condition on a header; a field that is `None` matches anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeaderRule {
-    /// Whose traffic.
+    /// The tenant of the packet.
     pub tenant: Option<TenantId>,
-    /// What it came in by.
+    /// The link that the packet arrived by.
     pub link: Option<LinkId>,
     /// Source addresses.
     pub source: Option<Net>,
@@ -155,7 +155,7 @@ pub struct HeaderRule {
     /// A name that the source has now. What a header does not say: classifiers refuse such rules, who knows
     /// the names splits them off.
     pub source_name: Option<NameId>,
-    /// The same of the destination.
+    /// The name that the destination must have.
     pub destination_name: Option<NameId>,
 }
 
@@ -197,7 +197,8 @@ impl HeaderRule {
         differ(self.source_name, other.source_name) || differ(self.destination_name, other.destination_name)
     }
 
-    /// What both match; `None` if that is nothing, or no one rule ([`HeaderRule::asks_other_names`]).
+    /// The intersection of both; `None` if it is empty, or is no single rule
+    /// ([`HeaderRule::asks_other_names`]).
     #[must_use]
     pub fn and(&self, other: &HeaderRule) -> Option<HeaderRule> {
         let net = |a: Net, b: Net| a.and(b);

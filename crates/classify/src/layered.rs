@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule sets of which a generation differs little from the one before: tables that both share, and what
-//! differs. Where tables would leave much to a linear search they are bit vectors ([`Patched`]).
+//! Rule sets that differ little from those of the generation before: both generations share compiled
+//! tables, and each has its own differences. Where tables would leave many rules to a linear search, bit
+//! vectors replace them ([`Patched`]).
 //!
-//! [`Live`](crate::Live) changes what is looked up; this makes another to be looked up beside it, and the one
-//! before stays as it is. Tables know the order of their rules, not what rules stand for: so a list whose
-//! rules are the same in the same order has the same tables, whatever numbers it gives them. What a list
-//! lacks of those is deleted in it, what it has beyond them is added ([`Version::over`]). Nobody has to say
-//! what has changed: it is found by comparing with the list before.
+//! [`Live`](crate::Live) changes its own rules; this makes a new structure for the next generation, and the
+//! one before stays as it is. Tables know the order of their rules, not their fids: so a list with the same
+//! rules in the same order has the same tables, whatever fids it gives them. Rules that a list lacks are
+//! deleted in its own flags, rules that it has in addition are added ([`Version::over`]). Callers need not
+//! report changes: lists are compared with those before.
 //!
-//! Added rules cost each lookup a little. [`Layered::compact`] compiles the whole list, and lookups under way
-//! go over to that; it is to be called beside the work, when changes rest.
+//! Added rules cost each lookup a little. [`Layered::compact`] compiles the whole list, and running lookups
+//! switch to it; callers run it in the background, when changes pause.
 
 use crate::auto::REST_MAX;
 use crate::classifier::{InsertError, Match, RankedRule};
@@ -35,7 +36,8 @@ pub struct Layered {
     tables: Mutex<Tables>,
 }
 
-/// What lookups run on: rules that are compiled, and what the lists have beyond them and lack of them.
+/// The structure that lookups run on: compiled rules, and the rules that the lists have in addition or
+/// lack.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -63,7 +65,7 @@ impl Base {
         }
     }
 
-    /// Lists that follow. `None`: those to be added are too many.
+    /// The structure for the next lists. `None`: too many rules would have to be added.
     fn behind(&self, lists: &[List], ranks: &[Arc<[u32]>], changes: &[Meanings]) -> Option<Self> {
         Some(match self {
             Base::Tables(version) => Base::Tables(Version::behind(version, lists, ranks, changes)?),
@@ -93,10 +95,10 @@ impl Base {
     }
 }
 
-/// What the next generation may begin with.
+/// The state that the next generation starts from.
 #[derive(Debug)]
 struct Tables {
-    /// Whose tables.
+    /// The compiled structure of the tables.
     base: Arc<Base>,
     /// By set, for each entry of the list its rank there, or [`NONE`].
     ranks: Vec<Arc<[u32]>>,
@@ -115,8 +117,8 @@ impl Layered {
         Layered::compiled(lists, budget, None)
     }
 
-    /// The same for lists that differ little, with the tables of this one; compiled anew where they differ
-    /// too much.
+    /// A structure for lists that differ little, with the tables of this one; compiled anew where they
+    /// differ too much.
     ///
     /// # Errors
     /// As [`Layered::new`].
@@ -137,8 +139,8 @@ impl Layered {
         Ok(Layered { lists, budget, published: ArcSwap::from(base), tables: Mutex::new(tables) })
     }
 
-    /// The same for lists that differ little, with the tables of this one. `None`: they differ too much, or
-    /// ask for other tables.
+    /// A structure for lists that differ little, with the tables of this one. `None`: they differ too much,
+    /// or need other tables.
     ///
     /// # Errors
     /// As [`Layered::new`].
@@ -254,9 +256,9 @@ fn check(lists: &[List]) -> Result<(), InsertError> {
     (0u8..).zip(lists).try_for_each(|(set, list)| list.check(set, lists.len()))
 }
 
-/// What suits lists, and with how many rules tables left too many to a linear search. To find that takes
-/// longer than bit vectors do: where it was found before (`unfit`), tables are tried again with clearly fewer
-/// rules.
+/// Compiles lists; returns the structure, and the number of rules with which tables left too many to a
+/// linear search. Finding that out takes longer than building bit vectors: where it is known (`unfit`),
+/// tables are tried again only with clearly fewer rules.
 fn compiled(
     lists: &[List],
     ranks: &[Arc<[u32]>],
@@ -282,15 +284,15 @@ fn whole(lists: &[List]) -> Vec<Arc<[u32]>> {
     lists.iter().map(|list| (0u32..).take(list.len()).collect()).collect()
 }
 
-/// What comes of a list behind another one.
+/// The changes from a list to the next one.
 struct Followed {
-    /// Its ranks among what is compiled, rising.
+    /// The ranks of its rules among the compiled ones, rising.
     ranks: Arc<[u32]>,
-    /// What compiled entries mean now, where that has changed.
+    /// Fids and priorities of compiled entries that have changed.
     meanings: Meanings,
 }
 
-/// Follows a list to the one behind it; `compiled`: what it is a set of.
+/// Compares a list with the next one; `compiled` is the structure, and the number of the list's set in it.
 fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: (&Base, usize)) -> Followed {
     let (was, is) = (old.pieces(), new.pieces());
     // Pieces that both have are known by address.
@@ -315,7 +317,7 @@ fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: (&Base, usiz
     Followed { ranks, meanings }
 }
 
-/// The ranks of a list, of which some pieces are others than of the one before.
+/// The ranks of a list, some pieces of which differ from those of the list before.
 fn ranks(
     (old, old_ranks, old_between): (&List, &Arc<[u32]>, Range<usize>),
     (new, between): (&List, Range<usize>),
@@ -340,8 +342,8 @@ fn ranks(
     head_ranks.iter().chain(&between).chain(tail_ranks).copied().collect()
 }
 
-/// For each rule a compiled entry with it, each at most once, or [`NONE`]; in any order. `ranks`: of those
-/// that may be, `rule` their rules.
+/// For each rule of `list` a compiled entry with it, each at most once, or [`NONE`]; in any order. `ranks`
+/// are the candidates, `rule` returns their rules.
 fn matched<'r>(
     list: &[&HeaderRule],
     ranks: Range<u32>,
@@ -357,7 +359,7 @@ fn matched<'r>(
     list.iter().map(take).collect()
 }
 
-/// The longest rising part of some ranks; in place of what is not in it stands [`NONE`].
+/// The longest rising subsequence of some ranks; every other place has [`NONE`].
 fn rising(ranks: &[u32]) -> Vec<u32> {
     // By length of a part less one: where the part with the lowest end has it.
     let mut ends: Vec<usize> = Vec::new();

@@ -2,14 +2,14 @@
 //! Headers of several rule sets, one lookup.
 //!
 //! A flow's first packet is looked up once, for all rule sets together: [`Classifier`]. [`Linear`] is the
-//! reference that defines what is right; [`BitVector`] is small and quick to build; [`Live`] (compiled tables
-//! with updates) is the one for large and fast-changing sets; [`Auto`] chooses. (The twin of the hardware's
-//! table and the structure of the IPP paper are golden models beside the product: `testkit/golden`.)
+//! reference that defines the right results; [`BitVector`] is small and quick to build; [`Live`] (compiled
+//! tables with updates) is the one for large and fast-changing sets; [`Auto`] chooses. (The twin of the
+//! hardware's table and the structure of the IPP paper are golden models outside the product:
+//! `testkit/golden`.)
 //!
 //! [`Segments`] explain a lookup. [`early`] makes tables by which a level below refuses packets without a
 //! flow. [`classbench`] reads and writes rule files, [`generate`] draws rule sets, [`trace`] headers.
-//! [`names`] knows which
-//! addresses have a name of a policy now.
+//! [`names`] holds the addresses that have a policy's DNS name at present.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod auto;

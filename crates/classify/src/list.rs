@@ -19,7 +19,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Of rules with their numbers.
+    /// Makes a piece of rules with their numbers.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = (u32, HeaderRule)>) -> Self {
         let (numbers, rules): (Vec<u32>, Vec<HeaderRule>) = rules.into_iter().unzip();
@@ -32,7 +32,7 @@ impl Piece {
         }
     }
 
-    /// How many rules it has.
+    /// The number of its rules.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.rules.len()
@@ -57,7 +57,7 @@ impl Piece {
     }
 }
 
-/// What the numbers of a piece mean in a list.
+/// The meaning of the numbers of a piece in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
     /// Counted on from this one they are fid and priority.
@@ -88,7 +88,7 @@ impl Numbers {
 pub struct Placed {
     /// The piece.
     pub piece: Arc<Piece>,
-    /// What its numbers mean.
+    /// The meaning of its numbers.
     pub numbers: Numbers,
 }
 
@@ -128,12 +128,12 @@ impl Placed {
 #[derive(Clone, Debug, Default)]
 pub struct List {
     placed: Arc<[Placed]>,
-    /// Where each piece begins, and the end.
+    /// The start of each piece, and the end.
     starts: Arc<[usize]>,
 }
 
 impl List {
-    /// Of pieces, one behind the other.
+    /// Makes a list of pieces, one after the other.
     #[must_use]
     pub fn new(placed: Vec<Placed>) -> Self {
         let mut end = 0;
@@ -146,7 +146,7 @@ impl List {
         List { placed: placed.into(), starts: starts.into() }
     }
 
-    /// How many entries it has.
+    /// The number of its entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.starts.last().copied().unwrap_or(0)
@@ -164,7 +164,7 @@ impl List {
         &self.placed
     }
 
-    /// Where a piece begins; behind the last one, the end.
+    /// The start of a piece; after the last one, the end.
     pub(crate) fn start(&self, piece: usize) -> usize {
         self.starts.get(piece).copied().unwrap_or_else(|| self.len())
     }
@@ -194,7 +194,7 @@ impl List {
         pieces.iter().flat_map(|placed| placed.piece.rules.iter())
     }
 
-    /// What the entries stand for, in their order.
+    /// Fid and priority of each entry, in their order.
     pub(crate) fn meanings(&self) -> impl Iterator<Item = Match> {
         let all = self.placed.iter().flat_map(Placed::meanings);
         all.map(|(fid, priority)| Match { fid: Fid(fid), priority })
@@ -206,7 +206,7 @@ impl List {
         self.placed.iter().any(|placed| placed.piece.is_named)
     }
 
-    /// The same in the order of the priorities; equals stay as they are.
+    /// The list in the order of the priorities; equal ones keep their order.
     pub(crate) fn in_order(self) -> Self {
         let mut last = 0;
         let rises = |placed: &Placed| match placed.priorities() {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which addresses have which names now: what rules about names ask of a header beside its fields.
+//! The DNS names that addresses have at present: the condition of rules with names on a header's addresses.
 //!
 //! A name of a policy (`api.example.com`, `*.example.com`) has a number ([`NameId`]) as long as some
-//! generation holds it ([`Lease`]), which it so keeps from one to the next. The number of a name that is gone
-//! is given to another only when all others were given since: flows keep the numbers by which they were
-//! found. An address is a member of a name for a tenant, from when an answer said so until a time of the
-//! packet clock. The table is shared by all workers. It is read when a flow is looked up, never for each
-//! packet, and written when an answer is seen: what was written before a packet left holds for every packet
-//! that is sent because of it.
+//! generation holds it ([`Lease`]), so the number stays the same from one generation to the next. The
+//! number of a released name is reused only after all other numbers, because flows keep the numbers of
+//! their lookup. An address is a member of a name for a tenant from the DNS answer until a time of the
+//! packet clock. All workers share the table. A flow's lookup reads it, never each packet, and a DNS answer
+//! writes it: an entry written before a packet left holds for every packet that is sent because of that
+//! one.
 //!
-//! Bounds: so many addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address,
-//! [`IDS_MAX`] names at a time. Who is refused at a bound is told ([`Learned`]), and nobody who is in is put
-//! out for one who comes: a flood of answers ends no membership.
+//! Bounds: addresses of a tenant ([`Names::set_bounds`]), [`NAMES_MAX`] names of an address, [`IDS_MAX`]
+//! names at a time. A refusal at a bound is reported ([`Learned`]), and no member is evicted for a
+//! newcomer: a flood of answers ends no membership.
 
 use crate::header::{NameId, NameIds};
 use bartizan_base::{TenantId, Timestamp};
@@ -36,18 +36,18 @@ const PARTS: usize = 64;
 /// Nanoseconds between two looks for what has expired in a part.
 const SWEEP_EVERY: u64 = 1_000_000_000;
 
-/// Why an address has a name.
+/// The reason why an address has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// The name of a policy.
     pub id: NameId,
     /// Until when, on the packet clock.
     pub until: Timestamp,
-    /// The name that was asked for when the address was answered.
+    /// The name of the DNS query whose answer had the address.
     pub asked: Arc<str>,
 }
 
-/// What became of an address that was learned.
+/// The result of learning an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
     /// It is new for this name.
@@ -69,7 +69,7 @@ struct Part {
     swept: Timestamp,
 }
 
-/// What only who writes needs.
+/// State of the writer alone.
 #[derive(Debug)]
 struct Writer {
     /// Addresses by tenant.
@@ -216,7 +216,7 @@ impl Names {
         Some(lease)
     }
 
-    /// How many names are held.
+    /// The number of names held.
     #[must_use]
     pub fn held(&self) -> usize {
         lock(&self.ids).by_name.len()
@@ -234,7 +234,7 @@ impl Names {
         lock(&self.ids).texts.get(&id).cloned()
     }
 
-    /// How many addresses a tenant may have from here on. Those that are there stay.
+    /// Sets the most addresses that a tenant may have from now on. Present ones stay.
     pub fn set_bounds(&self, addresses: usize) {
         lock(&self.writer).bound = addresses;
     }
@@ -261,7 +261,7 @@ impl Names {
         self.parts.get(self.hasher.hash_one(key) as usize % PARTS)
     }
 
-    /// Makes an address a member of a name. `asked`: the name that was asked for.
+    /// Makes an address a member of a name. `asked` is the name of the DNS query.
     pub fn learn(
         &self,
         (tenant, address): (TenantId, IpAddr),
@@ -303,8 +303,8 @@ impl Names {
         Learned::Added
     }
 
-    /// Looks for what has expired in the next part, or is of names that nobody holds, if that was not done
-    /// for a second: a step that no number of addresses makes long.
+    /// Removes expired memberships, and those of released names, from the next part, if that was not done
+    /// for a second: a step whose time does not grow with the number of addresses.
     fn sweep_next(&self, writer: &mut Writer, now: Timestamp) {
         let at = writer.next;
         let Some(part) = self.parts.get(at) else { return };
@@ -345,7 +345,7 @@ impl Names {
         own.iter().filter(|m| m.until > now).map(|m| m.id).collect()
     }
 
-    /// Why an address of a tenant has the names that it has now.
+    /// The memberships of a tenant's address at present, with their reasons.
     #[must_use]
     pub fn memberships(&self, tenant: TenantId, address: IpAddr, now: Timestamp) -> Vec<Membership> {
         let key = (tenant, address);
@@ -382,7 +382,7 @@ mod tests {
         drop(first);
         assert_eq!((second.id("a.example"), names.id("a.example")), (Some(a), Some(a)));
         assert_eq!((names.id("*.example"), names.text(b)), (None, None));
-        // What is gone and comes again is not what it was: flows know the old one by its number.
+        // A released name that is leased again gets another number: flows know the old one by its number.
         let third = names.lease(["*.example"]).unwrap();
         assert!(![a, b, second.id("b.example").unwrap()].contains(&third.id("*.example").unwrap()));
         assert_eq!(third.iter().count(), 1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bit vectors of lists, for lists that differ little from those: what a list lacks is not valid in it, what
-//! it has beyond is searched linearly.
+//! Bit vectors of lists, for lists that differ little from those: entries that a list lacks are not valid
+//! in it, entries that it has in addition are searched linearly.
 //!
-//! Bit vectors know ranks, not what rules stand for: so lists with the same rules share them, whatever
-//! numbers they give to these.
+//! Bit vectors know ranks, not fids: so lists with the same rules share them, whatever fids they give to
+//! these.
 
 use crate::bitvector::BitVector;
 use crate::classifier::{Match, RankedRule, SETS_MAX};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Patched {
     bits: Arc<BitVector>,
-    /// Which entries of the bit vectors the lists have.
+    /// The entries of the bit vectors that the lists have, a bit each.
     valid: Vec<u64>,
     sets: Vec<Patch>,
 }
 
-/// What a list makes of the entries of its set.
+/// The fids of a list for the entries of its set.
 #[derive(Debug)]
 struct Patch {
     /// By rank.
@@ -30,21 +30,22 @@ struct Patch {
     added: Vec<(u32, RankedRule)>,
 }
 
-/// What an entry of the bit vectors is in a list.
+/// Place, fid and priority of an entry of the bit vectors in a list.
 #[derive(Clone, Copy, Debug)]
 struct Meaning {
-    /// Its place there.
+    /// Its place in the list.
     place: u32,
     found: Match,
 }
 
 impl Patched {
-    /// Of lists by themselves. `None`: they take more than about `limit` bytes.
+    /// Builds bit vectors of these lists. `None`: they take more than about `limit` bytes.
     pub fn whole(lists: &[List], ranks: &[Arc<[u32]>], limit: usize) -> Option<Self> {
         Some(Patched::over(Arc::new(BitVector::ranked(lists, limit)?), lists, ranks))
     }
 
-    /// Of lists that follow: `ranks` says which entries are in the bit vectors, by set; the others are added.
+    /// Reuses the bit vectors of `before`: `ranks` has the entries that are in them, by set; the others are
+    /// added.
     pub fn behind(before: &Patched, lists: &[List], ranks: &[Arc<[u32]>]) -> Self {
         Patched::over(Arc::clone(&before.bits), lists, ranks)
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For `explain`: how far a header could differ without a rule noticing.
+//! For `explain`: the range of each field in which a header gets the same results.
 //!
 //! Rules cut each field into segments, which all structures of this crate are built on. [`Segments`] are
-//! those that a header lies in, worked out from the rules themselves, so that they are the same whatever
+//! those that contain a header, computed from the rules themselves, so that they are the same whatever
 //! structure holds the rules.
 
 use crate::header::{Header, HeaderRule, Net, Range, number};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What readers and the writer of [`crate::Live`] share a version by, and its sizes.
+//! The primitives by which readers and the writer of [`crate::Live`] share a version, and its sizes.
 //!
-//! By themselves in a module, so that the model check (`tests/model.rs`) can put its own in their place and
-//! go through the orders in which threads may see each other's steps; and small sizes, because it goes
+//! They are a module of their own, so that the model check (`tests/model.rs`) can replace them and go
+//! through the orders in which threads may see each other's steps; it uses small sizes, because it goes
 //! through all.
 
 pub(crate) use arc_swap::ArcSwap;

@@ -9,7 +9,7 @@ use crate::header::{Header, HeaderRule, Net, Range};
 use bartizan_base::{LinkId, TenantId};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How headers are drawn.
+/// The distribution that headers are drawn by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
     /// `U`: a rule, and a point inside it, both uniformly.
@@ -37,7 +37,7 @@ impl Draw {
         }
     }
 
-    /// The way that a letter stands for.
+    /// The distribution of a letter.
     #[must_use]
     pub const fn from_letter(letter: char) -> Option<Self> {
         Some(match letter {

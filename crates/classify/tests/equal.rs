@@ -236,7 +236,7 @@ fn deletes_in_large_and_small_groups_are_as_the_linear_search() {
             let rule = HeaderRule { source, destination, destination_ports, ..HeaderRule::default() };
             rules.push(rule);
             if i % 4 == 2 {
-                // Behind it, what it covers or what covers it.
+                // After it, rules that it covers or that cover it.
                 let wider = Net { length: 12, ..source.unwrap() };
                 rules.push(HeaderRule { source: Some(wider), ..rule });
                 rules.push(HeaderRule { destination_ports: Range::ANY, ..rule });
@@ -359,7 +359,7 @@ proptest! {
                     all.extend(entries.iter().map(|e| (set, *e)));
                 }
                 Step::Delete(fid) => {
-                    // What was deleted before comes back.
+                    // Entries deleted before are inserted again.
                     for (set, entry) in gone.drain(..) {
                         linear.insert(set, &[entry]).unwrap();
                         live.insert(set, &[entry]).unwrap();

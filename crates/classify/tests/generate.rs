@@ -28,7 +28,7 @@ fn prefix(net: Option<Net>) -> Prefix {
     (bits & !u128::MAX.checked_shr(net.length.into()).unwrap_or(0), net.length)
 }
 
-/// What is compared.
+/// The statistics that are compared.
 #[derive(Debug)]
 struct Shape {
     rules: f64,
@@ -38,7 +38,7 @@ struct Shape {
     ports: [BTreeSet<(u16, u16)>; 2],
     /// Per rule: sources, destinations, pairs.
     distinct: [f64; 3],
-    /// Shorter ones, other than /0, in which a prefix lies.
+    /// The shorter prefixes, other than /0, that contain a prefix.
     nesting: [f64; 2],
 }
 
@@ -186,7 +186,8 @@ fn found_alike(rules: &[HeaderRule], headers: usize) {
     }
 }
 
-/// As long as asked for, no rule twice, the last matches everything, and read back as written.
+/// As many rules as requested, no rule twice, the last matches everything, and the written file reads back
+/// equal.
 fn well_formed(rules: &[HeaderRule], count: usize) {
     assert_eq!(rules.len(), count);
     assert_eq!(rules.iter().collect::<HashSet<_>>().len(), count);
@@ -196,7 +197,7 @@ fn well_formed(rules: &[HeaderRule], count: usize) {
     assert_eq!(classbench::rules(&classbench::write(rules)).unwrap(), rules);
 }
 
-/// What lengths of IPv4 become, as the documentation says.
+/// The IPv6 length for an IPv4 length, as the documentation says.
 fn widened(length: u8) -> u8 {
     match length {
         0 => 0,

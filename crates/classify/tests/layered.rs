@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const BUDGET: usize = 4 << 20;
 
-/// How rules are made.
+/// A generator of rules.
 type Kind = fn(&mut Random) -> HeaderRule;
 
 /// An address of few distinct ones, so that rules and headers meet.
@@ -176,7 +176,7 @@ fn generations_over_bit_vectors_do_so_too() {
     }
 }
 
-/// What was found of tables once is not tried with each generation, and with clearly fewer rules it is.
+/// Once tables have proved unfit they are not tried with each generation, but are with clearly fewer rules.
 #[test]
 fn tables_are_tried_again_with_fewer_rules() {
     let mut random = Random::new(11);
@@ -226,7 +226,7 @@ fn too_many_changes_are_compiled() {
     assert!(large.next(&[list(&first[..100], 0)], BUDGET).unwrap().is_none());
 }
 
-/// As a policy that goes to and fro: the tables do not forget what was there, and nothing grows.
+/// A policy that alternates: the tables keep earlier rules, and nothing grows.
 #[test]
 fn what_comes_back_is_in_the_tables_again() {
     let mut random = Random::new(3);

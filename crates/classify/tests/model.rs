@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A model check of [`live`]: its own source, on loom's atomics instead of the machine's.
 //!
-//! loom runs a reader and the writer in every order in which their steps can fall, and with every value that
-//! the orderings (relaxed, acquire, release) let a load see. Each lookup has to give what was right at some
-//! moment between its beginning and its end, and what had been deleted before it began is not found.
+//! loom runs a reader and the writer in every order in which their steps can fall, and with every value
+//! that the orderings (relaxed, acquire, release) let a load see. Each lookup has to return a result that
+//! was right at some moment between its beginning and its end; an entry deleted before it began is not
+//! found.
 //!
-//! What is put in place of the crate's: the primitives of `sync.rs` (a version is published by an atomic
-//! number with acquire and release, as arc-swap does at least), small sizes, and for the compiled tables,
-//! which never change, a linear search. Orders with more preemptions than a check names are left out.
+//! Replaced parts of the crate: the primitives of `sync.rs` (a version is published by an atomic number
+//! with acquire and release, as arc-swap does at least), the sizes, which are small, and the compiled
+//! tables, which never change, by a linear search. Orders with more preemptions than a check names are left
+//! out.
 #![allow(dead_code, unused_imports, reason = "modules of the crate, of which the model uses some")]
 
 #[path = "../src/classifier.rs"]
@@ -34,8 +36,8 @@ mod sync {
     pub(crate) const DELTA_MAX: usize = 2;
     pub(crate) const ROOT_BITS: u32 = 1;
 
-    /// The number of what is published, and all that ever was; threads of a model take turns, the mutex is
-    /// never waited for.
+    /// The number of the published version, and all versions; threads of a model take turns, so no thread
+    /// waits for the mutex.
     #[derive(Debug)]
     pub(crate) struct ArcSwap<T>(AtomicUsize, Mutex<Vec<Arc<T>>>);
 
@@ -198,7 +200,7 @@ use live::{Live, Reader};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the writer does.
+/// A step of the writer.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(RankedRule),
@@ -213,7 +215,7 @@ fn entry(fid: u32, priority: u32) -> RankedRule {
     RankedRule { fid: Fid(fid), priority, rule: HeaderRule::default() }
 }
 
-/// What is right after each of the steps, the first before any.
+/// The right result after each of the steps, the first before any.
 fn answers(first: &[RankedRule], steps: &[Step]) -> Vec<Fid> {
     let mut linear = Linear::new(1);
     linear.insert(0, first).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the parts share: rule sets, headers, time and memory, rows.
+//! Shared code of the benchmark's parts: rule sets, headers, time and memory, rows.
 #![allow(unsafe_code, reason = "thread CPU time is a system call")]
 
 use bartizan_base::Fid;

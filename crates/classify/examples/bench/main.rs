@@ -27,7 +27,7 @@ const SETS: [(&str, f64); 7] = [
     ("acl1_100k", 2.0),
 ];
 
-/// Whether a set is to be measured.
+/// Whether the variable SETS selects a set.
 fn wanted(set: &str) -> bool {
     std::env::var("SETS").map_or(true, |only| only.split(',').any(|s| s == set))
 }

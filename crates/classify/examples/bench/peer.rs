@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The peer: librte_acl as a process of its own, which is told what to do.
+//! The peer: librte_acl in a process of its own, driven by commands.
 
 use bartizan_base::Fid;
 use bartizan_classify::{FlatV4, HeaderRule, Net};
@@ -58,7 +58,7 @@ impl Peer {
         Self::try_start(acl, files).expect("the peer ended: run it by hand to see why")
     }
 
-    /// Headers of which it has another answer.
+    /// The number of headers with another answer than the peer's.
     pub fn differ(&mut self, method: &str, files: &Path, answers: &[Fid]) -> usize {
         let out = files.join("answers");
         self.ask(&format!("answers {method} {}", out.display()));

@@ -10,15 +10,15 @@ use bartizan_testkit_golden::{Hsm, Segmentation, StrideBv};
 use std::path::Path;
 use std::time::Instant;
 
-/// Passes of which the best counts.
+/// Passes per measurement, the best of which counts.
 const PASSES: usize = 5;
 /// Thread CPU time after which a pass ends, in nanoseconds: some structures are slow, and their headers need
 /// not be all.
 const PASS_NS: u64 = 100_000_000;
 
-/// A structure that was asked for a set.
+/// A structure filled with a rule set.
 pub struct Structure {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// None where it does not fit.
     pub filled: Option<Box<dyn Classifier>>,

@@ -80,7 +80,7 @@ impl EarlyRules {
         if asked.is_empty() {
             return Ok(None);
         }
-        // Of those behind the last one that is asked for each is none that is.
+        // A selector after the last one of a tenant that rules name cannot change their result.
         let last =
             self.tenants.iter().rposition(|own| asked.contains(&own.tenant)).map_or(0, |last| last + 1);
         let count = if asked.contains(&TenantId(0)) { self.tenants.len() } else { last };
@@ -130,7 +130,7 @@ pub(super) fn segments<'r>(
     for (row, spans) in of_rows.enumerate() {
         for span in spans.iter().filter(|span| span.v6 == v6) {
             turns.push((span.first, row));
-            // Behind the last value there is no segment.
+            // After the last value no segment begins.
             turns.extend((span.last < most).then(|| (span.last + 1, row)));
         }
     }
@@ -191,7 +191,7 @@ fn pairs(a: &[Rows], b: &[Rows], last: &Rows) -> Result<(Vec<u32>, Classes), Too
 struct Words(Vec<u64>);
 
 impl Words {
-    /// Where the next part begins.
+    /// The offset of the next part.
     fn next(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
@@ -206,7 +206,7 @@ impl Words {
     }
 }
 
-/// What services there are: classes of ports, and of all together.
+/// The services: classes of ports, and classes of scope, protocol and ports together.
 struct Services {
     source_ports: Segments,
     destination_ports: Segments,
@@ -227,9 +227,9 @@ fn is_any_service(row: &Row) -> bool {
     is_any_port(row) && row.fields.links.is_none() && row.fields.tenants.is_none()
 }
 
-/// Whether a row can decide of packets of a kind, on links that it matches. Of whatever may have any protocol
-/// and ports a row that refuses decides if it refuses all of them, and one that sends up does in any case: so
-/// what is left of the list refuses only what is refused whatever it is.
+/// Whether a row can decide packets of a kind, on links that it matches. For packets of unknown protocol
+/// and ports, a row that refuses decides only if it refuses all of them, and one that sends packets up
+/// always does: so the rest of the list refuses only packets that are refused whatever they are.
 fn is_of_kind(row: &Row, kind: usize) -> bool {
     if kind < PROTOCOLS.len() {
         row.fields.protocols & 1 << kind != 0
@@ -246,8 +246,8 @@ fn is_everywhere(spans: &[Span], v6: bool) -> bool {
 /// The rows that matter by link and tenant, each with a number.
 struct Scopes {
     sets: Vec<Rows>,
-    /// The numbers by link and place of the tenant's selector. Where tenants are not told apart a link has
-    /// its own.
+    /// The numbers by link and place of the tenant's selector. Where tenants are not distinguished, a link
+    /// has a number of its own.
     numbers: Vec<u32>,
 }
 
@@ -337,7 +337,7 @@ fn by_port(segments: &Segments) -> Vec<u32> {
     classes
 }
 
-/// Where the parts of a version are.
+/// The offsets of the parts of one IP version.
 #[derive(Default)]
 struct Version {
     sources: u32,

@@ -6,16 +6,16 @@ use bartizan_packet::VlanIds;
 use bartizan_packet::slots::{EARLY_STEPS, EARLY_TENANTS, EARLY_TUNNELS, EarlyHeader};
 use core::net::IpAddr;
 
-/// What is asked of a packet without a flow.
+/// The lookup key of a packet without a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Number of its link among those whose packets are judged.
     pub link: u32,
-    /// Where it comes from.
+    /// The source address.
     pub source: IpAddr,
-    /// Where it goes.
+    /// The destination address.
     pub destination: IpAddr,
-    /// What it is.
+    /// The protocol.
     pub protocol: Protocol,
     /// Its ports; of ICMP its type and code.
     pub ports: (u16, u16),
@@ -37,12 +37,12 @@ pub enum Protocol {
     Icmp,
     /// ICMP of IPv6.
     Icmpv6,
-    /// Another protocol, or one of these whose ports or type are not known, as of a later fragment: refused
-    /// is what is refused with any protocol and ports. Ports of the question do not count.
+    /// Another protocol, or one of these with unknown ports or type, as in a later fragment: such packets
+    /// are refused if they are refused with any protocol and ports. The key's ports do not count.
     Whatever,
 }
 
-/// How many kinds of packets a table tells apart.
+/// The number of kinds of packets that a table distinguishes.
 pub(super) const KINDS: usize = PROTOCOLS.len() + 1;
 
 impl Protocol {

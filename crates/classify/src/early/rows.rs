@@ -27,7 +27,7 @@ pub(super) const PROTOCOLS: [u8; 4] = [6, 17, 1, 58];
 pub(super) const OTHERS: u8 = 16;
 pub(super) const ALL_PROTOCOLS: u8 = 15 | OTHERS;
 
-/// What a row matches: a set of values for each field.
+/// The condition of a row: a set of values for each field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fields {
     pub sources: Values,
@@ -40,7 +40,7 @@ pub(super) struct Fields {
     pub tenants: OneOf<TenantId>,
 }
 
-/// Values of which one has to be, sorted; `None`: any may be.
+/// The allowed values, sorted; `None`: any.
 pub(super) type OneOf<T> = Option<Vec<T>>;
 
 /// The intersection of both.
@@ -89,7 +89,7 @@ impl Fields {
             || self.tenants.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// What both match.
+    /// The intersection of both; `None` if it is empty.
     fn and(&self, other: &Fields) -> Option<Self> {
         let fields = Fields {
             sources: both(&self.sources, &other.sources),
@@ -167,16 +167,17 @@ fn put_lists_together<T: Ord>(all: Vec<Fields>, of: fn(&mut Fields) -> &mut OneO
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub fields: Fields,
-    /// What it says; `None`: the packet goes up.
+    /// The outcome to count for a refused packet; `None`: the packet goes up.
     pub outcome: Option<u32>,
     /// Number of its rule in the list.
     pub rule: usize,
-    /// What it asks for that is not known below: it may match, and the packet goes up.
+    /// A condition that a level below cannot check: the row may match, and the packet goes up.
     pub unknown: Option<Unknown>,
 }
 
 impl Row {
-    /// The row where tenants are not told apart: it may match.
+    /// The row for a table that does not distinguish tenants: a row of a tenant may match, so its packets
+    /// go up.
     pub fn without_tenants(&self) -> Row {
         let mut row = self.clone();
         if row.fields.tenants.take().is_some() {
@@ -186,7 +187,7 @@ impl Row {
     }
 }
 
-/// What a header rule may ask for that is not known at a level below.
+/// A condition of a header rule that a level below cannot check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unknown {
     /// The tenant is unknown: the level has no room for the selectors.
@@ -195,16 +196,16 @@ pub enum Unknown {
     Tunnel,
     /// The DNS name of an address.
     Name,
-    /// Another protocol than those that are told apart.
+    /// A protocol that early tables do not distinguish.
     Protocol,
 }
 
-/// What the list says of a rule on a link ([`EarlyRules::on`]).
+/// A rule of the list that can match on a link ([`EarlyRules::on`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnLink {
     /// Its number in the list.
     pub rule: usize,
-    /// Why some of what it matches goes up undecided, though it stands in the table.
+    /// The reason why some packets that it matches go up undecided, though the rule is in the table.
     pub unknown: Option<Unknown>,
 }
 
@@ -212,7 +213,7 @@ pub struct OnLink {
 #[derive(Clone, Debug, Default)]
 pub struct EarlyRules {
     pub(super) rows: Vec<Row>,
-    /// Selectors of tenants, in the order in which they are asked.
+    /// Selectors of tenants, in the order in which they are tried.
     pub(super) tenants: Vec<EarlyTenant>,
     rules: usize,
 }
@@ -228,7 +229,7 @@ pub struct EarlyReach {
     pub tunnels: bool,
 }
 
-/// What a rule asks for that is not known below.
+/// The condition of a header rule that a level below cannot check, if it has one.
 fn unknown_of(rule: &HeaderRule) -> Option<Unknown> {
     match rule.protocol {
         _ if rule.is_named() => Some(Unknown::Name),
@@ -237,13 +238,13 @@ fn unknown_of(rule: &HeaderRule) -> Option<Unknown> {
     }
 }
 
-/// The first of what some rules ask for that is not known below.
+/// The first condition among some rules that a level below cannot check.
 fn first_unknown(rules: &[HeaderRule]) -> Option<Unknown> {
     rules.iter().find_map(unknown_of)
 }
 
-/// Header rules as the list has them: those that a header alone decides, and those that ask for what is not
-/// known below.
+/// Header rules as rows of the list: those that a header alone decides, and those with a condition that a
+/// level below cannot check.
 fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
     let of = |unknown: bool| {
         let own = rules.iter().filter(|rule| unknown_of(rule).is_some() == unknown);
@@ -253,18 +254,19 @@ fn split(rules: &[HeaderRule]) -> [Vec<Fields>; 2] {
 }
 
 impl EarlyRules {
-    /// Says whose traffic a packet is: that of the first of these that fits, or of tenant 0.
+    /// Sets the selectors of tenants: a packet is of the tenant of the first that fits, or of tenant 0.
     pub fn tell_tenants(&mut self, tenants: Vec<EarlyTenant>) {
         self.tenants = tenants;
     }
 
-    /// Appends a rule that matches what one of `alternatives` and one of `within` match. `outcome`: what is
-    /// counted for it where it decides; `None`: what it matches goes up. Where one asks for a DNS name or a
-    /// protocol that is not told apart, nobody knows below: what it matches goes up.
+    /// Appends a rule that matches a packet if one of `alternatives` and one of `within` do. `outcome` is
+    /// counted for the packets that it decides; `None`: they go up. If one of these has a DNS name or a
+    /// protocol that the table does not distinguish, a level below cannot decide it: packets that it may
+    /// match go up.
     pub fn push(&mut self, within: &[HeaderRule], alternatives: &[HeaderRule], outcome: Option<u32>) {
         let unknown = first_unknown(alternatives).or_else(|| first_unknown(within));
         let ([sure, unsure], [within, within_unsure]) = (split(alternatives), split(within));
-        // What surely matches is decided; what may match goes up then, before anything behind it decides.
+        // A certain match is decided; a possible match goes up before any later row decides.
         let all = |a: &[Fields], b: &[Fields]| {
             put_together(a.iter().flat_map(|x| b.iter().filter_map(|y| x.and(y))).collect())
         };
@@ -309,7 +311,7 @@ impl EarlyRules {
         }
     }
 
-    /// How many rules it has.
+    /// The number of its rules.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.rules

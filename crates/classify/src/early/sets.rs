@@ -3,7 +3,7 @@
 
 use crate::header::{Net, Range};
 
-/// Values from a first to a last one, both included; of addresses also of which version.
+/// Values from a first to a last one, both included; for addresses also their IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span {
     pub v6: bool,
@@ -50,7 +50,7 @@ pub(super) fn values(mut spans: Vec<Span>) -> Values {
     set
 }
 
-/// What lies in both.
+/// The intersection of two sets.
 pub(super) fn both(a: &[Span], b: &[Span]) -> Values {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut set = Values::new();
@@ -65,7 +65,7 @@ pub(super) fn both(a: &[Span], b: &[Span]) -> Values {
     set
 }
 
-/// A set of rows: 64 of them for each number, of which those that are 0 are left out.
+/// A set of rows: 64 of them for each number; words of zero are left out.
 pub(super) type Rows = Vec<(u32, u64)>;
 
 /// Rows that are in one of both.
@@ -124,8 +124,8 @@ pub(super) fn first(set: &[(u32, u64)]) -> Option<usize> {
     set.first().map(|(at, bits)| *at as usize * 64 + bits.trailing_zeros() as usize)
 }
 
-/// Leaves out what stands behind the first row that is in `last` as well: that one decides, whatever the
-/// fields say that are not looked at yet.
+/// Removes the rows after the first one that is in `last` as well: that row decides, whatever the remaining
+/// fields are.
 pub(super) fn cut(set: &mut Rows, last: &[(u32, u64)]) {
     let Some(row) = first_common(set, last) else { return };
     let (at, bit) = ((row / 64) as u32, row % 64);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Selectors of tenants as words of a table.
 //!
-//! Tenants are asked for in an order, and the first selector that fits counts. A selector fits if one of the
-//! packet's tags (or the number of the tunnel that it is in) and one of its two addresses do. So the first
-//! one that fits is the least of the first ones for each pair of a tag and an address, and a table of such
-//! pairs, by classes of tags and addresses, says it all.
+//! Selectors have an order, and the first that fits counts. A selector fits if one of the packet's tags (or
+//! the number of its tunnel) and one of its two addresses do. So the first one that fits is the least of
+//! the first ones for each pair of a tag and an address, and a table of such pairs, by classes of tags and
+//! addresses, holds all results.
 
 use super::build::{Classes, Segments, TooLarge, rows_that, segments};
 use super::rows::{EarlyTenant, everywhere};

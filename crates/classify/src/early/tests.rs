@@ -88,7 +88,7 @@ fn tenants(random: &mut Random) -> Vec<EarlyTenant> {
     all
 }
 
-/// The tenant of a packet by the rules of the host: the first selector of which all that is asked for fits.
+/// The tenant of a packet by the rules of the host: the first selector all of whose conditions hold.
 fn tenant_of(all: &[EarlyTenant], header: &Header, (vlans, tunnel): (&VlanIds, Option<u32>)) -> TenantId {
     let fits = |own: &&EarlyTenant| {
         let in_network = |address: IpAddr| {
@@ -117,7 +117,7 @@ fn around(random: &mut Random) -> (VlanIds, Option<u32>) {
     (vlans, None)
 }
 
-/// What the first rule says that surely matches; nothing where one before it may match.
+/// The outcome of the first rule that certainly matches; `None` where an earlier one may match.
 fn expected(list: &[Listed], header: &Header) -> Option<u32> {
     let sure = |rules: &[HeaderRule]| rules.iter().any(|rule| rule.matches(header));
     let may = |rules: &[HeaderRule]| {
@@ -188,7 +188,7 @@ fn a_table_says_what_the_first_rule_says_that_matches() {
             of_tenants[usize::from(tenant.0)] += u32::from(said.is_some());
             assert_eq!(said, expected(&list, &header), "{header:?}");
             met[usize::from(said.is_some())] += 1;
-            // What is refused whatever it is is refused with each protocol and all ports.
+            // A packet that is refused whatever it is, is refused with each protocol and all ports.
             let whatever = Question { protocol: Protocol::Whatever, ..question };
             if outcome(&table.words, &whatever).is_some() {
                 refused_whatever += 1;
@@ -346,7 +346,7 @@ fn what_is_said_of_rules_is_of_those_that_can_match_on_the_link() {
     let sctp = HeaderRule { protocol: Some(132), ..HeaderRule::default() };
     let mut rules = EarlyRules::default();
     rules.push(&everything, &[on(there)], Some(0));
-    // Of the other link only what is for a tenant.
+    // On the other link, only the alternative with a tenant.
     rules.push(&everything, &[on(here), HeaderRule { link: Some(there), ..tenant }], Some(1));
     rules.push(&[tenant], &everything, Some(2));
     rules.push(&everything, &[named], Some(3));
@@ -374,7 +374,7 @@ fn what_is_said_of_rules_is_of_those_that_can_match_on_the_link() {
     }
 }
 
-/// A rule of each tenant's own, of which each has a VLAN or the number of a tunnel; and equal addresses.
+/// A rule for each tenant, with a VLAN or a tunnel number of its own; and equal addresses.
 fn of_many(count: u16) -> EarlyRules {
     let mut rules = EarlyRules::default();
     let everything = [HeaderRule::default()];
@@ -432,8 +432,8 @@ fn thousands_of_tenants_have_rules_of_their_own() {
     assert_eq!([&table, &none].map(|table| outcome(&table.words, &question)), [Some(2), None]);
 }
 
-/// Where there is no room for what tells tenants nothing of them is decided, and nothing behind what one's
-/// rule may match.
+/// A table without room for the selectors decides nothing for tenants, and nothing after a rule of a tenant
+/// that may match.
 #[test]
 fn what_may_be_a_tenants_goes_up_where_there_is_no_room_to_tell() {
     let mut rules = EarlyRules::default();

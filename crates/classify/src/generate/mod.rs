@@ -6,19 +6,19 @@
 //! them measured:
 //!
 //! - *Pairs of prefixes.* Rules come in pairs of a source and a destination prefix. A pair of the supplied
-//!   set gives the two lengths, how many rules there are of it, and their ports and protocols. All pairs are
-//!   used equally often.
-//! - *Nesting and skew.* Addresses come from tries that part as those of the supplied set do: `prefixes`.
-//!   What goes beyond the size of the supplied set are further networks of the same kind beside the first:
-//!   prefixes per rule stay the same.
-//! - *Ports.* When a pair is used again, ports and protocol are put together anew, of the same class (any,
-//!   one port, low, high, another range) and protocol, as often as a further rule would show an unseen
+//!   set gives the two lengths, the number of its rules, and their ports and protocols. All pairs are used
+//!   equally often.
+//! - *Nesting and skew.* Addresses come from tries that branch as those of the supplied set do: `prefixes`.
+//!   Rules beyond the size of the supplied set use further networks of the same kind: prefixes per rule
+//!   stay the same.
+//! - *Ports.* When a pair is used again, ports and protocol are combined anew, of the same class (any, one
+//!   port, low, high, another range) and protocol, as often as a further rule would show an unseen
 //!   combination (Good and Turing: the share of the combinations that were seen once).
-//! - *Order.* A rule stands about where the one stood that it was drawn from; the last matches everything.
+//! - *Order.* A rule has about the place of the rule that it was drawn from; the last matches everything.
 //!
-//! No two rules are equal, so the share of what is wild in both addresses falls with the size, as it does in
-//! ClassBench. Not done: correlation of the two addresses of a rule; tenants and links; port ranges that the
-//! supplied set lacks.
+//! No two rules are equal, so the share of rules that are wild in both addresses falls with the size, as it
+//! does in ClassBench. Not done: correlation of the two addresses of a rule; tenants and links; port ranges
+//! that the supplied set lacks.
 
 mod prefixes;
 
@@ -29,10 +29,10 @@ use foldhash::fast::FixedState;
 use prefixes::{Form, Prefix, Splits, shuffle};
 use std::collections::{HashMap, HashSet};
 
-/// How often a larger draw is tried when too many rules were equal.
+/// The number of larger draws when too many rules were equal.
 const ROUNDS: usize = 8;
 
-/// Why no rule set can be drawn.
+/// The reason why no rule set can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     /// There is nothing to measure.
@@ -51,14 +51,14 @@ pub enum GenerateError {
         "{asked} different rules cannot be drawn, about {reached} can: the supplied set is too uniform; ask for fewer or supply more rules"
     )]
     Uniform {
-        /// Rules asked for.
+        /// The number of rules requested.
         asked: usize,
         /// Different ones of the last try.
         reached: usize,
     },
 }
 
-/// What a rule asks of ports and protocol.
+/// The ports and the protocol of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Ports {
     source: Range,
@@ -66,7 +66,7 @@ struct Ports {
     protocol: Option<u8>,
 }
 
-/// What is alike in ranges of ports; ClassBench's classes.
+/// ClassBench's classes of port ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum PortClass {
     Any,
@@ -105,7 +105,7 @@ struct Pair {
     rules: Vec<(Ports, f64)>,
 }
 
-/// What was measured of a rule set. See the module.
+/// The measured statistics of a rule set. See the module.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     v6: bool,
@@ -115,7 +115,7 @@ pub struct Statistics {
     kinds: HashMap<Kind, Vec<Ports>, FixedState>,
     /// The probability that a further rule has a combination of ports and protocol that was not seen.
     unseen: f64,
-    /// Of sources and destinations.
+    /// Those of sources and of destinations.
     splits: [Splits; 2],
 }
 
@@ -193,7 +193,7 @@ impl Statistics {
         })
     }
 
-    /// Whether what was measured is IPv6.
+    /// Whether the measured rules are IPv6.
     #[must_use]
     pub const fn is_v6(&self) -> bool {
         self.v6
@@ -202,7 +202,7 @@ impl Statistics {
     /// Draws so many different rules, the last of which matches everything.
     ///
     /// # Errors
-    /// None asked for; IPv4 from statistics of IPv6; or the statistics do not allow so many different ones.
+    /// `count` is 0; IPv4 from statistics of IPv6; or the statistics do not allow so many different ones.
     pub fn draw(&self, count: usize, v6: bool, seed: u64) -> Result<Vec<HeaderRule>, GenerateError> {
         let wanted = count.checked_sub(1).ok_or(GenerateError::Zero)?;
         let form = match (self.v6, v6) {
@@ -248,7 +248,7 @@ impl Statistics {
         let first_pass = self.pairs.len();
         let mut address = |side: usize, splits: &Splits| {
             let lengths: Vec<u8> = chosen.iter().map(|p| p.lengths.get(side).copied().unwrap_or(0)).collect();
-            // What lies beyond the measured size are further networks of the same kind.
+            // Rules beyond the measured size use further networks of the same kind.
             let networks = lengths.chunks(self.pairs.len().max(1));
             networks.flat_map(|lengths| splits.draw(lengths, form, random)).collect::<Vec<_>>()
         };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How prefixes part along their trie: measured, and prefixes drawn that part alike.
+//! The branching of prefixes along their trie: measured, and prefixes drawn that branch alike.
 //!
-//! A node of the trie is met by the prefixes that lie below it. What is measured of each node of two or more
-//! is which share of the prefixes of each length takes either branch. A node that is drawn parts as one that
-//! was measured at its level, with the same most frequent length and about as many prefixes. Thus the number
-//! of distinct prefixes, which lengths lie in which, and how deep, follow the measured set.
+//! The prefixes below a node of the trie pass through it. For each node with two or more of them, the share
+//! of the prefixes of each length that takes either branch is measured. A drawn node branches like one
+//! measured at its depth with the same most frequent length and about as many prefixes. Thus the number of
+//! distinct prefixes, their nesting by length, and its depth, follow the measured set.
 
 use crate::trace::Random;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(super) struct Prefix {
     pub length: u8,
 }
 
-/// What the drawn addresses are, and what a measured length becomes.
+/// The kind of the drawn addresses, and the mapping of measured lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Lengths stay as they are.
@@ -41,7 +41,7 @@ impl Form {
     }
 }
 
-/// How the prefixes of a node part.
+/// The branching of the prefixes of a node.
 #[derive(Clone, Debug)]
 struct Node {
     /// The length that most of its prefixes have.
@@ -60,7 +60,7 @@ pub(super) struct Splits {
     levels: Vec<Vec<Node>>,
 }
 
-/// How many there are of each length.
+/// The number of prefixes of each length.
 fn count(lengths: impl Iterator<Item = u8>) -> BTreeMap<u8, usize> {
     lengths.fold(BTreeMap::new(), |mut counts, length| {
         *counts.entry(length).or_default() += 1;
@@ -140,7 +140,7 @@ impl Splits {
         best.get(random.below(best.len())).copied()
     }
 
-    /// An address for each of the lengths as they were measured; bits behind the length in `form` are zero.
+    /// Draws an address for each of the measured lengths; bits after the length in `form` are zero.
     pub fn draw(&self, lengths: &[u8], form: Form, random: &mut Random) -> Vec<u128> {
         let mut out = vec![0u128; lengths.len()];
         let length = &|member: &u32| lengths.get(*member as usize).copied().unwrap_or(0);
@@ -171,8 +171,8 @@ impl Splits {
                 nodes.push((level + 1, common, members));
                 continue;
             }
-            // The bit that differs; where a level became several bits, those behind it belong to each by
-            // itself.
+            // The first bit that differs; where one measured bit became several, each branch draws the bits
+            // after it separately.
             let first = if form == Form::Widened { from.max(GLOBAL.1) } else { from };
             let at = first + random.below(usize::from(to - first)) as u8;
             let other = between(common ^ u128::MAX, at, at + 1) | between(random_bits(random), at + 1, to);

@@ -163,7 +163,7 @@ impl Delta {
     }
 }
 
-/// What a lookup has found in a set so far.
+/// The result of a lookup in one set so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// Rank of a compiled entry, `u32::MAX` for none.

@@ -26,21 +26,21 @@ use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Compiled { set: u8, rank: u32 },
     Added(usize),
 }
 
-/// What has to be done again on a version that was compiled meanwhile.
+/// A change that has to be repeated on a version that is being compiled.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Insert { set: u8, entry: RankedRule, sequence: u64 },
     Delete(Fid),
 }
 
-/// What the writer knows of a version.
+/// The writer's index of a version.
 #[derive(Debug)]
 struct Index {
     by_fid: HashMap<Fid, Vec<Place>, FixedState>,
@@ -213,8 +213,8 @@ impl Live {
         Rebuild { sets: self.stored(), options, number: self.rebuild }
     }
 
-    /// Publishes what was compiled, with all that changed since it was begun. False if it was forgotten, or
-    /// if too much changed meanwhile: begin again.
+    /// Publishes a compiled version, with all changes since its compilation began. False if it was
+    /// abandoned, or if too much changed meanwhile: begin again.
     pub fn finish(&mut self, rebuilt: Rebuilt) -> bool {
         if rebuilt.number != self.rebuild {
             return false;
@@ -281,7 +281,7 @@ impl Live {
         self.published.load().compiled.rest()
     }
 
-    /// What was built, a line a group.
+    /// A description of the tables, a line for each group.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
         self.published.load().compiled.summary().map(str::to_owned).collect()

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What lookups see: compiled tables, validity and fid of each compiled entry, and entries added since.
+//! The structure that lookups read: compiled tables, validity and fid of each compiled entry, and entries
+//! added since.
 //!
 //! Shared by one writer and many readers. Deleting clears a bit and is seen by the next batch; adding
 //! appends; everything else needs another version.
 //!
-//! A lookup that looks at several flags one after the other may see the first as it was before two changes
-//! and the second as it is after them: what takes the place of an entry not yet, the entry not any more. So
-//! the writer counts changes, each before it is done. A result that rests on one flag is right at the moment
-//! of that flag; one that rests on several is settled by itself, again while the count moves. Such headers
-//! are few (their best rule was deleted, or an added entry matches), what the tables gave for them stays, and
-//! to be settled again means that the writer has gone on.
+//! A lookup that reads several flags one after the other may see the first as it was before two changes and
+//! the second as it is after them: the entry that replaces another is not visible yet, and the replaced one
+//! no longer. So the writer counts changes, each before it is made. A result from one flag is right at the
+//! moment of that flag; one from several is settled separately, again while the count moves. Such headers
+//! are few (their best rule was deleted, or an added entry matches), the tables' results for them stay
+//! valid, and settling again means that the writer has made progress.
 
 use super::delta::{Added, Delta, Found};
 use crate::classifier::{Match, NO_FID, RankedRule, SETS_MAX};
@@ -29,12 +30,12 @@ pub(crate) struct Stored {
     pub sequence: u64,
 }
 
-/// What compiled entries of a set mean in another list than before, by their ranks.
+/// The new fids and priorities of a set's compiled entries in the next list, by their ranks.
 #[derive(Debug, Default)]
 pub(crate) struct Meanings {
     /// Ranks of entries that it may lack.
     pub gone: Vec<u32>,
-    /// Rank, fid and priority of entries that it has; they are said after those that are gone.
+    /// Rank, fid and priority of entries that it has; applied after `gone`.
     pub now: Vec<(u32, u32, u32)>,
 }
 
@@ -43,9 +44,9 @@ pub(crate) struct Meanings {
 pub(crate) struct Set {
     pub stored: Arc<[Stored]>,
     priorities: Vec<u32>,
-    /// Which fid an entry has now, [`NO_FID`] while it is deleted. This is its valid flag: one load tells
-    /// both. A power of two of them; the last, which no entry has, is that of no rank: the load needs neither
-    /// branch nor check.
+    /// The fid of each entry now, [`NO_FID`] while it is deleted. This is its valid flag: one load reads
+    /// both. The length is a power of two; the last element, which no entry has, is read for a rank of
+    /// [`NONE`]: the load needs neither branch nor check.
     fids: Vec<AtomicU32>,
 }
 
@@ -59,16 +60,16 @@ struct Flags<'a> {
 impl Flags<'_> {
     #[inline(always)]
     fn fid(self, rank: u32) -> Fid {
-        // Of no rank the last one.
+        // The rank [`NONE`] selects the last element.
         let place = rank as usize & self.fids.len().wrapping_sub(1);
-        // Acquire: what is asked for after it (whether anything changed) is not read before it.
+        // Acquire: the count of changes is not read before this load.
         self.fids.get(place).map_or(NO_FID, |f| Fid(f.load(Ordering::Acquire)))
     }
 }
 
-/// What a lookup gives.
+/// The result of a lookup.
 trait Answer: Copy {
-    /// Of a compiled entry; none if it is deleted, or if there is none of this rank.
+    /// The result for a compiled entry; none if it is deleted, or if no entry has this rank.
     fn compiled(flags: Flags<'_>, rank: u32) -> Self;
     fn is_none(&self) -> bool;
     fn added(entry: &RankedRule) -> Self;
@@ -115,7 +116,7 @@ impl Set {
         Set { priorities: stored.iter().map(|s| s.entry.priority).collect(), fids, stored: stored.into() }
     }
 
-    /// The same entries with other meanings.
+    /// Copies the entries, with other fids and priorities.
     fn behind(&self, changed: &Meanings) -> Self {
         let mut fids: Vec<u32> = self.fids.iter().map(|fid| fid.load(Ordering::Relaxed)).collect();
         let mut priorities = self.priorities.clone();
@@ -158,7 +159,7 @@ impl Set {
         each.fold(0, |bits, (i, deleted)| bits | u64::from(deleted) << i)
     }
 
-    /// What results are made of.
+    /// The arrays that results are read from.
     #[inline(always)]
     fn flags(&self) -> Flags<'_> {
         Flags { fids: &self.fids, priorities: &self.priorities }
@@ -229,7 +230,7 @@ impl Version {
         Version::of(compiled, sets)
     }
 
-    /// The same of lists, unless tables would leave more than so many rules to a linear search.
+    /// As [`Version::whole`], unless tables would leave more than `rest_max` rules to a linear search.
     pub(crate) fn within(lists: &[List], options: Options, rest_max: usize) -> Option<Self> {
         let rules = lists.iter().flat_map(|list| list.rules(0..list.pieces().len()));
         if Compiled::leaves(rules, rest_max) {
@@ -300,7 +301,7 @@ impl Version {
 
     /// Lowers what lookups run on, to compare: see [`Compiled::set_level`].
     pub(crate) fn set_level(&mut self, level: crate::Level) {
-        // Nobody else has them yet.
+        // No other thread has the tables yet.
         if let Some(compiled) = Arc::get_mut(&mut self.compiled) {
             compiled.set_level(level);
         }
@@ -486,7 +487,7 @@ impl Version {
         found.iter().any(|f| f.met)
     }
 
-    /// What is found so far: for each set the rank that the tables gave.
+    /// The results so far: for each set the rank from the tables.
     #[inline(always)]
     fn found<'a>(&self, ranks: impl Iterator<Item = &'a u32>) -> [Found; SETS_MAX as usize] {
         let mut found = [Found { rank: NONE, added: None, met: false }; SETS_MAX as usize];
@@ -516,7 +517,7 @@ impl Version {
             for (index, ((set, found), answer)) in
                 self.sets.iter().zip(&mut *found).zip(&mut answers).enumerate()
             {
-                // What is found valid may be deleted before its fid is read: then on to the next.
+                // A valid entry may be deleted before its fid is read: then the next one is tried.
                 *answer = loop {
                     let answer = A::compiled(set.flags(), found.rank);
                     if found.rank == NONE || !answer.is_none() {

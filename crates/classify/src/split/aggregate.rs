@@ -17,7 +17,7 @@ const DIRECT_MAX: usize = 384 << 10;
 /// Bytes of a table of positions at most.
 pub(crate) const POSITIONS_MAX: usize = 16 << 20;
 
-/// What follows a list.
+/// The stage after a list.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// A rank for each list and port class.
@@ -48,7 +48,7 @@ pub(crate) struct Aggregate {
     pub lists: usize,
     /// Port classes.
     pub columns: usize,
-    /// Where the rows were moved to; none once words are made.
+    /// The displacements of the rows; empty once words are made.
     pub(super) placement: Vec<u32>,
     /// For each slot its full list, for when the best rule was deleted.
     full_of: Vec<u32>,

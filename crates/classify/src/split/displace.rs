@@ -8,15 +8,15 @@
 use super::group::Run;
 use bartizan_base::at::At;
 
-/// Slots at most: a check has 24 bits, and the last displacement stands for no row.
+/// The most slots: a check has 24 bits, and the last displacement means no row.
 pub(crate) const SLOTS_MAX: usize = 1 << 23;
-/// Holes tried for a row, from the first one on, before others are tried, and then the place behind all rows.
+/// The first holes to try for a row, before holes elsewhere, and then the place after all rows.
 const TRIES: usize = 256;
-/// ... of which so many are looked for all over the table, a step apart.
+/// Holes to try all over the table, `STEP` slots apart.
 const ANYWHERE: usize = 2048;
 const STEP: usize = 40_503;
 
-/// Where rows stand.
+/// The displacements of the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     /// For each row its displacement; rows without cells have the last one, which no other has.

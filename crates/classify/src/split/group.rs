@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One group of rules of one set: from address classes to lists of rules.
 //!
-//! A cell is a pair of classes in which some rule of the group may match; it stands for the list of the rules
-//! that do, best first, without those that an earlier one covers. Rows are the classes of one address,
+//! A cell is a pair of classes in which some rule of the group may match; it refers to the list of those
+//! rules, best first, without rules that an earlier one covers. Rows are the classes of one address,
 //! columns those of the other. Cells are found row by row: the rules of a row and of the prefixes around it
-//! are ranges of columns, one inside the other or apart, because prefixes are.
+//! are ranges of columns, one inside the other or disjoint, because prefixes are.
 
 use super::ports::{Bits, Combination, has};
 use super::prefix::{Prefix, Prefixes};
@@ -23,7 +23,7 @@ pub(crate) struct Rule {
     pub combination: u32,
 }
 
-/// What building may use at most.
+/// Bounds of building a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub cells: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Group {
     pub port_classes: Vec<Bits>,
 }
 
-/// What a group would cost, without building it: (cells at most, work at least).
+/// The cost of a group, without building it: (upper bound of cells, lower bound of work).
 pub(crate) fn estimate(rules: &[Rule]) -> (u64, u64) {
     let sources = Prefixes::new(rules.iter().map(|r| r.source));
     let destinations = Prefixes::new(rules.iter().map(|r| r.destination));

@@ -2,11 +2,11 @@
 //! Decomposition with rules split by prefix length: the structure for large sets.
 //!
 //! Source: the field stage that all sets share is that of Qi et al., "Towards System-level Optimization for
-//! High Performance Unified Threat Management" (IPP); aggregation tables per set, as there, but over groups
-//! of rules whose prefixes are alike in length, so that cross products stay near one cell per rule
-//! (docs/design/0006-classification.md).
+//! High Performance Unified Threat Management" (IPP); aggregation tables per set, as in that paper, but
+//! over groups of rules whose prefixes are alike in length, so that cross products stay near one cell per
+//! rule (docs/design/0006-classification.md).
 //!
-//! Not done here: inserts and deletes (see `crate::live`); this is what is compiled from a set of rules.
+//! Not done here: inserts and deletes (see `crate::live`); this is the compiled form of a set of rules.
 
 mod aggregate;
 pub(crate) mod displace;
@@ -43,7 +43,7 @@ use vector::Checked;
 /// Cells of the table of port classes at most.
 pub(crate) const PORT_CELLS: u64 = 1 << 19;
 
-/// How to compile.
+/// Options of compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes that tables may take; rules beyond it are searched linearly.
@@ -87,8 +87,8 @@ impl Compiled {
         Compiled { sets: sets.len(), v4: half(false), v6: half(true), rules: sets.to_vec() }
     }
 
-    /// Whether it can be said at once that more than `rest_max` of these rules would be in no table, because
-    /// they have too many different ports.
+    /// Whether it is certain, without compiling, that more than `rest_max` of these rules would be in no
+    /// table, because they have too many different ports.
     pub fn leaves<'r>(rules: impl Iterator<Item = &'r HeaderRule> + Clone, rest_max: usize) -> bool {
         [false, true].into_iter().any(|v6| Used::of(rules.clone(), v6).beyond > rest_max)
     }
@@ -121,7 +121,7 @@ impl Compiled {
         left(&self.v4.rest) + left(&self.v6.rest)
     }
 
-    /// What was built, a line a group.
+    /// A description of the tables, a line for each group.
     pub fn summary(&self) -> impl Iterator<Item = &str> {
         self.v4.summary.iter().chain(&self.v6.summary).map(String::as_str)
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rules go together: groups by prefix length, chosen by what they would cost.
+//! The grouping of rules by prefix length, chosen by estimated cost.
 //!
-//! Rules that are wild in one address and rules that are wild in the other must not meet in one group, or
-//! their cross product is its table. So rules are split by whether each prefix is long; then groups are
-//! merged again as long as the model says that one larger table is cheaper than two. What fits into no group
-//! is searched linearly.
+//! Rules that are wild in one address and rules that are wild in the other must not share a group, or their
+//! cross product is its table. So rules are split by whether each prefix is long; then groups are merged
+//! again as long as the model estimates one larger table as cheaper than two. Rules that fit into no group
+//! are searched linearly.
 
 use super::aggregate::{Aggregate, Form};
 use super::group::{Bounds, Group, Rule, estimate};
 use super::ports::{Bits, Combination};
 
-/// What a plan works with.
+/// The input of a plan.
 pub(crate) struct Input<'a> {
     pub set: u8,
     /// In the order of their ranks.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lookups without vector units: of a block of headers, one stage at a time, so that reads of different
-//! headers are under way together (the oracle of the vector forms), and of one header.
+//! headers are in flight together (the oracle of the vector forms), and of one header.
 //!
-//! In a block nothing branches on what was read: which way a header goes cannot be predicted, and each wrong
-//! guess costs more than the read that it saves.
+//! In a block no branch depends on loaded data: it would be unpredictable, and each misprediction costs
+//! more than the read that it saves.
 
 use super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, Form, NONE8, NONE16, PATTERN_SHIFT};
 use super::pool::Pool;
@@ -15,7 +15,7 @@ use bartizan_base::at::At;
 /// Headers of a block.
 pub(crate) const BLOCK: usize = 64;
 
-/// What the field stage makes of a header: leaf of source and destination, index of the port words.
+/// The result of the field stage for a header: leaf of source and destination, index of the port words.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leaves {
     pub source: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Leaves {
     pub ports: u32,
 }
 
-/// The same of a block.
+/// The result of the field stage for a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub source: [u32; BLOCK],
@@ -44,7 +44,7 @@ struct BlockWords {
     ports: [u64; BLOCK],
 }
 
-/// What a header has besides addresses.
+/// The fields of a header besides the addresses.
 #[derive(Clone, Copy)]
 struct Small {
     source_port: u16,

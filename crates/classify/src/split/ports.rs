@@ -9,7 +9,7 @@ use bartizan_base::at::At;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet};
 
-/// What a rule asks of everything but the addresses.
+/// The conditions of a rule on everything but the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Combination {
     pub source_ports: (u16, u16),
@@ -136,7 +136,7 @@ fn ranges(combinations: &[Combination]) -> [Vec<(u32, u32)>; 5] {
 const VALUES: [u32; 5] = [1 << 16, 1 << 16, 1 << 8, 1 << 16, 1 << 8];
 
 impl Ports {
-    /// How many cells the table of `combinations` has.
+    /// The number of cells of the table of `combinations`.
     pub fn cells(combinations: &[Combination]) -> u64 {
         let fields = ranges(combinations).into_iter().zip(VALUES);
         fields.map(|(ranges, values)| count_classes(&ranges, values)).fold(1, u64::saturating_mul)
@@ -169,9 +169,9 @@ impl Ports {
     }
 }
 
-/// How many classes a field has. What a value satisfies is known by the sum of a random number for each range
-/// that it lies in: two different sums are two classes, and equal ones of different sets do not happen by
-/// chance (2^-38 for 8,192 classes); the table would only be a little larger.
+/// The number of classes of a field. The ranges that contain a value are identified by the sum of a random
+/// number for each of them: two different sums are two classes, and equal sums of different sets
+/// practically do not happen (2^-38 for 8,192 classes); then the table would only be a little larger.
 fn count_classes(ranges: &[(u32, u32)], values: u32) -> u64 {
     let mut changes = vec![(0, 0)];
     for (number, (first, last)) in (1u64..).zip(ranges) {

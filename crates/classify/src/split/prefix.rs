@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prefixes of one address field as a forest in preorder: a prefix and all below it are one range of numbers.
 //!
-//! The class of an address is the longest prefix that it lies in, because that one says which others it lies
-//! in.
+//! The class of an address is the longest prefix that contains it, because that prefix determines the
+//! others that do.
 
 use crate::header::Net;
 use bartizan_base::at::At;
@@ -83,12 +83,12 @@ impl Prefixes {
         self.list.binary_search(&prefix).unwrap_or(0) as u32
     }
 
-    /// How many classes lie in a prefix of the list, itself included.
+    /// The number of classes in a prefix of the list, itself included.
     pub fn inside(&self, number: u32) -> u32 {
         self.end.at(number as usize) - number
     }
 
-    /// For each prefix of this list the longest of `few` (a part of this list) that it lies in.
+    /// For each prefix of this list the longest of `few` (a part of this list) that contains it.
     pub fn project(&self, few: &Prefixes) -> Vec<u32> {
         let mut out: Vec<u32> = Vec::with_capacity(self.len());
         let mut rest = few.list.iter().enumerate().peekable();

@@ -14,7 +14,7 @@ const NARROW: &[u8] = &[8, 4, 4];
 /// Nodes on a way at most.
 const LEVELS: usize = 3;
 
-/// Which bits of an address select an entry of a node.
+/// The bits of an address that select an entry of a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Level4 {
     pub shift: u32,
@@ -41,7 +41,7 @@ impl Search4 {
             *level = Level4 { shift: rest, mask: (1 << bits) - 1 };
         }
         let mut new = Search4 { nodes: vec![0; 1 << 16], depth: 0, levels };
-        // Preorder: what lies inside comes later and paints over.
+        // Preorder: a nested prefix comes later and overwrites the outer one's entries.
         for (prefix, leaf) in prefixes.list.iter().zip(leaves) {
             new.paint(*prefix, *leaf);
         }
@@ -128,7 +128,7 @@ pub(crate) struct Search6 {
     pub values: Vec<u32>,
     /// First and last high half that has the common bits.
     pub common: (u64, u64),
-    /// How many bits these are, 48 at most.
+    /// The number of these bits, 48 at most.
     pub skip: u32,
     /// Steps that a search between two roots takes.
     pub steps: u32,
@@ -140,7 +140,7 @@ pub(crate) struct Search6 {
     pub roots: Vec<u32>,
 }
 
-/// The longest prefix that an address lies in.
+/// The longest prefix that contains an address.
 fn longest(prefixes: &Prefixes, address: u128) -> usize {
     let mut at = prefixes.list.partition_point(|p| p.value <= address).saturating_sub(1);
     while at != 0 && !prefixes.list.get(at).is_some_and(|p| p.contains(address)) {
@@ -277,7 +277,7 @@ impl Search6 {
     }
 }
 
-/// How many of the sorted keys are at most `x`: binary search without branches.
+/// The number of sorted keys that are at most `x`: binary search without branches.
 #[inline]
 fn count_up_to(keys: &[u64], x: u64) -> usize {
     let mut base = 0;

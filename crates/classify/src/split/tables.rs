@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a lookup reads: packed tables, made from groups.
+//! The tables that a lookup reads: packed, made from groups.
 //!
 //! Field stage, once for all sets: a trie per address (64 Ki roots, then 256-way nodes) and a class per port
 //! give three words. Aggregation, once per group: fields of these words select a slot (check and list) and a
@@ -17,12 +17,12 @@ use bartizan_base::at::At;
 /// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it
 /// would be most of the memory, and such tables mostly stand while faster ones are built beside them.
 const WIDE_MAX: usize = 1 << 14;
-/// Where the word of an address comes from.
+/// The source of the word of an address.
 #[derive(Clone, Debug)]
 pub(crate) enum Words {
-    /// What the search returns is the word.
+    /// The search returns the word.
     Leaf,
-    /// What the search returns is an index.
+    /// The search returns an index into this table.
     Table(Vec<u64>),
 }
 
@@ -95,12 +95,12 @@ pub(crate) struct Tables {
     pub searches: Searches,
     /// Source port, destination port, protocol, tenant, link.
     pub ports: [PortTable; 5],
-    /// What each field's class counts in the index of the port words.
+    /// The weight of each field's class in the index of the port words.
     pub strides: [u32; 5],
     pub bundles: Vec<Bundle>,
 }
 
-/// What is free in the words of source, destination and ports, from which bit on.
+/// The first free bit of the words of source, destination and ports.
 #[derive(Clone, Copy, Default)]
 struct Room([u32; 3]);
 
@@ -113,7 +113,7 @@ impl Room {
     fn take(&mut self, word: usize, values: usize) -> Option<Field> {
         let need = bits(values);
         let at = self.0.get_mut(word)?;
-        // No field lies across the middle of a word: vector units take halves.
+        // No field crosses the middle of a word: vector units take halves.
         let from = if *at % 32 + need > 32 { at.next_multiple_of(32) } else { *at };
         if need == 0 {
             return Some(Field::default());
@@ -123,7 +123,7 @@ impl Room {
     }
 }
 
-/// What goes into a bundle.
+/// The contents of a bundle.
 #[derive(Default)]
 struct Part {
     groups: Vec<(Group, Aggregate)>,
@@ -164,7 +164,7 @@ fn bundle(groups: Vec<(Group, Aggregate)>, pools: Vec<Pool>) -> Vec<Part> {
     out
 }
 
-/// The last bundle, or another one if that has no room for what is taken.
+/// The last bundle, or a new one if `take` finds no room in that.
 fn place_in<'a>(
     out: &'a mut Vec<Part>,
     room: &mut Room,

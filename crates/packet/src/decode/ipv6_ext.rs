@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IPv6 extension headers (RFC 8200 4, RFC 4302, 5533, 6275, 7401): walked to the transport header.
 //!
-//! Tunnels behind extension headers (a Linux end of one puts a destination header there, RFC 2473 section
-//! 5.1) are opened. Suricata does not know them there, and its event is raised here as well.
 //! Tunnels after extension headers (the Linux end of a tunnel inserts a destination header, RFC 2473
 //! section 5.1) are decoded. Suricata does not decode them, and its event is raised here as well.
+//!
+//! Not done: payloads encrypted by ESP.
 
 use super::{Context, Span, Step, Stop, esp, ipv6, ipv6_options, proto};
 use crate::{DecodeEvent, Decoded, Ipv6, Ipv6ExtHeaders, Ipv6Fragment, PacketFlags};

@@ -151,10 +151,9 @@ pub(super) unsafe fn block_v6(tables: &Tables, headers: &[FlatV6], best: &mut [[
     }
 }
 
-/// IPv6 addresses to their leaves: binary search between two roots, all headers a step at a time.
+/// Finds the leaves of IPv6 addresses: binary search between two roots, all headers a step at a time.
 /// # Safety
-/// Roots are 64 Ki + 1 and grow up to the number of keys, of which there is at least one; there are as many
-/// values.
+/// Roots are 64 Ki + 1 and rise up to the number of keys, which is at least one; there are as many values.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn search6(search: &Search6, addresses: &[[u64; 2]; BLOCK], out: &mut [u32; BLOCK]) {

@@ -23,7 +23,7 @@ pub(super) fn in_bounds(tables: &Tables) -> bool {
     tables.bundles.iter().all(|b| bundle(b, source, destination, ports))
 }
 
-/// The largest leaf, if every node lies in the table and no way is longer than there are levels.
+/// The largest leaf, if every node is in the table and no path is longer than the number of levels.
 fn top_leaf4(search: &Search4) -> Option<usize> {
     let top = top_below(search, search.nodes.get(..1 << 16)?, search.levels())?;
     (top < NODE).then_some(top as usize)
@@ -91,7 +91,7 @@ fn bundle(bundle: &Bundle, source: usize, destination: usize, ports: usize) -> b
         })
 }
 
-/// Whether a field lies in one half of a word.
+/// Whether a field is in one half of a word.
 fn in_half(field: Field) -> bool {
     field.mask < 1 << 24 && field.shift % 32 + field.mask.trailing_ones() <= 32 && field.shift < 64
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lookups with vector units, chosen at run time: AVX-512, AVX2. They answer as the portable form does.
+//! Lookups with vector units, chosen at run time: AVX-512, AVX2. They return the results of the portable
+//! form.
 //!
-//! Why `unsafe`: a gather reads wherever its indices point, and no bounds check fits between index and read
-//! without undoing the gain. So bounds are proved once: [`Checked`] holds tables of which every index that a
-//! lookup can form was compared with the length of what it reads, when they were built; the tables do not
-//! change after that.
+//! Reason for `unsafe`: a gather reads wherever its indices point, and no bounds check fits between index
+//! and read without undoing the gain. So bounds are proved once: [`Checked`] holds tables in which every
+//! index that a lookup can form was compared, at build time, with the length of the table that it reads;
+//! the tables do not change after that.
 
 mod avx512;
 mod check;
@@ -17,7 +18,7 @@ use crate::flat::{FlatV4, FlatV6};
 #[derive(Clone, Debug)]
 pub(crate) struct Checked(Tables);
 
-/// What a lookup runs on.
+/// The instruction set of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Any machine.
