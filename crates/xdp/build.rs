@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// Compiles one program. Says what is wrong and what to do.
+/// Compiles one program. An error says what is wrong and what to do.
 fn compile(sources: &Path, program: &str, out: &Path) -> Result<(), String> {
     let compiler = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let variable = |name| std::env::var(name).unwrap_or_default();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program costs a packet, and how fast flows come and go: `cargo run -p bartizan-xdp --example
-//! measure [FLOWS]`, as root.
+//! The program's cost per packet, and the speed of adding and removing flows: `cargo run -p bartizan-xdp
+//! --example measure [FLOWS]`, as root.
 //!
-//! The kernel runs the program on a frame and says how long it took (BPF_PROG_TEST_RUN); nothing is sent. It
-//! is attached to two dummy ends in a network namespace of its own: `unshare -n` it. Not measured: drivers,
-//! redirects, cold instruction caches.
+//! The kernel runs the program on a frame and reports the time (BPF_PROG_TEST_RUN); no frame is sent. The
+//! program is attached to two dummy ends in a network namespace of its own: run this under `unshare -n`.
+//! Not measured: drivers, redirects, cold instruction caches.
 
 use bartizan_base::{LinkId, Spread};
 use bartizan_packet::DecoderConfig;
@@ -148,7 +148,7 @@ fn ports() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The program at both ports, watching two workers of which neither is ever late.
+/// Attaches the program to both ports; it watches two workers, neither of which is ever late.
 fn attach(program: &mut Program) -> Result<(), Failed> {
     let (fail, stale) = (Fail::Closed, Duration::from_secs(3_600));
     let watch = Watch { fail, stale, spread: Spread::new([1, 2], 2), first: 0 };
@@ -168,7 +168,7 @@ fn attach(program: &mut Program) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What goes up to the host: nothing is decided.
+/// Packets that go up to the host: no flow is decided.
 fn undecided(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed> {
     println!("no port, ns a packet: {}", warm(program, frame, 1)?);
     println!("no flow, watched, ns a packet: {}", warm(program, frame, lan)?);

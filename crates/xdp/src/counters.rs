@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program has counted, summed over processors.
+//! The program's counters, summed over processors.
 
 use bartizan_offload::level::PortCounters;
 use bartizan_packet::slots::{CarrierLine, PortLine, SEEN_SHIFT, SlotLine};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// meanwhile (at 137 Gbit/s).
 const AT_ONCE: u32 = 128;
 
-/// How far one side of a TCP connection has come.
+/// The progress of one side of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The sequence number behind all that it has sent.
+    /// The sequence number after all that it has sent.
     pub sent: u32,
     /// Its latest acknowledgement of what the other side has sent.
     pub acknowledged: u32,
@@ -23,7 +23,7 @@ pub struct Progress {
 /// One side of a flow in the lines of several processors.
 #[derive(Clone, Copy)]
 struct Side {
-    /// How long ago it was seen, in units of [`SEEN_SHIFT`].
+    /// The time since it was seen, in units of [`SEEN_SHIFT`].
     age: u32,
     progress: Progress,
 }
@@ -54,8 +54,8 @@ pub struct Counts {
     /// When the latest came, in nanoseconds of CLOCK_BOOTTIME ([`crate::boot_to_real`]), a millisecond early
     /// at most; 0 for never.
     pub last_seen: [u64; 2],
-    /// How far a TCP connection has come with these packets. Without meaning for other protocols; none where
-    /// no packet came.
+    /// The progress of each side of a TCP connection with these packets; `None` where no packet came.
+    /// Without meaning for other protocols.
     pub progress: [Option<Progress>; 2],
     /// The ends of a TCP connection, which came with these packets.
     pub ends: [Option<End>; 2],
@@ -144,8 +144,8 @@ pub(crate) fn add_line(counters: &mut PortCounters, line: &PortLine) {
     counters.sizes.iter_mut().zip(sizes).for_each(|(sum, part)| *sum = sum.wrapping_add(part));
 }
 
-/// The bytes of a block that is being written: each number of 64 bits is whole, the block need not be of one
-/// moment, but what stands behind was read later.
+/// The bytes of a block while it may be written: each number of 64 bits is whole, but the block need not be
+/// of one moment; a later number was read later.
 pub(crate) fn bytes_of<const LEN: usize>(words: &[AtomicU64]) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {

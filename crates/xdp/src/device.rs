@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's XDP hook as a device: each worker of a link has places of its own in the tables that all of
-//! them share.
+//! The kernel's XDP hook as a device: each worker of a link has slots of its own in the tables that all
+//! workers share.
 //!
-//! What is asked is done at once, by stores into memory that the program reads, and by a system call for each
-//! entry that comes or goes. So answers are there with the next poll. Each poll is a sign of life of the
-//! worker: where it gives none for too long, the program does without it (docs/failing.md).
+//! Requests are done at once, by stores into memory that the program reads, and by a system call for each
+//! entry that is added or removed. So replies are ready at the next poll. Each poll is a sign of life of
+//! the worker: where it gives none for too long, the program does without it (docs/failing.md).
 
 use crate::counters;
 use crate::early::EarlyCounted;
@@ -40,7 +40,7 @@ const LAYERS: u8 = 9;
 struct Heart {
     /// Its number among the workers of all links.
     worker: u32,
-    /// How often one is given, in nanoseconds, and when the last one was.
+    /// The interval between two signs in nanoseconds, and the time of the last one.
     every: u64,
     last: u64,
     /// It has failed after so many.
@@ -51,15 +51,16 @@ struct Heart {
     missed: bool,
 }
 
-/// Of the time after which a worker has failed, the part after which it gives another sign of life.
+/// The divisor of the time after which a worker has failed; the quotient is the interval between its signs
+/// of life.
 const BEATS: u64 = 8;
 
-/// What is in a place.
+/// The entry in a place.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     sunk: SunkId,
     key: Key,
-    /// What is done with its packets.
+    /// The handling of its packets.
     action: tables::Action,
     /// The flow is refused.
     refuses: bool,
@@ -84,16 +85,16 @@ pub struct XdpDevice {
     /// call.
     now: u64,
     to_packets: i64,
-    /// Entries that it was asked for, and how long the kernel took for them, in nanoseconds.
+    /// The number of insertions, and the time that the kernel took for them, in nanoseconds.
     inserts: (u64, u64),
 }
 
-/// Its share in what is refused of packets without a flow.
+/// The device's part in counting packets without a flow that are refused early.
 #[derive(Clone, Debug)]
 struct Early {
     link: u8,
     counts: bool,
-    /// What was given of each outcome, by tables of even and odd generations.
+    /// The counts already reported for each outcome, by tables of even and odd generations.
     given: [Vec<EarlyCounted>; 2],
 }
 
@@ -128,7 +129,7 @@ impl XdpDevice {
             ipv6: true,
             protocols: &[6, 17],
             tunnels: &TUNNELS,
-            // What is of one direction (ESP) it does not know.
+            // The program does not know keys of one direction (ESP).
             fields: Fields::ALL.without(Field::OneWay),
             windows: true,
             actions: Actions::ALL,
@@ -185,8 +186,8 @@ impl XdpDevice {
         self
     }
 
-    /// Packets without a flow are refused early on its link, by its number among such links. `counts`: this
-    /// worker of the link gives what was counted.
+    /// Refuses packets without a flow early on its link, by the link's number among such links. `counts`:
+    /// this worker of the link reports the counts.
     #[must_use]
     pub fn with_early(mut self, link: u8, counts: bool) -> Self {
         let given = [false, true].map(|odd| {
@@ -219,8 +220,7 @@ impl XdpDevice {
         // The program's processors read the line: it is not written with each batch.
         let silent = now.saturating_sub(heart.last);
         if silent >= heart.every {
-            // The program has compared the same times. Before the first sign nobody was there to miss
-            // something.
+            // The program has compared the same times. Before the first sign no watch had begun.
             heart.missed |= heart.fails_open && heart.last > 0 && silent > heart.stale;
             heart.last = now;
             self.tables.beat(heart.worker, now);
@@ -285,8 +285,8 @@ impl XdpDevice {
         Answered::Done(Answer::Installed)
     }
 
-    /// The entry passes up what comes, so nobody moves its numbers meanwhile; who finds the new word finds
-    /// them as the host has them.
+    /// Updates the numbers and the control word. The entry passes packets up, so no processor moves its
+    /// numbers meanwhile; a processor that sees the new word sees the numbers as the host has them.
     fn update(&mut self, request: &Request, generation: Generation, windows: Option<Windows>) {
         let Some(Entry { action, .. }) = self.entries.get(request.place as usize).copied().flatten() else {
             return;
@@ -305,7 +305,7 @@ impl XdpDevice {
         };
         let windows = self.windows(place, sunk);
         let entry = self.entries.get(place as usize).and_then(Option::as_ref);
-        // What is dropped moves no connection on.
+        // Dropped packets move no connection on.
         let refuses = entry.is_some_and(|entry| entry.refuses);
         let carries = entry.is_some_and(|entry| entry.key.last().is_some_and(|word| *word as u8 != TCP));
         let counts = Counts {
@@ -433,8 +433,8 @@ impl Device for XdpDevice {
         self.tables.enter_generation(generation.0);
     }
 
-    /// What refuses a flow stays in the program's table, which mostly goes right after. Where it does not,
-    /// since the run has failed and the link is to fail open, the flow stays refused.
+    /// Entries that refuse a flow stay in the program's table, which mostly goes right after. If it does
+    /// not, since the run has failed and the link fails open, the flow stays refused.
     fn close(&mut self, _now: Timestamp) {
         let places = (0u32..).zip(&self.entries);
         let entries: Vec<(u32, Entry)> =

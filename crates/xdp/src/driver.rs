@@ -87,7 +87,7 @@ impl OpenLevel for Program {
     }
 
     fn detach(&mut self, index: u8) {
-        // Its interface may be gone, and what was attached with it.
+        // The interface may be gone, and with it the attachment.
         let _ = Program::detach(self, index);
     }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program refuses of packets without a flow: the two early tables, what was counted by their
-//! outcomes, and the marks of flows that the host knows.
+//! Early refusal of packets without a flow: the two early tables, the counts of their outcomes, and the
+//! marks of flows that the host knows.
 //!
-//! A table is written whole while nobody reads it, and is read from the moment at which the level enters its
-//! generation ([`crate::Tables::enter_generation`]): generations of even numbers have one, those of odd
-//! numbers the other. What its words mean is told by crate `classify` (`early`), which makes them.
+//! A table is written whole while no processor reads it, and is read from the moment at which the level
+//! enters its generation ([`crate::Tables::enter_generation`]): generations of even numbers have one table,
+//! those of odd numbers the other. Crate `classify` (`early`), which makes the words, describes their
+//! meaning.
 
 use crate::memory::Words;
 use crate::sys::Map;
@@ -15,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Who reads a table that is about to be written over is done with its packet long before.
+/// A run of the program that reads a table about to be overwritten ends long before this.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Flows that are known to have passed while their link was open, of those whose answers the rules refuse
@@ -25,7 +26,7 @@ const PASSED: u32 = 1 << 16;
 /// 64-bit numbers of an outcome's line.
 const COUNT_WORDS: usize = EarlyCount::LEN / 8;
 
-/// How large the tables are.
+/// The sizes of the tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     wanted: bool,
@@ -62,7 +63,7 @@ impl Size {
     }
 }
 
-/// What was dropped for an outcome.
+/// The drops of an outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyCounted {
     /// Packets.
@@ -98,9 +99,10 @@ impl EarlyTables {
         self.size.outcomes
     }
 
-    /// Writes the table of a generation that the level is not at, and not about to enter. It counts once the
-    /// level is. The first word, which names the generation, comes last. Waits some milliseconds, until
-    /// nobody reads what was there. `false`: there is no room for so many words.
+    /// Writes the table of a generation that the level is not at, and not about to enter. The table is used
+    /// once the level enters that generation. The first word, which names the generation, is written last.
+    /// Waits some milliseconds, until no processor reads the old table. `false`: there is no room for so
+    /// many words.
     pub fn write(&self, generation: u8, table: &[u64]) -> bool {
         let whole = EARLY_WORDS as usize;
         let Some(place) = self.words.get().chunks_exact(whole).nth(usize::from(generation & 1)) else {
@@ -122,8 +124,8 @@ impl EarlyTables {
         true
     }
 
-    /// What was counted for an outcome of a link by tables of even (`false`) or odd generations, since the
-    /// program was loaded. Zeros: there is no such outcome.
+    /// The count of an outcome of a link by tables of even (`false`) or odd generations, since the program
+    /// was loaded. Zeros: there is no such outcome.
     #[must_use]
     pub fn counted(&self, odd: bool, link: u8, outcome: u32) -> EarlyCounted {
         let Size { links, outcomes, processors, .. } = self.size;

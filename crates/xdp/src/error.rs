@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why the level cannot be used, in words that say what to do.
+//! Errors of the level, in messages that say what to do.
 
 use crate::holders::Holders;
 use crate::port::Mode;
@@ -36,7 +36,7 @@ pub enum XdpError {
     Load {
         /// The program.
         program: &'static str,
-        /// What the loader or the kernel says.
+        /// The error of the loader or the kernel.
         problem: String,
     },
     /// More flows than the tables can hold.
@@ -44,7 +44,7 @@ pub enum XdpError {
         "{flows} flows on {processors} processors do not fit in the XDP level: from 1 to {most} are possible here"
     )]
     Flows {
-        /// Asked for.
+        /// The flows requested.
         flows: u32,
         /// That this machine can have.
         processors: u32,
@@ -56,7 +56,7 @@ pub enum XdpError {
         "no memory for the tables of {flows} flows on {processors} processors ({mebibytes} MiB): ask for fewer flows, or raise the memory limit of the control group"
     )]
     Memory {
-        /// Asked for.
+        /// The flows requested.
         flows: u32,
         /// That this machine can have.
         processors: u32,
@@ -75,7 +75,7 @@ pub enum XdpError {
         crate::PINS
     )]
     OpenFolder,
-    /// What is pinned is no program of ours.
+    /// The pinned program is not one of ours.
     #[error(
         "{path} holds XDP program number {id}, `{program}`, which is none of this program: `bpftool prog show id {id}` says whose it is; remove the file if nobody needs it"
     )]
@@ -111,11 +111,11 @@ pub enum XdpError {
         id: u32,
         /// Its name; empty where the kernel does not tell.
         program: String,
-        /// Who runs it.
+        /// The mode in which it runs.
         mode: Mode,
         /// Number of the interface.
         ifindex: u32,
-        /// Who holds it, once that was looked for ([`XdpError::with_holders`]).
+        /// Its holders, if looked up ([`XdpError::with_holders`]).
         holders: Option<Box<Holders>>,
     },
     /// Native mode was demanded, and the driver has none.
@@ -148,24 +148,24 @@ pub enum XdpError {
         /// Its MTU.
         mtu_b: u32,
     },
-    /// Offloads show frames that were not on the wire, or hide what was.
+    /// Offloads deliver frames that were not on the wire, or hide frames that were.
     #[error(
         "interface `{name}` has offloads on that the XDP level cannot live with: frames arrive merged, unfinished or without their VLAN tag; `{command}`, or `--fix-offloads` (`fix-offloads` of the link) does it while the program runs"
     )]
     Offloads {
         /// The interface.
         name: String,
-        /// What switches them off.
+        /// The command that switches them off.
         command: String,
     },
-    /// What is redirected to it does not leave.
+    /// Frames redirected to it do not leave.
     #[error("interface `{name}` does not take redirected frames: {}", no_target(.name, .kind, .source))]
     TakesNothing {
         /// The interface.
         name: String,
         /// Its kind, empty of hardware.
         kind: String,
-        /// What its driver says, if it says something.
+        /// Its driver's error, if it reports one.
         source: Option<io::Error>,
     },
     /// Several interfaces are not fit, or one is not for several reasons.
@@ -178,7 +178,7 @@ pub enum XdpError {
         index: u8,
         /// The interface.
         name: String,
-        /// What is wrong and what would be right.
+        /// The fault and its correction.
         problem: &'static str,
     },
     /// Any other refusal of the kernel.
@@ -202,7 +202,7 @@ fn lacking(missing: &[&str]) -> String {
     }
 }
 
-/// Who has taken a hook, and what takes that away.
+/// The holders of a hook that is taken, and the command that frees it.
 fn taken_by(name: &str, id: u32, mode: Mode, holders: Option<&Holders>) -> String {
     let keyword = mode.keyword();
     match holders {
@@ -228,8 +228,9 @@ fn no_target(name: &str, kind: &str, source: &Option<io::Error>) -> String {
 }
 
 impl XdpError {
-    /// Looks for who holds the program of a hook that is taken, for whom this is shown to: it takes a look at
-    /// all open files that this process may see, so not for each try. Other errors stay as they are.
+    /// Looks up the holders of the program on a taken hook, for an error that a user will see: this reads
+    /// all open files that this process may see, so it is not for each attempt. Other errors stay as they
+    /// are.
     #[must_use]
     pub fn with_holders(mut self) -> Self {
         if let XdpError::HookTaken { id, ifindex, holders, .. } = &mut self {
@@ -277,9 +278,9 @@ pub enum InsertError {
     /// There is no such slot.
     #[error("the XDP level has {slots} slots; slot {slot} is none of them")]
     NoSlot {
-        /// Asked for.
+        /// The slot requested.
         slot: u32,
-        /// How many there are.
+        /// The number of slots.
         slots: u32,
     },
 }

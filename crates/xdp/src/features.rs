@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a driver can do for XDP, where the kernel tells (Linux 6.3).
+//! A driver's XDP capabilities, where the kernel reports them (Linux 6.3).
 //!
 //! Source: Linux `include/uapi/linux/netdev.h`, `genetlink.h`; `Documentation/netlink/specs/netdev.yaml`.
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who holds a program that somebody else has attached: the link that attaches it, files that it is pinned
-//! as, processes that have it open. For the message that refuses its interface, and for nothing else: it is
-//! looked for when somebody is to be told, since it takes a look at all open files of the machine.
+//! The holders of a foreign attached program: the link that attaches it, files that it is pinned as,
+//! processes that have it open. Only the message that refuses its interface needs them: looking them up
+//! reads all open files of the machine.
 //!
 //! Source: bpf(2), proc(5), Linux `kernel/bpf/syscall.c` (`bpf_prog_show_fdinfo`, `bpf_link_show_fdinfo`),
-//! `net/core/dev.c` (`bpf_xdp_link_show_fdinfo`), `kernel/bpf/inode.c`. What a descriptor stands for is read
-//! from its `fdinfo`, in the same way of pins and of other processes' files. Not seen: pins of file systems
-//! that are mounted elsewhere only (`ip netns exec` hides those of the machine), processes of other process
-//! namespaces.
+//! `net/core/dev.c` (`bpf_xdp_link_show_fdinfo`), `kernel/bpf/inode.c`. The object of a descriptor is read
+//! from its `fdinfo`, in the same way for pins and for other processes' files. Not seen: pins of file
+//! systems that are mounted elsewhere only (`ip netns exec` hides those of the machine), processes of other
+//! process namespaces.
 
 use crate::sys;
 use aya::programs::links::LinkType;
@@ -25,7 +25,7 @@ const DESCRIPTORS: usize = 1 << 18;
 /// So many are named of each kind.
 const NAMED: usize = 8;
 
-/// What stands for an attached program.
+/// The object by which an attached program is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The link that attaches it: the program runs as long as one of these is there.
@@ -41,11 +41,11 @@ pub struct Holder {
     pub process: u32,
     /// Its name.
     pub name: String,
-    /// What it has open.
+    /// The object that it has open.
     pub hold: Hold,
 }
 
-/// Who holds a program that is attached to an interface.
+/// The holders of a program that is attached to an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     /// Numbers of the links that attach it; none: it was attached without. (Several: one is of an interface
@@ -78,7 +78,7 @@ impl Holders {
         for mount in bpf_mounts(&mounts) {
             found.find_pins(wanted, mount, &mut left);
         }
-        // Behind the pins: what was opened to look at them is closed again.
+        // After the pins, so that the descriptors opened for them are closed again.
         found.find_processes(wanted, Path::new("/proc"));
         found.links.sort_unstable();
         found.links.dedup();
@@ -168,7 +168,7 @@ impl Holders {
         // Cheaper than to read what each open file is: those that stand for something of BPF.
         let is_of_bpf = fs::read_link(file).is_ok_and(|to| to.to_string_lossy().contains("bpf"));
         let Some(number) = file.file_name().filter(|_| is_of_bpf) else { return };
-        // What is gone meanwhile holds nothing.
+        // A process that is gone meanwhile holds nothing.
         let Ok(info) = fs::read_to_string(folder.join("fdinfo").join(number)) else { return };
         let Some((hold, link)) = hold(&info, wanted) else { return };
         self.links.extend(link);
@@ -180,7 +180,7 @@ impl Holders {
         }
     }
 
-    /// What takes the program away.
+    /// The command that removes the program.
     fn command(&self, interface: &str, keyword: &str) -> String {
         match self.links.as_slice() {
             [] => format!("it stays until `ip link set dev {interface} {keyword} off` takes it away"),
@@ -189,7 +189,8 @@ impl Holders {
         }
     }
 
-    /// Who holds it and what takes it away, for people. `keyword`: of `ip link`, for its mode.
+    /// The holders and the command that removes the program, for people. `keyword` is `ip link`'s, for its
+    /// mode.
     pub(crate) fn told(&self, interface: &str, keyword: &str) -> String {
         format!("{self}; {}", self.command(interface, keyword))
     }
@@ -237,8 +238,8 @@ impl fmt::Display for Holders {
     }
 }
 
-/// Where bpf file systems are mounted, by a table of mounts. A name with blanks has `\040` in it there: such
-/// are not found, which is told.
+/// The mount points of bpf file systems, from a table of mounts. A name with blanks has `\040` in the
+/// table: such mounts are not found, and the message says so.
 fn bpf_mounts(mounts: &str) -> impl Iterator<Item = &Path> {
     mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
@@ -256,8 +257,8 @@ fn number(info: &str, key: &str) -> Option<u32> {
     info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok())
 }
 
-/// What a descriptor holds of what is wanted, by its `fdinfo`, and the number of the link that it stands for.
-/// A link of another interface holds nothing of this one.
+/// The object of a descriptor that holds `wanted`, by its `fdinfo`, and the number of its link. A link of
+/// another interface holds nothing of this one.
 fn hold(info: &str, wanted: Wanted) -> Option<(Hold, Option<u32>)> {
     if number(info, "prog_id")? != wanted.program {
         return None;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the program finds a flow's slot by its key: buckets of places, in memory that it shares with the
-//! host (`ebpf/index.h` is the other half).
+//! The index by which the program finds a flow's slot from its key: buckets of places, in memory that it
+//! shares with the host (`ebpf/index.h` is the other half).
 //!
-//! The host writes a place and a key; the program only reads. The kernel's own hash table would take a system
-//! call for each entry, and each packet one more access to memory that waits for the one before.
+//! The host writes a place and a key; the program only reads. The kernel's own hash table would cost a
+//! system call for each entry, and each packet one more dependent access to memory.
 //!
 //! ```text
 //! key --hash--> bucket: 16 places       place: tag | slot + 1  ---> key of the slot: 64 bytes, compared
 //!               (two cache lines)       0: free                     line of the slot: what to do, counters
 //! ```
 //!
-//! A place is one 64-bit number, so nobody sees half of one: the slot plus one, and above it the *tag*, the
-//! upper half of the key's hash. A place without a slot is being taken, and the program passes over it. Where
-//! the table is full, a bucket has two flows on average and room for sixteen. One that has no room (by chance
-//! once in ten thousand million) finds the table full, as it does where somebody chooses flows by their hash;
-//! its packets go up, and that is all.
+//! A place is one 64-bit number, so it is always read whole: the slot plus one, and above it the *tag*, the
+//! upper half of the key's hash. A place without a slot is being taken, and the program skips it. If the
+//! table is full, a bucket has two flows on average and room for sixteen. A flow whose bucket has no room
+//! (by chance once in ten thousand million, or when a sender chooses flows by their hash) is refused as if
+//! the table were full; its packets go up.
 
 use crate::error::InsertError;
 use bartizan_offload::marks::hash;
@@ -29,7 +29,7 @@ pub(crate) const KEY_WORDS: usize = 7;
 /// The slot's half of a place.
 const SLOT: u64 = 0xffff_ffff;
 
-/// How many buckets a table of so many flows has: a power of two.
+/// The number of buckets of a table for so many flows: a power of two.
 pub(crate) const fn buckets_of(flows: u32) -> u32 {
     flows.div_ceil(2).next_power_of_two()
 }
@@ -39,16 +39,16 @@ pub(crate) const fn buckets_of(flows: u32) -> u32 {
 pub(crate) struct Index<'a> {
     /// Places, bucket by bucket; a power of two of buckets.
     pub buckets: &'a [AtomicU64],
-    /// Slots, each of which begins with its key.
+    /// Slots; each begins with its key.
     pub slots: &'a [AtomicU64],
     /// 64-bit numbers from one slot to the next.
     pub slot_words: usize,
-    /// What hashes begin with.
+    /// The seed of hashes.
     pub seed: u64,
 }
 
 impl<'a> Index<'a> {
-    /// The bucket of a key, and its tag where it stands in a place.
+    /// The bucket of a key, and its tag as it appears in a place.
     fn bucket(self, key: &[u64; KEY_WORDS]) -> (&'a [AtomicU64], u64) {
         let hash = hash(self.seed, key);
         let last = (self.buckets.len() / PLACES).saturating_sub(1);
@@ -71,11 +71,11 @@ impl<'a> Index<'a> {
         place & !SLOT == tag && (place & SLOT).checked_sub(1).is_none_or(same)
     }
 
-    /// Puts a key there: whoever finds it finds the slot, which has to be ready. Several threads may do this
-    /// at once, each with slots of its own.
+    /// Adds a key; a processor that finds it finds the slot, which has to be ready. Several threads may do
+    /// this at once, each with slots of its own.
     ///
     /// # Errors
-    /// It is there, or is being put there; its bucket is full.
+    /// The key is present, or is being added; its bucket is full.
     pub(crate) fn insert(self, key: &[u64; KEY_WORDS], slot: u32) -> Result<(), InsertError> {
         let (places, tag) = self.bucket(key);
         if places.iter().any(|place| self.is_of(place, tag, key)) {

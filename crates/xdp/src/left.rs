@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a process has left when it ended without a word: its program on interfaces, with tables that nobody
-//! reads any more.
+//! The state that a killed process leaves: its program on interfaces, with tables that no process reads any
+//! more.
 //!
-//! Nothing of what it had decided is believed: whose flows its entries were nobody knows any more. They act
-//! until its program is replaced, and what they had handled is added up then.
+//! None of its decisions is trusted: the flows of its entries are unknown. The entries act until its
+//! program is replaced; then its counters are added up.
 
 use crate::counters::bytes_of;
 use crate::error::XdpError;
@@ -45,7 +45,7 @@ pub fn pinned() -> Result<Vec<LeftOn>, XdpError> {
                     all.push(LeftOn { ifindex, name, program });
                 }
             }
-            // What is pinned is attached before: this one was taken away, or went with its interface.
+            // The attachment is made before its pin, so it was removed since, or went with its interface.
             Ok((_, 0)) => pin.remove(),
             _ => {}
         }
@@ -173,7 +173,7 @@ impl LeftTables {
         Some(LeftTables { slots: slots?, counts: counts?, processors })
     }
 
-    /// Adds up what is in them. Exact once no frame meets the program any more.
+    /// Adds up the counters. Exact once no frame meets the program any more.
     pub(crate) fn add_to(&self, left: &mut Left) {
         for lines in self.slots.get().chunks_exact(words_of_slot(self.processors)) {
             add_slot(lines.get(SLOT_WORDS..).unwrap_or_default(), left);

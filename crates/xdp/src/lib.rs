@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP level's lowest layer: packets of flows that the host has decided on are handled by a program in
-//! the kernel (`ebpf/flows.bpf.c`).
+//! The XDP level's lowest layer: a program in the kernel (`ebpf/flows.bpf.c`) handles packets of flows that
+//! the host has decided.
 //!
-//! * [`Program`]: loads the program and attaches it to the two ports of a link, once both were tried;
-//! * [`Tables`]: flows by key, what is done with them, what was counted;
-//! * [`EarlyTables`]: what the packet filter refuses of packets without a flow;
-//! * [`XdpError`]: why it cannot be used, and what to do.
+//! * [`Program`]: loads the program and attaches it to the two ports of a link, once both were tested;
+//! * [`Tables`]: flows by key, the handling of their packets, counters;
+//! * [`EarlyTables`]: packets without a flow that the packet filter refuses;
+//! * [`XdpError`]: the reason why the level cannot be used, and what to do.
 //!
-//! Which flows go down, and when they come back, is not decided here. Everything else goes up, and so does
-//! every packet when in doubt. docs/xdp.md has the picture, docs/failing.md what happens when the host fails.
+//! The host decides which flows go down and when they come back. All other packets go up, and so does every
+//! packet when in doubt. docs/xdp.md has the picture, docs/failing.md the behaviour when the host fails.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod counters;
@@ -22,7 +22,7 @@ mod index;
 mod left;
 mod link;
 mod lost;
-// Arrays that are mapped into memory; the argument stands at the top of the file.
+// Arrays that are mapped into memory; the argument is at the top of the file.
 #[allow(unsafe_code)]
 mod memory;
 mod netlink;
@@ -32,7 +32,7 @@ mod port;
 mod program;
 mod prove;
 mod rights;
-// System calls; the argument stands at the top of the file.
+// System calls; the argument is at the top of the file.
 #[allow(unsafe_code)]
 mod sys;
 mod tables;

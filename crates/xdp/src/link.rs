@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel tells of an interface: name, state, MTU, and which XDP program is attached.
+//! The kernel's description of an interface: name, state, MTU, and the attached XDP program.
 //!
 //! Source: rtnetlink(7), Linux `include/uapi/linux/rtnetlink.h` and `if_link.h`. Numbers are in the machine's
 //! own order. Not done: lists of interfaces, messages without a question.
@@ -22,7 +22,7 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 
-/// What `IFLA_XDP_ATTACHED` says of a program that the driver runs.
+/// The value of `IFLA_XDP_ATTACHED` for a program that the driver runs.
 const ATTACHED_NATIVE: u8 = 1;
 
 /// An interface.
@@ -60,7 +60,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn program(value: &[u8]) -> Option<(u32, bool)> {
     let attached = find(value, IFLA_XDP_ATTACHED)?.first()?;
-    // One is told of by its number alone, several by their modes.
+    // The kernel reports one program by its number alone, several by their modes.
     let ids = [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID];
     let id = ids.iter().find_map(|kind| u32_at(find(value, *kind)?, 0))?;
     (id != 0).then_some((id, *attached == ATTACHED_NATIVE))

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that lose what is redirected to them: what the kernel reports of that (`ebpf/lost.h`), and what
-//! becomes of the port.
+//! Ports that lose frames redirected to them: the kernel's reports (`ebpf/lost.h`), and the closing and
+//! reopening of the port.
 //!
-//! The program takes away what may leave by a port at the first error of its device, so that one batch is
-//! lost at most for each processor. Here the port is tried as when it was attached, and comes back when it
-//! takes frames.
+//! The program closes a port for redirects at the first error of its device, so that at most one batch is
+//! lost for each processor. Here the port is tested as when it was attached, and reopened when it takes
+//! frames.
 //!
-//! Source: Linux `include/trace/events/xdp.h`. Not done: what a device has taken and loses itself is counted
-//! by the device only. What the kernel redirects (generic mode) is reported where the device is down or the
-//! frame is longer than its MTU, and not where its queue is full.
+//! Source: Linux `include/trace/events/xdp.h`. Not done: frames that a device has taken and then loses are
+//! counted by the device only. For frames that the kernel redirects (generic mode), there is a report where
+//! the device is down or the frame is longer than its MTU, and none where its queue is full.
 
 use crate::error::XdpError;
 use crate::memory::Words;
@@ -54,7 +54,7 @@ impl Reports {
         Ok(Reports { devices, named: BTreeMap::new() })
     }
 
-    /// What is lost at a device is a port's. (0: nobody knows the device.)
+    /// Maps a device to a port, so that its losses count for that port. (0: the device is unknown.)
     pub(crate) fn name(&mut self, port: u8, device: u64) -> Result<(), XdpError> {
         self.forget(port);
         if device != 0 {
@@ -69,7 +69,7 @@ impl Reports {
     /// A port is gone, or has another device.
     pub(crate) fn forget(&mut self, port: u8) {
         if let Some(device) = self.named.remove(&port) {
-            // Whoever is not there any more is not there any more.
+            // The entry may be gone already.
             let _ = self.devices.delete(&device.to_ne_bytes());
         }
     }

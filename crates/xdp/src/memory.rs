@@ -4,11 +4,11 @@
 //! Source: Linux `kernel/bpf/arraymap.c` (`array_map_mmap`), BPF_F_MMAPABLE. This is one of the crate's two
 //! modules with `unsafe` (the other one is `sys`).
 //!
-//! Why it is sound: the kernel keeps the pages of such an array as long as the mapping is there, also when
+//! Why it is sound: the kernel keeps the pages of such an array as long as the mapping exists, also when
 //! all descriptors are closed, and never moves them. The mapping is made here, is not given away, and ends
-//! with its owner, from which every reference to it is borrowed. What is in it is seen as 64-bit atomic
-//! numbers only: the program and other threads write at the same time, with single aligned stores of 64 bits,
-//! which is what relaxed atomic loads and stores of this machine are. Every bit pattern is a number.
+//! with its owner, from which every reference to it is borrowed. Its content is accessed as 64-bit atomic
+//! numbers only: the program and other threads write at the same time, with single aligned stores of 64
+//! bits, which is what relaxed atomic loads and stores of this machine are. Every bit pattern is a number.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -9,7 +9,7 @@ use std::io;
 
 /// Length of a message's header.
 const HEADER: usize = 16;
-/// What the highest two bits of a type say is how it is written, not what it is.
+/// The bits of a type that name it; the highest two describe its encoding.
 const TYPE: u16 = 0x3fff;
 const REQUEST: u16 = 1;
 const ERROR: u16 = 2;
@@ -64,7 +64,7 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     number(bytes, at).map(u16::from_ne_bytes)
 }
 
-/// Attributes one after the other: type and value. What is cut off ends them.
+/// The attributes of a message: type and value. A cut attribute ends them.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);

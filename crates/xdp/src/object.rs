@@ -66,7 +66,7 @@ pub(crate) fn insist(mut load: impl FnMut() -> Result<(), ProgramError>) -> Resu
     result
 }
 
-/// What a failed load of a program into the kernel means.
+/// The level's error for a failed load of a program into the kernel.
 pub(crate) fn not_loaded(program: &'static str, error: &ProgramError) -> XdpError {
     match raw_error(error) {
         Some(libc::EPERM) => XdpError::no_permission("loading its program"),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use aya::sys::SyscallError;
 
-    /// How often it is tried where each try fails with this error of the system; none: it succeeds.
+    /// The number of attempts where each fails with this error of the system; none: it succeeds.
     fn tries(error: Option<i32>) -> u32 {
         let mut tries = 0;
         let _ = insist(|| {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where attachments are pinned, so that they outlive the process: a file for each interface, in a folder of
-//! the bpf file system that only its owner reads.
+//! Pins of attachments, by which these outlive the process: a file for each interface, in a folder of the
+//! bpf file system that only its owner reads.
 //!
 //! Source: Linux `Documentation/bpf/`, `kernel/bpf/inode.c`. An attachment holds its program, and that its
-//! tables: nothing else has to be pinned, and there is no moment at which parts of two runs are. The file
-//! system is gone after a restart of the machine. A name has the numbers of the network namespace and of the
-//! interface in it, since numbers of interfaces repeat in others; that it is the very interface the kernel
-//! says, which the attachment is asked for.
+//! tables: nothing else has to be pinned, and there is no moment at which parts of two runs are pinned. The
+//! file system is gone after a restart of the machine. A name has the numbers of the network namespace and
+//! of the interface in it, since numbers of interfaces repeat in others; the attachment's own interface is
+//! read from the kernel, to be sure that it is the same.
 
 use crate::error::XdpError;
 use crate::sys::{self, Attachment};
@@ -21,12 +21,12 @@ pub const PINS: &str = "/sys/fs/bpf/bartizan";
 /// Others may do something in a folder.
 const OTHERS: u32 = 0o077;
 
-/// Where an interface's attachment is pinned.
+/// The file of an interface's pinned attachment.
 #[derive(Debug)]
 pub(crate) struct Pin(PathBuf);
 
 impl Pin {
-    /// Of an interface of this network namespace.
+    /// The pin of an interface of this network namespace.
     pub(crate) fn of(ifindex: u32) -> Result<Self, XdpError> {
         // No dot: the file system takes none.
         Ok(Pin(Path::new(PINS).join(format!("net{}_if{ifindex}", namespace()?))))
@@ -37,7 +37,7 @@ impl Pin {
         let begin = format!("net{}_if", namespace()?);
         let files = match fs::read_dir(PINS) {
             Ok(files) => files,
-            // Nobody has pinned anything, or somebody whose folder is not ours.
+            // Either nothing is pinned, or the folder is another user's.
             Err(error) if is_not_ours(&error) => return Ok(Vec::new()),
             Err(error) => return Err(XdpError::system(None, "reading the folder of pins", error)),
         };
@@ -95,7 +95,7 @@ fn is_not_ours(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
-/// The folder is there, and nobody else could have put something into it.
+/// Makes the folder; no other user may be able to write to it.
 fn make_folder() -> Result<(), XdpError> {
     let failed = |source| XdpError::system(None, "making the folder of its pins", source);
     if !sys::is_bpf_file_system(Path::new(FILE_SYSTEM)).unwrap_or(false) {
@@ -108,7 +108,7 @@ fn make_folder() -> Result<(), XdpError> {
     check_folder()
 }
 
-/// Nobody else could have put something into the folder, which is there.
+/// Checks that the folder exists, and that no other user can write to it.
 fn check_folder() -> Result<(), XdpError> {
     let failed = |source| XdpError::system(None, "looking at the folder of its pins", source);
     let found = fs::symlink_metadata(PINS).map_err(failed)?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a port of the level is, and how its program is run.
+//! A port of the level, and the mode of its program.
 
 use std::fmt;
 
-/// Who runs the program.
+/// The place where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// The driver, before the kernel makes anything of a frame.
@@ -40,7 +40,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Which mode is wanted.
+/// The mode requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ModeChoice {
     /// Native where the driver can, else generic.
@@ -53,7 +53,7 @@ pub enum ModeChoice {
 /// A port whose program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// Who runs it.
+    /// The mode of its program.
     pub mode: Mode,
     /// Whether the port across the link is there as well, both are fit, and packets of flows are handled from
     /// now on. Until then all go up.

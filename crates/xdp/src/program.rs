@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Loading the level's program, attaching it to ports, taking it away.
+//! Loads the level's program, attaches it to ports, and detaches it.
 //!
-//! Attachments are held by this process: when it ends, however it ends, the program is gone from all
-//! interfaces. Only those of ports that are to fail open are pinned as well (`pin.rs`), once their workers
-//! live: they go on when the process is killed. The next one finds them, and puts its own program in the
-//! place of the one that runs, in one step ([`Program::take_over`]). Not done: several programs on one
-//! interface.
+//! This process holds the attachments: when it ends, in whatever way, the program is gone from all
+//! interfaces. Only attachments of ports that fail open are pinned (`pin.rs`), once their workers live, and
+//! outlive a kill; the next process replaces the running program by its own in one step
+//! ([`Program::take_over`]). Not done: several programs on one interface.
 
 mod check;
 
@@ -41,26 +40,26 @@ use std::time::Duration;
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flows.o"));
 pub(crate) const NAME: &str = "bartizan_flows";
 
-/// What the kernel lets a device send beyond its MTU: an Ethernet header and one VLAN tag (`xdp_ok_fwd_dev`).
+/// Bytes beyond its MTU that the kernel lets a device send: Ethernet and VLAN header (`xdp_ok_fwd_dev`).
 const BEYOND_MTU: u32 = 14 + 4;
 
-/// A program that was replaced is done with its last frame long before.
+/// A run of a replaced program on its last frame ends long before this.
 const GRACE: Duration = Duration::from_millis(5);
 
-/// How the level is set up.
+/// Options of the level.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Flows that it can hold, each with a slot.
     pub flows: u32,
-    /// Who may run the program.
+    /// The modes that are allowed.
     pub mode: ModeChoice,
-    /// In which datagrams the host looks for tunnels; [`Tables::set_tunnel_ports`] changes it.
+    /// The datagrams that may carry tunnels; [`Tables::set_tunnel_ports`] changes them.
     pub tunnels: DecoderConfig,
     /// Workers of all links together, which give signs of life.
     pub workers: u32,
     /// Whether packets without a flow are refused early on some links.
     pub early: Option<EarlyOptions>,
-    /// What hashes of flows' keys begin with. Nobody outside is to know it.
+    /// The seed of hashes of flows' keys; it must stay secret.
     pub seed: u64,
 }
 
@@ -73,25 +72,25 @@ struct Port {
     kind: String,
     mode: Mode,
     attachment: Attachment,
-    /// Where it is pinned, or is to be: it is to fail open.
+    /// The file for its pin, if it fails open.
     pin: Option<Pin>,
-    /// It is pinned.
+    /// Its attachment is pinned.
     pinned: bool,
-    /// What a process has left still runs.
+    /// An older process's program still runs on it.
     waits: bool,
-    /// It was switched to take frames for whomever, and is to be switched back.
+    /// It was made promiscuous here, and has to be reset.
     promiscuous: bool,
-    /// It takes what a driver redirects to it.
+    /// It takes frames that a driver redirects to it.
     proven: bool,
     enabled: bool,
 }
 
 impl Port {
-    /// Prepares it for going on without this process, which it does once it is pinned.
+    /// Prepares it to go on without this process, once it is pinned.
     fn fail_open(&mut self) -> Result<(), XdpError> {
         let pin = Pin::of(self.setup.ifindex)?;
         pin.prepare()?;
-        // The sockets of a process take this with them. Who left a program had switched it on.
+        // A process's sockets take promiscuous mode with them. An older process with a program had it on.
         let switched = sys::set_promiscuous(&self.name, true).map_err(|source| {
             XdpError::system(Some(&self.name), "switching it to take all frames", source)
         })?;
@@ -109,7 +108,7 @@ impl Port {
         Ok(())
     }
 
-    /// It goes on when this process ends, as if that had been killed.
+    /// Lets the program go on when this process ends, as if it were killed.
     fn leave(&mut self) {
         if self.pin.is_some() {
             self.attachment.set_stays(true);
@@ -119,8 +118,7 @@ impl Port {
 }
 
 impl Drop for Port {
-    /// Takes the program away. What was not taken over yet stays as it was found; and all that is pinned does
-    /// where a defect ends the process.
+    /// Detaches, unless an older program was not taken over, or a panic ends the process while it is pinned.
     fn drop(&mut self) {
         if self.waits || std::thread::panicking() {
             self.leave();
@@ -129,21 +127,20 @@ impl Drop for Port {
             pin.remove();
         }
         if self.promiscuous {
-            // It may be gone.
+            // The interface may be gone.
             let _ = sys::set_promiscuous(&self.name, false);
         }
     }
 }
 
-/// A port that packets only leave by.
+/// A port that only sends packets.
 #[derive(Clone, Copy, Debug)]
 struct Exit {
     ifindex: u32,
     mtu: u32,
 }
 
-/// The level's program with its tables. Dropping it detaches it, but leaves what it has not taken over yet;
-/// see also [`Program::end`] and [`Program::leave`].
+/// The level's program with its tables. Dropping it detaches all but older programs not taken over yet.
 #[derive(Debug)]
 pub struct Program {
     bpf: Ebpf,
@@ -156,10 +153,10 @@ pub struct Program {
     watches: Map,
     probe: Option<Probe>,
     reports: Option<Reports>,
-    /// Ports that take nothing, which was told.
+    /// Ports that take no frames, as already reported.
     closed: BTreeSet<u8>,
     mode: ModeChoice,
-    /// Tables of programs that were left, by the number of the program; none where they cannot be read.
+    /// Tables of older processes' programs, by the program's number; `None` where they cannot be read.
     left: BTreeMap<u32, Option<LeftTables>>,
 }
 
@@ -199,7 +196,7 @@ impl Program {
             .map_max_entries("marks", size.marks / 2)
             .map_max_entries("passed", size.passed());
         let mut bpf = object::load(&mut loader, OBJECT, NAME).map_err(|error| match error {
-            // The only step that fails so: there is no memory.
+            // Only the lack of memory makes this step fail so.
             XdpError::System { .. } => XdpError::Memory {
                 flows,
                 processors,
@@ -255,22 +252,19 @@ impl Program {
         })
     }
 
-    /// The tables, for whoever keeps flows.
+    /// The tables.
     #[must_use]
     pub fn tables(&self) -> Arc<Tables> {
         Arc::clone(&self.tables)
     }
 
-    /// Attaches the program to a port. When the port across the link is attached, too, both are tried
-    /// (`prove.rs`), and packets of flows are handled from then on.
-    ///
-    /// What a process has left on the interface is taken away; on a port that is to fail open it runs until
-    /// [`Program::take_over`], as it fails open or closed.
+    /// Attaches the program to a port. Once both ports of a link are attached, they are tested (`prove.rs`)
+    /// and handle packets of flows. An older process's program on the interface is removed; on a port that
+    /// fails open it runs until [`Program::take_over`], and fails open or closed meanwhile.
     ///
     /// # Errors
-    /// The interface is not there, down, taken, of another MTU, with offloads on, or does not take what is
-    /// redirected to it; there is nowhere to pin it. Nothing is left attached to this port then but what was
-    /// found there; the one across the link stays as it was.
+    /// The interface is missing, down, taken, of another MTU, has offloads on, takes no redirected frames, or
+    /// cannot be pinned. Then this port gets no new program, and the port across the link stays as it was.
     pub fn attach(&mut self, port: &PortSetup) -> Result<Attached, XdpError> {
         let mut link = ask(port.ifindex)?;
         self.check_number(port, &link.name)?;
@@ -283,7 +277,7 @@ impl Program {
         }
         prove::port(&link)?;
         if let Some(other) = self.ports.get_mut(&port.pair) {
-            // It may have changed since it was attached.
+            // The interface may have changed since it was attached.
             let across = ask(other.setup.ifindex)?;
             prove::port(&across)?;
             prove::same_mtu((&link.name, link.mtu), (&across.name, across.mtu))?;
@@ -320,15 +314,14 @@ impl Program {
         match self.enable(port) {
             Ok(enabled) => Ok(Attached { mode, enabled, waits }),
             Err(error) => {
-                // It was this port's arrival that failed: it goes, and says why it had to.
+                // The attachment of this port caused the error: it is detached.
                 let _ = self.detach(port.index);
                 Err(error)
             }
         }
     }
 
-    /// What a process has left on a port, if this program can take its place; else it is taken away, and the
-    /// link says that it is free.
+    /// An older program on a port, if this one can replace it; else that is removed, and `link` is freed.
     fn find_left(&mut self, port: &PortSetup, link: &mut Link) -> Result<Option<Attachment>, XdpError> {
         let pin = Pin::of(port.ifindex)?;
         let Some(found) = left::find(&pin, port.ifindex, link)? else { return Ok(None) };
@@ -346,7 +339,7 @@ impl Program {
         Ok(None)
     }
 
-    /// What a program had handled that was left is told by [`Program::take_over`].
+    /// Opens the tables of a program that was left, whose counts [`Program::take_over`] reports.
     fn note_left(&mut self, id: u32) -> Result<(), XdpError> {
         if !self.left.contains_key(&id) {
             let tag = self.tag()?;
@@ -355,22 +348,22 @@ impl Program {
         Ok(())
     }
 
-    /// What tells a program of this build from those of others.
+    /// The kernel's tag of the program, which differs between builds.
     fn tag(&mut self) -> Result<u64, XdpError> {
         Ok(program(&mut self.bpf)?.info().map_err(|error| not_loaded(NAME, &error))?.tag())
     }
 
-    /// Whether a program that a process has left takes two interfaces for the two sides of one link. `None`:
-    /// it is of another build, whose tables are not read.
+    /// Whether an older process's program has two interfaces as the two sides of one link. `None`: it is of
+    /// another build, whose tables are not read.
     ///
     /// # Errors
-    /// The kernel does not tell of this one.
+    /// The kernel does not report on this program.
     pub fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, XdpError> {
         Ok(left::are_paired(left, self.tag()?, interfaces))
     }
 
-    /// Takes away what a process has left on an interface, which is no port or is to begin anew. `false`: it
-    /// had left nothing. What that had handled is told by [`Program::take_over`].
+    /// Removes an older process's program from an interface that is no port or begins anew. `false`: there
+    /// was none. [`Program::take_over`] reports its counts.
     ///
     /// # Errors
     /// There is no such interface, the kernel refuses.
@@ -401,7 +394,7 @@ impl Program {
         }
     }
 
-    /// Tells the program of a port; a mode enables it.
+    /// Writes a port to the program's tables; a mode enables it.
     fn write_port(&self, port: &PortSetup, enabled: Option<Mode>) -> io::Result<()> {
         let mut flags = PortFlags::empty();
         flags.set(PortFlags::ENABLED, enabled.is_some());
@@ -421,7 +414,7 @@ impl Program {
         self.by_interface.update(&port.ifindex.to_ne_bytes(), &native(word.write()), Write::Any)
     }
 
-    /// Tells the program who serves a port.
+    /// Writes the workers that serve a port to the program's tables.
     fn write_watch(&self, index: u8, watch: Option<Watch>) -> io::Result<()> {
         let mut entry = WatchEntry::default();
         if let Some(Watch { stale, spread, first, .. }) = watch {
@@ -445,9 +438,9 @@ impl Program {
         self.watches.update(&u32::from(index).to_ne_bytes(), &value, Write::Any)
     }
 
-    /// Workers of a port that have begun have as much time from now on as if they had just been heard of. The
-    /// watch of one that has not begins with its first sign of life: until then its frames wait for it,
-    /// however long the start takes.
+    /// Gives workers of a port that have begun their full time from now on. The watch of a worker that has
+    /// not begins with its first sign of life: until then its frames wait for it, however long the start
+    /// takes.
     fn begin_watch(&self, port: &PortSetup) {
         let Some(Watch { spread, first, .. }) = port.watch else { return };
         let now = sys::monotonic_time();
@@ -457,7 +450,7 @@ impl Program {
         }
     }
 
-    /// Tells the program what may leave by a port.
+    /// Writes the limits of frames that may leave by a port to the program's tables.
     fn write_exit(&self, port: &Port) {
         let exit = Exit { ifindex: port.setup.ifindex, mtu: port.mtu };
         self.write_exit_of(port.setup.index, exit, port.proven);
@@ -477,13 +470,12 @@ impl Program {
         }
     }
 
-    /// Lets packets leave by a port that no frame comes by ([`crate::Action::Redirect`]), under a number that
-    /// no other port has; it is tried first where a driver redirects to it. To be called once ports are
-    /// attached, and again to follow its interface and MTU: then it is tried only if the interface is another
-    /// one.
+    /// Lets packets leave by a port that receives none ([`crate::Action::Redirect`]), under an unused number;
+    /// it is tested first where a driver redirects to it. Call this once ports are attached, and again to
+    /// follow its interface and MTU: it is tested again only if the interface is another one.
     ///
     /// # Errors
-    /// The interface is not there or down, the number is taken, it does not take what is redirected to it.
+    /// The interface is missing or down, the number is taken, or the interface takes no redirected frames.
     pub fn set_exit(&mut self, index: u8, ifindex: u32) -> Result<(), XdpError> {
         let link = ask(ifindex)?;
         if u32::from(index) >= PORTS || self.ports.contains_key(&index) {
@@ -511,7 +503,7 @@ impl Program {
         Ok(())
     }
 
-    /// Nothing leaves by a port of [`Program::set_exit`] any more: what would goes up.
+    /// Ends sending by a port of [`Program::set_exit`]: packets to it go up.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -521,7 +513,7 @@ impl Program {
         }
         self.close_exit(index);
         match self.egress.delete(&u32::from(index).to_ne_bytes()) {
-            // The kernel takes a device away that goes.
+            // The kernel removes the entry of a device that goes.
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
                 Err(XdpError::system(None, "taking a named port away", error))
             }
@@ -529,7 +521,7 @@ impl Program {
         }
     }
 
-    /// Native where the driver can and it is wanted, else generic.
+    /// Attaches the program: native where the driver supports it and `mode` allows it, else generic.
     fn attach_program(&mut self, link: &Link, ifindex: u32) -> Result<(Attachment, Mode), XdpError> {
         let modes: &[Mode] = match self.mode {
             ModeChoice::Auto => &[Mode::Native, Mode::Generic],
@@ -543,8 +535,8 @@ impl Program {
                 Ok(attachment) => return Ok((attachment, *mode)),
                 Err(error) => {
                     let error = not_attached(link, ifindex, *mode, error);
-                    // Only what the driver cannot do is tried otherwise; the first answer is the one that
-                    // tells.
+                    // Another mode is tried only if the driver lacks this one; the first error is the telling
+                    // one.
                     let cannot =
                         matches!(error, XdpError::NoNativeMode { .. } | XdpError::MtuTooLarge { .. });
                     first.get_or_insert(error);
@@ -557,7 +549,7 @@ impl Program {
         Err(first.unwrap_or(XdpError::NoNativeMode { name: link.name.clone() }))
     }
 
-    /// Enables a link whose two ports are there, after both were tried.
+    /// Enables a link whose two ports are attached, after a test of both.
     fn enable(&mut self, port: &PortSetup) -> Result<bool, XdpError> {
         if !self.ports.contains_key(&port.index) || !self.ports.contains_key(&port.pair) {
             return Ok(false);
@@ -584,19 +576,18 @@ impl Program {
         Ok(true)
     }
 
-    /// Whether [`Program::take_over`] has something to do or to tell.
+    /// Whether [`Program::take_over`] has something to do or to report.
     #[must_use]
     pub fn waits(&self) -> bool {
         !self.left.is_empty() || self.ports.values().any(|port| port.pin.is_some() && !port.pinned)
     }
 
-    /// Pins what is to fail open, and takes the place of what a process has left: each frame meets the old
-    /// program or this one. To be called when workers serve their frames; until then the old one fails open
-    /// or closed as it was told, and what nobody had left goes with this process. Gives what it had handled,
-    /// also where it was taken away already; all zero if nothing was left.
+    /// Pins ports that fail open, and replaces older processes' programs: each frame meets the old program or
+    /// this one. Call this when workers serve their frames; until then the old program fails open or closed
+    /// as configured. Returns the counts of old programs, also of those removed already.
     ///
     /// # Errors
-    /// The kernel refuses; the old one goes on on that port, and this may be called again.
+    /// The kernel refuses; the old program goes on on that port, and the call may be repeated.
     pub fn take_over(&mut self) -> Result<Left, XdpError> {
         self.ports.values_mut().try_for_each(Port::put_pin)?;
         let fd = program(&mut self.bpf)?.fd().map_err(|error| not_loaded(NAME, &error))?;
@@ -621,7 +612,7 @@ impl Program {
         Ok(sum)
     }
 
-    /// Watches nobody any more: an end that somebody wanted is about to come, and is no failure.
+    /// Ends the watch before an intended end, which is no failure.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -633,7 +624,7 @@ impl Program {
         Ok(())
     }
 
-    /// Ends as somebody wants it: all ports are free, also those where what was left still runs.
+    /// Ends as intended: all ports are free, also those where an older program still runs.
     pub fn end(mut self) {
         for port in self.ports.values_mut() {
             port.waits = false;
@@ -641,17 +632,15 @@ impl Program {
         }
     }
 
-    /// Ends as if the process had been killed: ports that are to fail open do so, until the next program
-    /// takes them over. All others are free.
+    /// Ends as a kill does: ports that fail open do so until the next program takes over; others are free.
     pub fn leave(mut self) {
         self.ports.values_mut().for_each(Port::leave);
     }
 
-    /// Tries whether what comes by one port leaves by another one. What the kernel redirects (generic mode)
-    /// leaves as everything does that it sends: there is nothing to try.
+    /// Tests whether frames that arrive by one port leave by another. Frames that the kernel redirects
+    /// (generic mode) leave as all that it sends: no test is needed.
     fn prove(&mut self, from: u8, to: u8) -> Result<(), XdpError> {
-        // The kernel refuses what is longer than the MTU of the port, or goes to one that is down, in any
-        // mode.
+        // In any mode, the kernel refuses frames beyond the port's MTU, and those to a port that is down.
         self.listen()?;
         if self.ports.get(&from).is_none_or(|from| from.mode == Mode::Generic) {
             return Ok(());
@@ -665,7 +654,7 @@ impl Program {
         Ok(())
     }
 
-    /// Hears of frames that ports lose from now on.
+    /// Starts to receive reports of frames that ports lose.
     fn listen(&mut self) -> Result<(), XdpError> {
         if self.reports.is_none() {
             self.reports = Some(Reports::listen(&mut self.bpf)?);
@@ -673,8 +662,7 @@ impl Program {
         Ok(())
     }
 
-    /// Tries whether an interface takes what a driver redirects to it, and hears of what it loses from then
-    /// on.
+    /// Tests whether an interface takes frames redirected by a driver, and starts reports of its losses.
     fn try_port(&mut self, index: u8, name: &str, kind: &str, ifindex: u32) -> Result<(), XdpError> {
         let probe = match self.probe.take() {
             Some(probe) => probe,
@@ -684,7 +672,7 @@ impl Program {
         let probe = self.probe.insert(probe);
         let Some(reports) = &mut self.reports else { return Ok(()) };
         let tried = probe.try_port(name, kind, ifindex);
-        // What it loses of these frames is reported as well.
+        // Losses of these test frames are reported as well.
         let lost = probe.take_lost();
         if let Some(place) = self.tables.tried.get(usize::from(index)).filter(|_| reports.knows(index)) {
             place.fetch_add(lost, Ordering::AcqRel);
@@ -692,7 +680,7 @@ impl Program {
         reports.name(index, tried?)
     }
 
-    /// Nothing leaves by a port any more.
+    /// Lets no packet leave by a port any more.
     fn close_exit(&mut self, index: u8) {
         self.set_exit_word(index, 0);
         self.closed.remove(&index);
@@ -701,9 +689,8 @@ impl Program {
         }
     }
 
-    /// Follows ports that lose what is to leave by them. The program lets nothing leave by a port whose
-    /// device gives an error; here it is tried again, and what is to be said of it is given. To be called
-    /// every second or so.
+    /// Follows ports that lose frames on their way out: the program closes a port whose device gives an
+    /// error; this tests such ports again, and returns messages about them. Call it about once a second.
     pub fn follow_losses(&mut self) -> Vec<PortNews> {
         let open = self
             .ports
@@ -737,7 +724,7 @@ impl Program {
         self.ports.get(&index).map(|port| port.name.as_str())
     }
 
-    /// Packets come to it from the port across its link.
+    /// Whether packets come to it from the port across its link.
     fn is_across(&self, port: &Port) -> bool {
         self.ports.get(&port.setup.pair).is_some_and(|across| across.enabled)
     }
@@ -760,24 +747,24 @@ impl Program {
         Ok(())
     }
 
-    /// Whether the program is on the interface of a port. Somebody else may have taken it away or put another
-    /// one in its place (`bpftool link detach`, `ip link set dev NAME xdp off`).
+    /// Whether the program is still on the interface of a port: another user may have removed or replaced it
+    /// (`bpftool link detach`, `ip link set dev NAME xdp off`).
     #[must_use]
     pub fn is_attached(&mut self, index: u8) -> bool {
         let own = program(&mut self.bpf).ok().and_then(|program| program.info().ok()).map(|info| info.id());
         let Some(port) = self.ports.get(&index) else { return false };
-        // What the kernel does not tell has not changed.
+        // Without an answer of the kernel, nothing has changed.
         let Ok((program, interface)) = port.attachment.numbers() else { return true };
         interface == port.setup.ifindex && (port.waits || own.is_none_or(|own| own == program))
     }
 
-    /// Whether packets of flows are handled that come by a port: both ports of its link are attached and fit.
+    /// Whether the level handles packets that arrive by a port: both ports of its link are attached and fit.
     #[must_use]
     pub fn is_enabled(&self, index: u8) -> bool {
         self.ports.get(&index).is_some_and(|port| port.enabled)
     }
 
-    /// Takes the program from a port. The port across the link stays attached, and its frames go up.
+    /// Detaches the program from a port. The port across the link stays attached, and its frames go up.
     ///
     /// # Errors
     /// There is no such port; the kernel refuses.
@@ -799,12 +786,11 @@ impl Program {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => return Err(failed(error)),
             _ => {}
         }
-        // What was left there goes on.
+        // The older program on it goes on.
         if port.waits { Ok(()) } else { port.attachment.detach().map_err(failed) }
     }
 
-    /// Tells the program of a port's MTU, after it was changed. Frames that are longer than what may leave by
-    /// a port go up.
+    /// Follows a change of a port's MTU. Frames too long for the port that they would leave by go up.
     ///
     /// # Errors
     /// There is no such port; the kernel refuses.
@@ -814,7 +800,7 @@ impl Program {
             return Err(XdpError::Port { index, name: String::new(), problem });
         };
         port.mtu = ask(port.setup.ifindex)?.mtu;
-        // By one that loses frames nothing leaves until it takes them again.
+        // A port that loses frames stays closed until it takes them again.
         if !lost::is_closed(&self.exits, index)
             && let Some(port) = self.ports.get(&index)
         {
@@ -823,9 +809,8 @@ impl Program {
         Ok(())
     }
 
-    /// Runs the program on a frame that comes by an interface of this network namespace, `repeat` times, and
-    /// says what it returned and how long it took. For tests and measurements: what it counts is counted, and
-    /// what it forwards is sent nowhere.
+    /// Runs the program `repeat` times on a frame that arrives by an interface of this network namespace;
+    /// returns its result and time. For tests and measurements: counters count, but no frame is sent.
     ///
     /// # Errors
     /// The kernel refuses: the frame is shorter than an Ethernet header, there is no such interface.
@@ -833,7 +818,7 @@ impl Program {
         self.runner()?.run_on(frame, ifindex, repeat)
     }
 
-    /// The same for several threads at once, each of which runs the program on the processor that it is on.
+    /// A runner for use by several threads at once; each runs the program on its own processor.
     ///
     /// # Errors
     /// There are no descriptors left.
@@ -849,7 +834,7 @@ impl Program {
 pub struct Runner(OwnedFd);
 
 impl Runner {
-    /// See [`Program::run_on`].
+    /// As [`Program::run_on`].
     ///
     /// # Errors
     /// As there.
@@ -859,7 +844,7 @@ impl Runner {
     }
 }
 
-/// What the kernel tells of an interface.
+/// The kernel's description of an interface.
 pub(crate) fn ask(ifindex: u32) -> Result<Link, XdpError> {
     Link::ask(ifindex).map_err(|error| match error.raw_os_error() {
         Some(libc::ENODEV) => XdpError::NoSuchInterface { ifindex },
@@ -867,19 +852,19 @@ pub(crate) fn ask(ifindex: u32) -> Result<Link, XdpError> {
     })
 }
 
-/// The early tables, with what is counted of them and the marks.
+/// The early tables, with their counts and the marks.
 fn early_tables(bpf: &Ebpf, size: Size, seed: u64) -> Result<EarlyTables, XdpError> {
     let maps =
         [map(bpf, "early", 4, 8)?, map(bpf, "early_counts", 4, EarlyCount::LEN)?, map(bpf, "marks", 4, 8)?];
     EarlyTables::map(&maps, size, seed).map_err(|source| XdpError::system(None, "mapping a table", source))
 }
 
-/// A word, as it lies in the program's maps.
+/// A word in the byte order of the program's maps.
 fn native(word: [u8; 8]) -> [u8; 8] {
     u64::from_le_bytes(word).to_ne_bytes()
 }
 
-/// How many processors this machine can have: as many lines has each slot.
+/// The number of processors that this machine can have, and of lines that each slot has.
 fn processors() -> Result<u32, XdpError> {
     let count = aya::util::nr_cpus();
     let count = count
@@ -895,12 +880,12 @@ fn program(bpf: &mut Ebpf) -> Result<&mut Xdp, XdpError> {
 fn not_attached(link: &Link, ifindex: u32, mode: Mode, error: io::Error) -> XdpError {
     let name = link.name.clone();
     match error.raw_os_error() {
-        // Drivers do not agree on how they refuse an MTU.
+        // Drivers differ in the error by which they refuse an MTU.
         Some(libc::ERANGE | libc::EINVAL) if mode == Mode::Native && link.mtu > prove::ANY_DRIVER_MTU => {
             XdpError::MtuTooLarge { name, mtu: link.mtu }
         }
         Some(libc::EOPNOTSUPP) if mode == Mode::Native => XdpError::NoNativeMode { name },
-        // Between the question and the attempt somebody was quicker.
+        // Another process has attached its program since the check.
         Some(libc::EBUSY | libc::EEXIST) => {
             let (id, native) = Link::ask(ifindex).ok().and_then(|link| link.program).unwrap_or((0, true));
             let mode = if native { Mode::Native } else { Mode::Generic };

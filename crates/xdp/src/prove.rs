@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether ports are fit for the level, before a packet depends on it: what is on, how long frames may be,
-//! and whether what is redirected really leaves.
+//! Tests of ports before a packet depends on them: active offloads, frame lengths, and whether redirected
+//! frames really leave.
 //!
-//! Source: Linux `include/uapi/linux/ethtool.h`, `include/trace/events/xdp.h`. The last one is tried: frames
-//! of an experimental EtherType (IEEE 802, 0x88b5), which nobody listens to, are redirected to the port, and
-//! the kernel reports what its device did with them (`ebpf/probe.bpf.c`). A redirect that comes to nothing is
-//! told to nobody else: on a virtual Ethernet device whose other end does not poll all frames would be lost
-//! in silence.
+//! Source: Linux `include/uapi/linux/ethtool.h`, `include/trace/events/xdp.h`. Redirects are tested with
+//! frames of an experimental EtherType (IEEE 802, 0x88b5), which no host listens to; the kernel reports
+//! what the port's device did with them (`ebpf/probe.bpf.c`). A failed redirect is reported nowhere else:
+//! on a virtual Ethernet device whose other end does not poll, all frames would be lost silently.
 //!
 //! Not seen from here: offloads of the other end of a virtual Ethernet pair. The host sees from frames that
-//! come up whether checksums are left open there.
+//! come up whether that end leaves checksums open.
 
 use crate::error::XdpError;
 use crate::link::Link;
@@ -46,7 +45,7 @@ const OFFLOADS: [(&str, u32, u32); 6] = [
     ("rxvlan", 0x25, 1 << 8),
 ];
 
-/// What is wrong with one port.
+/// Checks the state and the offloads of one port.
 pub(crate) fn port(link: &Link) -> Result<(), XdpError> {
     if !link.is_up() {
         return Err(XdpError::Down { name: link.name.clone() });
@@ -81,7 +80,7 @@ pub(crate) fn device(ifindex: u32) -> [u8; 8] {
     value
 }
 
-/// Tries whether ports take what is redirected to them.
+/// Tests whether ports take redirected frames.
 #[derive(Debug)]
 pub(crate) struct Probe {
     bpf: Ebpf,
@@ -111,7 +110,7 @@ impl Probe {
         Ok(Probe { bpf, target, outcome, lost: 0 })
     }
 
-    /// Frames that were sent in vain since this was asked last.
+    /// The number of probe frames lost since the last call.
     pub(crate) fn take_lost(&mut self) -> u64 {
         core::mem::take(&mut self.lost)
     }
@@ -149,8 +148,8 @@ impl Probe {
     }
 }
 
-/// A frame that nobody listens to: to an address of the local network that is not given out, of an EtherType
-/// for experiments.
+/// A frame that no host listens to: to an unassigned address of the local network, of an EtherType for
+/// experiments.
 fn frame() -> [u8; 60] {
     let mut frame = [0; 60];
     let head = [0x02, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0x88, 0xb5];

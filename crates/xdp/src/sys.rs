@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls of the level behind safe functions.
+//! System calls of the level as safe functions.
 //!
 //! Source: bpf(2), Linux `include/uapi/linux/bpf.h` and `magic.h`, rtnetlink(7), netdevice(7),
 //! `include/uapi/linux/ethtool.h`. This is one of the crate's two modules with `unsafe` (the other one is
@@ -303,7 +303,7 @@ impl Drop for Attachment {
     }
 }
 
-/// Opens what is pinned there, whatever it is.
+/// Opens the object pinned at a path, whatever it is.
 pub(crate) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = c_path(path)?;
     let mut attributes = Object { path: path.as_ptr() as u64, ..Object::default() };
@@ -333,10 +333,10 @@ pub(crate) fn is_bpf_file_system(folder: &Path) -> io::Result<bool> {
     Ok(found.f_type as u64 & 0xffff_ffff == BPF_FILE_SYSTEM)
 }
 
-/// What a run of a program gave.
+/// The result of a run of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What the program returned.
+    /// The program's return value.
     pub result: u32,
     /// Nanoseconds that one run took, in the mean.
     pub nanoseconds: u32,
@@ -384,7 +384,7 @@ fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whom a message of netlink is for.
+/// The family of a netlink message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Netlink {
     /// Links, addresses, routes.
@@ -393,7 +393,7 @@ pub(crate) enum Netlink {
     Generic,
 }
 
-/// One message of netlink, answered by one message, of which at most 32 KiB are read.
+/// Sends one netlink message; returns the one message that answers it, of at most 32 KiB.
 pub(crate) fn ask_netlink(family: Netlink, request: &[u8]) -> io::Result<Vec<u8>> {
     let family = match family {
         Netlink::Route => libc::NETLINK_ROUTE,
@@ -486,7 +486,7 @@ pub(crate) fn monotonic_time() -> u64 {
     clock(libc::CLOCK_MONOTONIC).cast_unsigned()
 }
 
-/// What has to be added to a time of CLOCK_BOOTTIME for that of CLOCK_REALTIME, in nanoseconds.
+/// The difference from CLOCK_BOOTTIME to CLOCK_REALTIME, in nanoseconds.
 pub(crate) fn boot_to_real() -> i64 {
     // In between, so that half of what the reading takes is the error.
     let (before, real, after) =

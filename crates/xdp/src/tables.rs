@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program's tables, as the host writes and reads them.
 //!
-//! A flow is in the table of flows under its key and has a slot. The host puts it there in this order: the
-//! slot is cleared, its control is written, the key is inserted; and takes it away in this one
-//! ([0013](../../../docs/design/0013-levels.md)): the control is taken back (packets go up, uncounted), what
-//! is being handled ends, the counters are read, the key is removed, and the slot is used again.
+//! A flow has a slot, and a place under its key in the table of flows. The host adds it in this order:
+//! clear the slot, write its control, insert the key; and removes it in this one
+//! ([0013](../../../docs/design/0013-levels.md)): withdraw the control (packets go up, uncounted), let
+//! running programs end, read the counters, remove the key; then the slot is used again.
 //!
-//! A program that had found the old flow's place, and was held up between two instructions (by a hypervisor)
-//! until its slot was used again, compares the key of the new flow and passes its packet up; only one that
-//! was held up behind the comparison would see the new flow's slot, for one packet. By then the old flow's
+//! A program that has found the old flow's place, and is delayed between two instructions (by a hypervisor)
+//! until the slot is used again, compares the key of the new flow and passes its packet up; only one that
+//! is delayed after the comparison would see the new flow's slot, for one packet. By then the old flow's
 //! packets have gone up for the whole time of grace.
 
 use crate::counters::{Counts, add_line, bytes_of};
@@ -31,20 +31,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const SLOT_WORDS: usize = SlotLine::LEN / 8;
 pub(crate) const PORT_WORDS: usize = PortLine::LEN / 8;
 pub(crate) const LOST_WORDS: usize = LostLine::LEN / 8;
-/// Of a worker's sign of life.
+/// 64-bit numbers of a worker's sign of life.
 pub(crate) const HEARTBEAT_WORDS: usize = Heartbeat::LEN / 8;
 
 /// Last sign of life of a worker that has given none: it is never too long ago.
 pub(crate) const NOT_BEGUN: u64 = i64::MAX.cast_unsigned();
 
-/// Where the tenant stands in a key.
+/// The word of a key, and its bits, that hold the tenant.
 const TENANT: (usize, u64) = (5, 0xffff << 32);
 
 /// The identity of a flow, as `FlowKey::words` of crate `flow` gives it. The tenant does not count: it
 /// follows from the rest.
 pub type Key = [u64; KEY_WORDS];
 
-/// What is done with a flow's packets.
+/// The handling of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// They leave by the port across the link.
@@ -53,18 +53,18 @@ pub enum Action {
     Redirect(u8),
     /// They are dropped, for a reason.
     Drop(Reason),
-    /// What the higher endpoint of the key sends (`true`) or the lower one is dropped, for a reason; the rest
-    /// goes up.
+    /// Packets of the higher endpoint of the key (`true`) or of the lower one are dropped, for a reason;
+    /// the others go up.
     DropFrom(Reason, bool),
     /// Segments of TCP that plainly go on with their connection leave by the port across the link
     /// ([`Tables::set_windows`]); others go up.
     Compare,
 }
 
-/// What a slot's flow gets.
+/// The control of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// What is done.
+    /// The handling of its packets.
     pub action: Action,
     /// Low 32 bits of the generation that decided: while the level is at another one, packets go up. They do
     /// not go round while an entry lives (docs/design/0018).
@@ -97,7 +97,7 @@ impl Control {
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) buckets: Words,
-    /// What hashes of keys begin with.
+    /// The seed of hashes of keys.
     pub(crate) seed: u64,
     pub(crate) udp_ports: Map,
     /// Each slot's key and its lines.
@@ -107,9 +107,9 @@ pub struct Tables {
     pub(crate) state: Words,
     pub(crate) heartbeats: Words,
     pub(crate) early: Option<EarlyTables>,
-    /// What ports have lost, by port and processor.
+    /// The frames lost by ports, by port and processor.
     pub(crate) lost: Words,
-    /// Of that what was sent to try a port, by port.
+    /// The probe frames among those, by port.
     pub(crate) tried: [AtomicU64; PORTS as usize],
     pub(crate) slot_count: u32,
     pub(crate) processors: u32,
@@ -130,7 +130,7 @@ fn without_tenant(key: &Key) -> Key {
 }
 
 impl Tables {
-    /// How many slots there are; numbers begin at 0.
+    /// The number of slots; they are numbered from 0.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slot_count
@@ -149,10 +149,10 @@ impl Tables {
         Index { buckets: self.buckets.get(), slots: self.slots.get(), slot_words, seed: self.seed }
     }
 
-    /// Puts a flow into the table. Its packets are looked up from now on. Nobody else has its slot.
+    /// Adds a flow to the table. Its packets are looked up from now on. No other flow may have its slot.
     ///
     /// # Errors
-    /// There is no room for it, a flow with this key is there, there is no such slot.
+    /// There is no room for it, a flow with this key is present, there is no such slot.
     pub fn insert(&self, key: &Key, slot: u32) -> Result<(), InsertError> {
         if slot >= self.slot_count {
             return Err(InsertError::NoSlot { slot, slots: self.slot_count });
@@ -165,7 +165,7 @@ impl Tables {
         self.index().remove(&without_tenant(key))
     }
 
-    /// Says what is done with a slot's packets from now on. `false`: there is no such slot.
+    /// Sets the handling of the packets of a slot's flow from now on. `false`: there is no such slot.
     pub fn set_control(&self, slot: u32, control: Control) -> bool {
         self.write_control(slot, control.word())
     }
@@ -193,13 +193,13 @@ impl Tables {
         true
     }
 
-    /// What was counted for a slot since it was cleared, over all processors. `now`: [`boot_time`], not long
-    /// ago. `None`: there is no such slot.
+    /// The counts of a slot since it was cleared, over all processors. `now`: a recent [`boot_time`].
+    /// `None`: there is no such slot.
     #[must_use]
     pub fn counts(&self, slot: u32, now: u64) -> Option<Counts> {
         let lines = self.lines(slot)?.map(bytes_of);
         let counts = Counts::of(lines, now);
-        // Behind the lines: of a packet that is counted the end is noted.
+        // Read after the lines: a counted packet has its end noted.
         Some(Counts { ends: self.line(slot)?.ends(), ..counts })
     }
 
@@ -247,7 +247,7 @@ impl Tables {
         self.early.as_ref()
     }
 
-    /// What was counted for a port. `None`: there is no such number.
+    /// The counters of a port. `None`: there is no such number.
     #[must_use]
     pub fn port_counters(&self, index: u8) -> Option<PortCounters> {
         let processors = self.processors as usize;
@@ -300,10 +300,10 @@ impl Tables {
     }
 }
 
-/// What has to be added to a time of [`Counts::last_seen`] for the clock that packets of live ports are
-/// stamped by (CLOCK_REALTIME), in nanoseconds.
+/// The difference from the clock of [`Counts::last_seen`] to the clock by which packets of live ports are
+/// stamped (CLOCK_REALTIME), in nanoseconds.
 ///
-/// The program counts by CLOCK_BOOTTIME since it may ask for no clock that is set: CLOCK_BOOTTIME goes on
+/// The program counts by CLOCK_BOOTTIME since it can read no clock that can be set: CLOCK_BOOTTIME goes on
 /// while the machine sleeps, as CLOCK_REALTIME does, so one difference, read now, holds for all times since
 /// the clock was last set.
 #[must_use]
@@ -317,8 +317,8 @@ pub fn boot_time() -> u64 {
     sys::boot_time()
 }
 
-/// The clock of signs of life (CLOCK_MONOTONIC), in nanoseconds. It stands still while the machine sleeps:
-/// nobody is silent then.
+/// The clock of signs of life (CLOCK_MONOTONIC), in nanoseconds. It stops while the machine sleeps, so that
+/// no worker counts as silent then.
 #[must_use]
 pub fn monotonic_time() -> u64 {
     sys::monotonic_time()

@@ -33,7 +33,7 @@ fn frames_are_counted_by_destination_where_they_come_and_where_they_leave() {
                 assert_eq!(result(&mut program, &frame), REDIRECT);
                 bytes += frame.len() as u64;
             }
-            // What goes up and what is dropped has come as well, and leaves nowhere here.
+            // Frames that go up and dropped ones have arrived as well, and leave by no port here.
             frame.truncate(20);
             assert_eq!(result(&mut program, &frame), PASS);
             let mut frame = plain(false, TCP).frame();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program makes of single frames: each reason to go up, each action, what is counted. The kernel
+//! The program's handling of single frames: each reason to go up, each action, each counter. The kernel
 //! runs the very program on frames of the testkit (BPF_PROG_TEST_RUN).
 
 use crate::common;
@@ -122,7 +122,7 @@ fn how_far_a_connection_has_come_is_known() {
             assert_eq!(send(4_000_001_100, 60, 0), (4_000_001_100, 75));
             // Round.
             assert_eq!(send(300_000_000, 400_000_000, 10), (300_000_010, 400_000_000));
-            // What lies further back than anything is sent again was gone round for.
+            // A number further back than any retransmission has wrapped around.
             assert_eq!(send(200_000_000, 400_000_001, 10), (200_000_010, 400_000_001));
         }
     });
@@ -189,8 +189,8 @@ fn a_fin_that_plainly_ends_what_came_is_forwarded_and_noted() {
     });
 }
 
-/// The receiver of what is dropped has not seen it: a session that believed its numbers would take what
-/// follows at the true place for sent again.
+/// The receiver has not seen a dropped segment: a session that advanced by it would regard the next segment
+/// at the true place as a retransmission.
 #[test]
 fn what_is_dropped_moves_no_connection_on() {
     in_namespace(|| {
@@ -221,7 +221,7 @@ fn what_is_dropped_moves_no_connection_on() {
     });
 }
 
-/// What one endpoint sends is dropped; what the other one sends goes up, since it may open the flow.
+/// Packets of one endpoint are dropped; those of the other go up, since they may open the flow.
 #[test]
 fn one_endpoint_can_be_refused_alone() {
     in_namespace(|| {
@@ -267,8 +267,8 @@ fn a_fin_that_does_not_leave_is_not_noted() {
     });
 }
 
-/// Two workers enter generations one after the other, and one may be late: what was decided in the generation
-/// that it enters must not act again on frames of those that are further.
+/// Two workers enter generations one after the other, and one may be late: decisions of the generation that
+/// it enters must not act again on frames of workers that are further.
 #[test]
 fn the_level_never_goes_back_to_a_generation() {
     in_namespace(|| {
@@ -284,7 +284,7 @@ fn the_level_never_goes_back_to_a_generation() {
         }
         assert!(tables.set_control(0, Control { action: Action::Forward, generation: 256 }));
         assert_eq!(result(&mut program, &frame), REDIRECT);
-        // An entry that nobody has taken away since acts in no later generation.
+        // An entry that was not removed since acts in no later generation.
         for generation in [257, 511, 512, 513, 256 + (1 << 16), 256 + (1 << 31)] {
             tables.enter_generation(generation);
             goes_up(&mut program, &tables, &frame, "it was decided before");
@@ -608,7 +608,7 @@ fn one_of_many_packets_that_are_dropped_comes_up() {
             assert_eq!(counters.up + counters.dropped, 4_000);
             assert_eq!(counts.packets, [counters.dropped, 0]);
             assert!(expected.contains(&counters.up), "{power:?}: {}", counters.up);
-            // Only what is dropped is sampled.
+            // Only dropped packets are sampled.
             assert!(tables.set_control(0, Control { action: Action::Forward, generation: 0 }));
             assert!((0..100).all(|_| result(&mut program, &frame) == REDIRECT));
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of frames while the workers that they would go to give no sign of life, and of a program
-//! whose process is gone.
+//! Frames while the workers that would serve them give no sign of life, and the program of a process that
+//! is gone.
 
 use crate::common;
 
@@ -25,7 +25,7 @@ use std::time::Duration;
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
 const REFUSE: Control = Control { action: Action::Drop(Reason::IdsRule), generation: 0 };
 const STALE: Duration = Duration::from_secs(5);
-/// How long a frame is waited for, and one that must not come, in milliseconds.
+/// The longest wait for a frame, and the wait for one that must not come, in milliseconds.
 const PATIENCE: i32 = 10_000;
 const SILENCE: i32 = 200;
 
@@ -84,7 +84,7 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
         for (fail, expected) in [(Fail::Closed, DROP), (Fail::Open, REDIRECT)] {
             let (mut program, tables) = watched(watch(fail, 1));
             let frame = plain(false, UDP).frame();
-            // Whoever has just been attached has its time.
+            // A worker whose port was just attached has its full time.
             assert_eq!(result(&mut program, &frame), PASS);
             heard(&tables, 0, STALE - Duration::from_secs(1));
             assert_eq!(result(&mut program, &frame), PASS);
@@ -108,7 +108,7 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
             // It works again.
             heard(&tables, 0, Duration::ZERO);
             assert_eq!(result(&mut program, &frame), PASS);
-            // A clock that is read on another processor may be behind.
+            // The clock of another processor may be behind.
             assert!(tables.beat(0, monotonic_time() + 1_000_000_000));
             assert_eq!(result(&mut program, &frame), PASS);
             // An end that is wanted is no failure.
@@ -122,8 +122,8 @@ fn frames_fail_as_the_policy_says_while_nobody_serves_them() {
     });
 }
 
-/// A start takes its time: rules, recorders, threads. Nothing passes uninspected because of it, and what was
-/// never served leaves nothing behind.
+/// A start takes time: rules, recorders, threads. No packet passes uninspected because of it, and a run
+/// that never served leaves no program.
 #[test]
 fn a_watch_begins_with_the_first_sign_of_life() {
     with_bpf_file_system(|| {
@@ -343,8 +343,7 @@ fn what_is_refused_stays_refused_however_it_is_wrapped() {
     });
 }
 
-/// A sample comes up for the host to drop it. While nobody is there who does, it would go on: so none is
-/// taken.
+/// A sample goes up for the host to drop it. While no worker serves, it would pass: so none is sampled.
 #[test]
 fn what_is_refused_in_a_tunnel_is_no_sample_while_nobody_serves() {
     /// VXLAN's number among kinds of tunnels, and a VNI.
@@ -435,7 +434,7 @@ fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, Part)> {
     let echo = if v6 { 58 } else { 1 };
     all.push((part(Ip::new(source, destination, echo), &bytes), Part::Nothing));
     if v6 {
-        // Behind an extension header the filter sees no ports.
+        // After an extension header the filter sees no ports.
         let hops = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &bytes].concat();
         all.push((part(Ip::new(source, destination, 0), &hops), Part::Nothing));
     } else {
@@ -472,7 +471,7 @@ fn only_frames_of_the_worker_that_failed_fail() {
                             let network = Network { vlans, tunnel: 0 };
                             let fails =
                                 failing.spread.worker_in(network, source, destination, part) == failed;
-                            // Behind a third tag the filter knows nothing: the first one gets it.
+                            // After a third tag the filter reads nothing: the first worker gets the frame.
                             let fails = if tags == 3 { failed == 0 } else { fails };
                             let expected = if fails { REDIRECT } else { PASS };
                             let frame = tagged(&frame, tags);
@@ -530,7 +529,7 @@ fn what_is_to_fail_open_outlives_its_process_until_the_next_one_takes_over() {
         // As if it were killed.
         program.leave();
         drop(tables);
-        // What nobody has decided passes; what was refused does not.
+        // Undecided packets pass; refused ones do not.
         arrive(&a, &b, true, 20);
         vanish(&a, &b, false, 3);
         // The next one.
@@ -549,7 +548,7 @@ fn what_is_to_fail_open_outlives_its_process_until_the_next_one_takes_over() {
         assert_eq!(left.open.frames, 40);
         assert!(left.open.bytes >= 40 * 60, "{left:?}");
         assert!(!next.waits());
-        // Now all go up: nothing of what was left counts.
+        // Now all go up: the left entries do not act.
         heard(&next.tables(), 0, Duration::ZERO);
         for v6 in [false, true] {
             arrive(&a, &host, v6, 10);
@@ -658,7 +657,7 @@ fn a_pin_of_an_interface_that_is_gone_is_no_harm() {
     });
 }
 
-/// What is on an interface that is no port of the next run is found by its pin.
+/// A program on an interface that is no port of the next run is found by its pin.
 #[test]
 fn what_was_left_is_found_wherever_it_is() {
     with_bpf_file_system(|| {

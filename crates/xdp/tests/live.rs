@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real frames between virtual Ethernet pairs: what is forwarded arrives, what is not goes up, and ports that
-//! are not fit are refused with the command that mends them.
+//! Real frames between virtual Ethernet pairs: forwarded ones arrive, others go up, and unfit ports are
+//! refused with the command that mends them.
 
 use crate::common;
 
@@ -14,7 +14,7 @@ use common::{Wire, ends, ethtool, in_namespace, ip, key, level, plain_wire, port
 use std::process::Command;
 
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
-/// How long a frame is waited for, and one that must not come, in milliseconds.
+/// The longest wait for a frame, and the wait for one that must not come, in milliseconds.
 const PATIENCE: i32 = 10_000;
 const SILENCE: i32 = 200;
 
@@ -192,8 +192,8 @@ fn refusal() -> (XdpError, Holders) {
     }
 }
 
-/// Who holds the program of a taken hook is told: by what it is pinned, who has it open, or that nobody has;
-/// and what takes it away does.
+/// The error of a taken hook names the holders of its program (its pins, the processes that have it open,
+/// or none) and the command that frees it, which works.
 #[test]
 fn who_holds_a_taken_hook_is_told() {
     common::with_bpf_file_system(|| {
@@ -207,7 +207,7 @@ fn who_holds_a_taken_hook_is_told() {
         let [number] = holders.links.as_slice() else { panic!("{error}") };
         assert!(this(&holders) && holders.pins.is_empty(), "{error}");
         assert_eq!(command(&error, "bpftool link detach"), format!("bpftool link detach id {number}"));
-        // It is pinned, by a name with a blank in a folder, and nobody has it open.
+        // The program is pinned, by a name with a blank in a folder, and no process has it open.
         let folder = std::path::Path::new("/sys/fs/bpf/some body");
         std::fs::create_dir(folder).unwrap();
         common::pin(&link, &folder.join("lan"));
@@ -224,7 +224,8 @@ fn who_holds_a_taken_hook_is_told() {
         let (error, holders) = refusal();
         assert_eq!(holders.pins, [(folder.join("program"), Hold::Program)], "{error}");
         assert!(holders.links.is_empty(), "{error}");
-        // Nobody holds it any more; it stays all the same, until what the message says is done.
+        // The program has no holder any more; it stays all the same, until the command of the message is
+        // run.
         std::fs::remove_file(folder.join("program")).unwrap();
         let (error, holders) = refusal();
         assert!(holders.links.is_empty() && holders.pins.is_empty() && !this(&holders), "{error}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the program makes of segments that it compares with a connection's numbers: it has the rule of
-//! `bartizan_packet::windows`, segment by segment, and keeps it with both directions on processors of their
-//! own. The kernel runs the very program (BPF_PROG_TEST_RUN).
+//! The program's handling of segments that it compares with a connection's numbers: it applies the rule of
+//! `bartizan_packet::windows`, segment by segment, also with both directions on processors of their own.
+//! The kernel runs the very program (BPF_PROG_TEST_RUN).
 
 use crate::common;
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 const COMPARE: Control = Control { action: Action::Compare, generation: 0 };
 const SLOT: u32 = 3;
 
-/// Of the flow around a connection in a tunnel.
+/// The slot of the outer flow of a connection in a tunnel.
 const AROUND: u32 = 5;
 /// IPv4, in no tunnel.
 const OUTSIDE: (bool, bool) = (false, false);
@@ -90,7 +90,7 @@ fn side(random: &mut Random) -> Side {
     }
 }
 
-/// Near what is expected, and sometimes anywhere.
+/// A number near the expected one, and sometimes anywhere.
 fn near(random: &mut Random, number: u32) -> u32 {
     let far = [1, 3, 2_000, 1 << 20, FLIGHT_MAX, FLIGHT_MAX + 1, 1 << 29, (1 << 29) + 1, 1 << 30, 1 << 31];
     match random.below(10) {
@@ -263,8 +263,8 @@ fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
                 }
                 at = end;
                 heard[own].store(end, Ordering::Release);
-                // The edge lies at most one window before what the other side can ever acknowledge, which is
-                // what is sent here.
+                // The edge is at most one window before the highest number that the other side can ever
+                // acknowledge, which is the end of the data sent here.
                 let beyond = at.wrapping_add(60_001);
                 let forged = [
                     Compared { sequence: beyond, end: beyond, ..legal },

@@ -2,7 +2,7 @@
 //! A network namespace of its own for a test, a link with two ends in it, and sockets at the ends.
 //!
 //! The namespace belongs to the test's thread alone: it has no name, and it ends with the thread and its
-//! sockets, however the test ends. So nothing can be left behind.
+//! sockets, however the test ends. So no state is left.
 #![allow(dead_code)]
 
 use bartizan_base::LinkId;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Longest time that one test may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a program returned.
+/// The return value of a program.
 pub const DROP: u32 = 1;
 /// The frame goes up.
 pub const PASS: u32 = 2;
@@ -113,8 +113,8 @@ fn mount(what: &CStr, at: &CStr, kind: &CStr, flags: libc::c_ulong) {
     assert_eq!(done, 0, "{at:?}: {}", std::io::Error::last_os_error());
 }
 
-/// [`in_namespace`], with a bpf file system of its own: what is pinned there ends with the thread, however
-/// the test ends.
+/// [`in_namespace`], with a bpf file system of its own: its pins end with the thread, however the test
+/// ends.
 pub fn with_bpf_file_system(test: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
         enter_own_mounts();
@@ -191,8 +191,7 @@ pub fn number(name: &str) -> u32 {
     unsafe { libc::if_nametoindex(name.as_ptr()) }
 }
 
-/// Two pairs: `lan` and `wan` are the ports of a link, `a` and `b` what is connected to them, as a host
-/// should be.
+/// Two pairs: `lan` and `wan` are the ports of a link, `a` and `b` the connected hosts.
 pub fn wires(mtu: u32) {
     for (port, end) in [("lan", "a"), ("wan", "b")] {
         plain_wire(port, end, mtu);
@@ -422,7 +421,7 @@ pub fn stay_on(processor: usize) {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// What the bpf system call reads, with room for what it does not.
+/// The bytes that the bpf system call reads, and the rest of its structure.
 #[repr(C)]
 struct Words([u64; 16]);
 
