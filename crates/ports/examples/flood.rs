@@ -4,9 +4,10 @@
 //!
 //! `flood INTERFACE --to-mac MAC --to4 ADDRESS --to6 ADDRESS [--port 80] [--rate 50000] [--seconds 60]
 //! [--seed 1]`. Sources, ports and sequence numbers come from the seed. Frames leave through a transmit ring
-//! every 100 microseconds or so; what a pause of this process made late is sent at once, up to 10 ms of it,
-//! and given up beyond that. Says at the end how many were sent. For a test network of one's own: sources are
-//! any global unicast addresses (IPv4) and documentation addresses (IPv6), and nobody answers for them.
+//! every 100 microseconds or so; frames made late by a pause of this process are sent at once, up to 10 ms of
+//! them, and given up beyond that. Prints at the end how many were sent. For a test network of one's own:
+//! sources are any global unicast addresses (IPv4) and documentation addresses (IPv6), and no host answers
+//! for them.
 
 use bartizan_ports::{InlineOptions, InlinePort, Port};
 use bartizan_testkit::packet::{Ip, SYN, Segment, TCP};
@@ -123,7 +124,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         let due = (passed.as_nanos() * u128::from(arguments.rate) / 1_000_000_000) as u64;
         late += (due - made - late).saturating_sub(most);
         for number in made..due - late {
-            // What is refused is counted by the port.
+            // The port counts refused frames.
             let _ = port.transmit_frame(&syn(mac, arguments, number % 2 == 1, &mut random));
         }
         made = due - late;

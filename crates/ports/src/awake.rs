@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeping idle processors from deep sleep while packets come.
 //!
-//! A packet that passes between processors meets one that sleeps at every step: the worker's, the receiver's.
-//! Waking it takes tens of microseconds, most of all a virtual one, which the host has to start again. The
-//! kernel can be asked to let idle processors wait awake (the power management's quality of service for
-//! processor latency). The request costs power on the whole machine, so it stands only while there is
+//! A packet that passes between processors meets a sleeping one at every step: the worker's, the receiver's.
+//! Waking a processor takes tens of microseconds, most of all a virtual one, which the host has to start
+//! again. The kernel can let idle processors wait awake on request (the power management's quality of service
+//! for processor latency). The request costs power on the whole machine, so it lasts only while there is
 //! traffic.
 //!
 //! Source: Linux `Documentation/power/pm_qos_interface.rst`: a request lasts as long as the file is open,
@@ -14,7 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Where the kernel takes requests.
+/// The device that takes requests.
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
 /// Wait awake.
 const NONE: i32 = 0;
@@ -29,7 +29,7 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// Makes it; nothing is asked for before the first [`Awake::packets`].
+    /// Opens the device; the first request is that of the first [`Awake::packets`].
     ///
     /// # Errors
     /// The kernel has no such device, or not for this user.
@@ -91,7 +91,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let expected: Vec<u8> = [NONE, ANY, NONE, ANY].into_iter().flat_map(i32::to_ne_bytes).collect();
         assert_eq!(asked, expected);
-        // Where there is no such device, nothing is asked.
+        // Without such a device there is no request.
         Awake::default().packets();
         assert!(Awake::at(&path).is_err());
     }

@@ -11,7 +11,7 @@ use crate::refusal::SendRefusal;
 use crate::ring::Lease;
 use std::ops::Range;
 
-/// What [`Batch::split`] did.
+/// The result of [`Batch::split`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Datagrams beyond the first of their frame.
@@ -20,13 +20,13 @@ pub struct Split {
     pub left: u64,
 }
 
-/// What is to become of a frame, and what became of it.
+/// The handling of a frame: planned, or done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disposition {
     /// Stays here (the state in which a frame arrives).
     #[default]
     Hold,
-    /// Is to be sent by the next [`crate::Port::transmit`].
+    /// To be sent by the next [`crate::Port::transmit`].
     Forward,
     /// Was handed to the egress port.
     Sent,
@@ -117,13 +117,13 @@ impl Batch {
         self.joined = false;
     }
 
-    /// What the port said about frame `index`.
+    /// The port's information about frame `index`.
     #[must_use]
     pub fn info(&self, index: usize) -> Option<&FrameInfo> {
         self.slots.get(index).map(|s| &s.info)
     }
 
-    /// The same, to be changed with the frame.
+    /// The port's information about frame `index`, to be changed with the frame.
     pub fn info_mut(&mut self, index: usize) -> Option<&mut FrameInfo> {
         self.slots.get_mut(index).map(|s| &mut s.info)
     }
@@ -174,18 +174,18 @@ impl Batch {
             let start = self.owned.len();
             self.owned.extend_from_slice(bytes);
             slot.place = Place::Owned { start, end: self.owned.len() };
-            // What stands here now is all there is.
+            // The new bytes are the whole frame.
             slot.info.flags = slot.info.flags.without(FrameFlags::TRUNCATED);
         }
     }
 
-    /// What is to become of frame `index`, or became of it.
+    /// The planned or completed handling of frame `index`.
     #[must_use]
     pub fn disposition(&self, index: usize) -> Option<Disposition> {
         self.slots.get(index).map(|s| s.disposition)
     }
 
-    /// Says what is to become of frame `index`.
+    /// Sets the handling of frame `index`.
     pub fn set_disposition(&mut self, index: usize, disposition: Disposition) {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.disposition = disposition;
@@ -236,7 +236,7 @@ impl Batch {
                 _ if !is_joined || slot.info.flags.contains(FrameFlags::TRUNCATED) => None,
                 Place::Leased(span) => self.lease.bytes(span),
                 Place::Owned { start, end } => self.owned.get(start..end),
-                // What was cut is joined no more.
+                // Cut frames are joined no more.
                 Place::Cut { .. } => None,
             };
             let Some(whole) = whole else {
@@ -273,8 +273,8 @@ impl Batch {
     }
 
     /// Has `fill` write `head` bytes and a frame of up to `room` bytes into the batch's own memory, then
-    /// takes the head off and puts `tag` behind the MAC addresses. The frame's length, or `None` when `fill`
-    /// had no frame or more than there was room for.
+    /// removes the head and inserts `tag` after the MAC addresses. Returns the frame's length, or `None` when
+    /// `fill` had no frame or one larger than `room`.
     pub(crate) fn push_with(
         &mut self,
         (head, room): (usize, usize),
@@ -314,8 +314,9 @@ impl Batch {
         &mut self.lease
     }
 
-    /// Calls `send` for each frame marked [`Disposition::Forward`], in order, and notes the outcome. How many
-    /// were sent. Frames of which only a part is here should be refused: see [`FrameInfo::refusal`].
+    /// Calls `send` for each frame marked [`Disposition::Forward`], in order, and notes the outcome. Returns
+    /// the number of frames sent. `send` should refuse frames that are incomplete: see
+    /// [`FrameInfo::refusal`].
     pub fn send_each(&mut self, mut send: impl FnMut(&FrameInfo, &[u8]) -> Result<(), SendRefusal>) -> usize {
         let mut sent = 0;
         for index in 0..self.slots.len() {
@@ -449,7 +450,7 @@ mod tests {
             let split = batch.split(|info, bytes, each| {
                 assert_eq!(info.segmentation.size, 2);
                 bytes.chunks(2).for_each(&mut *each);
-                // What was given before it failed counts for nothing.
+                // Pieces made before the failure do not count.
                 (bytes.len() > 1).then_some(())
             });
             assert_eq!((split, batch.len()), (Split { datagrams: 2, left: 2 }, 6));

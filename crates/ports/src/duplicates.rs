@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that a mirror port shows twice: once where they came into the switch, once where they left it.
+//! Frames that a mirror port shows twice: once where they entered the switch, once where they left it.
 //!
-//! A frame is the second of a pair when one of the same length and the same bytes, as far as they were
-//! captured, came within a window of time before it and had no second yet. So what a host really sends twice
-//! is seen twice behind a mirror that doubles everything. Frames are told apart by a hash with a secret key
-//! (SipHash, 64 bits): nobody without the key can have a frame taken for another one. The memory is fixed; a
-//! frame whose place another one has taken since is not known any more, and its second is seen like a first.
+//! A frame is the second of a pair when one of the same length and with the same captured bytes came within a
+//! window of time before it and had no second yet. So a frame that a host really sends twice is seen twice by
+//! a tap whose mirror doubles everything. Frames are identified by a hash with a secret key (SipHash, 64
+//! bits): without the key, no sender can make a frame pass for another one. The memory is fixed; a frame
+//! whose place another one has taken is forgotten, and its second counts as a first.
 //!
 //! Not done: pairs that differ (in a VLAN tag, or in what a router changes).
 
@@ -17,14 +17,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// Frames that are remembered at most; a power of two.
 pub(crate) const PLACES: usize = 1 << 15;
 
-/// Frames of which there was no second yet, by their hash.
+/// Frames without a second so far, by their hash.
 pub(crate) struct Duplicates {
     window: PacketDuration,
     places: Box<[(u64, Timestamp)]>,
     key: RandomState,
 }
 
-/// Of no frame.
+/// A place without a frame.
 const EMPTY: (u64, Timestamp) = (0, Timestamp::ZERO);
 
 impl Duplicates {
@@ -44,7 +44,7 @@ impl Duplicates {
         }
     }
 
-    /// Whether a frame, of which `bytes` were captured, is the second of a pair.
+    /// Whether a frame with the captured `bytes` is the second of a pair.
     pub(crate) fn is_second(&mut self, bytes: &[u8], wire_length: u32, now: Timestamp) -> bool {
         let mut hasher = self.key.build_hasher();
         hasher.write(bytes);

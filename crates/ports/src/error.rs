@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with a port, in words that say what to do.
+//! Errors of ports, in messages that say what to do.
 
 use crate::timestamps::NoStamps;
 use std::io;
@@ -10,7 +10,7 @@ pub enum OpenError {
     /// No interface of that name.
     #[error("interface `{name}` does not exist in this network namespace{}; `ip link` lists all", near_text(.near))]
     NoSuchInterface {
-        /// The name asked for.
+        /// The interface name given.
         name: String,
         /// Names that exist and look like it, nearest first.
         near: Vec<String>,
@@ -43,7 +43,7 @@ pub enum OpenError {
         /// Its `ARPHRD_*` number.
         hardware: u16,
     },
-    /// The MTU is beyond what is carried.
+    /// The MTU is above the supported maximum.
     #[error(
         "interface `{name}` has MTU {mtu}, supported inline is up to {max} (frames of 65,535 bytes with tags); `ip link set dev {name} mtu {max}`"
     )]
@@ -93,7 +93,7 @@ pub enum OpenError {
     RingMemory {
         /// The interface.
         name: String,
-        /// Size asked for.
+        /// The requested size.
         mebibytes: usize,
         /// The kernel's answer.
         source: io::Error,
@@ -118,7 +118,7 @@ pub enum OpenError {
         name: String,
         /// The option.
         option: &'static str,
-        /// What is wrong and what would be right.
+        /// The fault and its correction.
         problem: String,
     },
     /// Timestamps of the device were demanded, and it gives none.
@@ -129,7 +129,7 @@ pub enum OpenError {
     NoHardwareTimestamps {
         /// The interface.
         name: String,
-        /// Why not.
+        /// The reason.
         why: NoStamps,
     },
     /// Any other refusal of the kernel.

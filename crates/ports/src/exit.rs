@@ -17,7 +17,7 @@ use crate::sys;
 use crate::wait::packet_clock;
 use bartizan_base::{PacketDuration, Timestamp};
 
-/// How often an interface that is gone is looked for.
+/// The interval at which the port looks for an interface that is gone.
 const EVERY: PacketDuration = PacketDuration::from_secs(1);
 
 /// See the module.
@@ -34,10 +34,10 @@ pub struct ExitPort {
 }
 
 impl ExitPort {
-    /// Opens one on interface `name`; of the options only those count that are about sending.
+    /// Opens one on interface `name`; only the options of sending count.
     ///
     /// # Errors
-    /// What is wrong with interface, rights or memory, with what to do.
+    /// The fault of interface, rights or memory, with what to do.
     pub fn open(name: &str, options: &InlineOptions) -> Result<Self, OpenError> {
         let (interface, sender) = open(name, options)?;
         let (sender, next, stats) = (Some(sender), Timestamp::ZERO, PortStats::default());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! libpcap, found at run time: packet filters in tcpdump's language, compiled to classic BPF programs.
 //!
-//! Why unsafe: libpcap is a C library, and it is optional: it is loaded only when a filter is configured.
-//! Nothing outside this module sees a raw pointer of it.
+//! Reason for `unsafe`: libpcap is a C library, and it is optional: it is loaded only when a filter is
+//! configured. No code outside this module has a raw pointer of it.
 //!
 //! Rules that the owners keep:
 //! * The library is loaded once per process and never unloaded.
@@ -17,7 +17,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What is asked of the dynamic linker: Debian's name, then that of others.
+/// The names to load: Debian's, then that of other distributions.
 const SONAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 /// Bytes of a frame that a program lets through: all.
 const SNAP: c_int = 262_144;
@@ -25,7 +25,7 @@ const SNAP: c_int = 262_144;
 const ERROR_BYTES: usize = 256;
 /// "No netmask is known": only `ip broadcast` would want one.
 const NETMASK_UNKNOWN: u32 = 0xffff_ffff;
-/// What a program compares the type of a frame with that looks for VLAN tags.
+/// The values that a program which checks for VLAN tags compares the type of a frame with.
 const TAGS: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 /// Jump if equal to a constant (`linux/bpf_common.h`).
 const JEQ_K: u16 = 0x15;
@@ -66,7 +66,7 @@ struct Functions {
     offline_filter: OfflineFilter,
 }
 
-/// Why there is no filter.
+/// The reason why there is no filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The dynamic linker does not find the library.
@@ -80,19 +80,19 @@ pub enum FilterError {
     /// The expression is none.
     #[error("the filter `{expression}` cannot be used: {message}; pcap-filter(7) has the language")]
     Wrong {
-        /// What was to be compiled.
+        /// The filter expression.
         expression: String,
-        /// What libpcap says of it.
+        /// libpcap's error.
         message: String,
     },
-    /// Who looks for VLAN tags needs the interface, which libpcap could not open.
+    /// A filter with VLAN tags needs the interface, which libpcap could not open.
     #[error(
         "the filter looks at VLAN tags, for which libpcap has to open `{interface}`, and that failed: {message}"
     )]
     Interface {
         /// Its name.
         interface: String,
-        /// What libpcap says of it.
+        /// libpcap's error.
         message: String,
     },
 }
@@ -208,7 +208,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handle is open, and nobody has it any more.
+        // SAFETY: the handle is open, and no other code has it any more.
         unsafe { (self.functions.close)(self.raw.as_ptr()) };
     }
 }
@@ -244,12 +244,12 @@ impl PacketFilter {
         Ok(PacketFilter { functions, program })
     }
 
-    /// Compiles an expression for the frames of an Ethernet interface as the kernel shows them to a packet
-    /// socket's filter: without the outermost VLAN tag, of which it tells otherwise. What does not look at
-    /// tags needs no interface.
+    /// Compiles an expression for the frames of an Ethernet interface as a packet socket's filter sees them:
+    /// without the outermost VLAN tag, which the kernel passes separately. An expression without tags needs
+    /// no interface.
     ///
     /// # Errors
-    /// libpcap is missing, does not take the expression, or cannot open the interface.
+    /// libpcap is missing, does not accept the expression, or cannot open the interface.
     pub fn compile_for(expression: &str, interface: &str) -> Result<Self, FilterError> {
         const ETHERNET: u32 = 1;
         let filter = Self::compile(expression, ETHERNET)?;
@@ -270,7 +270,7 @@ impl PacketFilter {
         self.program.iter().any(|step| step.code == JEQ_K && TAGS.contains(&step.k))
     }
 
-    /// Whether it lets a frame through, of which `bytes` were captured.
+    /// Whether the filter passes a frame with the captured `bytes`.
     #[must_use]
     pub fn matches(&self, bytes: &[u8], wire_len: u32) -> bool {
         // An empty expression.

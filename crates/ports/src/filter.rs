@@ -237,7 +237,7 @@ mod tests {
                     let own = u16::from(host) * 41;
                     let tag = Some(own | 0x6000);
                     assert_eq!(run(&program, (tag, protocol), &packet), expected([own, 0, 0]));
-                    // Behind one that the kernel left, and a second one.
+                    // After a tag that the kernel left in the frame, and after a second one.
                     let mut tagged = vec![0xa0, 7];
                     tagged.extend_from_slice(&protocol.to_be_bytes());
                     tagged.extend_from_slice(&packet);

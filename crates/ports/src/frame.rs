@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a port says about a frame besides its bytes.
+//! A port's information about a frame besides its bytes.
 
 use crate::refusal::SendRefusal;
 use bartizan_base::Timestamp;
 
-/// What a port knows about a frame besides its bytes; a set of flags.
+/// A port's marks of a frame; a set of flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameFlags(u8);
 
@@ -16,7 +16,7 @@ impl FrameFlags {
     pub const CHECKSUM_VALID: FrameFlags = FrameFlags(2);
     /// Only the first bytes are here (`wire_length` tells how many there were).
     pub const TRUNCATED: FrameFlags = FrameFlags(4);
-    /// The kernel had taken the outer VLAN tag out; it stands in the frame again.
+    /// The kernel had removed the outer VLAN tag; it is restored in the frame.
     pub const VLAN_RESTORED: FrameFlags = FrameFlags(8);
     /// Several UDP datagrams that their sender left to a device to take apart (`UDP_SEGMENT`), or that the
     /// kernel put together (GRO), as one: [`FrameInfo::segmentation`] says how. To be taken apart
@@ -48,26 +48,27 @@ impl FrameFlags {
     }
 }
 
-/// How a frame is to be cut that its sender left to a device to cut, or that the kernel put together. Zeros:
-/// it is not, or the kernel does not say.
+/// The segmentation of a frame that its sender left to a device to cut, or that the kernel joined. Zeros:
+/// none, or the kernel does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segmentation {
-    /// Bytes of payload behind TCP or UDP in each segment but the last.
+    /// Bytes of payload after TCP or UDP in each segment but the last.
     pub size: u16,
-    /// Where the header that is repeated (TCP, UDP) begins in the frame; 0 when it is the first of the frame.
+    /// The offset of the header that segments repeat (TCP, UDP) in the frame; 0 when it is the first of the
+    /// frame.
     pub header: u16,
 }
 
-/// Where a checksum is still to be filled in. Zeros: nowhere, or the kernel does not say.
+/// The place of a checksum to be filled in. Zeros: none, or the kernel does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingChecksum {
-    /// Where in the frame the bytes begin that it is about, which go to the frame's end.
+    /// The offset in the frame of the first byte that it covers; it covers the rest of the frame.
     pub start: u16,
-    /// Where it stands, from there on. The sum of the pseudo header stands there until then.
+    /// The offset of its field from there. The field holds the sum of the pseudo header until then.
     pub field: u16,
 }
 
-/// What a port says about a frame.
+/// A port's information about a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo {
     /// When it arrived, on the port's clock.
@@ -76,14 +77,14 @@ pub struct FrameInfo {
     pub wire_length: u32,
     /// More about it.
     pub flags: FrameFlags,
-    /// How it is to be cut.
+    /// The segmentation that the frame needs.
     pub segmentation: Segmentation,
     /// The checksum that is pending, in whatever the frame carries.
     pub pending: PendingChecksum,
 }
 
 impl FrameInfo {
-    /// Why such a frame must not be sent as it is, whatever the port.
+    /// Refuses a frame that no port may send as it is.
     ///
     /// # Errors
     /// [`SendRefusal::Incomplete`] when only its first bytes are here, [`SendRefusal::Joined`] when it is

@@ -4,15 +4,15 @@
 //!
 //! Source: packet(7), Linux `packet_mmap.rst`. Frames are sent through a transmit ring (copied once, one
 //! `send` call a flush) or by `sendmmsg` straight from the receive ring (no copy in user space, one call a
-//! batch). A VLAN tag that the kernel took out stands in the frame again, so what is forwarded is what
+//! batch). A VLAN tag that the kernel removed is restored in the frame, so a forwarded frame is the one that
 //! arrived.
 //!
-//! It has two sockets: one receives, and is told how large frames are to be segmented
+//! It has two sockets: one receives, and learns the segmentation of large frames
 //! ([`crate::FrameInfo::segmentation`]), one sends frames as they leave. Frames larger than the MTU are
-//! refused here, the data plane cuts them first. When the MTU is changed, the port follows within a second:
-//! it makes a larger transmit ring, or refuses what the device no longer carries.
+//! refused here; the data plane cuts them first. When the MTU is changed, the port follows within a second:
+//! it makes a larger transmit ring, or refuses frames that the device no longer carries.
 //!
-//! Not done: leaving it to the kernel to cut what leaves (`PACKET_VNET_HDR` on the sending socket).
+//! Not done: leaving the segmentation of sent frames to the kernel (`PACKET_VNET_HDR` on the sending socket).
 
 use crate::batch::{Batch, Disposition};
 use crate::error::{OpenError, PortError};
@@ -33,7 +33,7 @@ use bartizan_packet::casts::cast_of;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How frames reach the device.
+/// The path of frames to the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransmitPath {
     /// Through a transmit ring: one copy in user space, one `send` call a flush.
@@ -43,14 +43,14 @@ pub enum TransmitPath {
     Calls,
 }
 
-/// How an inline port is opened.
+/// Options of an inline port.
 #[derive(Clone, Copy, Debug)]
 pub struct InlineOptions {
     /// Slots of the receive ring, at least.
     pub frames: usize,
     /// Slots of the transmit ring, at least; where there is one also the frames that can wait.
     pub transmit_frames: usize,
-    /// How frames reach the device.
+    /// The path of frames to the device.
     pub transmit: TransmitPath,
     /// Hand frames to the driver without the queueing discipline (no shaping, no taps on the way out).
     pub qdisc_bypass: bool,
@@ -105,7 +105,7 @@ impl InlinePort {
     /// Opens one on interface `name`.
     ///
     /// # Errors
-    /// What is wrong with interface, rights, options or memory, with what to do.
+    /// The fault of interface, rights, options or memory, with what to do.
     pub fn open(name: &str, options: &InlineOptions) -> Result<Self, OpenError> {
         Self::prepare(name, options, false)
     }
@@ -160,7 +160,7 @@ impl InlinePort {
         Ok(Self { socket, rx, sender, options: *options, mtu: MtuWatch::default() })
     }
 
-    /// What the operator should know about this port.
+    /// The warnings about this port for the operator.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.socket.warnings
@@ -254,7 +254,7 @@ enum Path {
     Calls(Messages),
 }
 
-/// What sends by an interface.
+/// The sending half of a port.
 pub(crate) struct Sender {
     out: SendSocket,
     path: Path,
@@ -264,7 +264,7 @@ pub(crate) struct Sender {
     stalls: u32,
 }
 
-/// What a failed `send` call says about the frame.
+/// The refusal of a frame by the error of a failed `send` call.
 fn refusal_of(error: &io::Error) -> SendRefusal {
     match error.raw_os_error() {
         Some(libc::EMSGSIZE) => SendRefusal::TooLarge,
@@ -408,8 +408,8 @@ impl Sender {
         }
     }
 
-    /// Sends what waits in the ring. One call, more only where the kernel stopped at a frame. True when the
-    /// interface may be gone.
+    /// Sends the frames that wait in the ring, by one call, and more only where the kernel stopped at a
+    /// frame. True when the interface may be gone.
     pub(crate) fn flush(&mut self, stats: &mut PortStats) -> bool {
         let Path::Ring(ring) = &mut self.path else { return false };
         let mut stale = true;
@@ -429,7 +429,7 @@ impl Sender {
                 continue;
             }
             match refusal_of(&error) {
-                // May be left over from a time when the interface was down: told once, then forgotten.
+                // May be left over from a time when the interface was down: reported once, then forgotten.
                 SendRefusal::DeviceDown if stale && error.raw_os_error() == Some(libc::ENETDOWN) => {
                     stale = false
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking an interface up before a port is opened on it: does it exist, is it up, what is it.
+//! Looks an interface up before a port is opened on it: its existence, state and kind.
 
 use crate::error::OpenError;
 use crate::port::LinkLayer;
@@ -17,7 +17,7 @@ pub struct Interface {
     pub mtu: u32,
     /// Its link-layer address.
     pub mac: [u8; 6],
-    /// What its frames begin with.
+    /// The first header of its frames.
     pub link_layer: LinkLayer,
     /// Whether it is the loopback interface.
     pub loopback: bool,

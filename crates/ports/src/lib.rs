@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where packets come from and go to.
+//! Sources and sinks of packets.
 //!
-//! * [`Port`]: what every source and sink can do; a worker sees nothing else.
-//! * [`Batch`]: the frames that a port hands out together, lying in its ring.
+//! * [`Port`]: the interface of every source and sink; a worker sees only this.
+//! * [`Batch`]: the frames that a port hands out together, which stay in its ring.
 //! * [`PassivePort`]: AF_PACKET with a TPACKET_V3 ring, block-wise, for taps.
-//! * [`MergedTap`]: several of them that are watched as one, frames in the order of their timestamps.
+//! * [`MergedTap`]: several of them watched as one, frames in the order of their timestamps.
 //! * [`InlinePort`] and [`InlinePair`]: AF_PACKET with TPACKET_V2 rings, where a frame is visible at once.
 //! * [`TestPort`]: two joined ports in memory.
 //!
@@ -20,7 +20,7 @@ mod bpf;
 mod duplicates;
 mod error;
 mod exit;
-// libpcap; the argument stands at the top of the file.
+// libpcap; the argument is at the top of the file.
 #[allow(unsafe_code)]
 mod ffi_pcap;
 mod filter;
@@ -37,12 +37,12 @@ mod peer;
 mod port;
 mod processor;
 mod refusal;
-// Memory shared with the kernel; the argument stands at the top of the file.
+// Memory shared with the kernel; the argument is at the top of the file.
 #[allow(unsafe_code)]
 mod ring;
 mod snap;
 mod socket;
-// System calls; the argument stands at the top of the file.
+// System calls; the argument is at the top of the file.
 #[allow(unsafe_code)]
 mod sys;
 mod testport;

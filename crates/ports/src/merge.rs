@@ -2,19 +2,18 @@
 //! Several interfaces that are watched as one: the two sides of a network tap, or several mirror ports. Their
 //! frames are handed out in the order of their timestamps.
 //!
-//! Each interface is a queue whose frames stay in the order in which its ring has them; the oldest of the
-//! first ones is the next. Where an interface has none, an older frame may still be on its way from there:
-//! the kernel shows a ring block by block, up to two retire times late ([`crate::PassiveOptions::retire`]).
-//! So the first frames of the others wait, but not longer than the *wait*, counted from their timestamps: a
-//! quiet interface delays the others by that much, and one without a port by nothing. Nothing waits while a
-//! ring is half full. A frame that comes behind a newer one of another interface all the same is handed out
-//! at once and counted.
+//! Each interface is a queue whose frames stay in the order of its ring; the oldest of the queues' heads is
+//! next. Where an interface has none, an older frame of it may still be on its way: the kernel shows a ring
+//! block by block, up to two retire times late ([`crate::PassiveOptions::retire`]). So the heads of the
+//! others wait, but not longer than the *wait*, counted from their timestamps: a quiet interface delays the
+//! others by that much, and one without a port not at all. No frame waits while a ring is half full. A frame
+//! that arrives after a newer one of another interface nevertheless is handed out at once and counted.
 //!
-//! Frames are not copied: each interface has a batch, and what waits does so in the rings. Nothing is
-//! allocated for a frame.
+//! Frames are not copied: each interface has a batch, and frames wait in the rings. No memory is allocated
+//! for a frame.
 //!
-//! Order holds as far as timestamps can be compared: with hardware timestamps the clocks of the devices have
-//! to go alike.
+//! The order is right as far as timestamps are comparable: with hardware timestamps the clocks of the devices
+//! have to be synchronised.
 
 use crate::batch::Batch;
 use crate::duplicates::Duplicates;
@@ -27,8 +26,7 @@ use std::time::Duration;
 
 /// Most interfaces of one tap.
 pub const MERGED_MOST: usize = 8;
-/// How long frames wait at most, unless something else is asked for: longer than a ring may take to show a
-/// frame.
+/// The default for the longest wait of frames: longer than a ring may take to show a frame.
 pub const MERGE_WAIT: Duration = Duration::from_millis(50);
 /// Longest sleep while frames wait: whether a ring fills is looked at that often.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -40,7 +38,7 @@ pub struct MergedTap {
     duplicates: Option<Duplicates>,
 }
 
-/// Which frame is the next.
+/// The next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Number of its interface.
@@ -69,9 +67,9 @@ struct Source {
     /// The port goes when it has no more frames.
     leaving: bool,
     failure: Option<PortError>,
-    /// The port has gone, and nobody was told yet.
+    /// The port has gone, which was not reported yet.
     untold: bool,
-    /// What was counted here, and by ports before this one.
+    /// The counts of this port, and of those before it.
     counted: PortStats,
 }
 
@@ -161,7 +159,7 @@ impl MergedTap {
     /// Begins a turn: interfaces that had nothing are looked at again.
     pub fn look_again(&mut self) {
         for source in &mut self.sources {
-            // Before its ring is looked at: what is older than that by the wait is there then.
+            // Read before its ring: a frame older than that by the wait is visible then.
             source.now = source.port.as_mut().map_or(Timestamp::ZERO, |port| port.now());
             source.quiet = false;
         }
@@ -232,8 +230,7 @@ impl MergedTap {
         }
     }
 
-    /// Whether the port of an interface has gone since this was asked last, and by which failure, if it was
-    /// one.
+    /// Whether the port of an interface has gone since the last call, and the failure, if it was one.
     pub fn take_left(&mut self, source: usize) -> Option<Option<PortError>> {
         let source = self.sources.get_mut(source)?;
         std::mem::take(&mut source.untold).then(|| source.failure.take())
@@ -261,7 +258,7 @@ impl MergedTap {
         }
     }
 
-    /// The clock: that of the interface that is behind, and never beyond a frame that waits.
+    /// The clock: that of the slowest interface, and never beyond a frame that waits.
     pub fn now(&mut self) -> Timestamp {
         let mut now: Option<Timestamp> = None;
         for source in &mut self.sources {

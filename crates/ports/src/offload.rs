@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Offloads that make an interface show something else than what was on the wire.
+//! Offloads that make an interface deliver other frames than those on the wire.
 //!
 //! Source: Linux `include/uapi/linux/ethtool.h`. With GRO or LRO several packets arrive as one, which no
 //! egress can send; with TSO, GSO or transmit checksums a local sender (a virtual machine, the other end of a
 //! veth pair) sends 64 KiB "packets" without a valid checksum. Both are inspected as they are. Inline the
-//! data plane fills checksums in and cuts TCP frames into segments, which costs time; with all of them off,
-//! on both ends of a veth pair, there is nothing to do.
+//! data plane fills checksums in and cuts TCP frames into segments, which costs time; with all offloads off,
+//! on both ends of a veth pair, neither is necessary.
 //!
-//! Not done: the other end of a veth pair lies in another namespace and cannot be asked; frames with a
+//! Not done: the other end of a veth pair is in another namespace and cannot be checked; frames with a
 //! missing checksum are counted at run time instead (`PortStats::checksum_pending`).
 
 use crate::sys;
@@ -28,8 +28,8 @@ pub enum Offload {
     Gro,
     /// Received packets merged by the device.
     Lro,
-    /// VLAN tags of received packets taken out by the device. Packet sockets are told of the tag all the
-    /// same; a level below reads the frame itself.
+    /// The device removes the VLAN tags of received packets. Packet sockets get the tag all the same; a level
+    /// below reads the frame itself.
     RxVlan,
 }
 
@@ -124,8 +124,8 @@ pub struct OffloadGuard {
 }
 
 impl OffloadGuard {
-    /// Switches off what is on and matters to a packet socket. Returns the guard and what could not be
-    /// switched off.
+    /// Switches active offloads off that matter to a packet socket. Returns the guard and the offloads that
+    /// could not be switched off.
     #[must_use]
     pub fn switch_off(interface: &str) -> (Self, Vec<Offload>) {
         Self::switch_off_these(interface, &Offload::ALL)
@@ -137,7 +137,7 @@ impl OffloadGuard {
         let on = which_are_on(interface, offloads);
         // Backwards: segmentation before the checksums that it needs, so that each is restored by itself.
         for offload in on.iter().rev() {
-            // Judged by what is still on afterwards.
+            // The offloads still on afterwards decide.
             let _ = offload.set(interface, false);
         }
         let left = which_are_on(interface, offloads);
@@ -145,7 +145,7 @@ impl OffloadGuard {
         (Self { interface: interface.to_owned(), switched }, left)
     }
 
-    /// What was switched off.
+    /// The offloads that were switched off.
     #[must_use]
     pub fn switched(&self) -> &[Offload] {
         &self.switched
@@ -168,24 +168,24 @@ pub enum Warning {
     Offloads {
         /// The interface.
         interface: String,
-        /// Which.
+        /// The active offloads.
         on: Vec<Offload>,
     },
     /// The device's timestamps would have been taken, and it gives none.
     SoftwareTimestamps {
         /// The interface.
         interface: String,
-        /// Why not.
+        /// The reason.
         why: NoStamps,
     },
     /// The kernel does not say how merged frames are to be taken apart.
     NoSegmentSizes {
         /// The interface.
         interface: String,
-        /// Why it is not asked or refused.
+        /// The reason: not requested, or refused.
         why: &'static str,
     },
-    /// Frames larger than what is carried can arrive.
+    /// Frames larger than the supported maximum can arrive.
     LargeMtu {
         /// The interface.
         interface: String,

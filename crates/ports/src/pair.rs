@@ -65,10 +65,10 @@ impl InlinePair {
         Self { exits, ..self }
     }
 
-    /// Opens two interfaces and pairs them. Returns also what the operator should know.
+    /// Opens two interfaces and pairs them. Returns also the warnings for the operator.
     ///
     /// # Errors
-    /// What [`InlinePort::open`] reports, one interface named twice, MTUs that differ.
+    /// The errors of [`InlinePort::open`]; one interface is named twice, or the MTUs differ.
     pub fn open(
         a: &str,
         b: &str,
@@ -83,12 +83,11 @@ impl InlinePair {
         Ok((Self::new(Box::new(a), Box::new(b), mtu_may_differ)?, warnings))
     }
 
-    /// Opens two interfaces for each worker and pairs them. The packets of a flow reach one of the pairs,
-    /// from both sides the same one: see [`InlinePort::open_group`]. Returns also what the operator should
-    /// know.
+    /// Opens two interfaces for each worker and pairs them. The packets of a flow reach one of the pairs, the
+    /// same one from both sides: see [`InlinePort::open_group`]. Returns also the warnings for the operator.
     ///
     /// # Errors
-    /// What [`InlinePort::open_group`] reports, one interface named twice, MTUs that differ.
+    /// The errors of [`InlinePort::open_group`]; one interface is named twice, or the MTUs differ.
     pub fn open_group(
         a: &str,
         b: &str,

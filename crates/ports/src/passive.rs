@@ -23,15 +23,15 @@ use bartizan_base::{PacketDuration, Spread, Timestamp};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// How a passive port is opened.
+/// Options of a passive port.
 #[derive(Clone, Copy, Debug)]
 pub struct PassiveOptions<'f> {
     /// Bytes of a block: a multiple of the page, at least 128 KiB (a frame must fit into it).
     pub block_size: usize,
     /// Number of blocks, at least 2.
     pub blocks: usize,
-    /// How long the kernel waits at most before it hands a block over that is not full (whole milliseconds,
-    /// at least 1).
+    /// The longest time before the kernel hands over a block that is not full (whole milliseconds, at least
+    /// 1).
     pub retire: Duration,
     /// See frames that are not addressed to this host.
     pub promiscuous: bool,
@@ -40,7 +40,7 @@ pub struct PassiveOptions<'f> {
     pub outgoing: bool,
     /// Share the interface with other ports.
     pub fanout: Option<Fanout>,
-    /// Who stamps the frames.
+    /// The source of timestamps.
     pub timestamps: Timestamps,
     /// Switch offloads off and on again when the port is dropped.
     pub fix_offloads: bool,
@@ -57,8 +57,8 @@ pub struct PassiveOptions<'f> {
 
 impl PassiveOptions<'_> {
     /// Size and number of the blocks of a ring of so many bytes: 16 at least. A block is handed over when its
-    /// time is over, however little is in it, so a ring of a few blocks is full as soon as nobody looks for a
-    /// few times `retire`.
+    /// time is over, however few frames are in it, so a ring of a few blocks is full as soon as no worker
+    /// reads it for a few times `retire`.
     #[must_use]
     pub const fn blocks_of(ring: usize) -> (usize, usize) {
         let block_size = if ring < 32 << 20 { 128 << 10 } else { 1 << 20 };
@@ -96,7 +96,7 @@ impl PassivePort {
     /// Opens one on interface `name`.
     ///
     /// # Errors
-    /// What is wrong with interface, rights, options or memory, with what to do.
+    /// The fault of interface, rights, options or memory, with what to do.
     pub fn open(name: &str, options: &PassiveOptions<'_>) -> Result<Self, OpenError> {
         Self::prepare(name, options, false)
     }
@@ -165,7 +165,7 @@ impl PassivePort {
         Ok(Self { socket, rx, duplicates, retire: options.retire })
     }
 
-    /// What the operator should know about this port.
+    /// The warnings about this port for the operator.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.socket.warnings

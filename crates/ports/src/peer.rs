@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is at the other end of a Unix socket. Not of packets: it stands here because the standard library does
-//! not tell, and system calls have their place in this crate.
+//! The process at the other end of a Unix socket. It has nothing to do with packets, but the standard library
+//! does not report it, and system calls are in this crate.
 //!
 //! Source: unix(7), `SO_PEERCRED`.
 
@@ -21,7 +21,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Who connected by a stream socket.
+    /// The peer of a stream socket.
     ///
     /// # Errors
     /// It is no connected Unix socket.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every source and sink of packets can do.
+//! The interface of every source and sink of packets.
 
 use crate::batch::Batch;
 use crate::error::PortError;
@@ -12,12 +12,12 @@ use std::os::fd::BorrowedFd;
 /// Largest frame that is carried, in bytes, VLAN tags included.
 pub const MAX_FRAME: usize = 65_535;
 
-/// What a port has done since it was opened. All numbers only grow.
+/// The counters of a port since it was opened. All numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Frames handed out.
     pub received: u64,
-    /// Bytes of these frames as they were on the wire, also of what was cut; without the frame's checksum.
+    /// Bytes of these frames on the wire, also of cut ones, without the frame checksum.
     pub received_bytes: u64,
     /// These frames by the kind of their destination ([`bartizan_packet::casts`]). Without a link layer all
     /// are to one station.
@@ -52,13 +52,12 @@ pub struct PortStats {
     pub send_calls: u64,
     /// System calls made to sleep.
     pub sleeps: u64,
-    /// How often the interface went down.
+    /// The number of times that the interface went down.
     pub went_down: u64,
-    /// Of a tap of several interfaces ([`crate::MergedTap`]): frames that were held for an older one of
-    /// another interface.
+    /// For a tap of several interfaces ([`crate::MergedTap`]): frames that waited for an older one of another
+    /// interface.
     pub merge_waited: u64,
-    /// Frames that came behind a newer one of another interface of their tap, which had been handed out
-    /// already.
+    /// Frames that arrived after a newer one of another interface of their tap had been handed out.
     pub merge_late: u64,
     /// Frames that did not wait as long as they might have, since a ring of their tap was half full.
     pub merge_pressed: u64,
@@ -167,13 +166,13 @@ impl Sent {
 }
 
 impl PortStats {
-    /// Frames of which only the first bytes were handed out.
+    /// Frames with only their first bytes handed out.
     #[must_use]
     pub const fn cut(&self) -> u64 {
         self.oversized.saturating_sub(self.copied)
     }
 
-    /// What a tap of several interfaces counts of one of them: name and frames.
+    /// The counters of one interface of a tap of several: name and frames.
     #[must_use]
     pub const fn merged(&self) -> [(&'static str, u64); 3] {
         [("waited", self.merge_waited), ("late", self.merge_late), ("pressed", self.merge_pressed)]
@@ -189,12 +188,12 @@ pub(crate) fn backlog_of(waits: impl Fn(u8) -> bool) -> u8 {
     (1..BACKLOG_PARTS).take_while(|part| waits(*part)).last().unwrap_or(0)
 }
 
-/// What the first byte of a frame belongs to.
+/// The header that the first byte of a frame belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
     /// Ethernet II / 802.3.
     Ethernet,
-    /// No link layer: IPv4 or IPv6, told by the version (TUN devices).
+    /// No link layer: IPv4 or IPv6, by the version field (TUN devices).
     RawIp,
 }
 
@@ -213,13 +212,13 @@ pub trait Port: Send {
     /// Link-layer address; zeros where there is none.
     fn mac(&self) -> [u8; 6];
 
-    /// What its frames begin with.
+    /// The first header of its frames.
     fn link_layer(&self) -> LinkLayer {
         LinkLayer::Ethernet
     }
 
-    /// Gives back what `batch` holds, then fills it with what is there **now**, up to its capacity: never
-    /// waits. Returns the number of frames.
+    /// Returns the frames of `batch` to the ring, then fills it with the frames present **now**, up to its
+    /// capacity: never waits. Returns the number of frames.
     ///
     /// # Errors
     /// [`PortError::BatchHeld`] when another batch still holds frames of this port, [`PortError::Gone`] when
@@ -236,8 +235,8 @@ pub trait Port: Send {
     /// The reason why it is not taken, which is counted too.
     fn transmit_frame(&mut self, frame: &[u8]) -> Result<(), SendRefusal>;
 
-    /// Sends what waits, with one system call where the kernel takes all of it. What the device refuses is
-    /// counted; what it cannot take *yet* waits for the next flush.
+    /// Sends the frames that wait, with one system call where the kernel takes all of them. Frames that the
+    /// device refuses are counted; frames that it cannot take *yet* wait for the next flush.
     ///
     /// # Errors
     /// [`PortError::Gone`] when the interface does not exist any more.
@@ -256,13 +255,13 @@ pub trait Port: Send {
         false
     }
 
-    /// Eighths of its receive ring whose frames wait to be taken, rounded down. To be asked while no batch
+    /// Eighths of its receive ring that are filled with waiting frames, rounded down. Call it while no batch
     /// holds frames of the port: those count as well. No system call.
     fn backlog(&self) -> u8 {
         0
     }
 
-    /// What to sleep on; `None` when the port is always ready or is woken otherwise.
+    /// The descriptor to sleep on; `None` when the port is always ready or is woken otherwise.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

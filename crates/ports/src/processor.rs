@@ -5,7 +5,7 @@
 
 use crate::sys;
 
-/// How many processors this process may use; at least one.
+/// The number of processors that this process may use; at least one.
 #[must_use]
 pub fn processors() -> usize {
     sys::allowed_processors().len().max(1)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why frames were not sent, and how many.
+//! Reasons why frames were not sent, and their counts.
 
 use bartizan_base::Reason;
 
-/// Why a frame was not sent.
+/// The reason why a frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendRefusal {
     /// Larger than the port's MTU allows.
@@ -41,7 +41,7 @@ impl SendRefusal {
         SendRefusal::ReceiveOnly,
     ];
 
-    /// Name as it stands in counters.
+    /// Its name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -134,7 +134,7 @@ pub(crate) struct Lease {
     releases: Vec<usize>,
 }
 
-/// Where a frame lies in its mapping.
+/// The place of a frame in its mapping.
 #[derive(Clone, Copy)]
 struct Span {
     offset: usize,
@@ -217,7 +217,7 @@ impl Drop for Lease {
     }
 }
 
-/// How a ring's slots lie in memory.
+/// The layout of a ring's slots in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     /// Bytes of a slot.
@@ -230,8 +230,8 @@ pub(crate) struct Geometry {
     pub(crate) blocks: usize,
 }
 
-/// Space that a slot needs besides the frame: header, address, alignment, what is said of segmentation, room
-/// for a restored tag.
+/// Space that a slot needs besides the frame: header, address, alignment, the segmentation header, room for a
+/// restored tag.
 pub(crate) const SLOT_OVERHEAD: usize = 96;
 
 impl Geometry {
@@ -283,7 +283,7 @@ impl Place {
         self.block * geometry.block_size + self.in_block * geometry.frame_size
     }
 
-    /// The slot so many behind this one, fewer than there are.
+    /// The slot so many after this one, fewer than there are.
     #[must_use]
     const fn behind(self, slots: usize, geometry: &Geometry) -> Self {
         let at = self.block * geometry.frames_per_block + self.in_block + slots;
@@ -304,7 +304,7 @@ impl Place {
     }
 }
 
-/// What a ring header says about a frame, V2 and V3 alike.
+/// The contents of a frame's ring header, V2 and V3 alike.
 struct Header {
     status: u32,
     length: u32,
@@ -316,7 +316,7 @@ struct Header {
     vlan_tpid: u16,
     /// Bytes from the header's start to the end of the link-layer address that follows it.
     before: usize,
-    /// Before the frame stands what the kernel says of its segmentation (`PACKET_VNET_HDR`).
+    /// The kernel's segmentation header comes before the frame (`PACKET_VNET_HDR`).
     vnet: bool,
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Snap lengths: how many bytes of a frame a passive port takes, counted from the frame's first byte or from
-//! behind its headers.
+//! Snap lengths: the number of bytes of a frame that a passive port takes, counted from the frame's first
+//! byte or from the end of its headers.
 //!
-//! The kernel cuts: a socket's classic BPF program returns how many bytes of a frame it keeps. A length from
-//! behind headers is computed by a program that reads the headers as the decoder does: link header with VLAN
+//! The kernel cuts: a socket's classic BPF program returns the number of bytes of a frame to keep. A length
+//! after headers is computed by a program that reads the headers as the decoder does: link header with VLAN
 //! tags, MPLS labels or PPPoE, IPv4 with options, IPv6 with extension headers, transport header, and through
-//! tunnels ([`PACKETS`]) the same of the packet inside. Bytes count from behind the innermost headers that
-//! were found. A frame in which there is no IP header, or of which a header breaks off or contradicts itself,
-//! is taken whole (up to [`AfterHeaders::max`]).
+//! tunnels ([`PACKETS`]) the headers of the packet inside. Bytes count from the end of the innermost headers
+//! found. A frame without an IP header, or with a header that breaks off or contradicts itself, is taken
+//! whole (up to [`AfterHeaders::max`]).
 //!
 //! Source: Linux `net/core/filter.c` (facts: a load beyond the packet drops it, so lengths are compared
 //! first; jumps go forward only).
 //!
-//! Not done: tunnels of Teredo and PPTP, 802.1ah, FabricPath, VN-Tag, NSH and Ethernet over MPLS; what they
-//! carry counts as payload or, where no IP header was found before, is taken whole.
+//! Not done: tunnels of Teredo and PPTP, 802.1ah, FabricPath, VN-Tag, NSH and Ethernet over MPLS; their
+//! contents count as payload or, if no IP header was found before, the frame is taken whole.
 
 use crate::bpf::{
     ADD_K, ADD_X, AND_K, IPV4, IPV6, JEQ_K, JGE_K, JGE_X, JGT_K, LD_B_IND, LD_H_IND, LD_IMM, LD_LEN, LD_MEM,
@@ -28,16 +28,16 @@ use libc::sock_filter;
 pub enum SnapLength {
     /// This number from the frame's first byte on, without a VLAN tag that the kernel takes out. At least 1.
     Frame(u32),
-    /// The headers, and so many bytes behind them.
+    /// The headers, and so many bytes after them.
     Headers(AfterHeaders),
 }
 
-/// A snap length that is counted from behind headers.
+/// A snap length that counts from the end of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfterHeaders {
     /// The last layer whose header is taken whole.
     pub layer: HeaderLayer,
-    /// Bytes behind it.
+    /// Bytes after it.
     pub bytes: u32,
     /// The most bytes of any frame, whatever its headers are; at least 1. No bound unless given.
     pub max: Option<u32>,
@@ -52,8 +52,8 @@ pub enum HeaderLayer {
     Link,
     /// The IP header with options and extension headers.
     Network,
-    /// The header of TCP, UDP, SCTP, ICMP (of errors with the header that they quote and 8 bytes behind it),
-    /// GRE, ESP or AH.
+    /// The header of TCP, UDP, SCTP, ICMP (in errors with the quoted header and 8 bytes after it), GRE, ESP
+    /// or AH.
     Transport,
 }
 
@@ -94,7 +94,7 @@ const FIRST: u32 = 3;
 /// The flag of a GRE header that has a sequence number.
 const SEQUENCE: u32 = 0x1000;
 
-/// The steps that a wanted frame goes through, the last of which say how many of its bytes are kept.
+/// The steps of the program for a wanted frame, the last of which return the number of bytes to keep.
 pub(crate) fn steps(snap: &SnapLength, link_layer: LinkLayer) -> Option<Vec<sock_filter>> {
     match snap {
         SnapLength::Frame(bytes) => Some(vec![sock_filter { code: RET_K, jt: 0, jf: 0, k: *bytes }]),
@@ -111,7 +111,7 @@ struct Entry {
     ip: Label,
 }
 
-/// A program under construction. X is where it reads; it never lies behind the frame.
+/// A program under construction. Register X is the read position; it is never beyond the frame.
 struct Walk<'s> {
     p: Program,
     after: &'s AfterHeaders,
@@ -517,7 +517,7 @@ impl<'s> Walk<'s> {
         self.p.op(LD_MEM, FIRST);
         self.p.op(AND_K, 0x0400);
         self.equal(0, optional);
-        // At the type of the next extension header, which is the last byte of what stands before it.
+        // At the type of the next extension header, which is the last byte of the one before.
         self.skip(3);
         for extensions in 0..=GTP_EXTENSIONS_MOST {
             self.tunnel_needs(1);

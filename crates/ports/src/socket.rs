@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the AF_PACKET ports share: opening the socket, kernel counters, the clock, interfaces that go away.
+//! Shared parts of the AF_PACKET ports: opening the socket, kernel counters, the clock, interfaces that go
+//! away.
 //!
 //! Source: packet(7).
 
@@ -30,7 +31,7 @@ pub fn stamps_by_device(name: &str) -> Result<Result<(), NoStamps>, OpenError> {
     Ok(usable(false, &device).map(|_| ()))
 }
 
-/// How the sockets of a fanout group share the frames of an interface.
+/// The distribution of an interface's frames among the sockets of a fanout group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutMode {
     /// By the kernel's flow hash: both directions of a flow meet one socket.
@@ -65,13 +66,13 @@ impl FanoutMode {
 pub struct Fanout {
     /// Number of the group, the same for all its ports.
     pub group: u16,
-    /// How frames are shared.
+    /// The distribution of frames.
     pub mode: FanoutMode,
-    /// Have the kernel put IP fragments together before it hashes (alters what is seen; off for an IDS).
+    /// Have the kernel reassemble IP fragments before it hashes (alters the frames seen; off for an IDS).
     pub defragment: bool,
 }
 
-/// What a socket filter's program ends with: so many bytes of the frame are wanted.
+/// The final instruction of a socket filter's program: keep so many bytes of the frame.
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
 /// The program of a socket: what a filter lets through goes on to the steps of a snap length. What a classic
@@ -443,15 +444,15 @@ pub(crate) fn set_ring<T: sys::Plain>(
     })
 }
 
-/// A socket that only sends by an interface. Not the one that receives: where that one is told how frames are
-/// to be segmented, it must say so of each frame that it sends, and the kernel no longer compares their sizes
+/// A socket that only sends by an interface. It is not the receiving one: a socket that gets the segmentation
+/// of frames must also give it for each frame that it sends, and the kernel no longer compares their sizes
 /// with the MTU.
 pub(crate) struct SendSocket {
     pub(crate) fd: OwnedFd,
 }
 
 impl SendSocket {
-    /// Opens one. It is still to be bound, behind its ring, if it gets one.
+    /// Opens one. The caller has to bind it, after setting up its ring, if it gets one.
     pub(crate) fn open(interface: &Interface, qdisc_bypass: bool) -> Result<Self, OpenError> {
         let failed = |what| move |error| OpenError::system(&interface.name, what, error);
         let fd = sys::packet_socket().map_err(failed("opening a packet socket"))?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls of the live ports behind safe functions.
+//! System calls of the live ports as safe functions.
 //!
 //! Source: packet(7), netdevice(7), poll(2), eventfd(2), sched_setaffinity(2), Linux
 //! `include/uapi/linux/ethtool.h`. This is one of the crate's three modules with `unsafe` (the others are
 //! `ring` and `ffi_pcap`): the standard library has no packet sockets, interface requests or `poll`, so each
 //! is called through `libc` here, once, and every function below is safe to call with any arguments.
 //!
-//! Not done: no netlink (interface requests by `ioctl` tell all that is asked).
+//! Not done: no netlink (interface requests by `ioctl` suffice).
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -100,13 +100,13 @@ pub(crate) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
     is_at_least(&release, major, minor)
 }
 
-/// The same of the text of a release ("6.12.38+deb13-amd64").
+/// Whether the text of a release ("6.12.38+deb13-amd64") is at least this version.
 fn is_at_least(release: &str, major: u32, minor: u32) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
     numbers.next().zip(numbers.next()).is_some_and(|version| version >= (major, minor))
 }
 
-/// Which frames a packet socket receives.
+/// The frames that a packet socket receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receives {
     /// All.
@@ -247,7 +247,7 @@ pub(crate) fn ethtool_value(fd: BorrowedFd<'_>, name: &str, command: u32, data: 
     Ok(value.data)
 }
 
-/// What a device can stamp: of `struct ethtool_ts_info`.
+/// The timestamping capabilities of a device: a part of `struct ethtool_ts_info`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StampAbilities {
     /// `SOF_TIMESTAMPING_*`.
@@ -258,7 +258,7 @@ pub(crate) struct StampAbilities {
     pub(crate) filters: u32,
 }
 
-/// What a device can stamp.
+/// Reads the timestamping capabilities of a device.
 pub(crate) fn stamp_abilities(fd: BorrowedFd<'_>, name: &str) -> io::Result<StampAbilities> {
     let mut request = interface_request(name)?;
     // Command, abilities, clock, kinds for sending, three that are reserved, filters, three that are
@@ -270,18 +270,18 @@ pub(crate) fn stamp_abilities(fd: BorrowedFd<'_>, name: &str) -> io::Result<Stam
     Ok(StampAbilities { able, clock: clock as i32, filters })
 }
 
-/// How a device stamps frames: `struct hwtstamp_config`.
+/// The timestamping settings of a device: `struct hwtstamp_config`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StampSettings {
     pub(crate) flags: i32,
-    /// Which of the frames that are sent (`HWTSTAMP_TX_*`).
+    /// The sent frames to stamp (`HWTSTAMP_TX_*`).
     pub(crate) transmit: i32,
-    /// Which of those that are received (`HWTSTAMP_FILTER_*`).
+    /// The received frames to stamp (`HWTSTAMP_FILTER_*`).
     pub(crate) filter: i32,
 }
 
-/// How a device is set.
+/// Reads the timestamping settings of a device.
 pub(crate) fn stamp_settings(fd: BorrowedFd<'_>, name: &str) -> io::Result<StampSettings> {
     stamp_request(fd, name, SIOCGHWTSTAMP, StampSettings::default())
 }
@@ -325,7 +325,7 @@ pub(crate) fn device_clock_beyond_system(clock: i32) -> io::Result<i64> {
     Ok(i64::try_from(device - i128::from(system)).unwrap_or(i64::MAX))
 }
 
-/// Sends what stands in the socket's transmit ring; bytes handed to the device.
+/// Sends the frames in the socket's transmit ring; returns the bytes handed to the device.
 pub(crate) fn send_ring(fd: BorrowedFd<'_>) -> io::Result<usize> {
     // SAFETY: a null buffer of length 0: the data is in the ring.
     let sent = unsafe {
@@ -404,7 +404,8 @@ impl Messages {
             } else {
                 let error = io::Error::last_os_error();
                 if error.raw_os_error() == Some(libc::ENETDOWN) && stale {
-                    // May be left over from a time when the interface was down: told once, then forgotten.
+                    // May be left over from a time when the interface was down: reported once, then
+                    // forgotten.
                     stale = false;
                 } else if error.kind() != io::ErrorKind::Interrupted {
                     failed(done, error);
@@ -416,7 +417,7 @@ impl Messages {
     }
 }
 
-/// What a descriptor is watched for and what was seen.
+/// The events that a descriptor is watched for, and those seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     /// The descriptor.

@@ -158,7 +158,7 @@ impl Port for TestPort {
     }
 
     fn mac(&self) -> [u8; 6] {
-        // Locally administered, told apart by the name's bytes.
+        // Locally administered; the name's bytes make it unique.
         let sum = self.name.bytes().fold(0u32, |sum, byte| sum.rotate_left(5) ^ u32::from(byte));
         let [a, b, c, d] = sum.to_be_bytes();
         [2, 0, a, b, c, d]

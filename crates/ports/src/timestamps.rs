@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who stamps received frames with their time: the kernel, or the device if it can.
+//! The source of received frames' timestamps: the kernel, or the device if it can.
 //!
 //! Source: Linux `Documentation/networking/timestamping.rst`, `include/uapi/linux/net_tstamp.h`,
 //! `packet_mmap.rst` (`PACKET_TIMESTAMP`). A device is of use here if it stamps *all* received frames, not
-//! only those of PTP, and if its clock tells the system's time: flows, timeouts and events go by the time of
-//! frames and by the system's clock alike.
+//! only those of PTP, and if its clock has the system's time: flows, timeouts and events use the time of
+//! frames and the system's clock alike.
 //!
-//! What a device can, and how it is set, is asked first ([`Device::ask`]); what follows from that is decided
-//! by itself ([`decide`]), so that it can be tested without such a device.
+//! The capabilities and settings of a device are read first ([`Device::ask`]); the decision is separate
+//! ([`decide`]), so that it can be tested without such a device.
 
 use crate::sys::{self, StampSettings};
 use std::os::fd::AsFd;
 
-/// Who stamps the frames of a port.
+/// The source of the timestamps of a port's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timestamps {
     /// The kernel, when it takes them from the driver.
@@ -20,12 +20,12 @@ pub enum Timestamps {
     Software,
     /// The device, if it stamps all frames already; else the kernel. Nothing is changed.
     Auto,
-    /// The device, which is told to stamp all frames if it does not yet; it is put back when the port is
-    /// dropped. An error where it cannot.
+    /// The device, which is set to stamp all frames if it does not yet; the setting is restored when the port
+    /// is dropped. An error if the device cannot.
     Hardware,
 }
 
-/// Why a device does not stamp frames for us.
+/// The reason why a device does not stamp frames.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoStamps {
     /// It cannot.
@@ -34,7 +34,7 @@ pub enum NoStamps {
     /// Only some frames.
     #[error("its driver stamps only packets of PTP, not all")]
     NotAll,
-    /// It could, and is not told to.
+    /// It could, but is not set to.
     #[error("it could stamp all packets, and is not set to (`timestamps: hardware` sets it)")]
     NotOn,
     /// Its clock is another one than the system's.
@@ -62,8 +62,8 @@ fn apart(nanos: i64) -> String {
     format!("{:.3} s {word}", nanos.unsigned_abs() as f64 / 1e9)
 }
 
-/// How far a device's clock may be from the system's, in nanoseconds: less than frames of several interfaces
-/// wait for one another.
+/// The most that a device's clock may differ from the system's, in nanoseconds: less than the time that
+/// frames of several interfaces wait for one another.
 const APART_MOST: i64 = 10_000_000;
 
 /// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_RAW_HARDWARE`.
@@ -71,14 +71,14 @@ const RECEIVED_RAW: u32 = 1 << 2 | 1 << 6;
 /// `HWTSTAMP_FILTER_ALL`.
 const ALL: i32 = 1;
 
-/// What an interface answers.
+/// The capabilities and settings of an interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
-    /// What can be stamped (`SOF_TIMESTAMPING_*`).
+    /// The kinds of timestamps (`SOF_TIMESTAMPING_*`).
     pub(crate) able: u32,
-    /// Which filters for received frames there are, by their bits.
+    /// The available filters for received frames, by their bits.
     pub(crate) filters: u32,
-    /// How it is set; `None`: it does not say.
+    /// The settings; `None`: the device does not report them.
     pub(crate) settings: Option<StampSettings>,
     /// Number of its clock, -1 for none, and how far that is beyond the system's in nanoseconds, or why it
     /// cannot be read.
@@ -101,7 +101,7 @@ impl Device {
     }
 }
 
-/// What is to be done.
+/// The decision about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The kernel's are used; why, if the device's were wanted.
@@ -120,7 +120,7 @@ pub(crate) fn decide(wanted: Timestamps, device: &Device) -> Result<Decision, No
     }
 }
 
-/// How a device has to be set to be of use; `may_set`: it may be.
+/// The settings that make a device usable, if it needs others; `may_set`: they may be changed.
 pub(crate) fn usable(may_set: bool, device: &Device) -> Result<Option<StampSettings>, NoStamps> {
     if device.able & RECEIVED_RAW != RECEIVED_RAW || device.filters == 0 {
         return Err(NoStamps::NotOffered);
@@ -141,7 +141,7 @@ pub(crate) fn usable(may_set: bool, device: &Device) -> Result<Option<StampSetti
     }
 }
 
-/// A device that was told to stamp all frames, to be put back when this is dropped.
+/// A device that was set to stamp all frames; its settings are restored when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StampGuard {
     interface: String,
@@ -154,7 +154,7 @@ impl StampGuard {
     pub(crate) fn set(interface: &str, before: StampSettings, ours: StampSettings) -> std::io::Result<Self> {
         let socket = sys::request_socket()?;
         let taken = sys::set_stamp_settings(socket.as_fd(), interface, ours)?;
-        // Drivers may take a narrower or a wider filter than they are asked for.
+        // Drivers may choose a narrower or a wider filter than the one requested.
         if taken.filter != ALL {
             let _ = sys::set_stamp_settings(socket.as_fd(), interface, before);
             return Err(std::io::Error::other(format!("it took filter {} instead", taken.filter)));

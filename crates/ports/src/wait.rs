@@ -28,13 +28,13 @@ impl Waker {
         Ok(Self { event: Arc::new(sys::event_descriptor()?) })
     }
 
-    /// Ends the sleep of who waits with this waker, or the next one if nobody sleeps now.
+    /// Ends the current sleep with this waker, or the next one if no thread sleeps now.
     pub fn wake(&self) {
         sys::event_set(self.event.as_fd());
     }
 }
 
-/// Why a sleep ended.
+/// The reason why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woke {
     /// A port has packets.
@@ -45,17 +45,17 @@ pub enum Woke {
     Timeout,
 }
 
-/// How many looks at the rings go by between two looks at the clock.
+/// The number of polls of the rings between two reads of the clock.
 const LOOKS: u32 = 32;
-/// How long frames that the kernel could not take may wait for the next try.
+/// The time after which frames that the kernel could not take are tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Looks at the ports for `spin`, then sleeps until one of them has packets, the waker is used or `timeout`
-/// is over. All batches of these ports must have been given back: the kernel takes a ring that holds
-/// unreturned frames for readable.
+/// Polls the ports for `spin`, then sleeps until one of them has packets, the waker is used or `timeout` is
+/// over. All batches of these ports must have been returned: the kernel reports a ring with unreturned frames
+/// as readable.
 ///
 /// # Errors
-/// What [`Port::woken`] and [`Port::flush`] report, and a failing `poll`.
+/// The errors of [`Port::woken`] and [`Port::flush`], and a failing `poll`.
 pub fn wait_any(
     ports: &mut [&mut dyn Port],
     waker: Option<&Waker>,
@@ -84,23 +84,23 @@ pub fn wait_any(
     Ok(slept.woke())
 }
 
-/// What a port was doing when a sleep failed.
+/// The port's activity in errors of a failed sleep.
 pub(crate) const WAITING: &str = "waiting for packets";
 
-/// What a sleep saw.
+/// The result of a sleep.
 pub(crate) struct Slept {
     watches: [Watch; MAX_WATCHES],
     called: bool,
 }
 
 impl Slept {
-    /// What was seen of each descriptor.
+    /// The events of each descriptor.
     pub(crate) fn watches(&self) -> impl Iterator<Item = &Watch> {
         // The waker's is the first.
         self.watches.iter().skip(1)
     }
 
-    /// Why it ended.
+    /// The reason why it ended.
     pub(crate) fn woke(&self) -> Woke {
         if self.called {
             Woke::Called

@@ -77,7 +77,7 @@ fn bench(mtu: u32, transmit: TransmitPath) -> (InlinePort, InlinePair, InlinePor
     (client, pair, server)
 }
 
-/// Forwards what is there from one side until `count` frames passed or two seconds went by.
+/// Forwards frames from one side until `count` frames passed or two seconds went by.
 fn forward(pair: &mut InlinePair, side: Side, count: usize) {
     let mut batch = Batch::with_capacity(50);
     let (mut passed, end) = (0, Instant::now() + Duration::from_secs(2));
@@ -130,7 +130,7 @@ fn vlan_tags_pass_unchanged() {
     for path in PATHS {
         both_ways(1500, path, (0..120).map(|n| tagged_frame(n, 200, tags[n as usize % 4])).collect());
     }
-    // As long as the MTU allows: 1500 bytes behind Ethernet header and one tag.
+    // As long as the MTU allows: 1500 bytes after Ethernet header and one tag.
     both_ways(1500, TransmitPath::Ring, vec![tagged_frame(1, 1518, &[(0x8100, 9)])]);
 }
 
@@ -260,7 +260,7 @@ fn frames_are_counted_by_their_destination_in_both_directions() {
     }
 }
 
-/// The kernel runs the program that counts from behind headers: how much of each frame comes.
+/// The kernel runs the program that counts from the end of headers: the captured length of each frame.
 #[test]
 fn a_snap_length_from_behind_headers_is_cut_by_the_kernel() {
     in_namespace(|| {

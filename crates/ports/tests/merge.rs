@@ -59,7 +59,7 @@ impl Bench {
         self.far[source].deliver(&frame(source as u32, number), time);
     }
 
-    /// What is there after the clock went on.
+    /// The frames handed out after the clock advanced.
     fn turn(&mut self, all: bool) -> Vec<Out> {
         self.tap.look_again();
         let mut out = Vec::new();
@@ -163,7 +163,7 @@ fn late_frames_are_counted_and_handed_out() {
     for seed in 0..60 {
         let (plans, out, counted) = run(seed, 40_000);
         check(&plans, &out, seed);
-        // Behind a newer one of another interface.
+        // The frame comes after a newer one of another interface.
         let behind = |(at, (frame, _)): &(usize, &(Out, Timestamp))| {
             out[..*at].iter().any(|(other, _)| other.source != frame.source && other.time > frame.time)
         };
@@ -190,7 +190,7 @@ fn one_that_is_quiet_delays_the_other_by_the_wait_and_no_more() {
     assert_eq!(bench.turn(false).len(), 1);
     let waited = bench.counted();
     assert_eq!((waited[0] > 0, &waited[1..]), (true, &[0, 0][..]));
-    // Both have frames: nothing waits but what is newer than the last of the other.
+    // Both have frames: a frame waits only if it is newer than the last of the other.
     for (source, number, at) in [(0, 20, 5), (1, 0, 0), (1, 1, 7), (0, 21, 9)] {
         bench.show(source, number, bench.clock.now() + micros(at));
     }
@@ -264,7 +264,7 @@ fn a_sleep_ends_when_what_waits_has_waited_enough() {
     assert_eq!(bench.tap.wait(None, Duration::from_secs(5)).unwrap(), Woke::Packets);
     assert!(bench.tap.look(&|| false, Duration::ZERO));
     assert_eq!(bench.turn(false).len(), 0);
-    // It was taken and waits: it wakes nobody, and the sleep is a short one.
+    // The frame was taken and waits: it wakes no thread, and the sleep is a short one.
     assert!(!bench.tap.look(&|| false, Duration::ZERO));
     let begun = std::time::Instant::now();
     assert_eq!(bench.tap.wait(None, Duration::from_secs(5)).unwrap(), Woke::Timeout);

@@ -13,7 +13,7 @@ use bartizan_packet::casts::cast_of;
 use std::mem::offset_of;
 use std::sync::Arc;
 
-/// Where the frame begins in a transmit slot.
+/// The offset of the frame in a transmit slot.
 const DATA: usize = libc::TPACKET2_HDRLEN - size_of::<libc::sockaddr_ll>();
 const LENGTH: usize = offset_of!(libc::tpacket2_hdr, tp_len);
 /// A slot with one of these bits is not ours to fill.
@@ -111,7 +111,7 @@ impl TxRing {
         self.queued > 0 && self.mapping.status(self.slot(self.head)) & libc::TP_STATUS_WRONG_FORMAT != 0
     }
 
-    /// Throws away the first waiting frame. The kernel stays at that slot, so those behind it move up.
+    /// Drops the first waiting frame. The kernel stays at that slot, so the later frames move up.
     pub(crate) fn drop_head(&mut self) {
         if self.queued == 0 {
             return;

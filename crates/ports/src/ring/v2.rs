@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// Header and address before a frame, without the gap.
 const BEFORE: usize = libc::TPACKET2_HDRLEN;
-/// Where the link-layer address of a slot begins.
+/// The offset of the link-layer address in a slot.
 const ADDRESS: usize = BEFORE - size_of::<libc::sockaddr_ll>();
 /// Frames of one batch that may come through the socket's queue because they exceed their slot.
 const MAX_COPIES: usize = 16;
 
-/// What one look at the ring yielded.
+/// The result of one read of the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filled {
     /// Frames put into the batch.
@@ -34,13 +34,13 @@ pub(crate) struct Filled {
     pub(crate) sizes: Sizes,
     /// Frames that were larger than a slot: cut, or fetched whole through the socket.
     pub(crate) oversized: u64,
-    /// Of those, fetched whole.
+    /// Frames among those that were fetched whole.
     pub(crate) copied: u64,
     /// Frames with a checksum that the sender left to hardware.
     pub(crate) checksum_pending: u64,
     /// Frames skipped: sent by this host, or with a header that makes no sense.
     pub(crate) skipped: u64,
-    /// Frames without the device's timestamp, where they are to have it: the kernel's stands there.
+    /// Frames with the kernel's timestamp in place of the device's, which they should have.
     pub(crate) unstamped: u64,
     /// False when another batch still holds frames of this ring.
     pub(crate) lease_free: bool,
@@ -95,7 +95,7 @@ impl RxV2 {
         })
     }
 
-    /// Takes what is there, up to the batch's capacity. Gives back what the batch held before.
+    /// Takes the frames present, up to the batch's capacity. First returns the frames that the batch held.
     pub(crate) fn fill(&mut self, fd: BorrowedFd<'_>, batch: &mut Batch) -> Filled {
         batch.clear();
         let mut filled = Filled::default();

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 /// Header and address before a frame, without the gap.
 const BEFORE: usize = libc::TPACKET3_HDRLEN;
-/// Where the link-layer address of a packet begins.
+/// The offset of the link-layer address in a packet's part.
 const ADDRESS: usize = BEFORE - size_of::<libc::sockaddr_ll>();
-/// Where the first version's block header begins.
+/// The offset of the first version's block header.
 const BLOCK: usize = offset_of!(libc::tpacket_block_desc, hdr);
 const BLOCK_STATUS: usize = BLOCK + offset_of!(libc::tpacket_hdr_v1, block_status);
 const VARIANT: usize = offset_of!(libc::tpacket3_hdr, hv1);
@@ -72,14 +72,14 @@ impl RxV3 {
         backlog_of(|part| self.waits(self.blocks * usize::from(part) / usize::from(BACKLOG_PARTS)))
     }
 
-    /// Whether the block so many behind the current one waits to be read.
+    /// Whether the block so many after the current one is ready to be read.
     fn waits(&self, blocks: usize) -> bool {
         let block = self.block + blocks;
         let block = if block < self.blocks { block } else { block - self.blocks };
         self.mapping.status(block * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
     }
 
-    /// Takes what is there, up to the batch's capacity. Gives back what the batch held before.
+    /// Takes the frames present, up to the batch's capacity. First returns the frames that the batch held.
     pub(crate) fn fill(&mut self, batch: &mut Batch) -> Filled {
         batch.clear();
         let mut filled = Filled::default();
@@ -182,11 +182,11 @@ mod tests {
     const MAC: usize = BEFORE.next_multiple_of(16);
     const FRAME: [u8; 60] = [0x5a; 60];
 
-    /// Status and time of a packet, as the kernel writes them: whoever has stamped it, the time stands in the
-    /// same words.
+    /// Status and time of a packet, as the kernel writes them: the time is in the same words whatever its
+    /// source.
     type Stamped = (u32, u32, u32);
 
-    /// What the kernel leaves in the first block of a ring that has received such packets.
+    /// The kernel's contents of the first block of a ring that has received such packets.
     fn block(packets: &[Stamped]) -> Vec<u8> {
         let mut block = vec![0; BLOCK_SIZE];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -231,8 +231,8 @@ mod tests {
         ((0..batch.len()).filter_map(|at| Some(batch.info(at)?.timestamp)).collect(), filled)
     }
 
-    /// Linux `packet_mmap.rst`, "Packet fill-in": with `PACKET_TIMESTAMP` the status says whose time stands
-    /// in the header, and the kernel's own stands there where the device has given none.
+    /// Linux `packet_mmap.rst`, "Packet fill-in": with `PACKET_TIMESTAMP` the status says whose time is in
+    /// the header, and the kernel's own is there if the device has given none.
     #[test]
     fn times_of_the_device_are_taken_and_others_are_counted() {
         let packets = [
@@ -253,7 +253,7 @@ mod tests {
         by_device.by_device = true;
         let (read_times, filled) = read(by_device);
         assert_eq!((read_times, filled.unstamped), (times.clone(), 3));
-        // Nobody has asked for the device's.
+        // The device's time was not requested.
         let (read_times, filled) = read(ring("kernel", &packets));
         assert_eq!((read_times, filled.unstamped), (times, 0));
     }

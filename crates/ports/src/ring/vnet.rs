@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel says of a frame's segmentation, where the socket asks for it (`PACKET_VNET_HDR`).
+//! The kernel's description of a frame's segmentation, where the socket enables it (`PACKET_VNET_HDR`).
 //!
 //! Source: Linux `include/uapi/linux/virtio_net.h` (`struct virtio_net_hdr`), `include/linux/virtio_net.h`
-//! (`virtio_net_hdr_from_skb`), packet(7). Ten bytes in the byte order of the host stand directly before the
-//! frame, in the ring and in what `recv` gives. Where the checksum is left to a device, they say where the
-//! header begins that it belongs to: that is the one that segments repeat, also in tunnels.
+//! (`virtio_net_hdr_from_skb`), packet(7). Ten bytes in the byte order of the host come directly before the
+//! frame, in the ring and in the result of `recv`. Where the checksum is left to a device, they have the
+//! offset of its header: the one that segments repeat, also in tunnels.
 
 use super::Mapping;
 use crate::frame::{PendingChecksum, Segmentation};
 
 /// Bytes of it.
 pub(crate) const BYTES: usize = 10;
-/// What slots reserve besides (`PACKET_RESERVE`), so that the network layer's header stays where it is
-/// aligned.
+/// Additional bytes that slots reserve (`PACKET_RESERVE`), so that the network layer's header stays aligned.
 pub(crate) const RESERVE: u32 = 6;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -22,7 +21,7 @@ const SIZE: usize = 4;
 const CHECKSUM_START: usize = 6;
 const CHECKSUM_OFFSET: usize = 8;
 
-/// What it says.
+/// Its contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct VnetHeader {
     pub(super) segmentation: Segmentation,

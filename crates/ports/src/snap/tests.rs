@@ -225,8 +225,8 @@ fn a_bound_holds_for_all_frames() {
     assert_eq!([kept(64, Some(157)), kept(64, Some(158)), kept(64, Some(159))], [157, 158, 158]);
 }
 
-/// Kernels before 6.7 give a socket's filter 20,480 bytes unless told otherwise; eight for each step of the
-/// program that they make of it, in which a load takes nine at most (`convert_bpf_ld_abs`).
+/// Kernels before 6.7 give a socket's filter 20,480 bytes by default; eight for each step of the program that
+/// they make of it, in which a load takes nine at most (`convert_bpf_ld_abs`).
 #[test]
 fn a_program_fits_into_what_kernels_give() {
     for layer in LAYERS {
@@ -238,7 +238,7 @@ fn a_program_fits_into_what_kernels_give() {
 }
 
 proptest! {
-    /// No frame is lost, and none cut shorter than the bytes behind its link header.
+    /// No frame is lost, and none cut shorter than the bytes after its link header.
     #[test]
     fn arbitrary_frames_are_kept(bytes in vec(any::<u8>(), 0..200), kind in 0usize..8) {
         let kinds: [u16; 8] = [0x0800, 0x86dd, 0x8100, 0x8847, 0x8864, 0x0800, 0x86dd, 0x0806];

@@ -2,7 +2,7 @@
 //! A network namespace of its own for a test, and frames to send through it.
 //!
 //! The namespace belongs to the test's thread alone: it has no name, and it ends with the thread and its
-//! sockets, however the test ends. So nothing can be left behind.
+//! sockets, however the test ends. So no state is left.
 #![allow(dead_code)]
 
 use std::ffi::{CStr, CString};
@@ -109,8 +109,7 @@ pub fn in_namespace_for(limit: Duration, test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Has what is sent in one call taken apart into datagrams of `size` bytes: by the device, if it says that it
-/// can (udp(7)).
+/// Makes the data of each send call be cut into datagrams of `size` bytes: by the device, if it can (udp(7)).
 #[allow(unsafe_code)]
 pub fn leave_to_device(socket: &UdpSocket, size: i32) {
     const UDP_SEGMENT: i32 = 103;
@@ -127,12 +126,12 @@ pub fn leave_to_device(socket: &UdpSocket, size: i32) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// A thread of another process that stands still until this is dropped.
+/// A thread of another process, stopped until this is dropped.
 pub struct Still(libc::pid_t);
 
 #[allow(unsafe_code)]
 impl Still {
-    /// Of a child of this process, by the name of the thread.
+    /// Stops a thread of a child of this process, by the thread's name.
     pub fn hold(process: u32, name: &str) -> Self {
         let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
         let mut numbers = tasks.filter_map(|task| task.unwrap().file_name().to_str()?.parse().ok());
