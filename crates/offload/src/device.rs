@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What executes a flow's verdict below the host: what it can do, what it is asked, what it answers.
+//! A device executes flows' verdicts below the host: its capabilities, the requests to it, and its replies.
 //!
-//! A device holds one entry for both directions of a flow, in a *place* that the host has given it (0, 1,
-//! ...), and never takes one away by itself. Requests come in bulk; answers and counts may come later, in the
-//! order of the requests about a place. Contract, for each entry:
+//! A device holds one entry for both directions of a flow, in a *place* that the host has assigned (0, 1,
+//! ...), and never removes one by itself. Requests come in bulk; replies and counts may come later, in the
+//! order of the requests for a place. Contract, for each entry:
 //!
 //! | asked | from then on | answer |
 //! |---|---|---|
@@ -14,19 +14,20 @@
 //! | [`Wish::Last`] | | counts, then `Read`: all that was under way before the grace is in them |
 //! | [`Wish::Delete`] | the entry is gone | counts, then `Deleted` |
 //!
-//! A device that is taken away says of each entry, unasked, its last counts and `Deleted`, and refuses others
-//! as [`Stays::Away`].
+//! A device that is taken away reports for each entry, without a request, its last counts and `Deleted`, and
+//! refuses new ones as [`Stays::Away`].
 //!
 //! When in doubt a packet goes up: of another generation, of TCP with RST or SYN or without ACK, a fragment,
 //! anything odd. So does a FIN, unless the entry forwards without comparing and the FIN begins where its
-//! sender's segments have ended there: then it is forwarded, and told with the counts ([`Counts::sides`]).
+//! sender's segments have ended at that level: then it is forwarded, and reported with the counts
+//! ([`Counts::sides`]).
 //!
-//! A packet in a tunnel and the packet around it are of two flows, and one frame. It is handled if both have
-//! entries, that of the flow around forwards, and the inner one forwards or drops; it is counted for both:
-//! for the inner one the bytes from where it begins, as the host's decoder says. What is dropped inside is
-//! dropped with the packet around, which is counted among its flow's, and besides in
-//! [`Counts::refused_inside`]. Else the frame goes up, and is counted for neither. An entry of the flow
-//! around never acts by itself upon a frame that may have a tunnel: the host looks into it.
+//! A packet in a tunnel and the outer packet are of two flows, but one frame. The device handles it if both
+//! have entries, the outer flow's forwards, and the inner flow's forwards or drops; it counts for both: for
+//! the inner flow the bytes from the inner packet's beginning, as the host's decoder does. A packet dropped
+//! inside is dropped with the outer packet, which counts for the outer flow, and besides in
+//! [`Counts::refused_inside`]. Otherwise the frame goes up, and counts for neither. An entry of the outer
+//! flow never acts by itself upon a frame that may have a tunnel: the host decodes it.
 
 use crate::key::{DeviceKey, Fields};
 use crate::marks::Mark;
@@ -40,7 +41,7 @@ use bartizan_packet::windows::Windows;
 /// IP protocols of packets that carry a packet of IPv4, and of IPv6.
 const IP_IN_IP: [u8; 2] = [4, 41];
 
-/// What is done with the packets of a flow.
+/// The handling of the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// They leave by the other port of their link.
@@ -49,22 +50,22 @@ pub enum Action {
     Redirect(PortIndex),
     /// They are dropped, for this reason.
     Drop(Reason),
-    /// What this endpoint sends is dropped, for this reason. What the other one sends goes up: it may open
-    /// the flow.
+    /// Packets of this endpoint are dropped, for this reason. Those of the other one go up: they may open the
+    /// flow.
     DropFrom(Reason, Endpoint),
 }
 
 /// One of the two endpoints of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// The one that stands first.
+    /// The endpoint that comes first in the key.
     Low,
     /// The other one.
     High,
 }
 
 impl Action {
-    /// Why packets are dropped, where they are.
+    /// The reason for which packets are dropped, if they are.
     #[must_use]
     pub const fn drops(self) -> Option<Reason> {
         match self {
@@ -83,7 +84,7 @@ impl Action {
     }
 }
 
-/// What a device can do with the packets of an entry. That it redirects them is said by port
+/// The actions on packets that a device can do. Whether it can redirect is known by port
 /// ([`Capabilities::exits`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Actions {
@@ -98,8 +99,8 @@ impl Actions {
     pub const ALL: Actions = Actions { forward: true, drop: true };
 }
 
-/// What of its entries a device counts. The host's records are exact, so it hands flows only to those that
-/// count all ([`Stays::Uncounted`]).
+/// The counts that a device keeps for its entries. The host's records are exact, so it hands flows only to
+/// devices that count all ([`Stays::Uncounted`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counting {
     /// Packets.
@@ -115,10 +116,10 @@ impl Counting {
     pub const ALL: Counting = Counting { packets: true, bytes: true, directions: true };
 }
 
-/// What a device can do, found when it was opened.
+/// The capabilities of a device, found when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Where its entries are.
+    /// The level of its entries.
     pub level: Level,
     /// Entries that it can hold for this owner.
     pub entries: u32,
@@ -135,18 +136,17 @@ pub struct Capabilities {
     /// Whether it holds the numbers of TCP connections and compares segments with them
     /// ([`Install::windows`]).
     pub windows: bool,
-    /// What it can do with packets. What it cannot the host does ([`Stays::Action`]).
+    /// The actions that it can do; the host does the others ([`Stays::Action`]).
     pub actions: Actions,
     /// Named ports that packets can leave by ([`Action::Redirect`]), a bit each.
     pub exits: u64,
-    /// What it counts.
+    /// The counts that it keeps.
     pub counting: Counting,
     /// Whether it knows [`Wish::Update`].
     pub updates: bool,
-    /// It tells of entries that were silent for so long ([`Said::Idle`]). `None`: it does not.
+    /// It reports entries that were silent for so long ([`Said::Idle`]). `None`: it does not.
     pub ageing: Option<PacketDuration>,
-    /// Entries that it makes in a second, as it was measured: of what it has done so far where nothing else
-    /// is said. `None`: not known.
+    /// Measured entries per second that it can make; by default measured over all so far. `None`: not known.
     pub insert_rate: Option<u64>,
 }
 
@@ -155,18 +155,18 @@ pub struct Capabilities {
 pub struct Install {
     /// Identity, equal for both directions.
     pub key: DeviceKey,
-    /// What becomes of its packets.
+    /// The handling of its packets.
     pub action: Action,
     /// Packets of another generation go up.
     pub generation: Generation,
-    /// Of TCP: only segments that plainly go on with these numbers are handled, and move them on, by the rule
-    /// of [`bartizan_packet::windows`]. Others go up. By the lower endpoint of the key, and by the higher
-    /// one.
+    /// For TCP, of the lower endpoint of the key, and of the higher one: only segments that plainly go on
+    /// with these numbers are handled, and advance them, by the rule of [`bartizan_packet::windows`]. Others
+    /// go up.
     pub windows: Option<Windows>,
 }
 
 impl Capabilities {
-    /// Why a device of these capabilities cannot hold an entry. `None`: it can.
+    /// The reason why a device of these capabilities cannot hold an entry. `None`: it can.
     #[must_use]
     pub fn refuses(&self, key: &bartizan_flow::FlowKey, action: Action) -> Option<Stays> {
         let lacks = match action {
@@ -202,18 +202,17 @@ impl Capabilities {
     }
 }
 
-/// What a device is asked about an entry.
+/// A request for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Make it.
     Install(Install),
-    /// Handle its packets in place, if it is of another generation, as ever: only where
-    /// [`Capabilities::updates`]. (Not by another action: what is under way would be counted for the other
-    /// one.)
+    /// Handle its packets in place, if it is of another generation, as before: only where
+    /// [`Capabilities::updates`]. (Not with another action: packets under way would count for that one.)
     Update {
         /// Packets of another generation go up.
         generation: Generation,
-        /// Where segments are compared: their numbers go forward to these.
+        /// Where segments are compared: their numbers advance to these.
         windows: Option<Windows>,
     },
     /// Pass its packets up.
@@ -231,13 +230,13 @@ pub enum Wish {
 pub struct Request {
     /// Place of the entry.
     pub place: u32,
-    /// Whose entry it is: given back with all that is said of it.
+    /// The stay that the entry belongs to; every report of the entry carries it.
     pub sunk: SunkId,
-    /// What is asked.
+    /// The request.
     pub wish: Wish,
 }
 
-/// What an entry has counted since it was made.
+/// The counts of an entry since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets: from the lower endpoint of the key, and from the higher one.
@@ -246,51 +245,51 @@ pub struct Counts {
     pub bytes: [u64; 2],
     /// When the latest came.
     pub last_seen: [Timestamp; 2],
-    /// Of those, packets and bytes that were dropped because what they carry is refused.
+    /// Packets and bytes among those that were dropped because their inner packet is refused.
     pub refused_inside: (u64, u64),
-    /// How far a TCP connection has come by what has left: none where its packets are dropped.
+    /// The progress of a TCP connection by the packets that have left: `None` where packets are dropped.
     pub sides: Sides,
     /// The numbers of one whose segments are compared with them. Instead of `sides`.
     pub windows: Option<Windows>,
 }
 
-/// How far the sides of a TCP connection have come by what an entry has handled: by the lower endpoint of the
-/// key, and by the higher one. `None` where no packet came.
+/// The progress of the sides of a TCP connection by the packets that an entry has handled: of the lower
+/// endpoint of the key, and of the higher one. `None` where no packet came.
 pub type Sides = [Option<Progress>; 2];
 
 /// An answer; why, if it is no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// As asked.
+    /// Done as requested.
     Done(Answer),
     /// It cannot be installed.
     Refused(Stays),
 }
 
-/// What a device says of an entry.
+/// A device's report about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// What it has counted.
+    /// Its counts.
     Counts(Counts),
     /// An answer.
     Answer(Answered),
-    /// No packet has found it since then. Said once for each silence.
+    /// No packet has found it since then. Reported once for each silence.
     Idle(Timestamp),
 }
 
 /// See the module.
 pub trait Device: Send {
-    /// What it can do.
+    /// Its capabilities.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Takes requests in bulk. What is answered at once is given by the next [`Device::poll`] all the same.
+    /// Takes requests in bulk. Even an immediate reply is delivered by the next [`Device::poll`].
     fn submit(&mut self, requests: &[Request], now: Timestamp);
 
-    /// Appends what it has said since the last call: place, whose entry, what.
+    /// Appends the reports since the last call: place, stay, report.
     fn poll(&mut self, now: Timestamp, said: &mut Vec<(u32, SunkId, Said)>);
 
-    /// How far a TCP connection has come, now: by all packets that have left, if not counted yet. A segment
-    /// that comes up is judged by it. `None`: there is no such entry.
+    /// The present progress of a TCP connection: by all packets that have left, even if not counted yet. The
+    /// host judges a segment that comes up by it. `None`: there is no such entry.
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides>;
 
     /// The numbers of a connection whose segments are compared with them, now. `None`: there is no such
@@ -321,15 +320,15 @@ pub trait Device: Send {
         None
     }
 
-    /// What was refused of packets without a flow by the list of a generation with so many outcomes, since
-    /// the last call for this or an earlier one: number of the outcome, packets, bytes.
+    /// Calls `each` for the packets without a flow that the list of a generation with so many outcomes has
+    /// refused since the last call for this or an earlier one: number of the outcome, packets, bytes.
     fn early(&mut self, generation: Generation, outcomes: u32, each: &mut dyn FnMut(u32, u64, u64)) {
         let _ = (generation, outcomes, each);
     }
 
-    /// All entries of this owner are to go: passes their packets up, waits until nothing that had found one
-    /// is under way (some milliseconds), and takes them away. The next [`Device::poll`] gives their last
-    /// counts and `Deleted` of each. What refuses flows may go on until the device itself goes, counted for
-    /// nobody.
+    /// Removes all entries of this owner: passes their packets up, waits until no packet that had found one
+    /// is under way (some milliseconds), and removes them. The next [`Device::poll`] delivers their last
+    /// counts and `Deleted` of each. Entries that refuse flows may act until the device itself goes,
+    /// uncounted.
     fn close(&mut self, now: Timestamp);
 }

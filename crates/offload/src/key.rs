@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow's identity as a device makes it from a frame and from the port that it came in by: the first 56
-//! bytes of `bartizan_flow_entry`.
+//! A flow's identity as a device makes it from a frame and from its ingress port: the first 56 bytes of
+//! `bartizan_flow_entry`.
 //!
-//! It is the host's key without the tenant. A tenant follows from link, tunnel, VLANs and addresses, and all
-//! of these stand in the key, so two tenants never share one; with one exception: tenants that are told by
-//! VLAN while flows are not. Such flows stay at the host ([`crate::Stays::Tenant`]).
+//! It is the host's key without the tenant. A tenant follows from link, tunnel, VLANs and addresses, and the
+//! key has all of these, so two tenants never share one; with one exception: tenants selected by VLAN while
+//! flow keys have no VLANs. Such flows stay at the host ([`crate::Stays::Tenant`]).
 //!
-//! What the key consists of is data ([`Field`]): a device says which of it it holds. It holds flows in whose
-//! keys everything else is 0, and passes up packets in whose keys something else is not.
+//! The parts of the key are data ([`Field`]): a device declares the fields that it holds. It holds flows in
+//! whose keys all other fields are 0, and passes up packets in whose keys another field is not.
 
 use bartizan_base::Direction;
 use bartizan_flow::FlowKey;
 use bartizan_packet::TunnelKind;
 
-/// Where the tenant stands in the key's words.
+/// The bits of the tenant in the key's words.
 const TENANT: u64 = 0xffff << 32;
 
 /// Three VLAN ids begin here in the last word, 12 bits each.
@@ -21,8 +21,8 @@ const VLANS: u32 = 24;
 
 macro_rules! fields {
     ($($(#[$meta:meta])* $name:ident = $text:literal, [$a:expr, $b:expr, $c:expr, $d:expr, $tunnel:expr, $ports:expr, $rest:expr];)*) => {
-        /// A part of the key by which flows are told apart. Together they are the whole key, and none has
-        /// bits of another one.
+        /// A part of the key that separates flows. Together the fields are the whole key, and none has bits
+        /// of another one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Field {
@@ -59,11 +59,11 @@ fields! {
     Link = "link", [0, 0, 0, 0, 0, 0xffff << 48, 0];
     /// On which side of the link either endpoint is.
     Sides = "sides", [0, 0, 0, 0, 0, 0, 3 << 19];
-    /// That it is of one direction, and of which.
+    /// The mark of a one-way flow, and its direction.
     OneWay = "one_way", [0, 0, 0, 0, 0, 0, 3 << 17];
     /// Kind and number of the innermost tunnel.
     Tunnel = "tunnel", [0, 0, 0, 0, u64::MAX, 0, 0];
-    /// How many IP headers stand before the one that counts.
+    /// The number of IP headers before the one that counts.
     Depth = "depth", [0, 0, 0, 0, 0, 0, 0xff << 8];
     /// The outermost VLAN id.
     Vlan = "vlan", [0, 0, 0, 0, 0, 0, 0xfff << VLANS];
@@ -113,7 +113,7 @@ impl Fields {
 pub struct DeviceKey(pub [u64; 7]);
 
 impl DeviceKey {
-    /// Of a flow of the host.
+    /// The key of a flow of the host.
     #[must_use]
     pub const fn of(key: &FlowKey) -> Self {
         let [a, b, c, d, tunnel, ports, rest] = *key.words();
@@ -147,7 +147,7 @@ pub const fn direction_from_low(key: &FlowKey) -> Direction {
     if key.is_reversed() { Direction::ToClient } else { Direction::ToServer }
 }
 
-/// The directions in which is counted what both endpoints of a key send, the lower one's first. Flows of
+/// The directions in which packets of both endpoints of a key count, the lower endpoint's first. Flows of
 /// protocols without ports have one direction, whoever sends.
 #[must_use]
 pub const fn directions(key: &FlowKey) -> [Direction; 2] {

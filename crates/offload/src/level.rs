@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kind of level below the host: how it is opened, attached to links, followed and closed.
+//! A kind of level below the host: its opening, attachment to links, supervision and closing.
 //!
 //! ```text
 //!   LevelDriver --open--> OpenLevel --device--> Device (one for each worker)
@@ -7,12 +7,10 @@
 //!                  ports ---+   +--view--> LevelView (counters and signs of life, for anyone)
 //! ```
 //!
-//! A [`LevelDriver`] stands in a program's list of levels by its name. [`OpenLevel`] is one that runs: all
-//! links of a
-//! process share it, each with two ports. A level lets traffic up until a link is attached, and whatever it
-//! does not
-//! have (signs of life, rules without a flow, what a killed process has left) it says by the values of its
-//! methods.
+//! A [`LevelDriver`] is in a program's list of levels under its name. [`OpenLevel`] is a running level: all
+//! links of a process share it, each with two ports. A level lets packets up until a link is attached, and
+//! reports features that it does not have (signs of life, rules without a flow, state of a killed process) by
+//! the values of its methods.
 
 use crate::device::Device;
 use bartizan_base::{Generation, LinkId, Spread};
@@ -29,12 +27,12 @@ pub trait LevelFault: std::error::Error + Send + Sync {
     fn explain(self: Box<Self>) -> String;
 }
 
-/// Why a level cannot do something.
+/// The reason why a level cannot do something.
 #[derive(Debug)]
 pub struct LevelError(Box<dyn LevelFault>);
 
 impl LevelError {
-    /// Of a fault of one kind of level.
+    /// Wraps a fault of one kind of level.
     pub fn new(fault: impl LevelFault + 'static) -> Self {
         LevelError(Box::new(fault))
     }
@@ -78,13 +76,13 @@ pub trait LevelDriver: Send + Sync {
     /// They cannot be looked for.
     fn left(&self) -> Result<Vec<LeftOn>, LevelError>;
 
-    /// Where an operator finds what is left.
+    /// The place where an operator finds the state that a killed process left.
     fn left_place(&self) -> &'static str;
 
-    /// Takes away what is left on an interface: whether something was.
+    /// Removes the state that a killed process left on an interface; returns whether there was any.
     ///
     /// # Errors
-    /// It cannot be taken away.
+    /// It cannot be removed.
     fn remove_left(&self, ifindex: u32) -> Result<bool, LevelError>;
 }
 
@@ -105,7 +103,7 @@ pub trait OpenLevel: Send {
     /// Takes a port's interface away from the level; nothing happens where there is none.
     fn detach(&mut self, index: u8);
 
-    /// Whether a port still has what was attached to it.
+    /// Whether the attachment of a port still exists.
     fn is_attached(&mut self, index: u8) -> bool;
 
     /// Follows a changed MTU of a port's interface.
@@ -127,10 +125,10 @@ pub trait OpenLevel: Send {
     /// It cannot be looked into.
     fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, LevelError>;
 
-    /// Takes away what is left on an interface: whether something was.
+    /// Removes the state that a killed process left on an interface; returns whether there was any.
     ///
     /// # Errors
-    /// It cannot be taken away.
+    /// It cannot be removed.
     fn remove_left(&mut self, ifindex: u32) -> Result<bool, LevelError>;
 
     /// Whether ports wait for [`OpenLevel::take_over`].
@@ -158,20 +156,20 @@ pub trait OpenLevel: Send {
     /// One worker's device.
     fn device(&self, setup: DeviceSetup) -> Box<dyn Device>;
 
-    /// What anyone may read at any time.
+    /// The view that any thread may read at any time.
     fn view(&self) -> Arc<dyn LevelView>;
 
-    /// Workers are about to fall silent as they should: nobody watches them any more.
+    /// Ends the watch: workers are about to end as intended.
     fn end_watch(&mut self);
 
     /// Ends it, with what would fail open.
     fn end(self: Box<Self>);
 
-    /// Ends the process's part as if that had been killed: what is to fail open stays.
+    /// Ends the process's part as if it were killed: attachments of ports that fail open stay.
     fn leave(self: Box<Self>);
 }
 
-/// What anyone may read of a level that runs.
+/// The part of a running level that any thread may read.
 pub trait LevelView: fmt::Debug + Send + Sync {
     /// Counters of a port; `None`: there is no such port.
     fn port_counters(&self, index: u8) -> Option<PortCounters>;
@@ -179,16 +177,16 @@ pub trait LevelView: fmt::Debug + Send + Sync {
     /// The generation that acts.
     fn generation(&self) -> Generation;
 
-    /// How long a worker has given no sign of life; `None`: it has given none yet.
+    /// The time since a worker's last sign of life; `None`: it has given none yet.
     fn silence(&self, worker: u32) -> Option<Duration>;
 }
 
-/// How a level is opened.
+/// Options for opening a level.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelOptions {
     /// Flows that it is to hold, of all links.
     pub flows: u32,
-    /// How it is attached to interfaces.
+    /// The mode of attachment to interfaces.
     pub mode: AttachMode,
     /// In which datagrams the host looks for tunnels.
     pub tunnels: DecoderConfig,
@@ -196,7 +194,7 @@ pub struct LevelOptions {
     pub workers: u32,
     /// Room for refusing packets without a flow.
     pub early: Option<EarlyOptions>,
-    /// What hashes of flows' keys begin with. Nobody outside is to know it.
+    /// The seed of hashes of flows' keys; it must stay secret.
     pub seed: u64,
 }
 
@@ -209,7 +207,7 @@ pub struct EarlyOptions {
     pub flows: u64,
 }
 
-/// How a level is attached to interfaces, where it knows several ways.
+/// The mode of attachment to interfaces, where the level has several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AttachMode {
     /// The quickest that an interface can.
@@ -232,7 +230,7 @@ pub struct DeviceSetup {
     pub max_layers: u8,
     /// Its number among the workers of all links.
     pub worker: u32,
-    /// What becomes of its frames when it fails.
+    /// The handling of its frames when it fails.
     pub watch: Watch,
     /// Named ports that redirected packets can leave by: of each its number at the level; `None`: the level
     /// cannot send by it.
@@ -245,9 +243,9 @@ pub struct DeviceSetup {
 /// A port that is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedPort {
-    /// What a process has left runs there until [`OpenLevel::take_over`].
+    /// An older process's program runs on it until [`OpenLevel::take_over`].
     pub waits: bool,
-    /// What an operator should know of how it is attached.
+    /// A note about its attachment for the operator.
     pub note: Option<String>,
 }
 
@@ -258,12 +256,11 @@ pub struct LeftOn {
     pub ifindex: u32,
     /// Its name.
     pub name: String,
-    /// Number of what is there: interfaces with the same one were of one process.
+    /// The number of the program left; interfaces with the same one were of one process.
     pub program: u32,
 }
 
-/// On which side of its link the senders behind a port are, as it stands in keys (`FlowSide` of crate
-/// `flow`).
+/// The side of its link on which a port's senders are, as in keys (`FlowSide` of crate `flow`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Side {
@@ -276,8 +273,8 @@ pub enum Side {
     Second = 2,
 }
 
-/// What becomes of frames that would go up while the worker that they would go to has failed: it gives no
-/// sign of life, since it hangs, or the process is gone.
+/// The handling of frames that would go up to a failed worker: one that gives no sign of life, since it
+/// hangs, or its process is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fail {
     /// They are dropped. When the process is gone the program is, too.
@@ -289,14 +286,15 @@ pub enum Fail {
     Open,
 }
 
-/// Who serves the frames of a port that go up, and how long they may give no sign of life.
+/// The workers that serve the frames of a port that go up, and the time without a sign of life after which
+/// they have failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// What becomes of their frames then.
+    /// The handling of their frames then.
     pub fail: Fail,
-    /// For so long. Zero watches nobody.
+    /// That time. Zero watches no worker.
     pub stale: Duration,
-    /// How frames are shared out among the link's workers.
+    /// The distribution of frames among the link's workers.
     pub spread: Spread,
     /// Number of the first of them among the workers of all links.
     pub first: u32,
@@ -308,7 +306,7 @@ pub struct Watch {
 pub enum Early {
     /// At any time.
     Always(u8),
-    /// Only while nobody serves the link and it fails open: until then they go up.
+    /// Only while no worker serves the link and it fails open: until then they go up.
     WhileOpen(u8),
 }
 
@@ -327,9 +325,9 @@ impl Early {
 pub struct PortSetup {
     /// Number of its interface in this network namespace.
     pub ifindex: u32,
-    /// The link, as it stands in keys.
+    /// The link, as in keys.
     pub link: LinkId,
-    /// Side of the link, as it stands in keys of what comes by this port.
+    /// The side of the link, as in keys of frames that arrive by this port.
     pub side: Side,
     /// The port's own number, from 0 to 63.
     pub index: u8,
@@ -337,12 +335,12 @@ pub struct PortSetup {
     pub pair: u8,
     /// Whether VLAN ids are part of keys.
     pub vlans_in_key: bool,
-    /// Of two to the power of so many packets that would be dropped one goes up instead, by chance. `None`:
+    /// One of two to the power of so many packets that would be dropped goes up instead, at random. `None`:
     /// none does.
     pub drop_samples: Option<u8>,
     /// Whether packets without a flow are refused by early tables . `None`: they go up.
     pub early: Option<Early>,
-    /// Who serves it. `None`: nobody is watched, and frames go up whatever happens.
+    /// The watch on its workers. `None`: no worker is watched, and frames go up whatever happens.
     pub watch: Option<Watch>,
 }
 
@@ -396,7 +394,7 @@ pub struct PortCounters {
 }
 
 impl PortCounters {
-    /// What became of all that came: its name, frames, bytes.
+    /// The outcomes of all frames that arrived: name, frames, bytes.
     #[must_use]
     pub const fn outcomes(&self) -> [(&'static str, u64, u64); 6] {
         [
@@ -450,20 +448,19 @@ impl Handled {
     }
 }
 
-/// What the tables had in them that a process has left. All that was counted since they were made; no flow
-/// record has it.
+/// The contents of the tables that a killed process left: all counts since they were made; no flow record has
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Programs that were left.
     pub programs: u64,
-    /// Of these, programs of another build, whose tables are not read: nothing of them is in the other
-    /// numbers.
+    /// Programs of another build among these. Their tables are not read, and not in the other numbers.
     pub unread: u64,
     /// Entries of flows.
     pub entries: u64,
-    /// What they had forwarded.
+    /// The packets that they had forwarded.
     pub forwarded: Handled,
-    /// What they had dropped.
+    /// The packets that they had dropped.
     pub dropped: Handled,
     /// Frames that had failed open.
     pub open: Handled,
@@ -485,16 +482,16 @@ impl Left {
     }
 }
 
-/// What became of a port that packets leave by.
+/// A change of a port that packets leave by.
 #[derive(Debug)]
 pub enum PortNews {
-    /// It takes nothing. What was to leave by it goes up from now on.
+    /// It takes no frames. Frames that would leave by it go up from now on.
     Closed {
         /// Its interface.
         name: String,
         /// Frames that were lost there, of all that were to leave by it since it was attached.
         lost: u64,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
     /// It takes frames again: packets of flows leave by it as before.

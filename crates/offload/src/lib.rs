@@ -7,15 +7,15 @@
 //!       +---- done, ended ---+   +------ answers, counts ------+
 //! ```
 //!
-//! * [`device`]: what a device says that it can do, what it is asked, and what it answers;
+//! * [`device`]: a device's capabilities, the requests to it, and its replies;
 //! * [`key`]: a flow's identity as a device can make it from a frame;
-//! * [`manager`]: the life of flows below the host, and what is counted of them;
+//! * [`manager`]: the life of flows below the host, and their counts;
 //! * [`stays`]: a flow's reason not to be at a lower level;
-//! * [`level`]: what opens a kind of level, and what it says of itself;
-//! * [`marks`]: flows that a level is not to refuse a packet of.
+//! * [`level`]: the driver of a kind of level, and its reports;
+//! * [`marks`]: flows that a level must not refuse packets of.
 //!
-//! The flow's own entry, and the steps of its way, are the flow table's ([`bartizan_flow::level`]). Which
-//! flows are decided, and what becomes of their packets, the data plane says.
+//! The flow's own entry, and its steps down and up, belong to the flow table ([`bartizan_flow::level`]). The
+//! data plane decides flows, and the handling of their packets.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod device;

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flow manager of one worker: hands decided flows to a device, credits to the flow table what the device
-//! counts of them, and takes them up again. Where a link has several devices, what one does not take is
-//! offered to the next.
+//! The flow manager of one worker: hands decided flows to a device, credits the device's counts to the flow
+//! table, and takes flows up again. Where a link has several devices, a flow that one refuses is offered to
+//! the next.
 //!
-//! A flow goes down when the data plane offers it ([`FlowManager::offer`]): its next packet's fate is known,
-//! and a packet has come since, so it is not silent. It comes up again when it is to end, when another
-//! generation begins ([`FlowManager::enter_generation`]), and when the run ends ([`FlowManager::close`]). How
-//! it goes from step to step is the flow table's ([`bartizan_flow::table::removal`]).
+//! A flow goes down when the data plane offers it ([`FlowManager::offer`]): its next packet's verdict is
+//! known, and a packet has come since, so it is not silent. It comes up again when it ends, when another
+//! generation begins ([`FlowManager::enter_generation`]), and when the run ends ([`FlowManager::close`]). The
+//! flow table keeps its steps ([`bartizan_flow::table::removal`]).
 //!
 //! **Counting.** Counts of all entries are read once in [`READ_EVERY`], a few at a turn, and once more when
-//! an entry goes. What came since is credited to the flow, so timeouts, records and rules see sums over all
-//! levels. What the device did with them is counted here ([`ManagerCounters`]).
+//! an entry goes. The difference is credited to the flow, so timeouts, records and rules see sums over all
+//! levels. The actions of the device on these packets are counted here ([`ManagerCounters`]).
 //!
-//! **Turns.** The work of one turn is bounded. What it leaves undone it owes ([`FlowManager::owes`]): who
-//! drives it comes back soon then, also where no packets come. More than one round of readings is not made up
-//! for: what is left out is counted.
+//! **Turns.** The work of one turn is bounded. Work left undone is owed ([`FlowManager::owes`]): the caller
+//! then takes the next turn soon, even without packets. At most one round of readings is made up for: those
+//! left out are counted.
 //!
-//! **Generations.** A device passes up what belongs to another generation at once; the flow is judged anew at
-//! the host, and offered again. Its old entry is taken away meanwhile, [`RAISES_PER_TURN`] at a turn. Another
-//! generation that comes before all are gone lets the sweep go on for one round from where it is, so each
-//! entry is met whatever the pace of generations.
+//! **Generations.** A device passes up packets whose entry is of another generation at once; the flow is
+//! judged anew at the host, and offered again. Its old entry is removed meanwhile, [`RAISES_PER_TURN`] at a
+//! turn. If another generation comes before all are gone, the sweep goes on for one round from its present
+//! place, so each entry is met whatever the pace of generations.
 //!
-//! An entry whose flow was decided as before goes on in place instead, where the device can
+//! An entry whose flow was decided as before goes on in place instead, where the device can do that
 //! ([`FlowManager::renew`]): it has [`RENEW_FOR`] for that.
 //!
-//! **Several levels.** A flow goes to the first device that takes it, by the order in which they stand: those
-//! nearest to the wire first. What one refuses for its own sake ([`Stays::is_of_device`]), when it is asked
-//! or later, the next one is asked for. The table sees to it that a flow has one entry, at one level. A flow
-//! stays where it is: that there is room nearer to the wire since does not move it.
+//! **Several levels.** A flow goes to the first device that takes it, in their order: those nearest to the
+//! wire first. A flow that one refuses for its own reasons ([`Stays::is_of_device`]), at once or later, is
+//! offered to the next one. The flow table ensures that a flow has one entry, at one level. A flow stays at
+//! its level, even when there is room nearer to the wire later.
 //!
-//! **Short of places.** A flow that finds none, at no level, takes that of a silent one: of [`LOOKS`] entries
-//! the one that handled least between its latest two readings comes up, if the flow is expected to bring more
-//! than [`GAIN`] times as much in the next second. What is expected of a flow is what it has brought in a
-//! second so far; the length of a flow is no better guess than that (Lindy's law). An entry that its device
-//! has told to be silent is not looked for. The place is free after the steps of a removal, for who asks
-//! then.
+//! **Short of places.** A flow that finds no place, at any level, takes that of a silent one: of [`LOOKS`]
+//! entries the one with the least traffic between its latest two readings comes up, if the flow is expected
+//! to bring more than [`GAIN`] times as much in the next second. The expectation is the flow's traffic per
+//! second so far; its age is no better estimate than that (Lindy's law). An entry that its device has
+//! reported as silent is taken without a search. The place is free after the steps of a removal, for the next
+//! flow offered then.
 
 mod backend;
 mod counters;
@@ -59,24 +59,24 @@ pub const READ_EVERY: PacketDuration = PacketDuration::from_secs(1);
 pub const READS_PER_TURN: u32 = 4096;
 /// Flows of another generation that begin to come up in one turn, at most.
 pub const RAISES_PER_TURN: u32 = 1024;
-/// For so long entries of another generation wait for a packet of their flows, by which they may go on in
-/// place, before they begin to come up; where the device can.
+/// The time that entries of another generation wait for a packet of their flows, by which they may go on in
+/// place, before they begin to come up; where the device can do that.
 pub const RENEW_FOR: PacketDuration = PacketDuration::from_secs(1);
-/// Entries that are looked at for one that gives way.
+/// Entries examined to find one to evict.
 pub const LOOKS: u32 = 8;
-/// A flow has to be expected to bring so many times what the entry that gives way handles.
+/// The factor by which a flow's expected traffic has to exceed that of the entry that it evicts.
 pub const GAIN: u32 = 2;
 /// Entries that give way in one turn, at most.
 pub const GIVE_WAY_PER_TURN: u32 = 64;
-/// Of the entries that a device has told to be silent so many are remembered, the latest.
+/// The number of entries reported as silent that are remembered, the latest.
 pub const IDLE_KEPT: usize = 1024;
 /// Timers that are looked at in one turn, at most.
 const TIMERS_PER_TURN: u32 = 4096;
 
-/// What a flow is offered with.
+/// An offer of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What becomes of its packets.
+    /// The handling of its packets.
     pub action: Action,
     /// By which generation.
     pub generation: Generation,
@@ -84,8 +84,8 @@ pub struct Offer {
     pub expected: u32,
     /// It was offered before, and found no place.
     pub again: bool,
-    /// Of TCP: only segments that plainly go on with these numbers are forwarded; others come up. By the
-    /// lower endpoint of the key, and by the higher one.
+    /// For TCP, of the lower endpoint of the key, and of the higher one: only segments that plainly go on
+    /// with these numbers are forwarded; others come up.
     pub windows: Option<Windows>,
 }
 
@@ -96,18 +96,18 @@ pub enum Done {
     Counted {
         /// The flow.
         id: FlowId,
-        /// What was done with them.
+        /// The action on them.
         action: Action,
         /// Packets.
         packets: u64,
         /// Bytes of their frames.
         bytes: u64,
-        /// Of those, packets and bytes that were dropped because what they carry is refused
+        /// Packets and bytes among those, dropped because their inner packet is refused
         /// ([`Reason::TunnelInner`]).
         refused_inside: (u64, u64),
-        /// How far its sides have come, of a TCP connection, if that was not said yet.
+        /// The progress of its sides, of a TCP connection, if it was not reported yet.
         sides: Sides,
-        /// The numbers of a connection whose segments are compared with them, if they were not said yet.
+        /// The numbers of a connection whose segments are compared with them, if they were not reported yet.
         /// Instead of `sides`.
         windows: Option<Windows>,
     },
@@ -115,7 +115,7 @@ pub enum Done {
     Stays {
         /// The flow.
         id: FlowId,
-        /// Why.
+        /// The reason.
         why: Stays,
     },
     /// Packets of flows at the host have gone on without it, all before this time: sessions are taken up with
@@ -128,7 +128,7 @@ pub enum Done {
 pub struct Ended {
     /// The flow.
     pub id: FlowId,
-    /// Why it ends.
+    /// The reason of its end.
     pub reason: EndReason,
 }
 
@@ -180,10 +180,10 @@ impl FlowManager {
         }
     }
 
-    /// What the devices so far do not take is offered to this one.
+    /// Adds a device for flows that the devices so far refuse.
     ///
     /// # Errors
-    /// One of them is at its level.
+    /// There is a device at its level already.
     pub fn spilling_to(mut self, device: Box<dyn Device>) -> Result<Self, LevelTaken> {
         let level = device.capabilities().level;
         if level == Level::Host || self.levels.iter().any(|other| other.level() == level) {
@@ -198,14 +198,14 @@ impl FlowManager {
         self.levels.iter().map(Backend::facts)
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &ManagerCounters {
         &self.ledger.counters
     }
 
-    /// Bytes of memory, in use and at most, without the devices'. (What waits for a turn is in both: it is as
-    /// much as a turn brings.)
+    /// Bytes of memory, in use and at most, without the devices'. (Both include requests and reports that
+    /// wait for a turn: as many as a turn brings.)
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
         let waiting = self.ledger.done.capacity() * size_of::<Done>()
@@ -217,17 +217,17 @@ impl FlowManager {
         })
     }
 
-    /// Where a stay is.
+    /// The level of a stay.
     fn level_of(&mut self, sunk: SunkId) -> Option<&mut Backend> {
         self.levels.iter_mut().find(|level| level.level() == sunk.level())
     }
 
     // --- down --------------------------------------------------------------------------------
 
-    /// Hands a flow that is at the host to a device. It goes on to come up until the device has answered.
+    /// Hands a flow that is at the host to a device. Its packets come up until the device has replied.
     ///
     /// # Errors
-    /// Why it stays; that is counted.
+    /// The reason why it stays, which is counted.
     pub fn offer<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -254,8 +254,8 @@ impl FlowManager {
         self.ledger.counters.stays(why);
     }
 
-    /// Hands a flow to the first device that takes it, of all but the first ones. If none does because it is
-    /// full, an entry that handles little gives way.
+    /// Hands a flow to the first device that takes it, from number `first` on. If none does because it is
+    /// full, an entry with little traffic is evicted.
     fn give<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -287,8 +287,8 @@ impl FlowManager {
         }
     }
 
-    /// A device has not taken a flow that it was asked for: it is offered to the next one, with what was
-    /// decided.
+    /// Offers a flow that a device was requested to take and has refused to the next one, with the same
+    /// decision.
     fn spill<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -359,16 +359,16 @@ impl FlowManager {
         }
     }
 
-    /// How far the sides of a connection that is below have come, each if that was not said yet; `None`: it
-    /// is not there. What was said is not repeated: the host may have got further since, by more than can be
-    /// told from the numbers having gone round.
+    /// The progress of the sides of a connection that is below, each if it was not reported yet; `None`: it
+    /// is not below. A report is not repeated: the host may have advanced since, by so much that the
+    /// difference of wrapped numbers is ambiguous.
     pub fn sides<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Sides> {
         let sunk = table.stay(id)?.sunk;
         self.level_of(sunk)?.sides(sunk)
     }
 
-    /// The same of a connection whose segments are compared with its numbers. `None` as well if it is not
-    /// compared.
+    /// The numbers of a connection whose segments are compared with them, if they were not reported yet.
+    /// `None` also if it is not compared.
     pub fn windows<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId) -> Option<Windows> {
         let sunk = table.stay(id)?.sunk;
         self.level_of(sunk)?.windows(sunk)
@@ -403,8 +403,8 @@ impl FlowManager {
         self.levels.iter().find(|level| level.device.is_early())?.device.mark(&DeviceKey::of(key))
     }
 
-    /// What was refused of packets without a flow by the list of a generation, since the last call for this
-    /// or an earlier one. `reason`: of an outcome, by its number.
+    /// Calls `each` for the packets without a flow that the list of a generation has refused since the last
+    /// call for this or an earlier one. `reason` returns that of an outcome, by its number.
     pub fn early(
         &mut self,
         generation: Generation,
@@ -426,9 +426,8 @@ impl FlowManager {
 
     // --- turns -------------------------------------------------------------------------------
 
-    /// One turn: what is due of removals, counts, and generations goes to the devices; what they have said is
-    /// done. Then [`FlowManager::next_done`] and [`FlowManager::next_ended`] have what the data plane is to
-    /// do.
+    /// One turn: due removals, readings, and generations go to the devices; their reports are handled. Then
+    /// [`FlowManager::next_done`] and [`FlowManager::next_ended`] have the results for the data plane.
     pub fn turn<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.give_way = GIVE_WAY_PER_TURN;
         for level in &mut self.levels {
@@ -451,8 +450,8 @@ impl FlowManager {
         }
     }
 
-    /// Tells the devices what is to be told, and hears what they say. What one refuses at once another one is
-    /// told at once, so whoever waits for a flow's entry waits for one call.
+    /// Sends the requests to the devices, and handles their reports. A flow that one refuses at once is
+    /// offered to another at once, so a caller waits for a flow's entry for one call only.
     fn talk<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         for _ in 0..self.levels.len() {
             for level in &mut self.levels {
@@ -469,9 +468,9 @@ impl FlowManager {
         self.ledger.counters.entries = self.levels.iter().map(|level| level.places.used() as u64).sum();
     }
 
-    /// Takes a flow up before the packet in hand goes on: what answers that packet is the host's. With a
-    /// device that does at once what it is asked (XDP) its packets go up when this returns. Flows that have
-    /// ended meanwhile can wait for the next turn.
+    /// Takes a flow up before the current packet leaves: the packets that answer it are the host's. With a
+    /// device that handles requests at once (XDP) its packets go up when this returns. Flows that have ended
+    /// meanwhile can wait for the next turn.
     pub fn raise_now<E: Default>(&mut self, table: &mut FlowTable<E>, id: FlowId, now: Timestamp) {
         // An entry that is being made is there first, and is marked then.
         self.talk(table, now);
@@ -481,14 +480,14 @@ impl FlowManager {
         }
     }
 
-    /// What the data plane is to know. To be asked until there is nothing, after each call that talks to the
+    /// The next result for the data plane. Call it until there is none, after each call that talks to the
     /// device.
     pub fn next_done(&mut self) -> Option<Done> {
         self.ledger.done.pop_front()
     }
 
-    /// Flows that are to be finished, when no packet is in hand. To be asked until there is nothing, after
-    /// each turn, when there is nothing more to know.
+    /// The next flow to finish. Call it while no packet is being handled, until there is none, after each
+    /// turn, when [`FlowManager::next_done`] has no more.
     pub fn next_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
     }
@@ -532,7 +531,7 @@ impl FlowManager {
     }
 }
 
-/// Of the reasons of two devices the one for which it is asked again.
+/// Chooses between the reasons of two devices: the one that allows another attempt.
 const fn of_both(before: Stays, later: Stays) -> Stays {
     if before.is_lasting() { later } else { before }
 }

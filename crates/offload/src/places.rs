@@ -8,7 +8,7 @@ use bartizan_flow::level::SunkId;
 use bartizan_packet::windows::Windows;
 use std::collections::HashMap;
 
-/// What the host knows of an entry of a device.
+/// The host's state of an entry of a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub sunk: SunkId,
@@ -16,12 +16,11 @@ pub(crate) struct Place {
     pub generation: Generation,
     /// Directions of what the lower and the higher endpoint send, as the flow was seen when it sank.
     pub directions: [Direction; 2],
-    /// The numbers that its segments are compared with, as the host knows them; until the device is asked for
-    /// the entry it is to begin with these.
+    /// The numbers that its segments are compared with, as the host knows them; the entry begins with these.
     pub windows: Option<Windows>,
-    /// What was credited of it.
+    /// The counts already credited.
     pub credited: Counts,
-    /// When its counts were read last, or it was asked for.
+    /// The time when its counts were read last, or the entry was requested.
     pub read_at: Timestamp,
     /// Packets that it handled in a second, by the latest two readings; `None` before the first one.
     pub recent: Option<u32>,

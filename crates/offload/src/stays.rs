@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a flow is handled where it is, and not at a lower level: a code for each flow, which `explain` and
-//! counters show.
+//! The reasons why a flow is not at a lower level: a code for each flow, which `explain` and counters show.
 
 macro_rules! stays {
     ($($(#[$meta:meta])* $name:ident = $number:literal, $text:literal, $why:literal;)*) => {
@@ -21,7 +20,7 @@ macro_rules! stays {
                 match self { $(Stays::$name => $text,)* }
             }
 
-            /// What it means, and what to do about it, for people.
+            /// Its meaning, and what to do about it, for people.
             #[must_use]
             pub const fn explained(self) -> &'static str {
                 match self { $(Stays::$name => $why,)* }
@@ -37,8 +36,8 @@ impl Stays {
         !matches!(self, Stays::Full | Stays::Taken | Stays::Refused | Stays::Away)
     }
 
-    /// Whether it is for the sake of the device, so that another one may take the flow. Else no device can:
-    /// the flow has an entry, or what is about to end.
+    /// Whether the device is the cause, so that another one may take the flow. Otherwise no device can: the
+    /// flow has an entry, or is about to end.
     #[must_use]
     pub const fn is_of_device(self) -> bool {
         matches!(
@@ -79,7 +78,7 @@ stays! {
     Unanswered = 8, "unanswered", "the device did not answer when the flow was to leave it; it stays at the host until it ends";
     /// The connection is closed.
     Closed = 9, "closed", "the connection is over";
-    /// The tenant is told by what is not in the key.
+    /// The tenant depends on a property that is not in the key.
     Tenant = 10, "tenant", "tenants are told by VLAN while flows are not (`vlan.use-for-tracking: false`)";
     /// The host is about to end.
     Ending = 11, "ending", "the run is about to end";
@@ -91,7 +90,7 @@ stays! {
     Watched = 14, "watched", "what is refused is only reported here, packet by packet";
     /// A sender on this machine leaves checksums inside of datagrams to a device.
     Checksums = 15, "checksums", "its sender leaves checksums to a device, perhaps inside of its datagrams, where only the host can fill them in";
-    /// A function compares its segments with numbers that nobody else can.
+    /// A function compares its segments with numbers that the device cannot hold.
     Window = 16, "window", "a function compares its segments with windows, and the device holds none, or what they mean depends on more (picked up in the middle, one direction not seen)";
     /// It is redirected by a way that the device does not have.
     Egress = 17, "egress", "it is redirected to a port that the device cannot send by, or is compared with windows besides, which the device does only with what it forwards";
@@ -103,7 +102,7 @@ stays! {
     Uncounted = 20, "uncounted", "the device does not count packets and bytes of each direction, and nothing goes where its counts would be lost";
     /// The device is gone.
     Away = 21, "away", "the device is not there at the moment";
-    /// The device does not do with packets what is decided of them.
+    /// The device cannot do the action that was decided.
     Action = 22, "action", "the device cannot do with its packets what is decided of them (`bartizan ctl levels` says what it can); the host does it";
 }
 

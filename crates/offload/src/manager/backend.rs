@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One level of a flow manager: a device, the places of its entries, what it is asked and what it says. Which
-//! flows it is to take, the manager says.
+//! One level of a flow manager: a device, the places of its entries, requests and reports. The manager
+//! chooses the flows for it.
 
 use super::counters::LevelFacts;
 use super::credit::{Ledger, Refused, credit, news};
@@ -51,13 +51,14 @@ pub(super) struct Backend {
     requests: Vec<Request>,
     said: Vec<(u32, SunkId, Said)>,
     generation: Generation,
-    /// Where the next reads begin, until when their time is used, and whether a turn has left some.
+    /// The place where the next reads begin, the time that the reads so far cover, and whether a turn left
+    /// some undone.
     next_read: u32,
     read_until: Option<Timestamp>,
     reads_owed: bool,
-    /// Where the next entry is looked for that gives way.
+    /// The place where the next look for an entry to evict begins.
     next_look: u32,
-    /// Entries that the device has told to be silent, and since when.
+    /// Entries that the device has reported as silent, and since when.
     idle: VecDeque<(u32, SunkId, Timestamp)>,
     /// Looks for entries of other generations, and for those of functions that leave.
     outdated: Sweep,
@@ -106,7 +107,7 @@ impl Backend {
         }
     }
 
-    /// Bytes of what waits for a turn.
+    /// The bytes of requests and reports that wait for a turn.
     pub(super) fn waiting(&self) -> usize {
         self.requests.capacity() * size_of::<Request>()
             + self.said.capacity() * size_of::<(u32, SunkId, Said)>()
@@ -182,8 +183,8 @@ impl Backend {
         Ok(())
     }
 
-    /// A flow of which so much is expected has found no place: one that handles little begins to come up.
-    /// Whether one does.
+    /// Makes room for a flow with so many expected packets that has found no place: an entry with little
+    /// traffic begins to come up. Returns whether one does.
     pub(super) fn make_room<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -197,7 +198,7 @@ impl Backend {
         }
         for _ in 0..if least.is_none() { LOOKS.min(known) } else { 0 } {
             self.next_look = (self.next_look + 1) % known;
-            // Of an entry that was not read yet nothing is known.
+            // Nothing is known of an entry that was not read yet.
             let Some(Place { sunk, recent: Some(recent), .. }) = self.places.get(self.next_look) else {
                 continue;
             };
@@ -210,7 +211,7 @@ impl Backend {
         })
     }
 
-    /// The entry that was told to be silent first and still is, as far as its counts say.
+    /// The first entry reported as silent that still is, according to its counts.
     fn next_idle<E: Default>(&mut self, table: &FlowTable<E>) -> Option<SunkId> {
         while let Some((at, sunk, since)) = self.idle.front().copied() {
             let place = self.places.get(at).filter(|place| place.sunk == sunk);
@@ -259,7 +260,7 @@ impl Backend {
         self.places.get(self.places.of(sunk)?)
     }
 
-    /// How far the sides of a connection have come, each if that was not told before.
+    /// The progress of the sides of a connection, each if it was not reported before.
     pub(super) fn sides(&mut self, sunk: SunkId) -> Option<Sides> {
         let at = self.places.of(sunk)?;
         let sides = self.device.sides(at, sunk)?;
@@ -267,7 +268,7 @@ impl Backend {
         Some(news(core::mem::replace(told, sides), sides))
     }
 
-    /// The numbers of a connection whose segments are compared, if they were not told before.
+    /// The numbers of a connection whose segments are compared, if they were not reported before.
     pub(super) fn windows(&mut self, sunk: SunkId) -> Option<Windows> {
         let at = self.places.of(sunk)?;
         let windows = self.device.windows(at, sunk)?;
@@ -306,8 +307,8 @@ impl Backend {
         }
     }
 
-    /// How many entries' counts are to be read in this turn: as many as the time has room for that no
-    /// readings were asked for yet. Sets what is owed then. And how many are left out.
+    /// The number of entries to read in this turn, as many as the time since the last reads allows for, and
+    /// the number left out. Sets whether reads are owed.
     fn reads_due(&mut self, known: u32, now: Timestamp) -> (u32, u64) {
         let until = *self.read_until.get_or_insert(now);
         let (since, every) = (u128::from(now.since(until).as_nanos()), u128::from(READ_EVERY.as_nanos()));
@@ -320,16 +321,16 @@ impl Backend {
         let unread = owed.saturating_sub(known.into());
         let owed = u32::try_from(owed - unread).unwrap_or(known);
         let reads = owed.min(READS_PER_TURN);
-        // Only the time of those that are asked for is used.
+        // Only the time of the reads requested now is used up.
         let used = (u128::from(reads) + unread) * every / u128::from(known);
         self.read_until = Some(until + PacketDuration::from_nanos(u64::try_from(used).unwrap_or(u64::MAX)));
         self.reads_owed = reads < owed;
         (reads, u64::try_from(unread).unwrap_or(u64::MAX))
     }
 
-    /// Asks for the counts of the entries that are due. How many are left out. An entry whose flow the table
-    /// has given up, because the device did not answer in time, is told to go until it does: else it would
-    /// handle packets for good that nobody decides on.
+    /// Requests the counts of the entries that are due; returns the number left out. An entry whose flow the
+    /// table has given up, because the device did not answer in time, gets requests to be deleted until it
+    /// is: otherwise it would handle packets for ever with no one to change its verdict.
     pub(super) fn read_some<E: Default>(&mut self, table: &FlowTable<E>, now: Timestamp) -> u64 {
         let known = self.places.known();
         let (reads, unread) = self.reads_due(known, now);
@@ -412,7 +413,7 @@ impl Backend {
                 Said::Idle(since) => self.note_idle(at, sunk, since),
                 Said::Answer(Answered::Done(answer)) => self.note_answer(table, at, (sunk, answer), now),
                 Said::Answer(Answered::Refused(why)) => {
-                    // One that is to leave meanwhile, nobody else is to take.
+                    // No other device may take an entry that is to leave meanwhile.
                     let wanted = is_settled(table, sunk);
                     let place = *place;
                     table.answered(sunk, Answer::Refused, now);
@@ -436,7 +437,7 @@ impl Backend {
         if answer == Answer::Installed
             && let Some(windows) = self.places.get(at).and_then(|place| place.windows)
         {
-            // And since it was asked for.
+            // The numbers may have advanced since the request.
             self.device.publish(at, sunk, &windows);
         }
         if matches!(answer, Answer::Deleted | Answer::Refused) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow manager counts, and what is known of each of its levels.
+//! The counters of a flow manager, and the state of each of its levels.
 
 use crate::device::{Action, Capabilities};
 use crate::stays::Stays;
@@ -21,7 +21,7 @@ impl Handled {
     }
 }
 
-/// What a flow manager counts. All only grow, except `entries`.
+/// The counters of a flow manager. All only grow, except `entries`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerCounters {
     /// Entries of all devices in use.
@@ -40,7 +40,7 @@ pub struct ManagerCounters {
     pub left: u64,
     /// Flows that came up so that busier ones find a place.
     pub gave_way: u64,
-    /// What the device said of entries that are not there any more.
+    /// The device's reports about entries that no longer exist.
     pub strays: u64,
     /// Times that packets have gone on without the host, since it gave no sign of life.
     pub missed: u64,
@@ -98,15 +98,15 @@ impl ManagerCounters {
     }
 }
 
-/// One level: what its device can do, and what became of the flows that it was asked to take.
+/// One level: its device's capabilities, and the outcomes of the flows offered to it.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelFacts<'m> {
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: &'m Capabilities,
     /// Entries in use.
     pub entries: u64,
-    /// Flows that it was asked to take.
+    /// Flows offered to it.
     pub offered: u64,
-    /// Of those, flows that it did not, by their reason.
+    /// Flows among those that it refused, by reason.
     pub refused: &'m [u64; Stays::ALL.len()],
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an entry has counted becomes its flow's: what is new since the last reading is credited, told of, and
+//! Crediting of an entry's counts to its flow: the difference to the last reading is credited, reported, and
 //! counted.
 
 use super::counters::ManagerCounters;
@@ -11,8 +11,7 @@ use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_flow::FlowTable;
 use std::collections::VecDeque;
 
-/// What comes of what devices say: counters, what the data plane is to know, and flows that devices did not
-/// take.
+/// The results of devices' reports: counters, messages to the data plane, and flows that devices refused.
 #[derive(Default)]
 pub(super) struct Ledger {
     pub counters: ManagerCounters,
@@ -20,17 +19,18 @@ pub(super) struct Ledger {
     pub refused: Vec<Refused>,
 }
 
-/// A flow that a device was asked to take, and did not.
+/// A flow that a device was requested to take, and refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
-    /// What it was to have.
+    /// The place assigned to it.
     pub place: Place,
     pub why: Stays,
     /// It was not to leave meanwhile.
     pub wanted: bool,
 }
 
-/// Of each side what was not told before. How a connection ends both say together.
+/// The progress of each side that was not reported before. The end of a connection is reported for both sides
+/// together.
 pub(super) fn news(told: Sides, now: Sides) -> Sides {
     let ([told_low, told_high], [low, high]) = (told, now);
     if told != now && now.iter().flatten().any(|side| side.fin.is_some()) {
@@ -39,16 +39,16 @@ pub(super) fn news(told: Sides, now: Sides) -> Sides {
     [low.filter(|_| low != told_low), high.filter(|_| high != told_high)]
 }
 
-/// Of so many packets in a time those in [`READ_EVERY`]. In a shorter time it is what came: that says little
-/// of the rest.
+/// Scales so many packets in a time to [`READ_EVERY`]. A shorter time is not scaled up: its packets say
+/// little about the rest.
 pub(super) fn in_a_second(packets: u64, since: PacketDuration) -> u32 {
     let every = u128::from(READ_EVERY.as_nanos());
     let packets = u128::from(packets) * every / every.max(since.as_nanos().into());
     u32::try_from(packets).unwrap_or(u32::MAX)
 }
 
-/// Of so many more packets and bytes those that were dropped for what they carry. A device counts that first:
-/// what is counted of a packet that itself is not waits for the next time.
+/// The newly dropped inner packets and bytes, at most as many as `more`. A device counts these first: if the
+/// packet itself is not counted yet, its part waits for the next reading.
 pub(super) fn refused_of(now: (u64, u64), had: (u64, u64), more: (u64, u64)) -> (u64, u64) {
     (now.0.saturating_sub(had.0).min(more.0), now.1.saturating_sub(had.1).min(more.1))
 }
@@ -84,7 +84,7 @@ pub(super) fn credit<E: Default>(
     let since = now.since(core::mem::replace(&mut place.read_at, now));
     place.recent = Some(in_a_second(packets, since));
     if packets == 0 {
-        // A packet that is not counted yet may have brought some already: it is told of with that.
+        // A packet that is not counted yet may have advanced them already: they are reported with its count.
         (place.credited.sides, place.credited.windows) = (told, told_windows);
         place.credited.refused_inside = refused_before;
         if bytes == 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several levels, entries that go on in place, and entries that are told to be silent.
+//! Several levels, entries that go on in place, and entries that are reported as silent.
 
 use super::*;
 use bartizan_flow::EndReason;
@@ -116,7 +116,7 @@ fn what_a_device_refuses_when_it_was_asked_goes_to_the_next_at_once() {
     let counters = rig.manager.counters();
     assert_eq!((counters.offered, counters.spilled), (1, 1));
     assert_eq!(counters.stayed, [0; Stays::ALL.len()]);
-    // What was decided meanwhile by another generation, or is to end, nobody else is asked to take.
+    // A flow that another generation has decided meanwhile, or that is to end, is offered to no other device.
     let late = Habits { refuses: 1, late: 40, ..RTL };
     for outdated in [true, false] {
         let (mut rig, next) = two(Habits { seed: 7, ..late }, XDP);
@@ -222,7 +222,7 @@ fn an_entry_goes_on_in_place_if_another_generation_decides_the_same() {
     assert_eq!((counters.renewed, counters.outdated, counters.forwarded.packets), (1, 0, 2));
     assert_eq!(rig.wire.counters().deleted, 0);
     assert_eq!(rig.table.stay(id).unwrap().generation, Generation(2));
-    // Of another action what is under way would be counted: it comes up, at once.
+    // Packets under way would count for the other action: the entry comes up, at once.
     rig.manager.enter_generation(Generation(3));
     assert!(!renew(&mut rig, id, Action::Drop(Reason::IdsFlow), 3));
     assert!(!renew(&mut rig, id, Action::Forward, 3), "who leaves is not held back");
@@ -281,7 +281,7 @@ fn an_update_that_comes_late_lets_nothing_go_on() {
     assert_eq!((rig.manager.counters().outdated, rig.wire.entries()), (1, 0));
 }
 
-/// Of 64 entries the one that the device tells of gives way, not one of the eight that are looked at.
+/// The entry of 64 that the device reports is evicted, not one of the eight that a search examines.
 #[test]
 fn an_entry_that_is_told_to_be_silent_gives_way_first() {
     let ageing = Some(PacketDuration::from_millis(800));

@@ -279,7 +279,7 @@ fn a_connection_begins_below_with_what_the_host_knows_by_then_and_is_said_once()
     assert!(rig.manager.compares(&rig.table, id) && rig.manager.sides(&rig.table, id).is_none());
     assert_eq!(rig.manager.windows(&rig.table, id), Some(at(200)));
     assert_eq!(rig.manager.windows(&rig.table, id), None);
-    // What is behind moves nothing.
+    // Numbers further back move nothing.
     rig.manager.publish(&rig.table, id, &at(150));
     assert_eq!(rig.manager.windows(&rig.table, id), None);
     let segment = |end| Segment { sequence: 200, end, acknowledged: 60, window: 100, ..Segment::default() };
