@@ -4,7 +4,7 @@
 /// A record: owner, type, time to live, data.
 pub type Record<'r> = (&'r str, u16, u32, Vec<u8>);
 
-/// A name as it stands on the wire.
+/// A name in wire format.
 #[must_use]
 pub fn name(text: &str) -> Vec<u8> {
     let labels = text.split('.').filter(|label| !label.is_empty());

@@ -32,11 +32,11 @@ pub fn check(file: &str, expected: &str) {
     panic!("{file}:{line} differs from what it is generated from; run `cargo xtask generate` and commit it");
 }
 
-/// Compares a section of a committed page, which stands between `<!-- NAME -->` and `<!-- end of NAME -->`,
-/// with the generated text, as [`check`] does.
+/// Compares a section of a committed page, between `<!-- NAME -->` and `<!-- end of NAME -->`, with the
+/// generated text, as [`check`] does.
 ///
 /// # Panics
-/// The section differs, or the page or its marks are not there.
+/// The section differs, or the page or its marks are missing.
 pub fn check_section(file: &str, name: &str, expected: &str) {
     let found = std::fs::read_to_string(committed(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));

@@ -26,7 +26,7 @@ pub fn ip(v6: bool, ends: Ends<u8>, protocol: u8, body: &[u8]) -> Vec<u8> {
     header.packet(&header.summed(body), None)
 }
 
-/// The same, with the checksum as it is in the body.
+/// An IP packet with the body's checksum unchanged.
 #[must_use]
 pub fn ip_as_is(v6: bool, ends: Ends<u8>, protocol: u8, body: &[u8]) -> Vec<u8> {
     header(v6, ends, protocol).packet(body, None)
@@ -57,7 +57,7 @@ pub fn unreachable(quoted: &[u8]) -> Vec<u8> {
     [&[3, 3, 0, 0, 0, 0, 0, 0], &quoted[..quoted.len().min(28)]].concat()
 }
 
-/// What a marked packet is wrapped in.
+/// The form of a marked packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Nothing.
@@ -66,13 +66,13 @@ pub enum Shape {
     Fragmented,
     /// GRE over the other version of IP.
     Tunnel,
-    /// The same, in fragments.
+    /// A tunnel packet in fragments.
     FragmentedTunnel,
 }
 
 const MARK: &[u8; 4] = b"mark";
 
-/// A payload that says which packet of which flow it is; [`read_mark`] reads it.
+/// A payload with the numbers of its flow and packet; [`read_mark`] reads it.
 #[must_use]
 pub fn mark(flow: u32, number: u32, size: usize) -> Vec<u8> {
     let mut payload = MARK.to_vec();

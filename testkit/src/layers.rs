@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Headers around bytes, one function for each: what is inside is not looked at. For IP, TCP and UDP see
+//! Headers around bytes, one function for each; the bytes are not interpreted. For IP, TCP and UDP see
 //! [`crate::packet`].
 
 use crate::packet::{CLIENT_MAC, SERVER_MAC};
@@ -20,7 +20,7 @@ const fn ip_kind(v6: bool) -> u16 {
     if v6 { 0x86dd } else { 0x0800 }
 }
 
-/// What follows the type 0x8100 of a frame: a VLAN tag, and what it says of the rest.
+/// The bytes after the type 0x8100 of a frame: a VLAN tag, and the type of the rest.
 #[must_use]
 pub fn vlan(tag: u16, kind: u16, rest: &[u8]) -> Vec<u8> {
     [&tag.to_be_bytes(), &kind.to_be_bytes(), rest].concat()

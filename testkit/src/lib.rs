@@ -3,14 +3,13 @@
 //! ([`capture`]), numbers that follow from a seed ([`random`]) and committed files that are generated
 //! ([`generated`]); and network namespaces of their own ([`namespace`]).
 //!
-//! It uses no other crate, for two reasons. Packets and their checksums are made without the code that the
-//! tests look at, so that a fault cannot hide in both. And the tests of every crate may use it: a crate that
-//! used `packet` could not be used by the unit tests of `packet`, for which each type would be there twice.
+//! It uses no other crate, for two reasons. Packets and their checksums are made without the code under test,
+//! so that a fault cannot hide in both. And the tests of every crate may use it: if it used `packet`, the
+//! unit tests of `packet` could not use it, because each type would exist twice for them.
 //!
-//! Tests that need a whole worker or read events take `bartizan-testkit-worker`, which lies beside this one
-//! (`testkit/worker`) and uses the data plane. It is a crate of its own and no feature of this one: features
-//! of all tests that are built together are united, and then the tests of `base` would wait for the data
-//! plane.
+//! Tests that need a whole worker or read events use `bartizan-testkit-worker` (`testkit/worker`), which uses
+//! the data plane. It is a crate of its own and no feature of this one: features of all tests that are built
+//! together are united, and then the tests of `base` would wait for the data plane.
 
 pub mod capture;
 pub mod dns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A test in a network namespace of its own: it runs itself again as a child of unshare(1). The namespace has
-//! no name and ends with the child, however that ends, so nothing can be left behind.
+//! no name and ends with the child, however that ends, so no state is left.
 
 use std::panic::Location;
 use std::process::Command;
@@ -38,8 +38,8 @@ pub fn number(interface: &str) -> u32 {
     line.split(':').next().and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
-/// What a test's program is told to run the test `test`, of the file that calls, and no other. The files of
-/// `tests/` are modules of one program, or programs of their own: both names are given, and one is there.
+/// The arguments by which a test program runs only the test `test` of the calling file. The files of `tests/`
+/// are modules of one program, or programs of their own: both names are given, and one exists.
 #[must_use]
 #[track_caller]
 pub fn only(test: &str) -> [String; 5] {
@@ -84,7 +84,7 @@ pub fn inside(test: &str) -> bool {
     false
 }
 
-/// Two ports of a link, each with a far end that takes what is redirected to it; all are up and have no
+/// Makes two ports of a link, each with a far end that takes redirected frames; all are up and have no
 /// offloads that the XDP level refuses.
 ///
 /// # Panics

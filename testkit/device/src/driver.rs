@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kind of level whose devices are mocks: it notes what it is asked, and handles no packets by itself.
+//! A kind of level whose devices are mocks: it records requests, and handles no packets by itself.
 
 use crate::{Habits, MockDevice, MockWire};
 use bartizan_base::Generation;
@@ -13,10 +13,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a level was asked.
+/// The requests that a level got.
 #[derive(Debug, Default)]
 pub struct MockLevelState {
-    /// How it was opened.
+    /// The options that it was opened with.
     pub options: Option<LevelOptions>,
     /// Ports that are attached.
     pub ports: BTreeMap<u8, PortSetup>,
@@ -28,9 +28,9 @@ pub struct MockLevelState {
     pub devices: Vec<DeviceSetup>,
     /// The generation that acts.
     pub generation: u64,
-    /// Nobody is watched any more.
+    /// The watch was ended.
     pub watch_ended: bool,
-    /// How it ended: `Some(true)`: what is to fail open would have stayed.
+    /// The way it ended: `Some(true)`: attachments that fail open would have stayed.
     pub ended: Option<bool>,
 }
 
@@ -52,7 +52,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MockDriver {
-    /// What was asked so far.
+    /// The requests so far.
     pub fn state(&self) -> MutexGuard<'_, MockLevelState> {
         lock(&self.state)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device of tests: it holds entries, handles and counts packets, and does what it is asked late. How late,
-//! a seed says.
+//! A device of tests: it holds entries, handles and counts packets, and executes requests with a delay that a
+//! seed determines.
 //!
 //! It keeps the contract of [`bartizan_offload::device`] as a slow pipeline would: requests about one place
-//! take effect in their order, each so many polls later; a packet that has found an entry is counted later as
-//! well. What could not be counted because the entry was gone it counts, too ([`MockCounters::lost`]).
+//! take effect in their order, each after so many polls; a packet that has found an entry is counted later as
+//! well. It also counts packets whose entry was gone before they could be counted ([`MockCounters::lost`]).
 
 mod driver;
 
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const TUNNELS: [TunnelKind; 5] =
     [TunnelKind::Ip, TunnelKind::Teredo, TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtp];
 
-/// How slow it is, and how much it holds.
+/// The delays of the device, and its capacity and capabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     /// Entries.
@@ -38,19 +38,19 @@ pub struct Habits {
     pub late: u32,
     /// Packets are counted so much later, at most. Longer than the table's grace loses counts.
     pub flight: PacketDuration,
-    /// Of so many installs one is refused; 0: none.
+    /// One of so many installs is refused; 0: none.
     pub refuses: u32,
     /// Seed of all of it.
     pub seed: u64,
     /// Whether it holds the numbers of connections.
     pub windows: bool,
-    /// Whether it refuses packets without a flow, as it is told.
+    /// Whether it refuses packets without a flow by the list that it gets.
     pub early: bool,
-    /// Where it is.
+    /// Its level.
     pub level: Level,
     /// Fields of the key that it holds.
     pub fields: Fields,
-    /// What it can do with packets.
+    /// The actions on packets that it can do.
     pub actions: Actions,
     /// Whether it knows [`Wish::Update`].
     pub updates: bool,
@@ -78,16 +78,16 @@ impl Default for Habits {
     }
 }
 
-/// What it has seen.
+/// The counts of packets that it has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MockCounters {
     /// Frames that it forwarded.
     pub forwarded: u64,
-    /// Of those, frames with a packet in a tunnel: two packets that it has counted.
+    /// Frames among those with a packet in a tunnel: two packets that it has counted.
     pub in_tunnels: u64,
     /// Frames that it dropped.
     pub dropped: u64,
-    /// The same of those.
+    /// Frames among those with a packet in a tunnel.
     pub dropped_in_tunnels: u64,
     /// Frames that it passed up.
     pub up: u64,
@@ -108,11 +108,11 @@ struct Entry {
     counts: Counts,
     /// By what has left, counted or not.
     sides: Sides,
-    /// Of one whose segments are compared: a line of numbers.
+    /// The numbers of a connection whose segments are compared.
     line: Option<[AtomicU64; WINDOW_WORDS]>,
     /// Packets that have found it and are not counted.
     under_way: u32,
-    /// When the latest packet found it, or it was made; and whether it was told of since.
+    /// The time when the latest packet found it, or it was made; and whether its silence was reported since.
     busy: Timestamp,
     told: bool,
 }
@@ -167,7 +167,7 @@ struct Core {
     marks: Arc<Marks>,
     early: Vec<Refused>,
     away: bool,
-    /// The latest time that it was told.
+    /// The latest time that a caller passed.
     now: Timestamp,
     counters: MockCounters,
 }
@@ -183,7 +183,7 @@ pub struct MockPacket {
     pub from_low: bool,
     /// Length of its frame.
     pub bytes: u64,
-    /// Of a TCP segment: its numbers.
+    /// The numbers of a TCP segment.
     pub segment: Option<Segment>,
 }
 
@@ -267,18 +267,18 @@ impl MockWire {
         lock(&self.0).missed = true;
     }
 
-    /// A packet arrives. What is done with it; `None`: it goes up.
+    /// Handles a packet that arrives; returns the action, or `None` if it goes up.
     pub fn packet(&self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
         lock(&self.0).packet(key, packet, now)
     }
 
-    /// A segment with FIN arrives, whose end lies behind that. As [`MockWire::packet`].
+    /// Handles a segment with FIN, which follows the segment's end. As [`MockWire::packet`].
     pub fn fin(&self, key: &DeviceKey, packet: MockPacket, now: Timestamp) -> Option<Action> {
         lock(&self.0).fin(key, packet, now)
     }
 
-    /// A packet arrives in another one, which is given first. What is done with the frame, which is counted
-    /// for both; `None`: it goes up.
+    /// Handles a packet inside another one; the outer one is first in `packets`. Returns the action on the
+    /// frame, which is counted for both, or `None` if it goes up.
     pub fn in_tunnel(&self, packets: [(&DeviceKey, MockPacket); 2], now: Timestamp) -> Option<Action> {
         lock(&self.0).in_tunnel(packets, now)
     }
@@ -294,8 +294,8 @@ impl MockWire {
         lock(&self.0).counters.up += 1;
     }
 
-    /// The device is taken away: packets go by, and it says so of each entry. What was under way is counted
-    /// before.
+    /// Takes the device away: packets pass without it, and it reports this for each entry. Packets under way
+    /// are counted before.
     pub fn detach(&self) {
         let mut core = lock(&self.0);
         core.away = true;
@@ -307,7 +307,7 @@ impl MockWire {
         lock(&self.0).away = false;
     }
 
-    /// What it has seen.
+    /// The counts of packets seen.
     #[must_use]
     pub fn counters(&self) -> MockCounters {
         lock(&self.0).counters
@@ -586,7 +586,7 @@ impl Core {
         }
     }
 
-    /// All entries go, with what is under way.
+    /// Removes all entries, and counts the packets under way.
     fn end_all(&mut self) {
         self.work(true);
         while let Some(packet) = self.flight.pop_front() {

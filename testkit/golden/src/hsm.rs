@@ -10,7 +10,7 @@
 //!
 //! Exact and readable, for sets of a few thousand rules: where rules that are wild in one address cross rules
 //! that are wild in the other, the tables grow with their product, and [`Hsm::insert`] refuses beyond its
-//! limit. Inserts and deletes build anew.
+//! limit. Inserts and deletes rebuild all tables.
 
 use bartizan_base::Fid;
 use bartizan_base::at::At;
@@ -24,7 +24,7 @@ const NONE: u32 = u32::MAX;
 /// Fields: source, destination, source port, destination port, protocol, tenant, link.
 const FIELDS: usize = 7;
 
-/// How fields are cut.
+/// The segmentation of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
     /// For each set by itself.
@@ -36,7 +36,7 @@ pub enum Segmentation {
 /// Rules as bits.
 type Bits = Vec<u64>;
 
-/// What a rule asks of a field; `None`: nothing of this IP version.
+/// The values of a field that a rule matches; `None`: the rule is of the other IP version.
 fn span(rule: &HeaderRule, field: usize, v6: bool) -> Option<(u128, u128)> {
     let bits = if v6 { 128 } else { 32 };
     let all = (0, u128::MAX >> (128 - bits));

@@ -31,7 +31,7 @@ const KEYS: [usize; 2] = [16, 40];
 /// An entry as hardware holds it: the bits of the key that count and what they have to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ternary {
-    /// What the bits have to be; zero where they do not count.
+    /// The values that the bits must have; zero where they do not count.
     pub key: Vec<u8>,
     /// The bits that count.
     pub mask: Vec<u8>,

@@ -23,20 +23,20 @@ pub fn address(v6: bool, host: u8) -> IpAddr {
     if v6 { [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(host)].into() } else { [10, 0, 0, host].into() }
 }
 
-/// An IPv6 extension header before the fragment header: its number, and its bytes behind the next header
+/// An IPv6 extension header before the fragment header: its number, and its bytes after the next header
 /// field.
 pub type Extension = (u8, Vec<u8>);
 
-/// Which part of a datagram a packet carries.
+/// The part of a datagram that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins, in bytes.
+    /// Its offset, in bytes.
     pub offset: usize,
     /// More follows.
     pub more: bool,
 }
 
-/// What is set by hand in the IP header.
+/// The fields of the IP header that are set by hand.
 #[derive(Clone, Debug, Default)]
 pub struct IpFixed {
     /// The IP version.
@@ -74,13 +74,13 @@ pub struct Ip {
     pub options: Vec<u8>,
     /// IPv6 extension headers.
     pub extensions: Vec<Extension>,
-    /// Of the payload.
+    /// The protocol of the payload.
     pub protocol: u8,
     /// The frame's destination.
     pub mac: [u8; 6],
     /// The frame's source.
     pub from_mac: [u8; 6],
-    /// Bytes behind the packet.
+    /// The number of bytes after the packet.
     pub trailer: usize,
     /// VLAN tags before it, outermost first: priority, "drop eligible" and id.
     pub tags: Vec<u16>,
@@ -140,7 +140,7 @@ impl Ip {
         pieces(payload, size).map(|(piece, bytes)| self.packet(bytes, Some(piece))).collect()
     }
 
-    /// The same as frames.
+    /// The fragments as frames.
     #[must_use]
     pub fn fragment_frames(&self, payload: &[u8], size: usize) -> Vec<Vec<u8>> {
         pieces(payload, size).map(|(piece, bytes)| self.frame(bytes, Some(piece))).collect()
@@ -233,8 +233,8 @@ impl Ip {
         sum(u32::from(of(self.dst, of(self.src, 0))), &[a, b, c, d, 0, 0, 0, protocol])
     }
 
-    /// A payload that is a whole transport packet, with the checksum that this header makes right; of what is
-    /// no TCP, UDP or ICMP, or too short for one, as it is.
+    /// A payload that is a whole transport packet, with the right checksum for this header; a payload that is
+    /// no TCP, UDP or ICMP, or too short for one, is unchanged.
     #[must_use]
     pub fn summed(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = payload.to_vec();
@@ -264,7 +264,7 @@ fn pieces(payload: &[u8], size: usize) -> impl Iterator<Item = (Piece, &[u8])> {
     })
 }
 
-/// The sum of a datagram, of which 0 would say that there is none.
+/// The checksum of a datagram; 0xffff instead of 0, which would mean that there is none.
 pub(super) fn udp_sum(ip: &Ip, bytes: &[u8]) -> u16 {
     match ip.transport_sum(UDP, bytes) {
         0 => 0xffff,
@@ -287,7 +287,7 @@ pub fn sum(begin: u32, bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Makes the checksum of the IPv4 header right that stands at the beginning of these bytes.
+/// Corrects the checksum of the IPv4 header at the beginning of these bytes.
 pub fn sum_ipv4_header(packet: &mut [u8]) {
     let length = usize::from(packet[0] & 15) * 4;
     packet[10..12].fill(0);

@@ -2,8 +2,8 @@
 //! Packets by their fields, right ones and wrong ones, as frames; and the kernel's answers.
 //!
 //! Made without the decoder under test. Fields that are not set by hand (lengths, checksums, offsets) are
-//! computed when the frame is made. [`tcp`], [`udp`] and [`icmp`] make plain packets; what is public can then
-//! be changed.
+//! computed when the frame is made. [`tcp`], [`udp`] and [`icmp`] make plain packets; their public fields can
+//! then be changed.
 
 mod answer;
 mod ip;
@@ -28,13 +28,13 @@ pub type End = (IpAddr, u16);
 pub struct Packet {
     /// The IP header.
     pub ip: Ip,
-    /// What it carries.
+    /// The payload of the IP header.
     pub layer: Layer,
-    /// Which part of a datagram.
+    /// The part of a datagram that it is, if a fragment.
     pub piece: Option<Piece>,
 }
 
-/// What a packet carries.
+/// The payload of a packet.
 #[derive(Clone, Debug)]
 pub enum Layer {
     /// A segment.
@@ -89,8 +89,8 @@ pub fn udp(from: End, to: End, load: &[u8]) -> Packet {
     Packet { ip: Ip::new(from.0, to.0, UDP), layer, piece: None }
 }
 
-/// An ICMP message of the version of its addresses. `kind`: types of ICMP and of ICMPv6; `rest`: all behind
-/// the checksum.
+/// An ICMP message of the version of its addresses. `kind`: types of ICMP and of ICMPv6; `rest`: all bytes
+/// after the checksum.
 #[must_use]
 pub fn icmp(from: IpAddr, to: IpAddr, kind: (u8, u8), code: u8, rest: &[u8]) -> Packet {
     let (protocol, kind) = if from.is_ipv4() { (ICMP, kind.0) } else { (ICMPV6, kind.1) };

@@ -5,9 +5,9 @@ use super::ip::{Ip, TCP};
 
 /// TCP flags.
 pub const FIN: u16 = 1;
-/// Of a beginning.
+/// The flag of a connection's first segments.
 pub const SYN: u16 = 2;
-/// Of a reset.
+/// The flag of a reset.
 pub const RST: u16 = 4;
 /// Push.
 pub const PSH: u16 = 8;
@@ -37,7 +37,7 @@ pub struct Segment {
     pub urgptr: u16,
     /// Options: kind and value; kinds 0 and 1 have none.
     pub options: Vec<(u8, Vec<u8>)>,
-    /// Bytes behind the options that need not be an option.
+    /// Bytes after the options that need not be an option.
     pub raw_options: Vec<u8>,
     /// Payload.
     pub load: Vec<u8>,

@@ -33,7 +33,7 @@ pub struct Alone {
 /// The function's bit.
 const ID: FunctionId = FunctionId(1);
 
-/// A function that writes down what it says, and whose state for the worker can be asked for.
+/// A function that records its decisions, and whose state for the worker tests can read.
 struct Watched {
     inner: Box<dyn Function>,
     state: Mutex<WorkerState>,
@@ -157,7 +157,7 @@ impl Alone {
         Alone { now: Timestamp::from_parts(1_000, 0), worker, watched, whose, hosts }
     }
 
-    /// What a function makes of the rules of a class.
+    /// Makes a function of a kind from the rules of a class.
     ///
     /// # Errors
     /// Those of the function.
@@ -252,7 +252,7 @@ impl Alone {
         said
     }
 
-    /// Why the function refuses a packet; `None` when it goes on.
+    /// The reason why the function refuses a packet; `None` when it passes.
     ///
     /// # Panics
     /// It refuses without a reason.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The real worker, for tests: [`Stack`] is one with a policy, rules and an EVE file; [`Alone`] is one that
 //! runs a single function; [`live`] runs one on ports; [`Nothing`] and [`Captured`] are for tests that build
-//! their own; [`events`] reads what was written.
+//! their own; [`events`] reads the written events.
 //!
-//! It uses the data plane and what lies below, so of the crates that it uses only tests in `tests/` may use
+//! It uses the data plane and the layers below, so in the crates that it uses only tests in `tests/` may use
 //! it: these are linked with the same library as this crate is. In unit tests (`src/`) the crate under test
-//! would be there twice, and its types would differ; `cargo xtask tidy` refuses that.
+//! would exist twice, and its types would differ; `cargo xtask tidy` refuses that.
 
 mod alone;
 pub mod events;

@@ -8,8 +8,8 @@ use bartizan_dataplane::worker::Worker;
 use bartizan_ports::InlinePair;
 use bartizan_stages::record::Recorder;
 
-/// Runs a worker inline while `test` plays, which is told how to see whether the worker has ended. The worker
-/// is stopped behind it, and its flows are ended. Gives what the test gave, and the worker with its ports and
+/// Runs a worker inline while `test` runs; its argument returns whether the worker has ended. Afterwards the
+/// worker is stopped, and its flows are ended. Returns the test's result, and the worker with its ports and
 /// counters.
 ///
 /// # Panics

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Behind this line of the rules come those of the firewall.
+/// The line of the rules after which those of the firewall come.
 pub const FIREWALL: &str = "# firewall\n";
 
 /// Rules from a text, whatever files a policy names.
@@ -84,7 +84,7 @@ impl RuleCompiler for Rules {
             bartizan_rules::parse_file(detection.as_bytes(), "r"),
         ];
         let mut loaded = load(&mut files, &input).unwrap();
-        // That nobody sets what rules ask for may be meant.
+        // A set that rules test and nothing writes may be intended.
         let wrong: Vec<_> = loaded.diagnostics.iter().filter(|d| d.code != ruleset::NEVER_WRITTEN).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
         let thresholds = bartizan_rules::parse_thresholds(self.thresholds.as_bytes(), "t");
@@ -104,9 +104,9 @@ fn detection(rules: Arc<Rules>) -> Arc<dyn FunctionKind> {
     Arc::new(IdsKind::new(rules, 15))
 }
 
-/// What a stack is made of.
+/// The parts of a stack.
 pub struct Made<'m> {
-    /// Of the test, for its folder and for messages.
+    /// The name of the test, for its folder and for messages.
     pub name: &'m str,
     /// Keys of the only policy: `chain: [pfw, ids], ...`.
     pub policy: &'m str,
@@ -114,7 +114,7 @@ pub struct Made<'m> {
     pub set: &'m [(&'m str, &'m str)],
     /// Other settings of the engine.
     pub tune: fn(&mut EngineSettings),
-    /// Of detection, and behind [`FIREWALL`] those of the firewall.
+    /// The rules of detection, and after [`FIREWALL`] those of the firewall.
     pub rules: &'m str,
     /// Text of a `threshold.config`.
     pub thresholds: &'m str,
