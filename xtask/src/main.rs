@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo xtask tidy`: checks the rules of the house and prints what breaks them. `cargo xtask generate`:
-//! writes what is committed and made from tables in the code. `cargo xtask keywords`: of that the reference
-//! of the rule language.
+//! `cargo xtask tidy`: checks the rules of the house and prints violations. `cargo xtask generate`: writes
+//! the committed files that are made from tables in the code. `cargo xtask keywords`: only the reference of
+//! the rule language.
 
 use std::process::ExitCode;
 use xtask::tidy::{CHECKS, Tree, circles, uses};
@@ -57,8 +57,8 @@ const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan", "", "the_tables_of_the_page_are_those_of_the_declarations"),
 ];
 
-/// The test that compares files also writes them, if told to: the tables are in crates that this one need not
-/// build.
+/// Runs the tests that compare generated files, and also write them on request: the tables are in crates that
+/// this one need not build.
 fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for (package, file, test) in generated {

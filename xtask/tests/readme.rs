@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the README shows is what the program takes.
+//! The examples in the README are valid input of the program.
 
 use bartizan_config::policy;
 

@@ -22,7 +22,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 /// Helpers of tests, which lie in no layer: dev-dependencies of any crate.
 const HELPERS: &[&str] = &["testkit", "testkit-device", "testkit-golden", "testkit-worker"];
 
-/// Where the layer table for people stands, between these two lines.
+/// The file with the layer table for people, and the two lines around it.
 const TABLE: (&str, &str, &str) = ("ARCHITECTURE.md", "<!-- layers -->", "<!-- end of layers -->");
 
 /// The layer of a crate by its folder: its place in [`LAYERS`], 0 at the top.

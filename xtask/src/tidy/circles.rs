@@ -21,7 +21,7 @@ const ONE: &[(&str, &str)] = &[(
 pub struct Circle {
     /// Paths from the root of the repository; for files that count as one, what they begin with.
     pub files: Vec<String>,
-    /// Uses within the circle: user, line, what is used, path.
+    /// Uses within the circle: user, line, used file, path.
     pub uses: Vec<(String, usize, String, String)>,
     /// The uses of a shortest way round, as places in `uses`.
     pub round: Vec<usize>,
@@ -251,7 +251,7 @@ mod tests {
             check(&Tree::of(&files)).len()
         };
         assert_eq!((decoders("decode", back), decoders("defrag", back)), (0, 1));
-        // What lies outside counts for itself: here the decoders, as one, with two others.
+        // Files outside count separately: here the decoders, as one, with two others.
         assert_eq!(decoders("decode", "pub fn f() { crate::view::g() }"), 0);
     }
 }

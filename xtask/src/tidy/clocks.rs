@@ -5,7 +5,7 @@ use super::arrows::layer;
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
 
-/// What reads a clock.
+/// Calls that read a clock.
 const CLOCKS: &[&str] = &[
     "SystemTime::now",
     "Instant::now",

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dependencies that nobody uses: a crate that a manifest names and no file of its folder mentions.
+//! Unused dependencies: a crate that a manifest names and no file of its folder mentions.
 //!
-//! A line that is to stay all the same (features that builds are to share) stands below a comment that begins
-//! with
+//! A line that has to stay all the same (features that builds share) comes after a comment that begins with
 //! `# Not used.`.
 
 use super::rust::code;
@@ -25,7 +24,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let (Some(manifest), Some(folder)) = (tree.get(path), path.strip_suffix("Cargo.toml")) else {
             continue;
         };
-        // Of a folder with crates in it, only what is its own.
+        // In a folder that contains other crates, only the crate's own files.
         let is_own = |file: &str| {
             let inner = |other: &&str| {
                 other.strip_suffix("Cargo.toml").is_some_and(|other| {

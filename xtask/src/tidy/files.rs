@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every source file is like: licence and purpose on top, not too long, nothing of one machine in it.
+//! Rules for every source file: licence and purpose on top, not too long, no paths of one machine.
 
 use super::{Finding, Tree};
 
@@ -100,7 +100,8 @@ pub fn check_paths(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The text stands at the beginning of a path: not in `target/work/` and not in an address `http://x/work/`.
+/// Whether the text is at the beginning of a path: not in `target/work/` and not in an address
+/// `http://x/work/`.
 fn starts_a_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

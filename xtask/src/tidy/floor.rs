@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The floor of the compatibility suite only rises: a case that once had to agree has to for ever.
 //!
-//! History says what once stood in the list. Without git, or in a shallow clone, only what is there is seen.
+//! The history has the former contents of the list. Without git, or in a shallow clone, only the present ones
+//! are checked.
 
 use super::{Finding, Tree};
 use std::collections::BTreeSet;

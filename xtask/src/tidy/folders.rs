@@ -2,8 +2,8 @@
 //! The order of folders within a crate: a file uses its own folder and those below, none above.
 //!
 //! The order is written in the crate's `lib.rs`, as a numbered list in its `//!` docs, from the bottom to the
-//! top, a sentence each: ``//! 1. `model`: what a rule is.`` A file that lies beside `lib.rs` is named
-//! without its ending.
+//! top, a sentence each: ``//! 1. `model`: what a rule is.`` A file beside `lib.rs` is named without its
+//! ending.
 
 use super::{Finding, Tree, uses};
 
@@ -42,7 +42,7 @@ fn find(tree: &Tree, ordered: &[&str]) -> Vec<Finding> {
             };
             for (other, how) in used {
                 let other = &graph.files[*other];
-                // The root stands above all.
+                // The root is above all.
                 if place(other).is_none_or(|place| place > own) {
                     let message = format!(
                         "`{}` uses `{}` (`{}`), which stands above it in the order of {path}",

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets, capture files and random numbers of tests are made in one place, `testkit`: nobody else computes
-//! a checksum for a frame, writes the headers of TCP, UDP and IP or the head of a capture file by hand, or
-//! has a generator of its own.
+//! Packets, capture files and random numbers of tests are made in one place, `testkit`: no other code
+//! computes a checksum for a frame, writes the headers of TCP, UDP and IP or the head of a capture file by
+//! hand, or has a generator of its own.
 //!
-//! Text is looked at: what a header written by hand cannot do without. Bytes that are no header, or a broken
-//! one on purpose, stand in a list of exceptions. What the program itself makes (the normaliser, probes) is
-//! no matter of this check.
+//! The check looks for text that a header written by hand cannot do without. Bytes that are no header, or a
+//! broken one on purpose, are in a list of exceptions. Packets that the program itself makes (the normaliser,
+//! probes) are not checked.
 
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
 
-/// What gives a copy away, and what to take instead.
+/// The signs of a copy, and the replacement.
 const SIGNS: &[(&str, &str)] = &[
     ("pseudo_header(", CHECKSUM),
     ("InternetChecksum", CHECKSUM),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each "Architecture invariant:" of ARCHITECTURE.md names what keeps it, and that exists.
+//! Each "Architecture invariant:" of ARCHITECTURE.md names the check that keeps it, which exists.
 //!
 //! The form is one line each: the invariant, then `Test:`, `Lint:` or `Tidy:` with names between back quotes;
-//! what has no keeper yet says `Not yet:` and what is missing.
+//! an invariant without a check has `Not yet:` and what is missing.
 
 use super::{CHECKS, Finding, Tree};
 

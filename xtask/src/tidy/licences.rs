@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The licences of all dependencies are on the list: what is linked can be given on under Apache-2.0.
+//! The licences of all dependencies are on the list: linked code can be distributed under Apache-2.0.
 //!
-//! `cargo metadata` says what is there, without the network where everything is fetched already. deny.toml
-//! holds the same list for cargo-deny. Not done: advisories (cargo-deny does that).
+//! `cargo metadata` lists the dependencies, without the network if all are fetched already. deny.toml has the
+//! same list for cargo-deny. Not done: advisories (cargo-deny checks them).
 
 use super::{Finding, Tree};
 use std::process::Command;
@@ -29,7 +29,7 @@ pub const ALLOWED: &[&str] = &[
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let Some(root) = &tree.root else { return Vec::new() };
-    // First from what is here; a clone that has not fetched everything yet may have to ask.
+    // First offline; a clone that has not fetched everything yet may need the network.
     let mut failed = String::new();
     for network in [&["--offline"][..], &[]] {
         let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

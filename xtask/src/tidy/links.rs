@@ -23,7 +23,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every page below `docs/` stands in `docs/SUMMARY.md`.
+/// Every page below `docs/` is in `docs/SUMMARY.md`.
 #[must_use]
 pub fn check_summary(tree: &Tree) -> Vec<Finding> {
     const SUMMARY: &str = "docs/SUMMARY.md";
@@ -66,7 +66,7 @@ fn targets(file: &File) -> Vec<(usize, &str)> {
         if code {
             continue;
         }
-        // What stands between back quotes is code: every second piece.
+        // Text between back quotes is code: every second piece.
         for piece in line.split('`').step_by(2) {
             for rest in piece.split("](").skip(1) {
                 found.push((number, rest.split([')', ' ']).next().unwrap_or_default()));

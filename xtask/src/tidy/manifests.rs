@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every crate carries: the workspace's lints, the no-panic header, content.
+//! Requirements for every crate: the workspace's lints, the no-panic header, content.
 
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};

@@ -2,9 +2,9 @@
 //! The rules of the house as checks over the files of the repository.
 //!
 //! A check is a plain function from a [`Tree`] to findings, so that each is tested on a small tree with a
-//! planted fault, and then run over the real one (`tests/tidy.rs`, `cargo xtask tidy`). Text is looked at,
-//! not syntax trees: the compiler and clippy check what needs understanding; here stands what they cannot
-//! know.
+//! planted fault, and then run over the real one (`tests/tidy.rs`, `cargo xtask tidy`). Checks read text, not
+//! syntax trees: the compiler and clippy check what needs understanding; these checks know the rules that
+//! those cannot.
 
 pub mod arrows;
 pub mod circles;

@@ -5,7 +5,7 @@
 
 use super::{File, Finding, Tree};
 
-/// What names the other files.
+/// The file that names the others as modules.
 const ROOT: &str = "all.rs";
 
 /// A `[[test]]` of a manifest.
@@ -51,7 +51,7 @@ fn check_crate(tree: &Tree, manifest: &File) -> Vec<Finding> {
     without.chain(silent).collect()
 }
 
-/// What cargo makes a program of when it is not told otherwise.
+/// Whether cargo makes a program of a file by default.
 fn is_root_by_default(file: &str) -> bool {
     file.strip_suffix("/main.rs").unwrap_or(file).matches('/').count() == 0
 }

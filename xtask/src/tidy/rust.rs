@@ -49,7 +49,7 @@ pub fn has_word(line: &str, word: &str) -> bool {
 #[must_use]
 pub fn tests_begin(text: &str) -> usize {
     let mut lines = text.lines().zip(text.lines().skip(1));
-    // What is only named here (`mod testing;`, `use ..;`) is one line, and code goes on behind it.
+    // A declaration (`mod testing;`, `use ..;`) is one line, and code goes on after it.
     lines
         .position(|(line, next)| {
             line.trim_start().starts_with("#[cfg(test)]") && !next.trim_end().ends_with(';')

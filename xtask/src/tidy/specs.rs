@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a specification declares is read by somebody: a field of a spec that nothing looks at is a promise
-//! that nothing keeps.
+//! Each declaration of a specification has a reader: a field of a spec without one is a promise that nothing
+//! keeps.
 //!
-//! A read is a field behind an expression that holds the spec, or in a pattern that takes it apart, outside
-//! of tests and examples. Which expressions hold one is listed, since text alone does not know types: a new
-//! reader that names it otherwise adds a line.
+//! A read is a field after an expression that holds the spec, or in a pattern that destructures it, outside
+//! of tests and examples. The expressions that hold one are listed, since text alone has no types: a new
+//! reader with another name adds a line.
 
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
@@ -39,7 +39,7 @@ const SPECS: &[Spec] = &[
     Spec { path: HOSTS, name: "HostSlot", held: &[(HOSTS, "slot")] },
     // Taken apart where they are read.
     Spec { path: HEADERS, name: "HeaderRules", held: &[] },
-    // Not by the suite of its own tests, which lies beside them.
+    // The suite of its own tests, beside these files, does not count.
     Spec {
         path: PROTOCOL,
         name: "ProtocolSpec",
@@ -79,15 +79,15 @@ const SPECS: &[Spec] = &[
     },
 ];
 
-/// Fields that only tests read, or nobody yet, each with the reason why it is there. One that is read has to
-/// leave the list.
+/// Fields that only tests read, or nothing yet, each with the reason for its existence. A field with a reader
+/// has to leave the list.
 const UNREAD: &[(&str, &str, &str)] = &[(
     "ProtocolSpec",
     "has_trailing_bytes",
     "the shared tests of parsers and the fuzz targets leave out such cuts",
 )];
 
-/// Every field of a spec has a reader, or stands on the list of those that have none yet.
+/// Every field of a spec has a reader, or is on the list of those that have none yet.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     check_with(tree, UNREAD)
@@ -176,7 +176,7 @@ fn takes_apart(text: &str, name: &str, field: &str) -> bool {
     })
 }
 
-/// Whether the code looks at a field behind an expression. To set it is not to look at it.
+/// Whether the code reads a field after an expression. Setting it is no read.
 fn reads(text: &str, held: &str, field: &str) -> bool {
     // A long chain is broken before its dots.
     let code = in_one_line(text).replace(" .", ".");

@@ -9,11 +9,11 @@ struct Table {
     folder: &'static str,
     /// The file in it that has the table.
     file: &'static str,
-    /// What the table begins with: it ends with the list.
+    /// The beginning of the table: it ends with the list.
     begin: &'static str,
     /// Name of the table, for people.
     name: &'static str,
-    /// What the text of an entry has: files without it are what entries share.
+    /// The mark in the text of an entry; files without it are shared by entries.
     mark: &'static str,
     /// Files that have an entry made elsewhere.
     elsewhere: &'static [&'static str],

@@ -48,7 +48,7 @@ pub struct Finding {
     pub path: String,
     /// Line from 1; 0 when the file as a whole is meant.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The violation, and what to do.
     pub message: String,
 }
 
@@ -72,14 +72,14 @@ impl fmt::Display for Finding {
 /// All text files of a repository, or those of a test.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// Where it lies; `None` for a tree made up in a test.
+    /// The root folder; `None` for a tree made up in a test.
     pub root: Option<PathBuf>,
     /// Sorted by path.
     pub files: Vec<File>,
 }
 
 impl Tree {
-    /// Reads the repository that this crate lies in.
+    /// Reads the repository of this crate.
     ///
     /// # Errors
     /// When a folder or file cannot be read.
@@ -105,7 +105,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Is there a file or folder at this path? Also looks at what is not text.
+    /// Whether there is a file or folder at this path, also one that is not text.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
@@ -142,7 +142,7 @@ fn walk(root: &Path, folder: &Path, files: &mut Vec<File>) -> std::io::Result<()
         if kind.is_dir() {
             walk(root, &path, files)?;
         } else if kind.is_file() && entry.metadata()?.len() <= LARGEST {
-            // What is not UTF-8 is data.
+            // A file that is not UTF-8 is data.
             if let Ok(text) = std::fs::read_to_string(&path) {
                 files.push(File { path: relative, text });
             }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which file of a crate uses which: the graph that [`super::circles`] and [`super::folders`] look at.
+//! The uses between the files of a crate: the graph that [`super::circles`] and [`super::folders`] check.
 //!
-//! A use is a path: in `use`, or where something is named (`crate::a::B`, `super::f`, `module::f` of a module
-//! that was brought in). It leads to the file that defines the item; re-exports are followed, so that a
-//! `mod.rs` that only declares and re-exports is used by nobody and uses nobody. What stands under
-//! `#[cfg(test)]` does not count.
+//! A use is a path: in `use`, or where an item is named (`crate::a::B`, `super::f`, `module::f` of an
+//! imported module). It leads to the file that defines the item; re-exports are followed, so that a `mod.rs`
+//! that only declares and re-exports has no uses and no users. Code under `#[cfg(test)]` does not count.
 //!
-//! Not seen: methods (the path to their type is), names that macros make (their module's file stands for
-//! them), modules whose file `#[path]` names.
+//! Not seen: methods (the path to their type is), names that macros make (the file of the macro's module
+//! counts for them), modules whose file `#[path]` names.
 
 use super::{File, Tree, rust::code};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -60,13 +59,12 @@ struct Module {
     folder: String,
     modules: HashMap<String, usize>,
     items: HashMap<String, usize>,
-    /// What `use` brings in, by its name here.
+    /// The imports by `use`, by their name here.
     names: HashMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
     /// Paths that are named, with their lines.
     paths: Vec<(Vec<String>, usize)>,
-    /// `use` that only the module itself sees, and what is shown on (which counts if the file has the name
-    /// elsewhere).
+    /// Private imports of the module, and re-exports (which count if the file has the name from elsewhere).
     own: Vec<(Vec<String>, usize)>,
     shown: Vec<(String, Vec<String>, usize)>,
     /// Words of the code, `use` aside.
@@ -79,7 +77,7 @@ struct Crate<'t> {
     modules: Vec<Module>,
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Module(usize),
@@ -126,7 +124,7 @@ impl Crate<'_> {
         }
     }
 
-    /// Reads what stands in a module up to the brace that closes it.
+    /// Reads a module up to the brace that closes it.
     fn block(&mut self, reader: &mut Reader<'_>, module: usize, declared: &mut Vec<(usize, String)>) {
         let mut depth = 0usize;
         let mut exported = false;
@@ -202,7 +200,7 @@ impl Crate<'_> {
         }
     }
 
-    /// What a name means within a module.
+    /// The meaning of a name within a module.
     fn name(&self, module: usize, name: &str, depth: usize) -> Found {
         let of = &self.modules[module];
         if let Some(child) = of.modules.get(name) {
@@ -230,7 +228,7 @@ impl Crate<'_> {
         Found::Nothing
     }
 
-    /// Where a path leads that stands in a module.
+    /// The target of a path in a module.
     fn resolve(&self, module: usize, path: &[String], depth: usize) -> Found {
         let mut found = Found::Nothing;
         for (index, segment) in path.iter().enumerate() {
@@ -374,13 +372,13 @@ impl<'r> Reader<'r> {
         self.next().map_or("", |token| token.text)
     }
 
-    /// Behind `use`: whether it is `pub use` or `pub(...) use`.
+    /// After `use`: whether it is `pub use` or `pub(...) use`.
     fn is_shown(&self) -> bool {
         let before = |back: usize| self.at.checked_sub(back).map_or("", |at| self.tokens[at].text);
         before(2) == "pub" || before(2) == ")"
     }
 
-    /// Behind `#`: the words and signs between the brackets.
+    /// After `#`: the words and signs between the brackets.
     fn attribute(&mut self) -> Vec<&'r str> {
         if self.is(0, "!") {
             self.at += 1;
@@ -403,7 +401,7 @@ impl<'r> Reader<'r> {
         inside.split_off(1.min(inside.len()))
     }
 
-    /// Behind `#[cfg(test)]`: over the attributes that follow and the item (or field) itself.
+    /// After `#[cfg(test)]`: skips the attributes that follow and the item (or field) itself.
     fn skip_item(&mut self) {
         while self.is(0, "#") {
             self.at += 1;
@@ -432,7 +430,7 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// Behind the first word of a path: all of its words.
+    /// After the first word of a path: reads all of its words.
     fn path(&mut self, first: &str) -> Vec<String> {
         let before = self.at.checked_sub(2).map_or("", |at| self.tokens[at].text);
         let mut path = vec![first.to_owned()];
@@ -447,7 +445,7 @@ impl<'r> Reader<'r> {
         path
     }
 
-    /// Behind `use`, or within its braces: paths with the names that they get, none for `*`.
+    /// After `use`, or within its braces: paths with the names that they get, none for `*`.
     fn use_tree(&mut self, before: &mut Vec<String>, found: &mut Vec<(Vec<String>, Option<String>)>) {
         let length = before.len();
         let mut ended = false;
