@@ -36,8 +36,8 @@ pub fn run(data: &[u8]) {
     for message in &whole {
         let _ = control::version(message);
         if let Ok(request) = control::request(message) {
-            // What is understood is understood again, as this program writes it. Fractions are read to their
-            // last digit or so.
+            // An accepted request is accepted again, as this program writes it. Fractions are equal to about
+            // their last digit.
             let again = control::request(&request.to_message()).expect("it was understood before");
             assert_eq!(again.command, request.command);
             assert!(again.arguments.keys().eq(request.arguments.keys()));

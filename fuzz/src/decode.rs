@@ -25,7 +25,7 @@ pub fn open_config() -> DecoderConfig {
 pub fn run(data: &[u8]) {
     let Some((selector, frame)) = data.split_first() else { return };
     let link = LinkType::SUPPORTED[usize::from(*selector) % LinkType::SUPPORTED.len()];
-    // The other choice of the same byte: what is missing of the frame, as the length of its last byte says.
+    // The second choice in the same byte: whether the frame is cut, by a length that its last byte gives.
     let is_cut = usize::from(*selector) / LinkType::SUPPORTED.len() % 2 == 1;
     let missing = frame.last().map_or(0, |last| usize::from(*last) * 16);
     let wire_len = frame.len() + if is_cut { missing } else { 0 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dirty fragments through a worker in live prevention to models of receivers: whatever one of them builds
-//! from the frames that left was inspected as such, and may go. And good ones: all arrive.
+//! Bad fragments through a worker in live prevention to models of receivers: each datagram that one of them
+//! builds from the frames that left was inspected as such, and was allowed. And good ones: all arrive.
 //!
-//! Per fragment: its datagram, place and length, what is wrong with it, and a delay. Each fragment is filled
-//! with a byte of its own, so two datagrams that differ in one of their fragments differ.
+//! Per fragment: its datagram, offset and length, its fault, and a delay. Each fragment is filled with a byte
+//! of its own, so two datagrams that differ in one of their fragments differ.
 
 use crate::planted::planted;
 use crate::receivers::{ALL, Datagram, LINUX, Receiver};
@@ -61,7 +61,7 @@ fn is_forbidden(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|byte| byte % 7 == 3)
 }
 
-/// What a receiver would hand on of a packet that the engine shows.
+/// The datagram that a receiver would deliver for a packet that the engine inspects.
 fn datagram_of(view: &PacketView<'_>) -> Option<Datagram> {
     let packet = view.decoded();
     let at = packet.l3 as usize;
@@ -158,7 +158,7 @@ struct Sent {
     offset: usize,
     more: bool,
     data: Vec<u8>,
-    /// What is wrong with it: see [`Sent::frame`].
+    /// Its fault: see [`Sent::frame`].
     wrong: u8,
 }
 

@@ -8,9 +8,9 @@ use bartizan_api::southbound::{Object, Policy, RuleGroup, RuleType, Rules};
 use bartizan_config::policy::{self, PolicyError, read};
 use std::sync::Arc;
 
-/// A part a line: a digit for its tenant, its name, a space, its text. Group 1 is a rule file. What is wrong
-/// is said of objects that are there; what is not goes to the reader of policy files, whose problems have
-/// their objects as well.
+/// A part a line: a digit for its tenant, its name, a space, its text. Group 1 is a rule file. Problems of
+/// the join name existing objects; parts without such problems go to the reader of policy files, whose
+/// problems name their objects as well.
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let lines = text.lines().filter_map(|line| {

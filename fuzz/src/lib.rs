@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fuzz targets, one module each; the programs in `bin/` only call them. `seed` writes the first inputs.
 //!
-//! What a target has found stands in `regressions/TARGET/` and is run by `cargo test`.
+//! The findings of a target are in `regressions/TARGET/`, and `cargo test` runs them.
 //!
 //! Built with the feature `planted` each target has a fault that is deep enough to be missed by a target that
-//! does not work: `scripts/fuzz-planted.sh` checks that it is found.
+//! does not work: `scripts/fuzz-planted.sh` checks that each is found.
 
 pub mod capture;
 pub mod control;
@@ -29,7 +29,7 @@ pub mod take;
 pub mod tcp;
 pub mod worker;
 
-/// What a target does with an input: it panics when something is wrong.
+/// A target: it panics when it finds a fault.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.

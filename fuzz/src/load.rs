@@ -27,7 +27,7 @@ static VARIABLES: LazyLock<Variables> = LazyLock::new(|| {
     variables
 });
 
-/// Compiles the rules of a text. Large ones are left out: compiling patterns is not what is looked at.
+/// Compiles the rules of a text. Large ones are left out: compiling patterns is not under test.
 pub fn compile(text: &[u8]) -> Option<RuleSet> {
     if text.len() > 16 << 10 {
         return None;

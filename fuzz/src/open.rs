@@ -21,12 +21,12 @@ use feeder::Feeder;
 #[path = "../../crates/applayer/src/suite/feeder.rs"]
 mod feeder;
 
-/// A server that speaks before the request's line is whole has answered too early. What it said waits while
-/// the protocol is open, and is read behind what the client had said by then: by the cut the whole line or
-/// its beginning.
+/// The event of an answer before the request's line is whole. The answer waits until the protocol is
+/// detected, and is parsed after the client's bytes of that time: depending on the cut the whole line or its
+/// beginning.
 const ORDER: &str = "REQUEST_LINE_INCOMPLETE";
 
-/// What was seen of transactions ([`look`]), without that event.
+/// The transactions as text ([`look`]), without that event.
 fn without_order(spec: &ProtocolSpec, mut seen: Vec<String>) -> Vec<String> {
     let code = spec.events.iter().position(|name| *name == ORDER);
     for text in &mut seen {

@@ -34,7 +34,7 @@ pub fn pieces<'a>(take: &mut Take<'a>) -> Vec<Piece<'a>> {
     pieces
 }
 
-/// Stands in for the flow, by the contract of [`Parser`].
+/// A flow for one parser, by the contract of [`Parser`].
 pub struct Driver {
     spec: &'static ProtocolSpec,
     transport: Transport,

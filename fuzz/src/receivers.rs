@@ -10,10 +10,10 @@
 
 use std::collections::HashMap;
 
-/// How a receiver differs from others.
+/// The differences between receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// What it does with bytes that it has already.
+    /// The treatment of bytes that it has already.
     pub overlap: Overlap,
     /// Options and extension headers that Linux throws packets away for are taken.
     pub tolerant: bool,
@@ -38,7 +38,7 @@ pub struct Habits {
 /// See [`Habits::overlap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// Linux: what lies within bytes that are there is thrown away, any other overlap ends the datagram.
+    /// Linux: a fragment within bytes that are present is discarded, any other overlap ends the datagram.
     Linux,
     First,
     Last,
@@ -74,7 +74,8 @@ pub const ALL: &[(&str, Habits)] = &[
     ("patient", Habits { timeout: 120, tolerant: true, overlap: Overlap::Last, ..LINUX }),
 ];
 
-/// What a receiver hands to its transport layer: addresses, protocol, bytes behind all IP headers.
+/// The datagram that a receiver delivers to its transport layer: addresses, protocol, bytes after all IP
+/// headers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Datagram {
     pub v6: bool,
@@ -89,7 +90,7 @@ struct Queue {
     begun: u64,
     /// Byte by byte.
     bytes: Vec<Option<u8>>,
-    /// Where it ends, once the last fragment came.
+    /// Its end, once the last fragment came.
     end: Option<usize>,
     protocol: u8,
     /// ECN marks seen, a bit each.
@@ -375,7 +376,7 @@ fn options_are_good(options: &[u8]) -> bool {
     true
 }
 
-/// Whether no option of IPv6 says that a packet is to be thrown away by who does not know it.
+/// Whether no unknown option of IPv6 makes a receiver discard the packet.
 fn options6_are_good(options: &[u8]) -> bool {
     let mut rest = options;
     while let Some((kind, tail)) = rest.split_first() {

@@ -4,7 +4,7 @@
 use crate::planted::planted;
 use bartizan_agent::replay::Record;
 
-/// Each line is read or refused; what is read has two ends of one IP version.
+/// Each line is read or refused; a record read has two ends of one IP version.
 pub fn run(data: &[u8]) {
     for line in data.split(|byte| *byte == b'\n') {
         let Ok(record) = Record::parse(line) else { continue };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to the controller: a line with method and path, then the body. Whoever asks is an administrator,
-//! so that all of the path is gone.
+//! Requests to the controller: a line with method and path, then the body. The requests have an
+//! administrator's token, so that each handler is reached.
 
 use crate::planted::planted;
 use bartizan_controller::access::Secret;
@@ -45,7 +45,7 @@ fn send(api: &Api, token: &str, method: &str, target: &str, body: &[u8]) -> Repl
     api.handle(head, body.to_vec())
 }
 
-/// Every answer is one, and what was taken is there and can be given to a device.
+/// Every reply is valid, and an accepted object exists and can be sent to a device.
 pub fn run(data: &[u8]) {
     let at = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
     let (line, body) = data.split_at(at);

@@ -4,8 +4,8 @@
 use crate::planted::planted;
 use bartizan_api::southbound::{DecodeError, Decoder, FIRST_VERSION, Message, PolicyMessage, VERSIONS};
 
-/// Decodes the bytes whole and in pieces: the same comes of both, and what is a message is the same when it
-/// is written and read again.
+/// Decodes the bytes whole and in pieces: the results are equal, and a message is equal after being written
+/// and read again.
 pub fn run(data: &[u8]) {
     // The version of the first head is the one that was agreed on.
     let version = data.first().copied().filter(|first| VERSIONS.contains(first)).unwrap_or(FIRST_VERSION);

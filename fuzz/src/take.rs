@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads structure from a fuzzer's bytes; what is missing reads as zero.
+//! Reads structure from a fuzzer's bytes; missing bytes read as zero.
 
-/// What is left of an input.
+/// The rest of an input.
 pub struct Take<'a>(pub &'a [u8]);
 
 impl<'a> Take<'a> {

@@ -51,7 +51,7 @@ pub fn run(data: &[u8]) {
         let bases = if kind & 2 == 0 { [1000u32, 9000] } else { [u32::MAX - 50, 9000] };
         let (own, other) =
             if direction == Direction::ToServer { (bases[0], bases[1]) } else { (bases[1], bases[0]) };
-        // Mostly near to what is expected; rarely anywhere.
+        // Mostly near the expected number; rarely anywhere.
         let near = |base: u32, take: &mut Take<'_>| base.wrapping_add(u32::from(take.byte()));
         let seq = if kind & 4 == 0 { near(own, &mut take) } else { take.long() };
         let ack = near(other, &mut take);

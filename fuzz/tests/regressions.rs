@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fuzz targets found once, and some inputs without structure, through every target.
+//! Runs former findings, and some inputs without structure, through every target.
 
 use bartizan_fuzz::TARGETS;
 use std::path::Path;

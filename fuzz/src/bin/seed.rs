@@ -4,7 +4,7 @@
 //! Captures become frames (decode, worker), streams (protocol, split, tcp) and whole files (capture); files
 //! named `*.rules` become rules (rules, load), `*.yaml` settings and policies, `*.json` messages of the
 //! command socket, `*.southbound` messages between planes, `*.joined` parts of a policy file, `*.eve` flow
-//! records. Names are numbers; what is too large is left out.
+//! records. Names are numbers; too large inputs are left out.
 
 use bartizan_fuzz::protocol::choices;
 use bartizan_packet::capture::CaptureReader;
