@@ -142,9 +142,9 @@ impl Source {
 }
 
 impl MergedTap {
-    /// Of so many ports, at most [`MERGED_MOST`] (more are left out). A frame waits up to `wait` for an older
-    /// one of another port; batches are of `frames` frames. `duplicate_window`: frames that have the bytes of
-    /// another one, of whatever port, that came at most so long before are marked.
+    /// Merges these ports, at most [`MERGED_MOST`] (more are left out). A frame waits up to `wait` for an
+    /// older one of another port; batches are of `frames` frames. `duplicate_window`: a frame is marked when
+    /// it has the bytes of another one, of whatever port, that arrived at most so long before.
     #[must_use]
     pub fn new(
         ports: Vec<Box<dyn Port>>,
