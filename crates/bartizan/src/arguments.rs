@@ -24,7 +24,7 @@ pub struct CacheArgs {
 /// Firewall mode.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct FirewallArgs {
-    /// Firewall mode: only what a firewall rule accepts goes on, and then to detection. The rules are in
+    /// Firewall mode: only packets that a firewall rule accepts pass, and go to detection. The rules are in
     /// `firewall.rule-files`.
     #[arg(long)]
     pub firewall: bool,
@@ -34,7 +34,7 @@ pub struct FirewallArgs {
 }
 
 impl FirewallArgs {
-    /// As options of a build.
+    /// Converts these to options of a build.
     pub fn options(&self) -> FirewallOptions {
         FirewallOptions {
             firewall: self.firewall,
@@ -55,21 +55,21 @@ pub struct BuildArgs {
     /// Override one setting, for example `stream.midstream=true`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// Policy file: who may talk to whom, and which functions look. Without one the chain is `ids` alone.
+    /// Policy file: who may talk to whom, and which functions inspect. Without one the chain is `ids` alone.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     #[command(flatten)]
     pub firewall: FirewallArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
-    /// Settings that are misspelt, whose loss weakens, or whose events are not written, and rules that are
-    /// left out, whatever the reason, are errors.
+    /// Treat as errors: settings that are misspelt, whose loss weakens, or whose events are not written, and
+    /// rules that are left out, whatever the reason.
     #[arg(long)]
     pub strict: bool,
 }
 
 impl BuildArgs {
-    /// As options of a build whose diagnostics are printed.
+    /// Converts these to options of a build whose diagnostics are printed.
     pub fn options(&self) -> BuildOptions {
         BuildOptions {
             rules: self.rules.clone(),
@@ -88,18 +88,18 @@ impl BuildArgs {
 /// Options of `run`.
 #[derive(clap::Args, Clone, Default)]
 pub struct RunArgs {
-    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win
-    /// over it.
+    /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line
+    /// override it.
     #[arg(short = 'c', long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
+    /// Forward between two interfaces: `--inline eth0 eth1`. Packets that the chain refuses do not pass.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "tap")]
     pub inline: Option<Vec<String>>,
     /// Watch one interface; nothing is forwarded or refused.
     #[arg(long, value_name = "INTERFACE")]
     pub tap: Option<String>,
-    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter
-    /// 'not port 22'`. Needs libpcap.
+    /// With a tap: inspect only packets that this filter passes, in tcpdump's language (pcap-filter(7)):
+    /// `--filter 'not port 22'`. Needs libpcap.
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "inline")]
     pub filter: Option<String>,
     /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many
@@ -113,15 +113,15 @@ pub struct RunArgs {
     /// verdict is final. `xdp`: the kernel's XDP hook of both interfaces.
     #[arg(long, value_name = "LEVEL", requires = "inline", conflicts_with = "tap", value_parser = offload_level)]
     pub offload: Option<String>,
-    /// Only report what would be refused, also inline.
+    /// Only report refusals, also inline.
     #[arg(long)]
     pub detect: bool,
     /// Switch off the interfaces' offloads while running, and on again at the end.
     #[arg(long)]
     pub fix_offloads: bool,
-    /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per
-    /// processor]. Each stays on a
-    /// processor of its own where one more is left for all else. Several links of a host file share them.
+    /// Workers that share the traffic, each flow on one of them [default: 1, with a host file one per
+    /// processor]. Each stays on a processor of its own if one more is left for everything else. Several
+    /// links of a host file share them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
     /// Time to poll for packets before sleeping, in microseconds; 50 unless the workers need all
@@ -133,17 +133,17 @@ pub struct RunArgs {
     /// traffic, which takes tens of microseconds off a packet's latency.
     #[arg(long)]
     pub save_power: bool,
-    /// Largest share of the running rules that a reload may take away, for example `25%` [default: 10%].
+    /// Largest share of the running rules that a reload may remove, for example `25%` [default: 10%].
     #[arg(long, value_name = "SHARE")]
     pub max_loss: Option<Share>,
-    /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
+    /// Accept rule files with malformed lines, and files that have no rules any more, at a reload.
     #[arg(long)]
     pub accept_malformed: bool,
     /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the
     /// `default-log-dir` of a suricata.yaml].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Write the number of this process into a file, for who sends it signals; the file goes when the run
+    /// Write the process number into a file, for programs that send signals; the file is removed when the run
     /// ends.
     #[arg(long, value_name = "FILE")]
     pub pidfile: Option<PathBuf>,
@@ -159,7 +159,7 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// As options of a run.
+    /// Converts these to options of a run.
     pub fn options(&self) -> RunOptions {
         let of = self.clone();
         RunOptions {
@@ -186,17 +186,17 @@ impl RunArgs {
     }
 }
 
-/// An address with port, in words that say how to write one.
+/// Parses an address with port; the error says how to write one.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     host::listen_address(text)
 }
 
-/// A level, in words that say which there are.
+/// Parses a level; the error lists them.
 fn offload_level(text: &str) -> Result<String, String> {
     Levels::default().of_name(text).map(|level| level.name().to_owned())
 }
 
-/// A snap length, in words that say how to write one.
+/// Parses a snap length; the error says how to write one.
 fn snap_length(text: &str) -> Result<Snap, String> {
     text.parse()
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands that the pages show are commands that the program has: each is read by the program's own parser
-//! of arguments.
+//! The commands in the pages are commands of the program: its own parser of arguments reads each.
 
 use crate::Cli;
 use clap::CommandFactory as _;
@@ -62,7 +61,7 @@ fn is_program(word: &str) -> bool {
     matches!(word, "bartizan" | "target/release/bartizan" | "target/debug/bartizan")
 }
 
-/// The words of a command, up to a remark.
+/// The words of a command, up to a comment.
 fn words(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut quoted = None;
@@ -87,7 +86,7 @@ fn words(text: &str) -> Vec<String> {
 /// The parts of a command that the program does not have. Parts left out (`bartizan run` in a sentence) and
 /// placeholders (`FILE`) are no fault.
 fn fault(words: &[String]) -> Option<String> {
-    // Suricata's own command line has its own reader.
+    // Suricata's own command line has another parser.
     if words.get(1).is_none_or(|word| word.starts_with('-')) {
         return None;
     }
@@ -105,7 +104,8 @@ fn fault(words: &[String]) -> Option<String> {
     named.contains(&error.kind()).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// The command of `ctl` that neither a controller nor a running program has: the parser takes any.
+/// The subcommand of `ctl` that neither a controller nor a running program has, if it is one: the parser
+/// accepts any.
 fn unknown_to_ctl(matches: &clap::ArgMatches) -> Option<String> {
     let (name, below) = matches.subcommand().filter(|(name, _)| *name == "ctl")?.1.subcommand()?;
     let own = Cli::command().find_subcommand("ctl")?.get_subcommands().any(|known| known.get_name() == name);

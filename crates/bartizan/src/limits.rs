@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of docs/limits.md are those of the declarations of all crates, and these are true: the
-//! constants stand in the files that they name, and what they say that rises is there. `cargo xtask generate`
-//! writes the page.
+//! The tables of docs/limits.md are those of the declarations of all crates, and the declarations are true:
+//! the constants are in the files that they name, and the counters and events that they name exist. `cargo
+//! xtask generate` writes the page.
 
 use bartizan_applayer::event::GENERIC;
 use bartizan_applayer::file::FileSettings;
@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// As packets meet them.
+/// All declared limits, in the order in which packets meet them.
 fn declared() -> impl Iterator<Item = &'static Limit> {
     let applayer = bartizan_applayer::limits::all();
     let crates = [
@@ -55,7 +55,7 @@ fn repository() -> PathBuf {
 
 const END: &str = "<!-- end of limits -->";
 
-/// The page with its tables made anew.
+/// The page with new tables.
 fn page(before: &str) -> String {
     let mut text = before.to_owned();
     for table in Table::ALL {
@@ -106,14 +106,14 @@ fn declarations_name_the_files_of_their_constants() {
     assert!(names.len() > 50, "{}", names.len());
 }
 
-/// All counters of EVE's `stats`.
+/// The names of all counters of EVE's `stats`.
 fn counters() -> BTreeSet<&'static str> {
     let (mut settings, _) = EngineSettings::from_settings(&Settings::new(), true, [1, 2]).unwrap();
     settings.count_stream_events = true;
     let engine = Arc::new(Engine::new(&Settings::new(), FileSettings::default()).unwrap());
     let chains = Arc::new(Chains::one(Generation(1), Vec::new()));
     let worker = Worker::new(settings, engine, chains).unwrap();
-    // Counted by functions, which this worker has none of.
+    // Functions count these, and this worker has none.
     let mut names = BTreeSet::from(["detect.alert_queue_overflow"]);
     let mut add = |name: &'static str| _ = names.insert(name);
     worker.visit_stats(|name, _| add(name));
@@ -128,7 +128,7 @@ fn counters() -> BTreeSet<&'static str> {
     names
 }
 
-/// All events that rules can ask for.
+/// The names of all events that rules can match.
 fn events() -> BTreeSet<String> {
     let decoder = DecodeEvent::ALL.iter().map(|event| event.rule_name().to_owned());
     let stream = StreamEvent::ALL.iter().map(|event| format!("stream.{}", event.rule_name()));
@@ -139,7 +139,7 @@ fn events() -> BTreeSet<String> {
     decoder.chain(stream).chain(generic).chain(protocols).collect()
 }
 
-/// Whether there is such a thing.
+/// Whether the counter or event of a declaration exists.
 fn exists(trace: Trace, counters: &BTreeSet<&str>, events: &BTreeSet<String>) -> bool {
     match trace {
         Trace::Stats(name) => match name.strip_suffix('*') {

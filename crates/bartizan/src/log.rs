@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Log lines on standard error, as text or as JSON.
 //!
-//! Text has `warning:` and `error:` before lines of these levels, as messages of commands have it. JSON is an
-//! object a
-//! line: `timestamp` (as events have it), `level`, `target` (the module that logs), `message`.
+//! Text has `warning:` and `error:` before lines of these levels, as messages of commands have. JSON is an
+//! object a line: `timestamp` (as in events), `level`, `target` (the module that logs), `message`.
 
 use crate::say;
 use bartizan_base::Timestamp;
@@ -24,10 +23,10 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// An object a line, for programs.
+    /// One JSON object a line, for programs.
     Json,
 }
 
@@ -36,9 +35,9 @@ pub enum Format {
 pub enum Least {
     /// An error.
     Error,
-    /// And what an operator should look into.
+    /// Errors, and warnings that an operator should look into.
     Warn,
-    /// And what happens.
+    /// All of these, and normal events.
     #[default]
     Info,
 }
@@ -54,10 +53,10 @@ pub struct LogArgs {
     pub log_level: Least,
 }
 
-/// The form, once it is known.
+/// The form, once set.
 static FORMAT: OnceLock<Format> = OnceLock::new();
 
-/// Writes the runtime's events from here on. Those of libraries are left out: they are not for operators.
+/// Writes the runtime's events from now on. Those of libraries are left out: they are not for operators.
 pub fn install(args: LogArgs) {
     let _ = FORMAT.set(args.log_format);
     let least = match args.log_level {
@@ -78,7 +77,7 @@ pub fn report() -> Report {
     if is_json() { Report::default() } else { Report::to(say::notes) }
 }
 
-/// Writes why the program ends.
+/// Writes the reason why the program ends.
 pub fn last(message: &str) {
     if is_json() {
         write(&object(Level::ERROR, env!("CARGO_CRATE_NAME"), message));
@@ -117,7 +116,7 @@ fn object(level: Level, target: &str, message: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
     let line = json!({"timestamp": time_text(now), "level": level, "target": target, "message": message});
-    // JSON escapes some of what a terminal would obey; the rest can only stand in strings.
+    // JSON escapes some of the characters that would control a terminal; the others occur in strings only.
     let mut safe = String::new();
     for c in line.to_string().chars() {
         match is_control(c) {
@@ -142,7 +141,7 @@ const fn prefix(level: Level) -> &'static str {
     }
 }
 
-/// The message of an event; other fields follow by their names.
+/// The message of an event; other fields follow with their names.
 struct Text(String);
 
 impl Visit for Text {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program.
 
-// Before all others: its macros take the place of the standard library's.
+// Before all other modules: its macros replace the standard library's.
 #[macro_use]
 mod say;
 
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 /// Integrated network security: packet filter, stateful firewall and IDS/IPS in one chain per flow.
 ///
-/// Start with `bartizan inspect --rules FILE CAPTURE` to see what the detection engine says about a capture.
+/// Start with `bartizan inspect --rules FILE CAPTURE` to see the detection engine's results for a capture.
 #[derive(Parser)]
 #[command(
     name = "bartizan",
@@ -58,11 +58,11 @@ enum Command {
         after_help = "`bartizan explain flow --help` and `bartizan explain rule --help` have examples."
     )]
     Explain(commands::explain::Args),
-    /// Tell a controller or a running program what to do, and ask them: policies, devices, roll-outs; reload,
-    /// counters, live flows.
+    /// Control and query a controller or a running program: policies, devices, roll-outs; reload, counters,
+    /// live flows.
     #[command(after_help = commands::ctl::after_help(), disable_help_subcommand = true)]
     Ctl(commands::ctl::Args),
-    /// Load header rules or policies and classify headers, or say how fast that is.
+    /// Load header rules or policies and classify headers, or measure the speed of that.
     #[command(after_help = commands::classify::EXAMPLES)]
     Classify(commands::classify::Args),
     /// Certificates of controllers and devices, and tokens for a device's first one.

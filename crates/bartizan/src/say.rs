@@ -16,18 +16,18 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 
-/// As that of the standard library, made harmless.
+/// The standard library's macro, with harmless output.
 macro_rules! println {
     () => { $crate::say::line(&mut $crate::say::out(), format_args!("")) };
     ($($text:tt)*) => { $crate::say::line(&mut $crate::say::out(), format_args!($($text)*)) };
 }
 
-/// As that of the standard library, made harmless.
+/// The standard library's macro, with harmless output.
 macro_rules! print {
     ($($text:tt)*) => { $crate::say::text(&mut $crate::say::out(), format_args!($($text)*)) };
 }
 
-/// As that of the standard library, made harmless.
+/// The standard library's macro, with harmless output.
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::say::line(&mut std::io::stderr().lock(), format_args!($($text)*)) };
 }
@@ -65,7 +65,7 @@ pub fn note(error: &io::Error) {
 
 /// The message that standard output could not be written; `None` if all of it was.
 pub fn failure() -> Option<String> {
-    // The end of a line may still wait; what fails is noted.
+    // The end of a line may still be buffered; a failure is noted.
     let _ = out().flush();
     let error = FAILURE.get()?;
     Some(format!(
@@ -73,7 +73,7 @@ pub fn failure() -> Option<String> {
     ))
 }
 
-/// Writes a line. What cannot be written is noted, and fails nothing before the end.
+/// Writes a line. A failure is noted, and reported at the end only.
 pub fn line(out: &mut impl Write, text: Arguments<'_>) {
     self::text(out, format_args!("{text}\n"));
 }
@@ -83,8 +83,8 @@ pub fn text(out: &mut impl Write, text: Arguments<'_>) {
     let _ = out.write_all(harmless(&text.to_string()).as_bytes());
 }
 
-/// Writes a finding with its line, in colour where that is wanted and the line has nothing that a terminal
-/// would obey.
+/// Writes a finding with its line, in colour if wanted and if the line has nothing that would control a
+/// terminal.
 pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, color: bool) {
     let plain = finding.render(false);
     let safe = harmless(&plain);
@@ -93,7 +93,7 @@ pub fn diagnostic(out: &mut impl Write, finding: &Diagnostic, color: bool) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
 }
 
-/// Says on standard error what there is to say.
+/// Writes notes to standard error.
 pub fn notes(notes: &[Note]) {
     let color = std::io::stderr().is_terminal();
     let mut err = std::io::stderr().lock();
@@ -129,7 +129,7 @@ impl<W: Write> Write for Harmless<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.extend_from_slice(bytes);
         if self.line.contains(&b'\n') {
-            // What follows the last line end may be the beginning of a character.
+            // The bytes after the last line end may be the beginning of a character.
             let whole = self.line.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let rest = self.line.split_off(whole);
             self.hand_on()?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals as requests, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP opens outputs
-//! again under their names,
-//! SIGUSR2 loads rules and policy anew.
+//! Signals as requests, with Suricata's meanings: SIGINT and SIGTERM end a run in order, SIGHUP reopens
+//! outputs under their names, SIGUSR2 reloads rules and policy.
 //!
 //! `unsafe` is needed because the standard library cannot install signal handlers; each handler only stores
 //! to an atomic, which is async-signal-safe.
@@ -23,7 +22,7 @@ extern "C" fn on_reopen(_signal: libc::c_int) {
     REQUESTS.reopen();
 }
 
-/// Installs the handlers, and gives the requests that they make.
+/// Installs the handlers; returns the requests that they set.
 pub fn install() -> &'static Requests {
     let handlers: [(libc::c_int, extern "C" fn(libc::c_int)); 4] = [
         (libc::SIGINT, on_stop),

@@ -44,11 +44,11 @@ const IP_IN_IP: [u8; 2] = [4, 41];
 /// The handling of the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// They leave by the other port of their link.
+    /// Packets leave by the other port of their link.
     Forward,
-    /// They leave, whichever side sends them, by this named port.
+    /// Packets leave by this named port, whichever side sends them.
     Redirect(PortIndex),
-    /// They are dropped, for this reason.
+    /// Packets are dropped, for this reason.
     Drop(Reason),
     /// Packets of this endpoint are dropped, for this reason. Those of the other one go up: they may open the
     /// flow.
@@ -60,7 +60,7 @@ pub enum Action {
 pub enum Endpoint {
     /// The endpoint that comes first in the key.
     Low,
-    /// The other one.
+    /// The second endpoint.
     High,
 }
 
@@ -74,7 +74,7 @@ impl Action {
         }
     }
 
-    /// Whether it is for what an endpoint sends.
+    /// Whether the action is for packets of an endpoint.
     #[must_use]
     pub const fn is_for(self, from_low: bool) -> bool {
         match self {
@@ -95,7 +95,7 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// All of it.
+    /// All actions.
     pub const ALL: Actions = Actions { forward: true, drop: true };
 }
 
@@ -107,12 +107,12 @@ pub struct Counting {
     pub packets: bool,
     /// Bytes of their frames.
     pub bytes: bool,
-    /// Each direction by itself.
+    /// Each direction separately.
     pub directions: bool,
 }
 
 impl Counting {
-    /// All of it.
+    /// All counts.
     pub const ALL: Counting = Counting { packets: true, bytes: true, directions: true };
 }
 
@@ -123,15 +123,15 @@ pub struct Capabilities {
     pub level: Level,
     /// Entries that it can hold for this owner.
     pub entries: u32,
-    /// Whether it knows IPv4 and IPv6.
+    /// Whether it supports IPv4.
     pub ipv4: bool,
-    /// See there.
+    /// Whether it supports IPv6.
     pub ipv6: bool,
     /// Fields of the key that it holds.
     pub fields: Fields,
     /// IP protocols of the flows that it can hold.
     pub protocols: &'static [u8],
-    /// Kinds of tunnels that it looks into, one deep.
+    /// Kinds of tunnels that it decodes, one deep.
     pub tunnels: &'static [TunnelKind],
     /// Whether it holds the numbers of TCP connections and compares segments with them
     /// ([`Install::windows`]).
@@ -142,7 +142,7 @@ pub struct Capabilities {
     pub exits: u64,
     /// The counts that it keeps.
     pub counting: Counting,
-    /// Whether it knows [`Wish::Update`].
+    /// Whether it supports [`Wish::Update`].
     pub updates: bool,
     /// It reports entries that were silent for so long ([`Said::Idle`]). `None`: it does not.
     pub ageing: Option<PacketDuration>,
@@ -178,7 +178,7 @@ impl Capabilities {
             }
         };
         let family = if key.is_ipv6() { self.ipv6 } else { self.ipv4 };
-        // IP in IP is the flow of packets around others.
+        // The flow of IP-in-IP packets is an outer flow.
         let around = IP_IN_IP.contains(&key.protocol());
         let known =
             self.protocols.contains(&key.protocol()) || around && self.tunnels.contains(&TunnelKind::Ip);
@@ -205,7 +205,7 @@ impl Capabilities {
 /// A request for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Make it.
+    /// Make the entry.
     Install(Install),
     /// Handle its packets in place, if it is of another generation, as before: only where
     /// [`Capabilities::updates`]. (Not with another action: packets under way would count for that one.)
@@ -215,13 +215,13 @@ pub enum Wish {
         /// Where segments are compared: their numbers advance to these.
         windows: Option<Windows>,
     },
-    /// Pass its packets up.
+    /// Pass the flow's packets up.
     Mark,
-    /// Say what it has counted, on the way.
+    /// Report the counts, while the entry goes on.
     Read,
-    /// Say what it has counted, for the last time but one.
+    /// Report the counts, for the last time but one.
     Last,
-    /// Take it away.
+    /// Remove the entry.
     Delete,
 }
 
@@ -243,13 +243,13 @@ pub struct Counts {
     pub packets: [u64; 2],
     /// Bytes of their frames.
     pub bytes: [u64; 2],
-    /// When the latest came.
+    /// The time of the latest packet.
     pub last_seen: [Timestamp; 2],
     /// Packets and bytes among those that were dropped because their inner packet is refused.
     pub refused_inside: (u64, u64),
     /// The progress of a TCP connection by the packets that have left: `None` where packets are dropped.
     pub sides: Sides,
-    /// The numbers of one whose segments are compared with them. Instead of `sides`.
+    /// The numbers of a connection whose segments are compared with them. Instead of `sides`.
     pub windows: Option<Windows>,
 }
 
@@ -257,7 +257,7 @@ pub struct Counts {
 /// endpoint of the key, and of the higher one. `None` where no packet came.
 pub type Sides = [Option<Progress>; 2];
 
-/// An answer; why, if it is no.
+/// A reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// Done as requested.
@@ -271,7 +271,7 @@ pub enum Answered {
 pub enum Said {
     /// Its counts.
     Counts(Counts),
-    /// An answer.
+    /// A reply.
     Answer(Answered),
     /// No packet has found it since then. Reported once for each silence.
     Idle(Timestamp),
@@ -292,29 +292,29 @@ pub trait Device: Send {
     /// host judges a segment that comes up by it. `None`: there is no such entry.
     fn sides(&self, place: u32, sunk: SunkId) -> Option<Sides>;
 
-    /// The numbers of a connection whose segments are compared with them, now. `None`: there is no such
+    /// The present numbers of a connection whose segments are compared with them. `None`: there is no such
     /// entry, or it has none.
     fn windows(&self, place: u32, sunk: SunkId) -> Option<Windows>;
 
-    /// The host has judged a segment that came up: the numbers of its connection go forward to these, none
-    /// back, before the segment goes on. Where there is no such entry nothing happens.
+    /// Advances the numbers of a connection to these, none back, after the host has judged a segment that
+    /// came up and before that leaves. Without such an entry nothing happens.
     fn publish(&mut self, place: u32, sunk: SunkId, windows: &Windows);
 
-    /// Whether packets that are this owner's to judge have gone on without it since the last call: it gave no
-    /// sign of life, and its link is to fail open. What comes from now on is its own again.
+    /// Whether packets that this owner has to judge have passed without it since the last call: it gave no
+    /// sign of life, and its link fails open. Packets from now on are its own again.
     fn has_missed(&mut self) -> bool;
 
-    /// Packets of this owner's entries of other generations go up from now on.
+    /// Makes packets of this owner's entries of other generations go up from now on.
     fn enter_generation(&mut self, generation: Generation);
 
-    /// Lets [`Device::mark`] and [`Device::early`] work for a link whose packets without a flow are refused
-    /// early: whether they do.
+    /// Whether the device's link refuses packets without a flow early; [`Device::mark`] and [`Device::early`]
+    /// work only then.
     fn is_early(&self) -> bool {
         false
     }
 
-    /// Says that the host knows a flow, and lets it go on: while this is there, the device refuses no packet
-    /// of it for want of an entry. `None`: it refuses none.
+    /// Marks a flow that the host knows and passes: while the mark exists, the device refuses no packet of it
+    /// for want of an entry. `None`: it refuses none.
     fn mark(&self, key: &DeviceKey) -> Option<Mark> {
         let _ = key;
         None

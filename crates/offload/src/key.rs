@@ -30,16 +30,16 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// All.
+            /// All fields.
             pub const ALL: &'static [Field] = &[$(Field::$name),*];
 
-            /// Its name for people.
+            /// The name for people.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Field::$name => $text,)* }
             }
 
-            /// Its bits in the words of the key.
+            /// The bits of the field in the words of the key.
             #[must_use]
             pub const fn mask(self) -> [u64; 7] {
                 match self { $(Field::$name => [$a, $b, $c, $d, $tunnel, $ports, $rest],)* }
@@ -57,7 +57,7 @@ fields! {
     Protocol = "protocol", [0, 0, 0, 0, 0, 0, 0xff];
     /// The link that its packets enter by.
     Link = "link", [0, 0, 0, 0, 0, 0xffff << 48, 0];
-    /// On which side of the link either endpoint is.
+    /// The side of the link on which each endpoint is.
     Sides = "sides", [0, 0, 0, 0, 0, 0, 3 << 19];
     /// The mark of a one-way flow, and its direction.
     OneWay = "one_way", [0, 0, 0, 0, 0, 0, 3 << 17];
@@ -81,7 +81,7 @@ impl Fields {
     /// The whole key.
     pub const ALL: Fields = Fields((1 << Field::ALL.len()) - 1);
 
-    /// All of these but one.
+    /// All of these fields but one.
     #[must_use]
     pub const fn without(self, field: Field) -> Self {
         Fields(self.0 & !(1 << field as u8))
@@ -93,12 +93,12 @@ impl Fields {
         self.0 >> field as u8 & 1 == 1
     }
 
-    /// Each of them.
+    /// Each of these fields.
     pub fn each(self) -> impl Iterator<Item = Field> {
         Field::ALL.iter().copied().filter(move |field| self.contains(*field))
     }
 
-    /// The bits of the key that are in none of them.
+    /// The bits of the key that are in none of these fields.
     fn others(self) -> [u64; 7] {
         let mut bits = [0; 7];
         for field in Field::ALL.iter().filter(|field| !self.contains(**field)) {
@@ -120,20 +120,20 @@ impl DeviceKey {
         DeviceKey([a, b, c, d, tunnel, ports & !TENANT, rest])
     }
 
-    /// Whether a device tells the flow from all others that has these fields: there is nothing in others.
+    /// Whether a device that has these fields can identify the flow: no other bit of the key is set.
     #[must_use]
     pub fn is_within(&self, fields: Fields) -> bool {
         fields == Fields::ALL || self.0.iter().zip(fields.others()).all(|(word, others)| word & others == 0)
     }
 
-    /// Whether it is in a tunnel.
+    /// Whether the flow is in a tunnel.
     #[must_use]
     pub const fn is_in_tunnel(&self) -> bool {
         let [_, _, _, _, tunnel, _, rest] = self.0;
         tunnel != 0 || rest >> 8 & 0xff != 0
     }
 
-    /// Whether it is in one tunnel, and of this kind.
+    /// Whether the flow is in exactly one tunnel, of this kind.
     #[must_use]
     pub const fn is_in(&self, kind: TunnelKind) -> bool {
         let [_, _, _, _, tunnel, _, rest] = self.0;
@@ -141,7 +141,7 @@ impl DeviceKey {
     }
 }
 
-/// The direction of what the lower endpoint of a key sends, in a flow that is seen as the key says.
+/// The direction of packets of the lower endpoint of a key, in the flow's view.
 #[must_use]
 pub const fn direction_from_low(key: &FlowKey) -> Direction {
     if key.is_reversed() { Direction::ToClient } else { Direction::ToServer }
@@ -192,7 +192,8 @@ mod tests {
         assert!(!of(2).is_in(TunnelKind::Vxlan) && !ours.is_in(TunnelKind::None));
     }
 
-    /// Each bit of the key but the tenant's is in one field, and what a field is of is in its bits only.
+    /// Each bit of the key but the tenant's is in one field, and the bits of a field are those of its values
+    /// only.
     #[test]
     fn fields_are_the_whole_key_and_none_has_bits_of_another_one() {
         let mut all = [0u64; 7];
@@ -202,7 +203,7 @@ mod tests {
                 *all |= mask;
             }
         }
-        // Of the flags five are in use.
+        // Five of the flags are used.
         let unused = 0b1110_0000 << 16;
         assert_eq!(all, [u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, !TENANT, !unused]);
         assert_eq!(Fields::ALL.each().count(), Field::ALL.len());
@@ -232,7 +233,7 @@ mod tests {
                 assert_eq!(of(scope).is_within(fields), holds, "{field:?} without {missing:?}");
                 assert!(!fields.contains(*missing) && of(scope).is_within(Fields::ALL));
             }
-            // Nothing else of the key has changed.
+            // No other bit of the key has changed.
             let (one, other) = (of(scope).0, of(&plain).0);
             let changed = one.iter().zip(other).map(|(a, b)| a ^ b);
             assert!(changed.zip(field.mask()).all(|(changed, mask)| changed & !mask == 0), "{field:?}");

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// A fault of a level: what, where, why, what to do.
 pub trait LevelFault: std::error::Error + Send + Sync {
-    /// The message with what takes a search: who holds what this needs.
+    /// The message with details that take a search: the holders of a resource that the level needs.
     fn explain(self: Box<Self>) -> String;
 }
 
@@ -37,7 +37,7 @@ impl LevelError {
         LevelError(Box::new(fault))
     }
 
-    /// The message with what takes a search.
+    /// The message with details that take a search.
     #[must_use]
     pub fn explain(self) -> String {
         self.0.explain()
@@ -60,20 +60,20 @@ pub trait LevelDriver: Send + Sync {
     /// Its name in messages.
     fn title(&self) -> &'static str;
 
-    /// Whether it reads no more of a packet in a tunnel than a host that gives one up with so many layers.
+    /// Whether it reads no more layers of a packet in a tunnel than a host with this limit of layers.
     fn reads_tunnels(&self, max_layers: u8) -> bool;
 
-    /// Opens it, attached to nothing.
+    /// Opens the level without attaching it.
     ///
     /// # Errors
-    /// This machine has it not, or the process may not.
+    /// This machine does not support it, or the process lacks rights.
     fn open(&self, options: &LevelOptions) -> Result<Box<dyn OpenLevel>, LevelError>;
 
-    /// Interfaces of this network namespace on which a process has left this kind of level, whether it lives
-    /// or not.
+    /// Interfaces of this network namespace on which a process left this kind of level, whether it lives or
+    /// not.
     ///
     /// # Errors
-    /// They cannot be looked for.
+    /// The search fails.
     fn left(&self) -> Result<Vec<LeftOn>, LevelError>;
 
     /// The place where an operator finds the state that a killed process left.
@@ -86,21 +86,21 @@ pub trait LevelDriver: Send + Sync {
     fn remove_left(&self, ifindex: u32) -> Result<bool, LevelError>;
 }
 
-/// A level that runs. It ends when this is dropped.
+/// A running level. It ends when this is dropped.
 pub trait OpenLevel: Send {
-    /// All that keeps these interfaces from being attached.
+    /// Checks interfaces before they are attached.
     ///
     /// # Errors
-    /// Some of them are not fit: all of these in one message.
+    /// Some of them are unfit: all faults in one message.
     fn check(&mut self, interfaces: &[u32]) -> Result<(), LevelError>;
 
     /// Attaches a port.
     ///
     /// # Errors
-    /// The interface is not fit, or taken.
+    /// The interface is unfit, or taken.
     fn attach(&mut self, port: &PortSetup) -> Result<AttachedPort, LevelError>;
 
-    /// Takes a port's interface away from the level; nothing happens where there is none.
+    /// Detaches a port's interface; nothing happens if there is none.
     fn detach(&mut self, index: u8);
 
     /// Whether the attachment of a port still exists.
@@ -115,14 +115,14 @@ pub trait OpenLevel: Send {
     /// The level cannot send by it.
     fn set_exit(&mut self, index: u8, ifindex: u32) -> Result<(), LevelError>;
 
-    /// Takes that back.
+    /// Ends sending by an interface of [`OpenLevel::set_exit`].
     fn clear_exit(&mut self, index: u8);
 
-    /// Whether something that a process has left had these interfaces across from each other; `None`: that
+    /// Whether a program that a process left had these interfaces as the two sides of one link; `None`: that
     /// cannot be read.
     ///
     /// # Errors
-    /// It cannot be looked into.
+    /// The kernel refuses.
     fn left_paired(&mut self, left: u32, interfaces: [u32; 2]) -> Result<Option<bool>, LevelError>;
 
     /// Removes the state that a killed process left on an interface; returns whether there was any.
@@ -134,20 +134,20 @@ pub trait OpenLevel: Send {
     /// Whether ports wait for [`OpenLevel::take_over`].
     fn waits(&self) -> bool;
 
-    /// All workers serve their frames: replaces what a killed process has left, and has ports stay that are
-    /// to fail open.
+    /// Call this when all workers serve their frames: replaces the program that a killed process left, and
+    /// pins ports that fail open.
     ///
     /// # Errors
-    /// It could not; it can be tried again.
+    /// It failed; the call may be repeated.
     fn take_over(&mut self) -> Result<Left, LevelError>;
 
-    /// Ports that have come to take nothing, or take frames again, since the last call.
+    /// Ports that take no frames any more, or take frames again, since the last call.
     fn follow_losses(&mut self) -> Vec<PortNews>;
 
-    /// Rules without a flow: how many outcomes a table can have. `None`: it has no such tables.
+    /// The number of outcomes that a table of rules without a flow can have. `None`: it has no such tables.
     fn early_outcomes(&self) -> Option<u32>;
 
-    /// Writes the table of a generation by which packets without a flow are refused. `false`: it has no room.
+    /// Writes the table of a generation that refuses packets without a flow. `false`: it has no room.
     fn write_early(&mut self, generation: Generation, table: &[u64]) -> bool;
 
     /// Entries and tables of this generation act from now on.
@@ -162,7 +162,7 @@ pub trait OpenLevel: Send {
     /// Ends the watch: workers are about to end as intended.
     fn end_watch(&mut self);
 
-    /// Ends it, with what would fail open.
+    /// Ends the level, with ports that would fail open.
     fn end(self: Box<Self>);
 
     /// Ends the process's part as if it were killed: attachments of ports that fail open stay.
@@ -174,7 +174,7 @@ pub trait LevelView: fmt::Debug + Send + Sync {
     /// Counters of a port; `None`: there is no such port.
     fn port_counters(&self, index: u8) -> Option<PortCounters>;
 
-    /// The generation that acts.
+    /// The generation whose entries act.
     fn generation(&self) -> Generation;
 
     /// The time since a worker's last sign of life; `None`: it has given none yet.
@@ -184,38 +184,38 @@ pub trait LevelView: fmt::Debug + Send + Sync {
 /// Options for opening a level.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelOptions {
-    /// Flows that it is to hold, of all links.
+    /// The most flows that it holds, of all links.
     pub flows: u32,
     /// The mode of attachment to interfaces.
     pub mode: AttachMode,
-    /// In which datagrams the host looks for tunnels.
+    /// The datagrams that may carry tunnels.
     pub tunnels: DecoderConfig,
     /// Workers of all links together, which give signs of life.
     pub workers: u32,
-    /// Room for refusing packets without a flow.
+    /// Options for refusing packets without a flow.
     pub early: Option<EarlyOptions>,
     /// The seed of hashes of flows' keys; it must stay secret.
     pub seed: u64,
 }
 
-/// Room for refusing packets without a flow.
+/// Sizes for refusing packets without a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EarlyOptions {
     /// Links whose packets are judged.
     pub links: u32,
-    /// Flows that the host can have on them together.
+    /// The most flows that the host can have on these links together.
     pub flows: u64,
 }
 
 /// The mode of attachment to interfaces, where the level has several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AttachMode {
-    /// The quickest that an interface can.
+    /// The fastest mode that the interface supports.
     #[default]
     Auto,
-    /// By its driver.
+    /// The driver runs the program.
     Native,
-    /// By the kernel.
+    /// The kernel runs the program.
     Generic,
 }
 
@@ -226,21 +226,21 @@ pub struct DeviceSetup {
     pub first_slot: u32,
     /// Flows that it can hold.
     pub entries: u32,
-    /// Layers with which the host gives a packet up (`decoder.max-layers`).
+    /// The limit of layers at which the host gives a packet up (`decoder.max-layers`).
     pub max_layers: u8,
     /// Its number among the workers of all links.
     pub worker: u32,
     /// The handling of its frames when it fails.
     pub watch: Watch,
-    /// Named ports that redirected packets can leave by: of each its number at the level; `None`: the level
+    /// Named ports that redirected packets can leave by: the number of each at the level; `None`: the level
     /// cannot send by it.
     pub exits: Vec<Option<u8>>,
-    /// Its link's number among those with rules without a flow, and whether this worker gives what they
-    /// counted.
+    /// The number of its link among those with rules without a flow, and whether this worker reports their
+    /// counts.
     pub early: Option<(u8, bool)>,
 }
 
-/// A port that is attached.
+/// An attached port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedPort {
     /// An older process's program runs on it until [`OpenLevel::take_over`].
@@ -264,7 +264,7 @@ pub struct LeftOn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Side {
-    /// Not known, or it does not matter: sides are no part of keys.
+    /// Unknown or irrelevant: sides are no part of keys.
     #[default]
     Unknown = 0,
     /// The side of the link's first port.
@@ -277,10 +277,10 @@ pub enum Side {
 /// hangs, or its process is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fail {
-    /// They are dropped. When the process is gone the program is, too.
+    /// The frames are dropped. If the process is gone, so is the program.
     #[default]
     Closed,
-    /// They leave by the port across the link. The attachment is pinned once workers live
+    /// The frames leave by the port across the link. The attachment is pinned once workers live
     /// ([`OpenLevel::take_over`]), so the program goes on when the process is gone, until the next one takes
     /// it over.
     Open,
@@ -300,8 +300,8 @@ pub struct Watch {
     pub first: u32,
 }
 
-/// When packets without a flow are refused by early tables. Each with the number of the port's link among
-/// those that have such tables.
+/// The times when early tables refuse packets without a flow. Each variant has the number of the port's link
+/// among those with such tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
     /// At any time.
@@ -311,7 +311,7 @@ pub enum Early {
 }
 
 impl Early {
-    /// The link's number among those that have such tables.
+    /// The number of the link among those with such tables.
     #[must_use]
     pub const fn link(self) -> u8 {
         match self {
@@ -320,7 +320,7 @@ impl Early {
     }
 }
 
-/// A port of a link, as the host knows it.
+/// A port of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSetup {
     /// Number of its interface in this network namespace.
@@ -338,17 +338,17 @@ pub struct PortSetup {
     /// One of two to the power of so many packets that would be dropped goes up instead, at random. `None`:
     /// none does.
     pub drop_samples: Option<u8>,
-    /// Whether packets without a flow are refused by early tables . `None`: they go up.
+    /// Whether early tables refuse packets without a flow. `None`: these go up.
     pub early: Option<Early>,
     /// The watch on its workers. `None`: no worker is watched, and frames go up whatever happens.
     pub watch: Option<Watch>,
 }
 
-/// Numbers of a port since the program was loaded, of the time while it was enabled.
+/// Counters of a port since the program was loaded, of the time while it was enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that came by it: those that went up, were forwarded or dropped (for their flow or early), and
-    /// that failed open or closed.
+    /// Frames that arrived by it: those that went up, were forwarded or dropped (for their flow or early),
+    /// and those that failed open or closed.
     pub frames: u64,
     /// Frames that went up.
     pub up: u64,
@@ -356,40 +356,40 @@ pub struct PortCounters {
     pub up_bytes: u64,
     /// Frames that left by another port, or were lost there.
     pub forwarded: u64,
-    /// Bytes of those.
+    /// Bytes of these frames.
     pub forwarded_bytes: u64,
     /// Frames that were dropped for their flow.
     pub dropped: u64,
-    /// Bytes of those.
+    /// Bytes of these frames.
     pub dropped_bytes: u64,
     /// Frames without a flow that were dropped early.
     pub early: u64,
-    /// Bytes of those.
+    /// Bytes of these frames.
     pub early_bytes: u64,
-    /// Frames that left by the port across the link because who serves them had failed.
+    /// Frames that left by the port across the link because their worker had failed.
     pub open: u64,
-    /// Bytes of those.
+    /// Bytes of these frames.
     pub open_bytes: u64,
-    /// Frames that were dropped because who serves them had failed.
+    /// Frames that were dropped because their worker had failed.
     pub closed: u64,
-    /// Bytes of those.
+    /// Bytes of these frames.
     pub closed_bytes: u64,
-    /// Frames that were to leave by this port, and that its device did not take or the kernel did not give
-    /// it: they are lost.
+    /// Frames on their way out by this port that its device did not take or the kernel did not give it: they
+    /// are lost.
     pub lost: u64,
     /// Frames by size ([`bartizan_packet::sizes`]).
     pub sizes: Sizes,
-    /// Frames that came to a group of stations.
+    /// Frames that arrived with a multicast destination.
     pub multicast: u64,
-    /// Frames that came to all stations.
+    /// Frames that arrived with a broadcast destination.
     pub broadcast: u64,
-    /// Frames that were to leave by this port, with those that were lost there.
+    /// Frames sent or lost on their way out by this port.
     pub out: u64,
-    /// Bytes of those.
+    /// Bytes of these frames.
     pub out_bytes: u64,
-    /// Frames to a group of stations.
+    /// Frames among these with a multicast destination.
     pub out_multicast: u64,
-    /// Frames to all stations.
+    /// Frames among these with a broadcast destination.
     pub out_broadcast: u64,
 }
 
@@ -407,26 +407,27 @@ impl PortCounters {
         ]
     }
 
-    /// All that came, by the kind of its destination ([`bartizan_packet::casts`]).
+    /// Frames that arrived, by the kind of their destination ([`bartizan_packet::casts`]).
     #[must_use]
     pub const fn casts(&self) -> Casts {
         casts(self.frames, self.multicast, self.broadcast)
     }
 
-    /// All that was to leave, by the kind of its destination.
+    /// Frames sent or lost on their way out, by the kind of their destination.
     #[must_use]
     pub const fn out_casts(&self) -> Casts {
         casts(self.out, self.out_multicast, self.out_broadcast)
     }
 
-    /// Bytes of all that came.
+    /// Bytes of all frames that arrived.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.outcomes().iter().fold(0, |sum, (.., bytes)| sum.wrapping_add(*bytes))
     }
 }
 
-/// `frames`: of all kinds, read before or after the others of a line that is being written.
+/// Counts by kind from the total `frames`, which may be read before or after the others while the line is
+/// written.
 const fn casts(frames: u64, multicast: u64, broadcast: u64) -> Casts {
     [frames.saturating_sub(multicast).saturating_sub(broadcast), multicast, broadcast]
 }
@@ -441,7 +442,7 @@ pub struct Handled {
 }
 
 impl Handled {
-    /// Adds up.
+    /// Adds another count.
     pub fn add(&mut self, more: Handled) {
         self.frames = self.frames.saturating_add(more.frames);
         self.bytes = self.bytes.saturating_add(more.bytes);
@@ -452,11 +453,11 @@ impl Handled {
 /// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Programs that were left.
+    /// Programs found.
     pub programs: u64,
     /// Programs of another build among these. Their tables are not read, and not in the other numbers.
     pub unread: u64,
-    /// Entries of flows.
+    /// Entries of flows in their tables.
     pub entries: u64,
     /// The packets that they had forwarded.
     pub forwarded: Handled,
@@ -469,7 +470,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// Adds up.
+    /// Adds another state.
     pub fn add(&mut self, more: &Left) {
         let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
         sum(&mut self.programs, more.programs);
@@ -489,7 +490,7 @@ pub enum PortNews {
     Closed {
         /// Its interface.
         name: String,
-        /// Frames that were lost there, of all that were to leave by it since it was attached.
+        /// The number of frames lost there since it was attached.
         lost: u64,
         /// The reason, and what to do.
         why: String,

@@ -53,11 +53,11 @@ pub use counters::{Handled, LevelFacts, ManagerCounters};
 use credit::{Ledger, Refused};
 use std::collections::VecDeque;
 
-/// In this time the counts of all entries are read once.
+/// The time in which the counts of all entries are read once.
 pub const READ_EVERY: PacketDuration = PacketDuration::from_secs(1);
-/// Counts that are read in one turn, at most.
+/// The most counts that are read in one turn.
 pub const READS_PER_TURN: u32 = 4096;
-/// Flows of another generation that begin to come up in one turn, at most.
+/// The most flows of another generation that begin to come up in one turn.
 pub const RAISES_PER_TURN: u32 = 1024;
 /// The time that entries of another generation wait for a packet of their flows, by which they may go on in
 /// place, before they begin to come up; where the device can do that.
@@ -66,11 +66,11 @@ pub const RENEW_FOR: PacketDuration = PacketDuration::from_secs(1);
 pub const LOOKS: u32 = 8;
 /// The factor by which a flow's expected traffic has to exceed that of the entry that it evicts.
 pub const GAIN: u32 = 2;
-/// Entries that give way in one turn, at most.
+/// The most entries that are evicted in one turn.
 pub const GIVE_WAY_PER_TURN: u32 = 64;
 /// The number of entries reported as silent that are remembered, the latest.
 pub const IDLE_KEPT: usize = 1024;
-/// Timers that are looked at in one turn, at most.
+/// The most timers that are handled in one turn.
 const TIMERS_PER_TURN: u32 = 4096;
 
 /// An offer of a flow.
@@ -78,7 +78,7 @@ const TIMERS_PER_TURN: u32 = 4096;
 pub struct Offer {
     /// The handling of its packets.
     pub action: Action,
-    /// By which generation.
+    /// The generation that decided.
     pub generation: Generation,
     /// Packets that are expected of it in the next second.
     pub expected: u32,
@@ -89,10 +89,10 @@ pub struct Offer {
     pub windows: Option<Windows>,
 }
 
-/// Something that the data plane has to do, or to know.
+/// A result for the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The level has handled so many more packets of a flow. They are credited to it.
+    /// The level has handled so many more packets of a flow, which are credited to it.
     Counted {
         /// The flow.
         id: FlowId,
@@ -111,19 +111,19 @@ pub enum Done {
         /// Instead of `sides`.
         windows: Option<Windows>,
     },
-    /// No device takes a flow.
+    /// No device accepts a flow.
     Stays {
         /// The flow.
         id: FlowId,
         /// The reason.
         why: Stays,
     },
-    /// Packets of flows at the host have gone on without it, all before this time: sessions are taken up with
-    /// what comes from then on.
+    /// Packets of flows at the host have passed without it, all before this time: sessions are picked up with
+    /// the packets that follow.
     Missed(Timestamp),
 }
 
-/// A flow is over and all of it is counted: to be finished and removed.
+/// A flow that is over and fully counted: the data plane has to finish and remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The flow.
@@ -132,7 +132,8 @@ pub struct Ended {
     pub reason: EndReason,
 }
 
-/// A manager has one device at each level, and none at the host.
+/// There is a device at this level already, or it is the host's: a manager has one device at each other
+/// level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelTaken(pub Level);
 
@@ -150,22 +151,22 @@ impl core::error::Error for LevelTaken {}
 
 /// See the module.
 pub struct FlowManager {
-    /// The nearest to the wire first.
+    /// The level nearest to the wire comes first.
     levels: Vec<Backend>,
     ledger: Ledger,
     ended: VecDeque<Ended>,
     generation: Generation,
-    /// A turn has left timers.
+    /// Whether the last turn left timers.
     tasks_owed: bool,
-    /// Entries that may give way in this turn.
+    /// The number of entries that may still be evicted in this turn.
     give_way: u32,
-    /// Functions whose flows come up.
+    /// Functions whose flows have to come up.
     left: Path,
     closed: bool,
 }
 
 impl FlowManager {
-    /// For flows that a device holds, in a generation.
+    /// A manager for one device, in a generation.
     #[must_use]
     pub fn new(device: Box<dyn Device>, generation: Generation) -> Self {
         FlowManager {
@@ -242,7 +243,7 @@ impl FlowManager {
         };
         match result {
             Ok(()) => self.ledger.counters.offered += 1,
-            // A flow is counted once, however often it asks.
+            // A flow is counted once, however often it is offered.
             Err(Stays::Full) if offer.again => {}
             Err(why) => self.ledger.counters.stays(why),
         }
@@ -313,7 +314,7 @@ impl FlowManager {
 
     // --- while it is there -------------------------------------------------------------------
 
-    /// Whether another generation has decided what the entry of a flow does, which can go on in place.
+    /// Whether the entry of a flow is of another generation, and can go on in place.
     #[must_use]
     pub fn is_outdated<E: Default>(&self, table: &FlowTable<E>, id: FlowId) -> bool {
         let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return false };
@@ -321,8 +322,8 @@ impl FlowManager {
         level.is_some_and(|level| level.is_outdated(table, sunk))
     }
 
-    /// A flow that is below was judged by this generation: if it is to do what it did, its entry goes on in
-    /// place. `false`: it does not, and begins to come up.
+    /// Lets the entry of a flow below go on in place after this generation has judged the flow, if its action
+    /// stays the same. `false`: it does not, and begins to come up.
     pub fn renew<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -341,7 +342,7 @@ impl FlowManager {
         renewed
     }
 
-    /// Entries of other generations are of no use any more.
+    /// Enters a generation: entries of others become useless.
     pub fn enter_generation(&mut self, generation: Generation) {
         if self.generation != generation {
             self.generation = generation;
@@ -349,9 +350,9 @@ impl FlowManager {
         }
     }
 
-    /// These functions do not look after their flows any more, or begin anew: flows on whose path one of them
-    /// is come up, [`RAISES_PER_TURN`] entries at a turn. Until then their packets are handled as it had
-    /// decided.
+    /// Makes flows come up that have one of these functions on their path, because the functions leave or
+    /// begin anew: [`RAISES_PER_TURN`] entries at a turn. Until then their packets are handled by the old
+    /// decision.
     pub fn leave(&mut self, functions: Path) {
         if !functions.is_empty() {
             self.left = self.left.or(functions);
@@ -382,8 +383,8 @@ impl FlowManager {
         place.is_some_and(|place| place.windows.is_some())
     }
 
-    /// The host has judged a segment of such a connection that came up, and these are its numbers now: those
-    /// below go forward to them, so that what answers the segment is compared with what it was.
+    /// Advances the numbers below to these, after the host has judged a segment of such a connection that
+    /// came up, so that the packets that answer it are compared with the new numbers.
     pub fn publish<E: Default>(&mut self, table: &FlowTable<E>, id: FlowId, windows: &Windows) {
         let Some(sunk) = table.stay(id).map(|stay| stay.sunk) else { return };
         if let Some(level) = self.level_of(sunk) {
@@ -397,7 +398,7 @@ impl FlowManager {
         self.levels.iter().any(|level| level.device.is_early())
     }
 
-    /// The host lets packets of a flow go on: see [`Device::mark`].
+    /// Marks a flow whose packets the host passes: see [`Device::mark`].
     #[must_use]
     pub fn mark(&self, key: &FlowKey) -> Option<Mark> {
         self.levels.iter().find(|level| level.device.is_early())?.device.mark(&DeviceKey::of(key))
@@ -472,7 +473,7 @@ impl FlowManager {
     /// device that handles requests at once (XDP) its packets go up when this returns. Flows that have ended
     /// meanwhile can wait for the next turn.
     pub fn raise_now<E: Default>(&mut self, table: &mut FlowTable<E>, id: FlowId, now: Timestamp) {
-        // An entry that is being made is there first, and is marked then.
+        // An entry that is being made has to exist before it is marked.
         self.talk(table, now);
         if table.raise(id, now) {
             self.take_tasks(table, now);
@@ -492,8 +493,8 @@ impl FlowManager {
         self.ended.pop_front()
     }
 
-    /// Takes all flows up: the run is about to end. What the devices have counted of them is credited, and
-    /// none is offered any more. The host goes on with them.
+    /// Takes all flows up before the end of the run. The devices' counts of them are credited, and no flow is
+    /// offered any more. The host goes on with them.
     pub fn close<E: Default>(&mut self, table: &mut FlowTable<E>, now: Timestamp) {
         self.closed = true;
         for level in &mut self.levels {
@@ -523,8 +524,8 @@ impl FlowManager {
         self.tasks_owed = budget == 0;
     }
 
-    /// Whether a turn has left something undone that is due. Who drives it is to come back soon, also where
-    /// no packets come.
+    /// Whether a turn has left due work undone. The caller should take the next turn soon, even without
+    /// packets.
     #[must_use]
     pub fn owes(&self) -> bool {
         self.tasks_owed || self.levels.iter().any(Backend::owes)

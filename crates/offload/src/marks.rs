@@ -2,9 +2,8 @@
 //! Marks of flows that the host knows: while a flow has one, its level refuses no packet of it for want of an
 //! entry.
 //!
-//! A mark is a counter, found by the hash of the flow's key: flows that share one are all let up. A level
-//! that reads marks
-//! itself gives the memory that it reads ([`MarkMemory`]) and the seed of its hash.
+//! A mark is a counter, found by the hash of the flow's key: packets of all flows that share one go up. A
+//! level that reads marks itself provides their memory ([`MarkMemory`]) and the seed of the hash.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Fewest and most marks.
 const MARKS: (u32, u32) = (1 << 12, 1 << 24);
-/// Marks for each flow: so few packets go up for the mark of another flow.
+/// Marks for each flow: with so many, few packets go up because of another flow's mark.
 const MARKS_PER_FLOW: u64 = 4;
 /// 64-bit numbers of a key.
 const KEY_WORDS: usize = 7;
@@ -23,18 +22,17 @@ const fn mix(hash: u64, word: u64) -> u64 {
     hash ^ (hash >> 29)
 }
 
-/// The hash of a flow's key, for all tables of a level that go by one (`hash_of` of `ebpf/index.h` is the
-/// same). Who
-/// knows the seed can choose flows that share a mark.
+/// The hash of a flow's key, for all tables of a level that use one (`hash_of` of `ebpf/index.h` is the
+/// same). A sender who knows the seed can choose flows that share a mark.
 #[must_use]
 pub fn hash(seed: u64, key: &[u64; KEY_WORDS]) -> u64 {
     let hash = key.iter().fold(seed, |hash, word| mix(hash, *word));
     mix(hash, hash >> 32)
 }
 
-/// The memory in which marks are counted: 32 bits each, two in a word; a power of two of words.
+/// The memory of the marks: 32 bits each, two in a word; a power of two of words.
 pub trait MarkMemory: fmt::Debug + Send + Sync {
-    /// All of it.
+    /// All words.
     fn words(&self) -> &[AtomicU64];
 }
 
@@ -92,21 +90,21 @@ impl Marks {
     }
 }
 
-/// A flow that the host knows: while this is there, packets of it go up whatever the rules say. Its key has
-/// no tenant.
+/// The mark of a flow that the host knows: while this exists, packets of the flow go up whatever the rules
+/// say. The key has no tenant.
 #[derive(Debug)]
 pub struct Mark {
     marks: Arc<Marks>,
     at: u32,
 }
 
-/// One flow more in a mark's word.
+/// The addend for one more flow in a mark's word.
 const fn one(at: u32) -> u64 {
     1 << (at % 2 * 32)
 }
 
 impl Mark {
-    /// Marks a flow. What leaves after this call is answered by nothing that is refused for want of the mark.
+    /// Marks a flow. The answer to a packet that leaves after this call is not refused for want of the mark.
     #[must_use]
     pub fn new(marks: &Arc<Marks>, key: &[u64; KEY_WORDS]) -> Option<Self> {
         let at = marks.of(key);

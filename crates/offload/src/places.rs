@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The places of a device's entries: which are free, whose the others are, and what of them has been
-//! credited.
+//! The places of a device's entries: the free ones, the flows of the others, and their credited counts.
 
 use crate::device::{Action, Counts};
 use bartizan_base::{Direction, Generation, Timestamp};
@@ -14,7 +13,7 @@ pub(crate) struct Place {
     pub sunk: SunkId,
     pub action: Action,
     pub generation: Generation,
-    /// Directions of what the lower and the higher endpoint send, as the flow was seen when it sank.
+    /// The directions of packets of the lower and the higher endpoint, as the flow was seen when it sank.
     pub directions: [Direction; 2],
     /// The numbers that its segments are compared with, as the host knows them; the entry begins with these.
     pub windows: Option<Windows>,
@@ -26,8 +25,8 @@ pub(crate) struct Place {
     pub recent: Option<u32>,
 }
 
-/// See the module. As many as were ever in use at once are kept; the one that became free last is used first:
-/// its memory is warm.
+/// See the module. Memory is kept for as many as were ever in use at once; the one that became free last is
+/// used first, since its memory is in the cache.
 #[derive(Default)]
 pub(crate) struct Places {
     places: Vec<Option<Place>>,
@@ -37,12 +36,12 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// At most so many.
+    /// A table of at most so many places.
     pub(crate) fn new(most: u32) -> Self {
         Places { most, ..Self::default() }
     }
 
-    /// A place for one more. `None`: all are taken.
+    /// Reserves a place for one more entry. `None`: all are taken.
     pub(crate) fn reserve(&mut self) -> Option<u32> {
         if let Some(place) = self.free.pop() {
             return Some(place);
@@ -52,12 +51,12 @@ impl Places {
         Some(next)
     }
 
-    /// A reserved place is not needed.
+    /// Returns a reserved place that is not needed.
     pub(crate) fn give_back(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    /// A reserved place is taken.
+    /// Fills a reserved place.
     pub(crate) fn take(&mut self, at: u32, place: Place) {
         if let Some(slot) = self.places.get_mut(at as usize) {
             self.by_stay.insert(place.sunk, at);
@@ -65,7 +64,7 @@ impl Places {
         }
     }
 
-    /// The entry of a place is gone.
+    /// Frees a place whose entry is gone.
     pub(crate) fn clear(&mut self, at: u32) {
         if let Some(place) = self.places.get_mut(at as usize).and_then(Option::take) {
             self.by_stay.remove(&place.sunk);
@@ -90,12 +89,12 @@ impl Places {
         self.by_stay.len()
     }
 
-    /// Places that were ever in use at once.
+    /// The most places that were ever in use at once.
     pub(crate) fn known(&self) -> u32 {
         u32::try_from(self.places.len()).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of memory when all places are in use: what grows by doubling may have room for as many again.
+    /// Bytes of memory when all places are in use, with the spare room of tables that grow by doubling.
     pub(crate) fn bytes_max(&self) -> usize {
         let each = size_of::<Option<Place>>() + size_of::<u32>() + size_of::<(SunkId, u32)>() + 1;
         2 * each * self.most as usize

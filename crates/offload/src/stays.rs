@@ -11,7 +11,7 @@ macro_rules! stays {
         }
 
         impl Stays {
-            /// All, by number.
+            /// All reasons, by number.
             pub const ALL: &'static [Stays] = &[$(Stays::$name),*];
 
             /// Its name in events and counters.
@@ -30,7 +30,8 @@ macro_rules! stays {
 }
 
 impl Stays {
-    /// Whether asking again in the same generation gives the same answer. Else a place may have become free.
+    /// Whether another offer in the same generation gets the same answer. Otherwise a place may have become
+    /// free.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
         !matches!(self, Stays::Full | Stays::Taken | Stays::Refused | Stays::Away)
@@ -68,11 +69,11 @@ stays! {
     Protocol = 3, "protocol", "the device handles TCP and UDP only";
     /// In a tunnel.
     Tunnel = 4, "tunnel", "the device does not look into this kind of tunnel or so deep, or its packets are redirected inside of one, which only the host does";
-    /// Rejected packets are answered, which the host does.
+    /// Rejected packets get an answer, which only the host sends.
     Answered = 5, "answered", "its packets are rejected with an answer, which only the host gives";
-    /// Another flow of the same key is there.
+    /// Another flow with the same key has an entry.
     Taken = 6, "taken", "the device still has an entry of these addresses and ports";
-    /// The device says no.
+    /// The device refused the entry.
     Refused = 7, "refused", "the device did not take it; its message stands in the log";
     /// The device did not answer.
     Unanswered = 8, "unanswered", "the device did not answer when the flow was to leave it; it stays at the host until it ends";
@@ -82,9 +83,9 @@ stays! {
     Tenant = 10, "tenant", "tenants are told by VLAN while flows are not (`vlan.use-for-tracking: false`)";
     /// The host is about to end.
     Ending = 11, "ending", "the run is about to end";
-    /// Functions are left on the flow's path.
+    /// Functions on the flow's path still inspect its packets.
     Judged = 12, "judged", "functions on its path still look at each packet";
-    /// Nothing came of it any more.
+    /// No packet of the flow came after the decision.
     Short = 13, "short", "it ended, or no packet of it has come, since everything was decided";
     /// Refusals are only reported.
     Watched = 14, "watched", "what is refused is only reported here, packet by packet";
@@ -92,15 +93,15 @@ stays! {
     Checksums = 15, "checksums", "its sender leaves checksums to a device, perhaps inside of its datagrams, where only the host can fill them in";
     /// A function compares its segments with numbers that the device cannot hold.
     Window = 16, "window", "a function compares its segments with windows, and the device holds none, or what they mean depends on more (picked up in the middle, one direction not seen)";
-    /// It is redirected by a way that the device does not have.
+    /// It is redirected to a port that the device cannot send by.
     Egress = 17, "egress", "it is redirected to a port that the device cannot send by, or is compared with windows besides, which the device does only with what it forwards";
-    /// Its key does not tell tunnels apart.
+    /// Its key does not separate tunnels.
     Carrier = 18, "carrier", "it was decided by what one tunnel carries, and its key does not tell that from another tunnel (IP in IP, GTP-U) with the same addresses and ports inside";
-    /// The device's key has no room for what tells it from others.
+    /// The device's key has no room for a field that separates the flow from others.
     Key = 19, "key", "the device's key has no room for what tells this flow from others (`bartizan ctl levels` says which fields it has)";
     /// The device does not count both directions' packets and bytes.
     Uncounted = 20, "uncounted", "the device does not count packets and bytes of each direction, and nothing goes where its counts would be lost";
-    /// The device is gone.
+    /// The device is away.
     Away = 21, "away", "the device is not there at the moment";
     /// The device cannot do the action that was decided.
     Action = 22, "action", "the device cannot do with its packets what is decided of them (`bartizan ctl levels` says what it can); the host does it";

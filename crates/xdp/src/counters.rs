@@ -6,9 +6,9 @@ use bartizan_packet::slots::{CarrierLine, PortLine, SEEN_SHIFT, SlotLine};
 use bartizan_packet::windows::End;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lines of processors that are this much apart in time, in units of [`SEEN_SHIFT`], are of one time: of
-/// those the number that is ahead counts. A connection moves by less than half the circle of sequence numbers
-/// meanwhile (at 137 Gbit/s).
+/// The time within which lines of processors count as of one time, in units of [`SEEN_SHIFT`]: of those the
+/// highest number counts. A connection advances by less than half the circle of sequence numbers meanwhile
+/// (at 137 Gbit/s).
 const AT_ONCE: u32 = 128;
 
 /// The progress of one side of a TCP connection.
@@ -29,7 +29,7 @@ struct Side {
 }
 
 impl Side {
-    /// Takes in what another processor has of it.
+    /// Merges another processor's state of the side.
     fn join(self, other: Side) -> Side {
         let (latest, earlier) = if self.age <= other.age { (self, other) } else { (other, self) };
         if earlier.age - latest.age > AT_ONCE {
@@ -43,24 +43,24 @@ impl Side {
     }
 }
 
-/// Numbers of a flow's slot since it was cleared. Index 0: packets from the lower endpoint of the key, 1:
-/// from the higher one.
+/// Counts of a flow's slot since it was cleared. Index 0: packets from the lower endpoint of the key, 1: from
+/// the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets that left or were dropped here.
     pub packets: [u64; 2],
     /// Bytes of their frames, without the checksum of a frame.
     pub bytes: [u64; 2],
-    /// When the latest came, in nanoseconds of CLOCK_BOOTTIME ([`crate::boot_to_real`]), a millisecond early
-    /// at most; 0 for never.
+    /// The time of the latest packet, in nanoseconds of CLOCK_BOOTTIME ([`crate::boot_to_real`]), up to a
+    /// millisecond early; 0 for never.
     pub last_seen: [u64; 2],
     /// The progress of each side of a TCP connection with these packets; `None` where no packet came.
     /// Without meaning for other protocols.
     pub progress: [Option<Progress>; 2],
-    /// The ends of a TCP connection, which came with these packets.
+    /// The ends of a TCP connection that arrived with these packets.
     pub ends: [Option<End>; 2],
-    /// Packets and bytes of those that were dropped for what they carry. Without meaning for TCP, which
-    /// carries no packets.
+    /// Packets and bytes of those that were dropped because of their inner packet. Without meaning for TCP,
+    /// which carries no packets.
     pub refused_inside: (u64, u64),
 }
 
@@ -73,7 +73,7 @@ impl Counts {
         for bytes in lines {
             let (line, carrier) = (SlotLine::read(&bytes), CarrierLine::read(&bytes));
             let of_side = |packets: u64, seen: u32, sent: u32, acknowledged: u32| {
-                // What came since the clock was read has no age.
+                // A packet that came after the clock was read has age 0.
                 let age = (now as u32).wrapping_sub(seen);
                 let age = if age.cast_signed() < 0 { 0 } else { age };
                 (packets > 0).then_some(Side { age, progress: Progress { sent, acknowledged } })
@@ -106,7 +106,7 @@ impl Counts {
     }
 }
 
-/// Adds what one processor has counted.
+/// Adds one processor's counts.
 pub(crate) fn add_line(counters: &mut PortCounters, line: &PortLine) {
     for (sum, part) in [
         (&mut counters.frames, line.frames),
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn numbers_of_processors_are_added_and_the_latest_counts() {
-        // Far beyond the 52 days in which times of 32 bits go round.
+        // Far beyond the 52 days after which times of 32 bits wrap around.
         let now = 10_000_000 * UNIT * 1_000;
         let [early, late] = [now - 5_000 * UNIT, now - 1_000 * UNIT];
         for lines in [

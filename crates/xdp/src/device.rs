@@ -26,13 +26,13 @@ use bartizan_packet::windows::Windows;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A program that has found an entry is done with its packet long before.
+/// A run of the program that has found an entry ends long before this.
 const GRACE: Duration = Duration::from_millis(10);
 
-/// Tunnels that the program looks into (`ebpf/tunnels.h`).
+/// Tunnels that the program decodes (`ebpf/tunnels.h`).
 const TUNNELS: [TunnelKind; 4] = [TunnelKind::Ip, TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtp];
-/// Layers that it reads at most, as the host's decoder counts them: Ethernet, three tags, IP, GENEVE, in it
-/// one that is counted for the tunnel, Ethernet and IP.
+/// The most layers that it reads, as the host's decoder counts them: Ethernet, three tags, IP, GENEVE, one
+/// for the tunnel, and in it Ethernet and IP.
 const LAYERS: u8 = 9;
 
 /// A worker's signs of life.
@@ -43,11 +43,11 @@ struct Heart {
     /// The interval between two signs in nanoseconds, and the time of the last one.
     every: u64,
     last: u64,
-    /// It has failed after so many.
+    /// The time in nanoseconds after which it has failed.
     stale: u64,
-    /// Its frames are forwarded then.
+    /// Whether its frames are forwarded then.
     fails_open: bool,
-    /// That has happened.
+    /// Whether that has happened.
     missed: bool,
 }
 
@@ -62,9 +62,9 @@ struct Entry {
     key: Key,
     /// The handling of its packets.
     action: tables::Action,
-    /// The flow is refused.
+    /// Whether the flow is refused.
     refuses: bool,
-    /// Its segments are compared with numbers.
+    /// Whether its segments are compared with numbers.
     compares: bool,
 }
 
@@ -74,15 +74,15 @@ pub struct XdpDevice {
     /// The slot of place 0.
     first: u32,
     capabilities: Capabilities,
-    /// Numbers that named ports have in the tables, by their own; none where the program cannot send by them.
+    /// The numbers of named ports in the tables, by their own; `None` where the program cannot send by them.
     exits: Vec<Option<u8>>,
-    /// By place.
+    /// Entries by place.
     entries: Vec<Option<Entry>>,
     said: Vec<(u32, SunkId, Said)>,
     heart: Option<Heart>,
     early: Option<Early>,
-    /// The program's clock, and from it to that of packets, in nanoseconds; read once for all requests of a
-    /// call.
+    /// The program's clock, and the difference from it to that of packets, in nanoseconds; read once for all
+    /// requests of a call.
     now: u64,
     to_packets: i64,
     /// The number of insertions, and the time that the kernel took for them, in nanoseconds.
@@ -98,10 +98,10 @@ struct Early {
     given: [Vec<EarlyCounted>; 2],
 }
 
-/// IP protocol of connections, whose packets carry no others.
+/// IP protocol of connections, which carry no other packets.
 const TCP: u8 = 6;
 
-/// Protocols whose packets are judged without a flow.
+/// Protocols whose packets are judged early without a flow.
 const EARLY_PROTOCOLS: [u8; 4] = [TCP, 17, 1, 58];
 
 fn sides(counts: &counters::Counts) -> Sides {
@@ -119,7 +119,7 @@ const fn control(action: tables::Action, generation: Generation) -> Control {
 }
 
 impl XdpDevice {
-    /// The share of one worker: as many slots, from `first` on.
+    /// One worker's device: `entries` slots, from `first` on.
     #[must_use]
     pub fn new(tables: Arc<Tables>, first: u32, entries: u32) -> Self {
         let capabilities = Capabilities {
@@ -136,7 +136,7 @@ impl XdpDevice {
             exits: 0,
             counting: Counting::ALL,
             updates: true,
-            // The host reads its counts.
+            // None: the host reads its counts.
             ageing: None,
             insert_rate: None,
         };
@@ -159,8 +159,8 @@ impl XdpDevice {
         }
     }
 
-    /// The host gives a packet up that has so many layers (`decoder.max-layers`). Where the program would
-    /// read more it holds no flows in tunnels.
+    /// Limits the device to the layers that the host decodes (`decoder.max-layers`): if the program would
+    /// read more, it holds no flows in tunnels.
     #[must_use]
     pub const fn limited_to(mut self, max_layers: u8) -> Self {
         if !Self::reads_tunnels(max_layers) {
@@ -169,14 +169,13 @@ impl XdpDevice {
         self
     }
 
-    /// Whether the program reads no more of a packet in a tunnel than a host that gives one up with so many
-    /// layers.
+    /// Whether the program reads no more layers of a packet in a tunnel than a host with this limit.
     #[must_use]
     pub const fn reads_tunnels(max_layers: u8) -> bool {
         max_layers > LAYERS
     }
 
-    /// Named ports that redirected packets can leave by: of each the number that it has in the tables, by its
+    /// Sets the named ports that redirected packets can leave by: the number of each in the tables, by its
     /// own.
     #[must_use]
     pub fn with_exits(mut self, exits: Vec<Option<u8>>) -> Self {
@@ -204,7 +203,7 @@ impl XdpDevice {
         (self.now, self.to_packets) = (boot_time(), boot_to_real());
     }
 
-    /// The worker is watched: by its number among those of all links.
+    /// Has the worker watched, by its number among those of all links.
     #[must_use]
     pub fn watched(mut self, worker: u32, watch: &Watch) -> Self {
         let stale = u64::try_from(watch.stale.as_nanos()).unwrap_or(u64::MAX);
@@ -217,7 +216,7 @@ impl XdpDevice {
     fn beat(&mut self) {
         let Some(heart) = &mut self.heart else { return };
         let now = monotonic_time();
-        // The program's processors read the line: it is not written with each batch.
+        // The program's processors read the line, so it is not written with each batch.
         let silent = now.saturating_sub(heart.last);
         if silent >= heart.every {
             // The program has compared the same times. Before the first sign no watch had begun.
@@ -236,7 +235,7 @@ impl XdpDevice {
         (entry.sunk == request.sunk).then_some(&entry.key)
     }
 
-    /// Makes an entry, and measures how many that are in a second.
+    /// Makes an entry, and measures the rate.
     fn insert(&mut self, key: &Key, slot: u32) -> Result<(), InsertError> {
         let begun = monotonic_time();
         let result = self.tables.insert(key, slot);
@@ -261,7 +260,7 @@ impl XdpDevice {
                 tables::Action::DropFrom(reason, endpoint == Endpoint::High)
             }
         };
-        // Who finds the key finds what to do.
+        // The control is written before the key, since a processor that finds the key reads the control.
         self.tables.clear(slot);
         if let Some(windows) = &install.windows {
             self.tables.set_windows(slot, windows);
@@ -323,7 +322,7 @@ impl XdpDevice {
         self.said.push((request.place, request.sunk, Said::Answer(Answered::Done(answer))));
     }
 
-    /// Takes an entry away, and says what it had counted.
+    /// Removes an entry, and reports its counts.
     fn delete(&mut self, request: &Request) {
         if let Some(key) = self.entry(request).copied() {
             self.tables.mark(self.slot(request.place));
@@ -428,8 +427,8 @@ impl Device for XdpDevice {
     }
 
     fn enter_generation(&mut self, generation: Generation) {
-        // One for all workers: what others have decided in an earlier one goes up until they are here as
-        // well, and what they still decide in it.
+        // One generation for all workers: entries that others have decided in an earlier one, or still decide
+        // in it, go up until their workers enter this one as well.
         self.tables.enter_generation(generation.0);
     }
 

@@ -155,7 +155,7 @@ impl OpenLevel for Program {
     }
 
     fn end_watch(&mut self) {
-        // Else the last frames fail as the policy says.
+        // Otherwise the last frames would fail as the policy says.
         let _ = Program::end_watch(self);
     }
 

@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 /// A run of the program that reads a table about to be overwritten ends long before this.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Flows that are known to have passed while their link was open, of those whose answers the rules refuse
-/// where they open; of more than these the one that passed nothing for the longest time is forgotten, and its
+/// The most flows remembered as having passed while their link was open, of those whose answers the rules
+/// refuse in that state; beyond these the one that has been silent for the longest time is forgotten, and its
 /// answers are refused.
 const PASSED: u32 = 1 << 16;
 /// 64-bit numbers of an outcome's line.
@@ -72,7 +72,7 @@ pub struct EarlyCounted {
     pub bytes: u64,
 }
 
-/// See the module. All methods may be called by several threads at once, [`EarlyTables::write`] by one.
+/// See the module. Several threads may call all methods at once, but only one [`EarlyTables::write`].
 #[derive(Debug)]
 pub struct EarlyTables {
     words: Words,
@@ -82,7 +82,7 @@ pub struct EarlyTables {
 }
 
 impl EarlyTables {
-    /// `seed`: of the hash by which flows have marks.
+    /// Maps the tables. `seed` is that of the hash by which flows have marks.
     pub(crate) fn map([words, counts, marks]: &[Map; 3], size: Size, seed: u64) -> io::Result<Self> {
         let marks: Box<dyn MarkMemory> = Box::new(Words::map(marks.fd(), size.marks as usize / 2)?);
         Ok(EarlyTables {
@@ -93,7 +93,7 @@ impl EarlyTables {
         })
     }
 
-    /// Outcomes that a table can have; those beyond are not counted, so it must not have them.
+    /// The most outcomes that a table may have; more would not be counted.
     #[must_use]
     pub const fn outcomes(&self) -> u32 {
         self.size.outcomes
@@ -109,7 +109,7 @@ impl EarlyTables {
             return false;
         };
         let Some(first) = place.first() else { return false };
-        // Also where there is no room: what an older generation has left is not to act when its number comes
+        // Also if there is no room: the table of an older generation must not act when its number comes
         // round.
         first.store(0, Ordering::Release);
         if table.len() > whole {

@@ -21,7 +21,7 @@ pub enum XdpError {
         /// The rights that this process lacks.
         missing: Vec<&'static str>,
     },
-    /// The kernel has no such thing.
+    /// The kernel lacks a feature.
     #[error(
         "this kernel cannot do what the XDP level needs ({what}): it takes Linux 5.18 or later with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT and CONFIG_BPF_EVENTS"
     )]
@@ -46,9 +46,9 @@ pub enum XdpError {
     Flows {
         /// The flows requested.
         flows: u32,
-        /// That this machine can have.
+        /// The number of processors that this machine can have.
         processors: u32,
-        /// The most.
+        /// The most flows.
         most: u32,
     },
     /// The kernel gave no memory for the tables.
@@ -58,9 +58,9 @@ pub enum XdpError {
     Memory {
         /// The flows requested.
         flows: u32,
-        /// That this machine can have.
+        /// The number of processors that this machine can have.
         processors: u32,
-        /// About what they need.
+        /// The memory needed, about.
         mebibytes: u64,
     },
     /// There is no bpf file system to pin to.
@@ -69,7 +69,7 @@ pub enum XdpError {
          --net=/run/netns/NAME` instead; `fail: closed` needs none"
     )]
     NoFileSystem,
-    /// Others may write where attachments are pinned.
+    /// Other users may write to the folder of pins.
     #[error(
         "{} is not this user's alone, so what is pinned there may be anybody's: see whose it is (`ls -ld`), and remove it or `chmod 700` it",
         crate::PINS
@@ -99,7 +99,7 @@ pub enum XdpError {
         /// The interface.
         name: String,
     },
-    /// Somebody else's program is there.
+    /// Another program is on the hook.
     #[error(
         "interface `{name}` has an XDP program already: number {id}, `{program}`, {mode}; there is room for one. {}",
         taken_by(.name, *.id, *.mode, .holders.as_deref())
@@ -126,7 +126,7 @@ pub enum XdpError {
         /// The interface.
         name: String,
     },
-    /// The driver runs programs up to a smaller MTU only.
+    /// The driver runs programs only at a smaller MTU.
     #[error(
         "the driver of `{name}` runs no XDP programs at its MTU of {mtu}: most take about 3,500 and some less, so `ip link set dev {name} mtu 1500` (and as much at its other end), or let the level use generic mode"
     )]
@@ -136,7 +136,7 @@ pub enum XdpError {
         /// Its MTU.
         mtu: u32,
     },
-    /// The two ports of a link disagree.
+    /// The MTUs of the two ports of a link differ.
     #[error("`{a}` has MTU {mtu_a} and `{b}` has {mtu_b}: longer frames could not leave; `ip link set dev {} mtu {}`", if .mtu_a < .mtu_b { .b } else { .a }, .mtu_a.min(.mtu_b))]
     MtuDiffers {
         /// One interface.
@@ -163,15 +163,15 @@ pub enum XdpError {
     TakesNothing {
         /// The interface.
         name: String,
-        /// Its kind, empty of hardware.
+        /// Its kind, empty for hardware.
         kind: String,
         /// Its driver's error, if it reports one.
         source: Option<io::Error>,
     },
-    /// Several interfaces are not fit, or one is not for several reasons.
+    /// Several interfaces are unfit, or one for several reasons.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Unfit(Vec<XdpError>),
-    /// A port's number cannot be.
+    /// A port's number is invalid.
     #[error("port {index} of interface `{name}`: {problem}")]
     Port {
         /// Its number.
@@ -193,7 +193,7 @@ pub enum XdpError {
     },
 }
 
-/// The rights that are missing, in words.
+/// The missing rights, as text.
 fn lacking(missing: &[&str]) -> String {
     match missing {
         [] => "this process has the rights that it takes, so something else forbids it (a user namespace, a filter of system calls, lockdown)".to_owned(),
@@ -239,12 +239,12 @@ impl XdpError {
         self
     }
 
-    /// A step is forbidden: with the rights that this process lacks.
+    /// The error of a forbidden step, with the rights that this process lacks.
     pub(crate) fn no_permission(what: &'static str) -> Self {
         XdpError::NoPermission { what, missing: rights::missing() }
     }
 
-    /// The error of several ports that are not fit; none where all are.
+    /// The error of several unfit ports; none if all are fit.
     pub(crate) fn of_ports(mut unfit: Vec<XdpError>) -> Result<(), Self> {
         match unfit.pop() {
             None => Ok(()),
@@ -256,7 +256,7 @@ impl XdpError {
         }
     }
 
-    /// The right error for a step that failed.
+    /// The error of a failed step.
     pub(crate) fn system(name: Option<&str>, what: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => XdpError::no_permission(what),
@@ -266,7 +266,7 @@ impl XdpError {
     }
 }
 
-/// A flow was not put into the table.
+/// A flow was not added to the table.
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
     /// There is no room for it.

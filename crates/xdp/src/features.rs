@@ -6,12 +6,12 @@
 use crate::netlink::{self, attribute, find, u16_at, u64_at};
 use crate::sys::Netlink;
 
-/// The controller of generic netlink, and its question for a family by name.
+/// The controller of generic netlink, and its request for a family by name.
 const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
-/// The family's question for a device.
+/// The family's request for a device.
 const GET_DEVICE: u8 = 1;
 const DEVICE_INDEX: u16 = 1;
 const DEVICE_FEATURES: u16 = 3;
@@ -28,8 +28,8 @@ fn ask(family: u16, command: u8, attribute: &[u8]) -> Option<Vec<u8>> {
     answer.get(HEADER..).map(<[u8]>::to_vec)
 }
 
-/// Whether an interface sends frames that lie in several buffers, when they are redirected to it. `false`
-/// also where the kernel does not tell: in doubt such frames go up.
+/// Whether an interface sends redirected frames in several buffers. `false` also if the kernel does not
+/// report it: in doubt such frames go up.
 pub(crate) fn sends_parts(ifindex: u32) -> bool {
     let features = || {
         let family = ask(CONTROLLER, GET_FAMILY, &attribute(FAMILY_NAME, b"netdev\0"))?;

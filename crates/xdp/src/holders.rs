@@ -18,23 +18,23 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Files of bpf file systems that are looked at, how deep folders are, and open files of processes.
+/// Limits of the search: files of bpf file systems, depth of folders, and open files of processes.
 const FILES: usize = 1 << 14;
 const DEPTH: usize = 16;
 const DESCRIPTORS: usize = 1 << 18;
-/// So many are named of each kind.
+/// The most names of each kind.
 const NAMED: usize = 8;
 
 /// The object by which an attached program is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// The link that attaches it: the program runs as long as one of these is there.
+    /// The link that attaches it: the program runs as long as one of these exists.
     Link,
     /// The program: it stays loaded, attached or not.
     Program,
 }
 
-/// A process that has it open.
+/// A process that has the program or its link open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its number.
@@ -48,18 +48,18 @@ pub struct Holder {
 /// The holders of a program that is attached to an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// Numbers of the links that attach it; none: it was attached without. (Several: one is of an interface
-    /// with the same number in another network namespace.)
+    /// Numbers of the links that attach it; empty: it was attached without one. (Several: one is of an
+    /// interface with the same number in another network namespace.)
     pub links: Vec<u32>,
-    /// Files that it is pinned as.
+    /// Files of its pins.
     pub pins: Vec<(PathBuf, Hold)>,
     /// Processes that have it open.
     pub processes: Vec<Holder>,
-    /// Not all could be looked at: there may be others.
+    /// The search was incomplete: there may be others.
     pub partly: bool,
 }
 
-/// A program on an interface.
+/// The program and interface to look for.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     program: u32,
@@ -67,7 +67,7 @@ struct Wanted {
 }
 
 impl Holders {
-    /// Looks for those of a program on an interface of this network namespace.
+    /// Looks up the holders of a program on an interface of this network namespace.
     #[must_use]
     pub fn of(program: u32, ifindex: u32) -> Self {
         let wanted = Wanted { program, ifindex };
@@ -165,7 +165,7 @@ impl Holders {
     }
 
     fn look_at_descriptor(&mut self, wanted: Wanted, (process, folder): (u32, &Path), file: &Path) {
-        // Cheaper than to read what each open file is: those that stand for something of BPF.
+        // Cheaper than reading the kind of each open file: only those of BPF.
         let is_of_bpf = fs::read_link(file).is_ok_and(|to| to.to_string_lossy().contains("bpf"));
         let Some(number) = file.file_name().filter(|_| is_of_bpf) else { return };
         // A process that is gone meanwhile holds nothing.
@@ -196,7 +196,7 @@ impl Holders {
     }
 }
 
-/// Names of at most [`NAMED`] things, and how many more there are.
+/// The names of at most [`NAMED`] items, and the number of the others.
 fn named<T>(things: &[T], name: impl Fn(&T) -> String) -> String {
     let mut text = things.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
     if things.len() > NAMED {
@@ -215,7 +215,7 @@ impl fmt::Display for Holders {
             }
         }
         let of = |hold: Hold| if hold == Hold::Program { " (the program alone)" } else { "" };
-        // Names are anybody's: nothing in them may move a terminal's cursor.
+        // Any user can choose a name: it must not control a terminal.
         let pin = |(path, hold): &(PathBuf, Hold)| {
             format!("`{}`{}", path.to_string_lossy().escape_debug(), of(*hold))
         };
@@ -252,7 +252,7 @@ fn info_of(fd: &OwnedFd) -> io::Result<String> {
     fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd()))
 }
 
-/// A number of a descriptor's `fdinfo`.
+/// A number in a descriptor's `fdinfo`.
 fn number(info: &str, key: &str) -> Option<u32> {
     info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok())
 }

@@ -34,7 +34,7 @@ pub(crate) const fn buckets_of(flows: u32) -> u32 {
     flows.div_ceil(2).next_power_of_two()
 }
 
-/// Buckets and slots, borrowed from where they are mapped.
+/// Buckets and slots, borrowed from their mappings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Index<'a> {
     /// Places, bucket by bucket; a power of two of buckets.
@@ -63,7 +63,7 @@ impl<'a> Index<'a> {
         words.and_then(|words| words.get(..KEY_WORDS)).unwrap_or_default()
     }
 
-    /// Whether a place is of this key, or is being taken for one of its tag.
+    /// Whether a place has this key, or is being taken for a key with its tag.
     fn is_of(self, place: &AtomicU64, tag: u64, key: &[u64; KEY_WORDS]) -> bool {
         let place = place.load(Ordering::Acquire);
         let same =
@@ -86,7 +86,7 @@ impl<'a> Index<'a> {
         let at = places.iter().position(take).ok_or(InsertError::Full)?;
         let (before, own_and_behind) = places.split_at(at);
         let Some((own, behind)) = own_and_behind.split_first() else { return Err(InsertError::Full) };
-        // Of two that take places for one key at the same time one at least sees the other's.
+        // If two threads take places for one key at the same time, at least one sees the other's.
         fence(Ordering::SeqCst);
         if before.iter().chain(behind).any(|place| self.is_of(place, tag, key)) {
             own.store(0, Ordering::Release);
@@ -99,7 +99,7 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    /// Takes a key away; `false`: it was not there.
+    /// Removes a key; `false`: it was not present.
     pub(crate) fn remove(self, key: &[u64; KEY_WORDS]) -> bool {
         let (places, tag) = self.bucket(key);
         let is_own =
@@ -132,7 +132,7 @@ mod tests {
             Index { buckets: &self.0, slots: &self.1, slot_words: SLOT_WORDS, seed: 0x1234_5678_9abc_def0 }
         }
 
-        /// The slot that a place leads to.
+        /// The slot of a key, from its place.
         fn find(&self, key: &[u64; 7]) -> Option<u32> {
             let index = self.index();
             let (places, tag) = index.bucket(key);
@@ -186,7 +186,7 @@ mod tests {
         let taken =
             |bucket: &[AtomicU64]| bucket.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count();
         let most = memory.0.chunks_exact(PLACES).map(taken).max().unwrap_or(0);
-        // Of numbers by chance with a mean of 2 the greatest of 131,072 is 11 or 12.
+        // Of random numbers with a mean of 2 the greatest of 131,072 is 11 or 12.
         assert!((8..=14).contains(&most), "{most}");
     }
 

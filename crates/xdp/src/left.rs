@@ -22,15 +22,15 @@ use std::sync::atomic::AtomicU64;
 /// The map of ports by their interfaces.
 const PORTS_MAP: &str = "ports";
 
-/// An attachment that was left, and the program on it.
+/// An attachment left by an older process, and the program on it.
 pub(crate) struct Found {
     pub attachment: Attachment,
     /// Number of its program.
     pub program: u32,
 }
 
-/// Interfaces of this network namespace with a pinned program that runs, whether who has pinned it lives or
-/// not. Pins of interfaces that are gone are removed.
+/// Interfaces of this network namespace with a pinned running program, whether the process that pinned it
+/// lives or not. Pins of interfaces that are gone are removed.
 ///
 /// # Errors
 /// The folder is not this user's alone, a program is not ours, the kernel refuses.
@@ -54,8 +54,8 @@ pub fn pinned() -> Result<Vec<LeftOn>, XdpError> {
     Ok(all)
 }
 
-/// Looks for an attachment that was left on an interface and runs. A pin that is none of this very interface
-/// (which was made anew) is removed.
+/// Looks for a running attachment that an older process left on an interface. A pin of an older interface
+/// with the same number is removed.
 ///
 /// # Errors
 /// The folder is not this user's alone, or it is no program of ours.
@@ -73,8 +73,8 @@ pub(crate) fn find(pin: &Pin, ifindex: u32, link: &Link) -> Result<Option<Found>
     }
 }
 
-/// A program that is pinned is of this program, of whichever build. Where the kernel does not tell, the
-/// folder does: it is this user's alone.
+/// Checks that a pinned program is one of this project, of whatever build. If the kernel does not report
+/// that, the folder decides: it is this user's alone.
 fn is_ours(pin: &Pin, id: u32) -> Result<(), XdpError> {
     let program = program_name(id);
     if program.is_empty() || program == crate::program::NAME {
@@ -84,19 +84,20 @@ fn is_ours(pin: &Pin, id: u32) -> Result<(), XdpError> {
 }
 
 impl Found {
-    /// Takes it away.
+    /// Detaches the program, and removes its pin.
     pub(crate) fn detach(self, pin: &Pin, name: &str) -> Result<(), XdpError> {
         self.attachment
             .detach()
             .map_err(|source| XdpError::system(Some(name), "detaching what was left", source))?;
         pin.remove();
-        // Who left it had switched that on.
+        // The process that left it had switched this on.
         let _ = sys::set_promiscuous(name, false);
         Ok(())
     }
 }
 
-/// Takes away what a process has left on an interface that is to have no level. `false`: it had left nothing.
+/// Removes the program that an older process left on an interface without a level now. `false`: there was
+/// none.
 ///
 /// # Errors
 /// There is no such interface; the kernel refuses.
@@ -109,17 +110,17 @@ pub fn remove_left(ifindex: u32) -> Result<bool, XdpError> {
     }
 }
 
-/// Name of a loaded program; empty where the kernel does not tell.
+/// Name of a loaded program; empty if the kernel does not report it.
 pub(crate) fn program_name(id: u32) -> String {
     info(id).and_then(|program| program.name_as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// A loaded program. `None`: there is none of this number, or the kernel does not tell.
+/// A loaded program. `None`: there is none of this number, or the kernel does not report it.
 fn info(program: u32) -> Option<ProgramInfo> {
     loaded_programs().filter_map(Result::ok).find(|info| info.id() == program)
 }
 
-/// Its maps. `None`: the kernel does not give them.
+/// The maps of a program. `None`: the kernel does not give them.
 fn maps(info: &ProgramInfo) -> Option<Vec<(MapData, MapInfo)>> {
     let map = |id| {
         let map = MapData::from_id(id).ok()?;
@@ -129,8 +130,8 @@ fn maps(info: &ProgramInfo) -> Option<Vec<(MapData, MapInfo)>> {
     info.map_ids().ok()??.into_iter().map(map).collect()
 }
 
-/// Whether a program that was left takes two interfaces for the two sides of one link; what cannot be read
-/// says that it does not. `None`: it is of another build than the one of this `tag`.
+/// Whether an older process's program has two interfaces as the two sides of one link; false if that cannot
+/// be read. `None`: its build differs from that of this `tag`.
 pub(crate) fn are_paired(program: u32, tag: u64, interfaces: [u32; 2]) -> Option<bool> {
     let Some(info) = info(program) else { return Some(false) };
     if info.tag() != tag {
@@ -142,13 +143,13 @@ pub(crate) fn are_paired(program: u32, tag: u64, interfaces: [u32; 2]) -> Option
         HashMap::<_, u32, u64>::try_from(Map::HashMap(map)).ok()
     };
     let Some(ports) = ports() else { return Some(false) };
-    // Who has no word there is no port of it.
+    // An interface without a word is no port of it.
     let of = |ifindex| Some(PortWord::read(&ports.get(&ifindex, 0).ok()?.to_le_bytes()));
     let [Some(first), Some(second)] = interfaces.map(of) else { return Some(false) };
     Some((first.index, first.pair) == (second.pair, second.index))
 }
 
-/// The tables of a program that was left.
+/// The tables of an older process's program.
 #[derive(Debug)]
 pub(crate) struct LeftTables {
     slots: Words,
@@ -157,8 +158,8 @@ pub(crate) struct LeftTables {
 }
 
 impl LeftTables {
-    /// Those of a program. `None`: it is of another build than the one of this `tag`, or the kernel does not
-    /// give them.
+    /// Opens the tables of a program. `None`: its build differs from that of this `tag`, or the kernel does
+    /// not give them.
     pub(crate) fn open(program: u32, tag: u64, processors: u32) -> Option<Self> {
         let (mut slots, mut counts) = (None, None);
         let info = info(program).filter(|info| info.tag() == tag)?;

@@ -46,7 +46,7 @@ pub use holders::{Hold, Holder, Holders};
 pub use left::{pinned, remove_left};
 pub use pin::PINS;
 pub use port::{Attached, Mode, ModeChoice};
-// What a level's ports are, whatever the kind of level.
+// The types of a level's ports, which all kinds of level share.
 pub use bartizan_offload::level::{
     Early, EarlyOptions, Fail, Handled, Left, LeftOn, PortCounters, PortNews, PortSetup, Side, Watch,
 };

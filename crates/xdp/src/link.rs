@@ -32,14 +32,14 @@ pub(crate) struct Link {
     /// `IFF_*`.
     pub flags: u32,
     pub mtu: u32,
-    /// Kind of a virtual interface (`veth`), empty of others.
+    /// Kind of a virtual interface (`veth`), empty for others.
     pub kind: String,
     /// Number of the XDP program that is attached, and whether the driver runs it.
     pub program: Option<(u32, bool)>,
 }
 
 impl Link {
-    /// Asks for an interface of this network namespace. `ENODEV`: there is none.
+    /// Reads an interface of this network namespace. `ENODEV`: there is none.
     pub(crate) fn ask(index: u32) -> io::Result<Self> {
         let mut question = [0; HEADER];
         if let Some(place) = question.get_mut(4..).and_then(<[u8]>::first_chunk_mut) {

@@ -20,20 +20,20 @@ use aya::programs::RawTracePoint;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-/// Programs, and the reports that each listens to.
+/// Programs, and the trace points that they read.
 const REPORTERS: [(&str, &str); 2] =
     [("bartizan_lost", "xdp_devmap_xmit"), ("bartizan_refused", "xdp_redirect_err")];
 
-/// The reports, once somebody listens.
+/// The running reports.
 #[derive(Debug)]
 pub(crate) struct Reports {
     devices: Map,
-    /// The devices of ports, as reports name them.
+    /// The devices of ports, as the kernel's reports name them.
     named: BTreeMap<u8, u64>,
 }
 
 impl Reports {
-    /// Listens from now on, until the object is dropped. To be called once for an object.
+    /// Starts reports, until the object is dropped. Call this once for an object.
     pub(crate) fn listen(bpf: &mut Ebpf) -> Result<Self, XdpError> {
         let egress = match bpf.map("egress") {
             Some(Loaded::DevMap(data)) => data.info().map(|info| info.id()).unwrap_or_default(),
@@ -66,7 +66,7 @@ impl Reports {
         Ok(())
     }
 
-    /// A port is gone, or has another device.
+    /// Removes a port that is gone, or has another device.
     pub(crate) fn forget(&mut self, port: u8) {
         if let Some(device) = self.named.remove(&port) {
             // The entry may be gone already.
@@ -79,7 +79,7 @@ impl Reports {
     }
 }
 
-/// Whether the program has taken away what may leave by a port.
+/// Whether the program has closed a port for redirects.
 pub(crate) fn is_closed(exits: &Words, port: u8) -> bool {
     exits.get().get(usize::from(port)).is_some_and(|word| word.load(Ordering::Acquire) == 0)
 }

@@ -39,7 +39,7 @@ impl Words {
     /// Maps the `count` numbers that an array holds (entries × their length ÷ 8).
     ///
     /// # Errors
-    /// The array is shorter, or may not be mapped; there is no address space.
+    /// The array is shorter, or must not be mapped; there is no address space.
     pub(crate) fn map(array: BorrowedFd<'_>, count: usize) -> io::Result<Self> {
         // SAFETY: no pointers.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages of netlink: one question, one answer, attributes.
+//! Messages of netlink: one request, one answer, attributes.
 //!
 //! Source: netlink(7), Linux `include/uapi/linux/netlink.h`. Numbers are in the machine's own order. Not
 //! done: answers of several messages.
@@ -14,7 +14,7 @@ const TYPE: u16 = 0x3fff;
 const REQUEST: u16 = 1;
 const ERROR: u16 = 2;
 
-/// An attribute: its length, its type, its value, filled up to a multiple of four.
+/// An attribute: its length, its type, its value, padded to a multiple of four.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = u16::try_from(value.len() + 4).unwrap_or(u16::MAX).to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -23,7 +23,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Asks a question and gives the body of the answer.
+/// Sends a request; returns the body of the answer.
 pub(crate) fn ask(family: Netlink, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut request = Vec::with_capacity(HEADER + body.len());
     request.extend(u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX).to_ne_bytes());
@@ -43,7 +43,7 @@ pub(crate) fn read(answer: &[u8]) -> io::Result<&[u8]> {
     answer.get(HEADER..).ok_or_else(cut_off)
 }
 
-/// An answer is shorter than it has to be.
+/// The error of an answer that is too short.
 pub(crate) fn cut_off() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is cut off")
 }

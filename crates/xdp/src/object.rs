@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Objects that this crate holds: loading them, finding their maps, and what the loader's errors mean.
+//! Objects that this crate contains: loading them, finding their maps, and the meanings of the loader's
+//! errors.
 
 use crate::error::XdpError;
 use crate::memory::Words;
@@ -27,7 +28,7 @@ pub(crate) fn load(
     })
 }
 
-/// The number of the system's error that an error of the loader comes from.
+/// The system's error number that is the cause of a loader's error.
 pub(crate) fn raw_error(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -39,7 +40,7 @@ pub(crate) fn raw_error(error: &(dyn std::error::Error + 'static)) -> Option<i32
     None
 }
 
-/// All that an error says, causes included.
+/// The text of an error, causes included.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -50,11 +51,11 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// Times that a load is tried: the verifier gives up when a signal comes for its thread. Most tries end early
-/// then; with five of them a test on a busy machine once found none that came through.
+/// Attempts to load a program: the verifier gives up when its thread gets a signal. Most attempts end early
+/// then; five of them have proved too few on a busy machine.
 const TRIES: u32 = 40;
 
-/// Loads a program into the kernel, again where a signal has interrupted that.
+/// Loads a program into the kernel, repeatedly if a signal interrupts that.
 pub(crate) fn insist(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
     let mut result = load();
     for _ in 1..TRIES {
@@ -70,7 +71,7 @@ pub(crate) fn insist(mut load: impl FnMut() -> Result<(), ProgramError>) -> Resu
 pub(crate) fn not_loaded(program: &'static str, error: &ProgramError) -> XdpError {
     match raw_error(error) {
         Some(libc::EPERM) => XdpError::no_permission("loading its program"),
-        // Without rights the verifier refuses what it lets pass with them.
+        // Without rights the verifier refuses programs that it accepts with them.
         Some(libc::EACCES) if !rights::missing().is_empty() => XdpError::no_permission("loading its program"),
         Some(libc::ENOSYS) => XdpError::Kernel { what: "the system call bpf" },
         _ => XdpError::Load { program, problem: chain(error) },
@@ -79,7 +80,7 @@ pub(crate) fn not_loaded(program: &'static str, error: &ProgramError) -> XdpErro
 
 /// A map of an object, with the lengths of its keys and values.
 pub(crate) fn map(bpf: &Ebpf, name: &'static str, key: usize, value: usize) -> Result<Map, XdpError> {
-    // The loader keeps its own: the program refers to maps by its descriptors until it is loaded.
+    // The loader keeps its own descriptor: the program refers to maps by its descriptors until it is loaded.
     let data = match bpf.map(name) {
         Some(Loaded::Array(data) | Loaded::HashMap(data) | Loaded::DevMap(data)) => data,
         _ => return Err(XdpError::Load { program: name, problem: "the object has no such map".into() }),
@@ -89,7 +90,7 @@ pub(crate) fn map(bpf: &Ebpf, name: &'static str, key: usize, value: usize) -> R
     Ok(Map::new(fd, key, value))
 }
 
-/// An array of an object, in memory: how many entries, and 64-bit numbers of each.
+/// Maps an array of an object: the number of entries, and 64-bit numbers of each.
 pub(crate) fn array(bpf: &Ebpf, name: &'static str, count: u32, each: usize) -> Result<Words, XdpError> {
     let map = map(bpf, name, 4, each * 8)?;
     Words::map(map.fd(), count as usize * each)

@@ -16,9 +16,9 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
-/// The folder of all pins: removing its files takes the programs away that a process has left.
+/// The folder of all pins: removing its files removes programs that a process has left.
 pub const PINS: &str = "/sys/fs/bpf/bartizan";
-/// Others may do something in a folder.
+/// The permission bits of other users.
 const OTHERS: u32 = 0o077;
 
 /// The file of an interface's pinned attachment.
@@ -28,11 +28,11 @@ pub(crate) struct Pin(PathBuf);
 impl Pin {
     /// The pin of an interface of this network namespace.
     pub(crate) fn of(ifindex: u32) -> Result<Self, XdpError> {
-        // No dot: the file system takes none.
+        // No dot: the file system refuses it.
         Ok(Pin(Path::new(PINS).join(format!("net{}_if{ifindex}", namespace()?))))
     }
 
-    /// All of interfaces of this network namespace, by their numbers.
+    /// All pins of interfaces of this network namespace, by their numbers.
     pub(crate) fn all() -> Result<Vec<(u32, Self)>, XdpError> {
         let begin = format!("net{}_if", namespace()?);
         let files = match fs::read_dir(PINS) {
@@ -47,10 +47,10 @@ impl Pin {
         Ok(numbers.map(|ifindex| (ifindex, Pin(Path::new(PINS).join(format!("{begin}{ifindex}"))))).collect())
     }
 
-    /// The attachment that is pinned there, if one is.
+    /// The pinned attachment, if there is one.
     ///
     /// # Errors
-    /// There is one, and others may have put it there.
+    /// There is one, and another user may have pinned it.
     pub(crate) fn find(&self) -> Result<Option<Attachment>, XdpError> {
         match fs::symlink_metadata(&self.0) {
             Ok(_) => check_folder()?,
@@ -65,7 +65,7 @@ impl Pin {
         self.0.display().to_string()
     }
 
-    /// Makes sure that an attachment can be pinned.
+    /// Checks that an attachment can be pinned.
     pub(crate) fn prepare(&self) -> Result<(), XdpError> {
         make_folder()
     }
@@ -76,9 +76,9 @@ impl Pin {
         attachment.pin(&self.0).map_err(|source| XdpError::system(None, "pinning its program", source))
     }
 
-    /// Removes the file. The folder stays: another run may be about to put something into it.
+    /// Removes the file. The folder stays: another run may be about to pin something in it.
     pub(crate) fn remove(&self) {
-        // Somebody may have removed it: then that is done.
+        // It may be removed already.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -90,7 +90,7 @@ fn namespace() -> Result<u64, XdpError> {
     Ok(namespace.ino())
 }
 
-/// There is no such file, or only others may look: it is none that this user has made.
+/// Whether there is no such file, or only other users may read it: this user has not made it.
 fn is_not_ours(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }

@@ -6,7 +6,7 @@ use std::fmt;
 /// The place where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// The driver, before the kernel makes anything of a frame.
+    /// The driver, before the kernel handles a frame.
     Native,
     /// The kernel, for drivers that cannot: slower, and after frames may have been merged.
     Generic,
@@ -43,21 +43,21 @@ impl fmt::Display for Mode {
 /// The mode requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ModeChoice {
-    /// Native where the driver can, else generic.
+    /// Native if the driver supports it, else generic.
     #[default]
     Auto,
-    /// This one or none.
+    /// Only this mode.
     Only(Mode),
 }
 
-/// A port whose program runs.
+/// A port with a running program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// The mode of its program.
     pub mode: Mode,
-    /// Whether the port across the link is there as well, both are fit, and packets of flows are handled from
-    /// now on. Until then all go up.
+    /// Whether both ports of the link are attached and fit, and packets of flows are handled from now on.
+    /// Until then all go up.
     pub enabled: bool,
-    /// A program that a process has left runs until [`crate::Program::take_over`].
+    /// An older process's program runs until [`crate::Program::take_over`].
     pub waits: bool,
 }

@@ -26,12 +26,12 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pr
 const NAME: &str = "bartizan_probe";
 const REPORTER: &str = "bartizan_sent";
 
-/// The MTU at which every driver that runs programs does.
+/// The MTU at which every driver that supports XDP runs programs.
 pub(crate) const ANY_DRIVER_MTU: u32 = 1500;
 
-/// Frames that are sent to try a port, in each of several tries. All have to be taken: where a driver takes
-/// none there is no report at all, and one of somebody else's frames on the same processor, before the
-/// outcome is read, would count in its place. Not three times, and with these numbers.
+/// The numbers of frames sent to test a port, in each of several attempts. All have to be taken: a driver
+/// that takes none causes no report at all, and a report of another sender's frames on the same processor,
+/// before the outcome is read, would count in its place; but hardly three times, and with these numbers.
 const TRIES: [u32; 3] = [4, 1, 3];
 
 /// Offloads: the word of `ethtool -K`, the request that reads it, and the bit where the answer has several.
@@ -41,7 +41,7 @@ const OFFLOADS: [(&str, u32, u32); 6] = [
     ("gso", 0x23, u32::MAX),
     ("gro", 0x2b, u32::MAX),
     ("lro", 0x25, 1 << 15),
-    // A tag that is not in the frame is neither part of its key nor sent on with it.
+    // A tag removed from the frame is neither part of its key nor sent with it.
     ("rxvlan", 0x25, 1 << 8),
 ];
 
@@ -52,7 +52,7 @@ pub(crate) fn port(link: &Link) -> Result<(), XdpError> {
     }
     let mut command = String::new();
     for (word, request, bit) in OFFLOADS {
-        // A device that does not know the request has no such offload.
+        // A device that does not support the request has no such offload.
         if sys::ethtool_value(&link.name, request).unwrap_or(0) & bit != 0 {
             command.push_str(&format!(" {word} off"));
         }
@@ -63,7 +63,7 @@ pub(crate) fn port(link: &Link) -> Result<(), XdpError> {
     Err(XdpError::Offloads { name: link.name.clone(), command: format!("ethtool -K {}{command}", link.name) })
 }
 
-/// Frames of one port may leave by the other one.
+/// Checks that frames of one port may leave by the other one.
 pub(crate) fn same_mtu(a: (&str, u32), b: (&str, u32)) -> Result<(), XdpError> {
     if a.1 == b.1 {
         return Ok(());
@@ -71,7 +71,7 @@ pub(crate) fn same_mtu(a: (&str, u32), b: (&str, u32)) -> Result<(), XdpError> {
     Err(XdpError::MtuDiffers { a: a.0.to_owned(), mtu_a: a.1, b: b.0.to_owned(), mtu_b: b.1 })
 }
 
-/// `struct bpf_devmap_val`: a device, and no program that is run before frames leave by it.
+/// `struct bpf_devmap_val`: a device, without a program to run before frames leave by it.
 pub(crate) fn device(ifindex: u32) -> [u8; 8] {
     let mut value = [0; 8];
     if let Some(place) = value.first_chunk_mut() {
@@ -86,7 +86,7 @@ pub(crate) struct Probe {
     bpf: Ebpf,
     target: Map,
     outcome: Words,
-    /// Frames of this that were not taken.
+    /// The number of probe frames that were not taken.
     lost: u64,
 }
 
@@ -115,7 +115,7 @@ impl Probe {
         core::mem::take(&mut self.lost)
     }
 
-    /// Sends frames to a port, and hears of them. Gives the device, as reports name it.
+    /// Sends frames to a port, and reads the reports about them. Returns the device, as reports name it.
     pub(crate) fn try_port(&mut self, name: &str, kind: &str, ifindex: u32) -> Result<u64, XdpError> {
         let failed = |what| move |source| XdpError::system(Some(name), what, source);
         self.target

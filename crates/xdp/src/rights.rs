@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rights (capabilities) that the level takes, and those of them that this process lacks.
+//! The rights (capabilities) that the level needs, and those of them that this process lacks.
 //!
-//! Source: capabilities(7), Linux `include/uapi/linux/capability.h`. The kernel answers EPERM or EACCES
-//! whatever lacks. Not done: rights that a user namespace gives count for nothing here, which their list
-//! does not tell.
+//! Source: capabilities(7), Linux `include/uapi/linux/capability.h`. The kernel answers EPERM or EACCES,
+//! whichever is missing. Not done: rights given by a user namespace do not count here, and their list does
+//! not show this.
 
 /// A capability.
 struct Right {
     name: &'static str,
     /// Its number.
     number: u32,
-    /// `CAP_SYS_ADMIN` holds for it.
+    /// `CAP_SYS_ADMIN` includes it.
     by_sys_admin: bool,
 }
 
@@ -18,13 +18,13 @@ const fn right(name: &'static str, number: u32, by_sys_admin: bool) -> Right {
     Right { name, number, by_sys_admin }
 }
 
-/// The rights that loading and attaching take. Packet sockets take `CAP_NET_RAW` as well.
+/// The rights for loading and attaching. Packet sockets need `CAP_NET_RAW` as well.
 const RIGHTS: [Right; 3] =
     [right("CAP_NET_ADMIN", 12, false), right("CAP_BPF", 39, true), right("CAP_PERFMON", 38, true)];
 
 const SYS_ADMIN: u32 = 21;
 
-/// Names of the rights that this thread lacks; none also where that cannot be read.
+/// Names of the rights that this thread lacks; empty also if that cannot be read.
 pub(crate) fn missing() -> Vec<&'static str> {
     missing_in(&std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default())
 }

@@ -33,12 +33,12 @@ const LINK_XDP: u32 = 6;
 /// `BPF_FS_MAGIC`.
 const BPF_FILE_SYSTEM: u64 = 0xcafe_4a11;
 
-/// The entry must not be there yet.
+/// The entry must not exist yet.
 const NO_EXIST: u64 = 1;
 /// Frames that a program redirects are really sent.
 const LIVE_FRAMES: u32 = 1 << 1;
 
-/// A map whose entries have these lengths: what the kernel reads and writes.
+/// A map whose entries have these lengths, which the kernel reads and writes.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
@@ -46,12 +46,12 @@ pub(crate) struct Map {
     value: usize,
 }
 
-/// Whether an entry that is there may be written over.
+/// Whether an existing entry may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// It may.
+    /// It may be.
     Any,
-    /// It may not: `EEXIST`.
+    /// It may not be: `EEXIST`.
     New,
 }
 
@@ -171,8 +171,8 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::
 }
 
 impl Map {
-    /// Takes a map that was loaded with these lengths of keys and values. (Of maps with a value for each
-    /// processor the kernel would write more: none is taken here.)
+    /// Wraps a map that was loaded with these lengths of keys and values. (For maps with a value for each
+    /// processor the kernel would write more: none is passed here.)
     pub(crate) fn new(fd: OwnedFd, key: usize, value: usize) -> Self {
         Map { fd, key, value }
     }
@@ -213,7 +213,7 @@ impl Map {
     }
 }
 
-/// A program on an interface. Dropping it takes the program away, unless it is to stay.
+/// A program on an interface. Dropping it detaches the program, unless it stays.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     fd: OwnedFd,
@@ -231,12 +231,12 @@ impl Attachment {
         Ok(Attachment { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, stays: false })
     }
 
-    /// Takes up one that is pinned. It stays when this is dropped.
+    /// Opens a pinned attachment. It stays when this is dropped.
     pub(crate) fn pinned(path: &Path) -> io::Result<Self> {
         Ok(Attachment { fd: open_pinned(path)?, stays: true })
     }
 
-    /// Takes up anybody's link by its number, to ask what it is. It stays when this is dropped.
+    /// Opens any link by its number, to read its properties. It stays when this is dropped.
     pub(crate) fn of_number(id: u32) -> io::Result<Self> {
         let mut attributes = LinkNumber { id, ..LinkNumber::default() };
         // SAFETY: the attributes hold no pointers.
@@ -245,7 +245,7 @@ impl Attachment {
         Ok(Attachment { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, stays: true })
     }
 
-    /// Pins it: it goes on when all descriptors are closed, until the file is removed.
+    /// Pins it: the attachment stays when all descriptors are closed, until the file is removed.
     pub(crate) fn pin(&self, path: &Path) -> io::Result<()> {
         let path = c_path(path)?;
         let mut attributes =
@@ -254,12 +254,12 @@ impl Attachment {
         unsafe { bpf(OBJ_PIN, &mut attributes) }.map(|_| ())
     }
 
-    /// Whether it stays when this is dropped.
+    /// Sets whether it stays when this is dropped.
     pub(crate) const fn set_stays(&mut self, stays: bool) {
         self.stays = stays;
     }
 
-    /// The numbers of the program and of the interface, which is 0 once that is gone.
+    /// The numbers of the program and of the interface, which is 0 once the interface is gone.
     pub(crate) fn numbers(&self) -> io::Result<(u32, u32)> {
         let mut info = LinkInfo::default();
         let mut attributes = Ask {
@@ -273,7 +273,7 @@ impl Attachment {
         if info.kind == LINK_XDP { Ok((info.program, info.interface)) } else { Err(invalid()) }
     }
 
-    /// Puts another program in the place of the one that runs, in one step: each frame meets one of them.
+    /// Replaces the running program by another one, in one step: each frame meets one of them.
     pub(crate) fn update(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         let mut attributes = LinkUpdate {
             link: self.fd.as_raw_fd() as u32,
@@ -285,7 +285,7 @@ impl Attachment {
         unsafe { bpf(LINK_UPDATE, &mut attributes) }.map(|_| ())
     }
 
-    /// Takes the program away at once. Closing the descriptor would not do: another thread may start a
+    /// Detaches the program at once. Closing the descriptor would not suffice: another thread may start a
     /// process at this moment, which has a copy of it until it runs its program.
     pub(crate) fn detach(&self) -> io::Result<()> {
         let mut attributes = LinkDetach { link: self.fd.as_raw_fd() as u32 };
@@ -297,7 +297,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         if !self.stays {
-            // The interface may be gone; then there is nothing to take away.
+            // The interface may be gone; then there is no program to detach.
             let _ = self.detach();
         }
     }
@@ -338,12 +338,12 @@ pub(crate) fn is_bpf_file_system(folder: &Path) -> io::Result<bool> {
 pub struct Run {
     /// The program's return value.
     pub result: u32,
-    /// Nanoseconds that one run took, in the mean.
+    /// Mean nanoseconds of a run.
     pub nanoseconds: u32,
 }
 
-/// Runs an XDP program on a frame that comes by an interface of this network namespace, `repeat` times. It is
-/// not sent anywhere.
+/// Runs an XDP program `repeat` times on a frame that arrives by an interface of this network namespace. The
+/// frame is not sent.
 pub(crate) fn test_run(program: BorrowedFd<'_>, frame: &[u8], ingress: u32, repeat: u32) -> io::Result<Run> {
     let length = u32::try_from(frame.len()).map_err(|_| invalid())?;
     let context = Context { data_end: length, ingress_ifindex: ingress, ..Context::default() };
@@ -389,7 +389,7 @@ fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::
 pub(crate) enum Netlink {
     /// Links, addresses, routes.
     Route,
-    /// All that came later.
+    /// All later families.
     Generic,
 }
 
@@ -426,8 +426,8 @@ fn request_about(interface: &str) -> io::Result<libc::ifreq> {
     Ok(ask)
 }
 
-/// Switches an interface to take frames for whomever, or back: for good, not for this process. Whether that
-/// changed something.
+/// Switches promiscuous mode of an interface on or off: for good, not for this process only. Returns whether
+/// that changed anything.
 pub(crate) fn set_promiscuous(interface: &str, on: bool) -> io::Result<bool> {
     const BIT: libc::c_short = libc::IFF_PROMISC as libc::c_short;
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
@@ -488,7 +488,7 @@ pub(crate) fn monotonic_time() -> u64 {
 
 /// The difference from CLOCK_BOOTTIME to CLOCK_REALTIME, in nanoseconds.
 pub(crate) fn boot_to_real() -> i64 {
-    // In between, so that half of what the reading takes is the error.
+    // In between, so that the error is half of the time of reading.
     let (before, real, after) =
         (clock(libc::CLOCK_BOOTTIME), clock(libc::CLOCK_REALTIME), clock(libc::CLOCK_BOOTTIME));
     real - (before + (after - before) / 2)

@@ -34,24 +34,24 @@ pub(crate) const LOST_WORDS: usize = LostLine::LEN / 8;
 /// 64-bit numbers of a worker's sign of life.
 pub(crate) const HEARTBEAT_WORDS: usize = Heartbeat::LEN / 8;
 
-/// Last sign of life of a worker that has given none: it is never too long ago.
+/// Last sign of life of a worker that has given none: it never counts as too long ago.
 pub(crate) const NOT_BEGUN: u64 = i64::MAX.cast_unsigned();
 
 /// The word of a key, and its bits, that hold the tenant.
 const TENANT: (usize, u64) = (5, 0xffff << 32);
 
-/// The identity of a flow, as `FlowKey::words` of crate `flow` gives it. The tenant does not count: it
-/// follows from the rest.
+/// The identity of a flow, as `FlowKey::words` of crate `flow` has it. The tenant does not count: it follows
+/// from the rest.
 pub type Key = [u64; KEY_WORDS];
 
 /// The handling of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// They leave by the port across the link.
+    /// Packets leave by the port across the link.
     Forward,
-    /// They leave by a port of this number. Without such a port they go up.
+    /// Packets leave by a port of this number. Without such a port they go up.
     Redirect(u8),
-    /// They are dropped, for a reason.
+    /// Packets are dropped, for a reason.
     Drop(Reason),
     /// Packets of the higher endpoint of the key (`true`) or of the lower one are dropped, for a reason;
     /// the others go up.
@@ -67,7 +67,7 @@ pub struct Control {
     /// The handling of its packets.
     pub action: Action,
     /// Low 32 bits of the generation that decided: while the level is at another one, packets go up. They do
-    /// not go round while an entry lives (docs/design/0018).
+    /// not wrap around while an entry lives (docs/design/0018).
     pub generation: u32,
 }
 
@@ -92,8 +92,7 @@ impl Control {
     }
 }
 
-/// The tables. All methods may be called by several threads at once; who may use a slot is theirs to agree
-/// on.
+/// The tables. Several threads may call all methods at once; they have to agree on the use of slots.
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) buckets: Words,
@@ -160,7 +159,7 @@ impl Tables {
         self.index().insert(&without_tenant(key), slot)
     }
 
-    /// Takes a flow out of the table; `false`: it was not in it.
+    /// Removes a flow from the table; `false`: it was not in it.
     pub fn remove(&self, key: &Key) -> bool {
         self.index().remove(&without_tenant(key))
     }
@@ -170,7 +169,7 @@ impl Tables {
         self.write_control(slot, control.word())
     }
 
-    /// Takes that back: its packets go up and are not counted here. Programs that have looked before end
+    /// Withdraws the control: packets go up and are not counted here. Programs that have read it before end
     /// within the time of grace. `false`: there is no such slot.
     pub fn mark(&self, slot: u32) -> bool {
         self.write_control(slot, 0)
@@ -184,8 +183,8 @@ impl Tables {
         true
     }
 
-    /// Sets a slot back: no control, counters zero. Only when no packet can find it. `false`: there is no
-    /// such slot.
+    /// Resets a slot: no control, counters zero. Only when no packet can find it. `false`: there is no such
+    /// slot.
     pub fn clear(&self, slot: u32) -> bool {
         let (Some(lines), Some(shared)) = (self.lines(slot), self.line(slot)) else { return false };
         lines.flatten().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -214,34 +213,34 @@ impl Tables {
         self.line(slot).map(|line| line.write(windows)).is_some()
     }
 
-    /// The numbers of a connection, as far as its segments have moved them on. `None`: there is no such slot.
+    /// The numbers of a connection, as its segments have advanced them. `None`: there is no such slot.
     #[must_use]
     pub fn windows(&self, slot: u32) -> Option<Windows> {
         self.line(slot).map(Line::read)
     }
 
-    /// The host has judged a segment: the numbers of its connection go forward to these. `false`: there is no
-    /// such slot.
+    /// Advances the numbers of a connection to these, after the host has judged a segment. `false`: there is
+    /// no such slot.
     pub fn publish_windows(&self, slot: u32, windows: &Windows) -> bool {
         self.line(slot).map(|line| line.publish(windows)).is_some()
     }
 
-    /// The level is at this generation, unless it is at a later one: packets of flows that another one
-    /// decided go up. It never goes back, since workers enter generations one by one: what the generation of
-    /// a late one had decided must not act again.
+    /// Enters a generation, unless the level is at a later one: packets of flows that another one decided go
+    /// up. The level never goes back, since workers enter generations one by one: decisions of a late
+    /// worker's generation must not act again.
     pub fn enter_generation(&self, generation: u64) {
         if let Some(word) = self.state.get().first() {
             word.fetch_max(generation, Ordering::Release);
         }
     }
 
-    /// The generation that the level is at: entries of others do not act. 0: no worker has entered one.
+    /// The generation of the level: entries of others do not act. 0: no worker has entered one.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.state.get().first().map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// By what packets without a flow are refused. `None`: none are.
+    /// The early tables, which refuse packets without a flow. `None`: none are refused.
     #[must_use]
     pub const fn early(&self) -> Option<&EarlyTables> {
         self.early.as_ref()
@@ -265,20 +264,20 @@ impl Tables {
         self.heartbeats.get().chunks_exact(HEARTBEAT_WORDS).nth(worker as usize)?.first()
     }
 
-    /// A worker's sign of life, by its number among those of all links: it serves its frames at `now`, by
-    /// [`monotonic_time`]. `false`: there is no such worker.
+    /// Writes a worker's sign of life, by its number among those of all links: it serves its frames at `now`,
+    /// by [`monotonic_time`]. `false`: there is no such worker.
     pub fn beat(&self, worker: u32, now: u64) -> bool {
         self.heartbeat(worker).map(|seen| seen.store(now, Ordering::Release)).is_some()
     }
 
-    /// When a worker was last heard of. `None`: there is no such worker, or it has not begun.
+    /// The time of a worker's last sign of life. `None`: there is no such worker, or it has not begun.
     #[must_use]
     pub fn last_beat(&self, worker: u32) -> Option<u64> {
         let seen = self.heartbeat(worker)?.load(Ordering::Acquire);
         (seen != 0 && seen != NOT_BEGUN).then_some(seen)
     }
 
-    /// Says in which UDP datagrams the host looks for tunnels: those are looked into, or go up; of Teredo
+    /// Sets the UDP datagrams that may carry tunnels: the program decodes them, or they go up; with Teredo,
     /// those that can be Teredo go up.
     ///
     /// # Errors

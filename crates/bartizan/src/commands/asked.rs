@@ -3,9 +3,9 @@
 //! `--dump-config`, `--build-info`, `--list-keywords`, `--list-app-layer-protos`, `--list-app-layer-hooks`,
 //! `-V`.
 //!
-//! The forms of the output are Suricata's where programs read it. `-T` is `bartizan check` with Suricata's
-//! words. Not done: to run or read captures by Suricata's options (`-i`, `-r`): `bartizan run` and
-//! `bartizan inspect` do, and are named ([`bartizan_runtime::suricata_line`]).
+//! The output has Suricata's form where programs read it. `-T` is `bartizan check` with Suricata's messages.
+//! Not done: running and reading captures by Suricata's options (`-i`, `-r`): the message names `bartizan
+//! run` and `bartizan inspect` instead ([`bartizan_runtime::suricata_line`]).
 
 use super::check;
 use crate::arguments::{CacheArgs, FirewallArgs};
@@ -29,26 +29,26 @@ const NOTICE: &str = include_str!("../../../../NOTICE");
 #[derive(clap::Args)]
 #[command(next_help_heading = "As Suricata's callers ask")]
 pub struct Args {
-    /// Test settings and rules, as `bartizan check` does, and end.
+    /// Test settings and rules, as `bartizan check` does, and exit.
     #[arg(short = 'T')]
     test: bool,
     /// A suricata.yaml, or (for -T) a host file.
     #[arg(short = 'c', value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The log folder, which has to be there.
+    /// The log folder, which has to exist.
     #[arg(short = 'l', value_name = "DIR")]
     log: Option<PathBuf>,
-    /// Rule file instead of those that the settings name.
+    /// Rule file instead of those of the settings.
     #[arg(short = 'S', value_name = "FILE")]
     only: Vec<PathBuf>,
-    /// Rule file beside those that the settings name.
+    /// Rule file in addition to those of the settings.
     #[arg(short = 's', value_name = "FILE", conflicts_with = "only")]
     more: Vec<PathBuf>,
     /// Override one setting.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Rules that cannot be evaluated here, and settings that are misspelt, whose loss weakens, or whose
-    /// events are not written, are errors, too.
+    /// Treat as errors, too: rules that cannot be evaluated here, and settings that are misspelt, whose loss
+    /// weakens, or whose events are not written.
     #[arg(long)]
     strict: bool,
     /// Name each rule that cannot be evaluated and each setting without effect.
@@ -61,13 +61,13 @@ pub struct Args {
     firewall: FirewallArgs,
     #[command(flatten)]
     cache: CacheArgs,
-    /// Print the settings, `key = value`, and end.
+    /// Print the settings, `key = value`, and exit.
     #[arg(long)]
     dump_config: bool,
-    /// Print what this build has, in Suricata's form, and end.
+    /// Print the features of this build, in Suricata's form, and exit.
     #[arg(long)]
     build_info: bool,
-    /// Print the notices of the libraries that this program contains or loads, and end.
+    /// Print the notices of the libraries that this program contains or loads, and exit.
     #[arg(long)]
     notices: bool,
     /// List the keywords of rules: names, `csv` or `all` for more, or a name for that one.
@@ -117,12 +117,12 @@ pub fn run(args: &Args, line: &[String]) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The first number is Suricata's: callers choose rules by it.
+/// The version line; its first number is Suricata's, because callers choose rules by it.
 fn version() -> String {
     format!("This is Suricata version {SURICATA_VERSION} as Bartizan {} has it", env!("CARGO_PKG_VERSION"))
 }
 
-/// `-T`.
+/// Runs `-T`.
 fn test(args: &Args) -> Result<Exit, Failure> {
     let firewall = args.firewall.firewall || args.firewall.firewall_rules_exclusive.is_some();
     let rules = !args.only.is_empty() || !args.more.is_empty();
@@ -151,7 +151,7 @@ fn test(args: &Args) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// As `suricata --dump-config`: what has something below it and no value of its own is `(null)`.
+/// Prints settings as `suricata --dump-config` does: a key with children and no value of its own is `(null)`.
 fn dump_config(settings: &Settings, prefix: &str) {
     for name in settings.children(prefix) {
         let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };

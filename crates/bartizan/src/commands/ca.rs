@@ -51,7 +51,7 @@ enum Command {
         #[arg(long, default_value_t = 365)]
         days: u64,
     },
-    /// Give a device a certificate for the request that it has made, and print it.
+    /// Issue a certificate to a device for its request, and print it.
     Issue {
         /// The device's id.
         device: String,
@@ -84,12 +84,12 @@ enum Command {
         #[arg(long, default_value = "/var/lib/bartizan/agent", value_name = "DIR")]
         identity: PathBuf,
     },
-    /// Make a new key for the authority; certificates of the old one hold on for a while.
+    /// Make a new key for the authority; certificates of the old one stay valid for a while.
     Rotate {
         /// Days that the new certificate is valid.
         #[arg(long, default_value_t = 3_650)]
         days: u64,
-        /// Days that the old one holds: more than certificates of devices are valid.
+        /// Days that the old one stays valid: more than certificates of devices are.
         #[arg(long, default_value_t = 90)]
         overlap: u64,
     },
@@ -99,9 +99,9 @@ enum Command {
         /// Serial number or device id.
         which: String,
     },
-    /// Print the certificates of the authorities that hold now.
+    /// Print the certificates of the authorities that are valid now.
     Trusted,
-    /// List all certificates that were given.
+    /// List all issued certificates.
     List {
         /// As JSON.
         #[arg(long)]
@@ -109,7 +109,7 @@ enum Command {
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let now = wall_clock()();
     match &args.command {
@@ -185,7 +185,7 @@ fn controller(authority: &Authority, name: &str, out: &Path, now: u64, days: u64
         let open = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
         let mut file = open.map_err(at(&path))?;
         file.write_all(text.as_bytes()).map_err(|error| {
-            // Half a file would be in the way of the next try.
+            // Half a file would block the next attempt.
             let _ = std::fs::remove_file(&path);
             at(&path)(error)
         })
@@ -195,7 +195,7 @@ fn controller(authority: &Authority, name: &str, out: &Path, now: u64, days: u64
 }
 
 fn enrol(device: &str, controller: &str, identity: &Path) -> Result<(), Failure> {
-    // On a command line other users of the machine would see it.
+    // Other users of the machine could see it on a command line.
     let mut token = String::new();
     let read = std::io::stdin().take(4_096).read_to_string(&mut token);
     read.map_err(|error| Failure::input(format!("the token cannot be read from standard input: {error}")))?;
@@ -240,7 +240,7 @@ fn unwritten(error: &std::io::Error, message: impl std::fmt::Display) -> Failure
     }
 }
 
-/// An authority that cannot be made.
+/// The error of an authority that cannot be made.
 fn not_made(error: &ChannelError) -> Failure {
     match error {
         ChannelError::File { source, .. } => unwritten(source, error),

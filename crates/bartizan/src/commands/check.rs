@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan check FILE...`: are these rules and policies right?
+//! `bartizan check FILE...`: checks rules and policies.
 
 use crate::arguments::{CacheArgs, FirewallArgs};
 use crate::say;
@@ -32,12 +32,11 @@ pub struct Args {
     /// Override one setting.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Rules that cannot be evaluated here, and settings that are misspelt, whose loss weakens, or whose
-    /// events are not written, are errors, too.
+    /// Treat as errors, too: rules that cannot be evaluated here, and settings that are misspelt, whose loss
+    /// weakens, or whose events are not written.
     #[arg(long)]
     strict: bool,
-    /// Show each rule that cannot be evaluated here, and each setting without effect, also when they are
-    /// many.
+    /// Show each rule that cannot be evaluated here, and each setting without effect, even if there are many.
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -130,7 +129,7 @@ fn print_counts(of: &str, report: &RuleSetReport) {
     }
 }
 
-/// Whether there was a rule at all.
+/// Whether the report has any rule.
 fn has_some(report: &RuleSetReport) -> bool {
     report.loaded + report.refused_total() + report.skipped > 0
 }

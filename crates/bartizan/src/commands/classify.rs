@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan classify RULES [TRACE]`: the header rules of a ClassBench file or the policies of a policy file,
-//! and which of them headers match.
+//! `bartizan classify RULES [TRACE]`: matches headers against the header rules of a ClassBench file or the
+//! policies of a policy file.
 //!
-//! Rules are numbered from 0 in their order; policies are, too. Of a policy file only the choice of the
-//! policy is looked at: service levels and the rules of its packet filters are what `bartizan explain flow`
-//! tells.
+//! Rules and policies are numbered from 0 in their order. Of a policy file only the choice of the policy is
+//! evaluated; `bartizan explain flow` shows service levels and the rules of packet filters.
 
 use crate::say::{self, Harmless};
 use bartizan_classify::trace::Draw;
@@ -17,9 +16,9 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Rules that are drawn at most.
+/// The most rules to draw.
 const GENERATE_MAX: i64 = 10_000_000;
-/// Headers that the throughput is measured with: drawn uniformly, from this seed.
+/// The number of headers for measuring the throughput: drawn uniformly, from a fixed seed.
 const SPEED_HEADERS: usize = 400_000;
 const SPEED_SEED: u64 = 0x5eed_0000 + 'U' as u64;
 
@@ -37,17 +36,17 @@ pub struct Args {
     /// Rules in ClassBench's form, or a policy file (`.yaml`, `.yml`), plain, gzip or zstd; the first that
     /// matches wins.
     rules: PathBuf,
-    /// Headers, one a line: SIP DIP SPORT DPORT PROTO, as the side sends them that opens the flow; more
-    /// columns are ignored. Prints one number a line: that of the rule or policy, from 0; -1 for none (of
-    /// policies: the default holds).
+    /// Headers, one a line: SIP DIP SPORT DPORT PROTO, as the opener of the flow sends them; more columns are
+    /// ignored. Prints one number a line: that of the rule or policy, from 0; -1 for none (with policies: the
+    /// default applies).
     trace: Option<PathBuf>,
-    /// Tenant that the headers belong to, of a policy file [default: the default tenant].
+    /// Tenant of the headers, for a policy file [default: the default tenant].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Link that they come in by: a name of the policy file [default: one that no policy names].
+    /// Link of the headers: a name of the policy file [default: one that no policy names].
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
-    /// Memory that tables may take, in MiB; what goes beyond is searched linearly.
+    /// Memory that tables may take, in MiB; rules beyond it are searched linearly.
     #[arg(long, value_name = "MIB", default_value_t = 256)]
     budget: usize,
     /// Print a trace of this many headers drawn from the rules instead (Pareto's law, as ClassBench does).
@@ -81,7 +80,7 @@ fn letter(text: &str) -> Result<Draw, String> {
     }
 }
 
-/// Classifies.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     if args.generate.is_some() && is_policy(&args.rules) {
         return Err(Failure::usage(format!(
@@ -138,7 +137,7 @@ fn print_answers(
     numbers.iter().try_for_each(|n| writeln!(out, "{n}"))
 }
 
-/// Prints what the structure is like and how fast it is. `seconds`: what building it took.
+/// Prints a description of the structure and its throughput. `seconds`: the time of building it.
 fn print_report(
     out: &mut impl Write,
     args: &Args,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan completions SHELL`.
+//! `bartizan completions SHELL`: prints shell completions.
 
 use crate::say;
 use bartizan_runtime::error::{Exit, Failure};
@@ -13,9 +13,9 @@ pub struct Args {
     shell: clap_complete::Shell,
 }
 
-/// Prints them.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    // The generator panics where it cannot write.
+    // Written to memory first, because the generator panics on a write error.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "bartizan", &mut text);
     // `say::out` notes a failure, and the program reports it at its end.

@@ -25,7 +25,7 @@ Examples:
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folder of the state; it is made if it is not there.
+    /// Folder of the state; made if missing.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/bartizan/controller")]
     state: PathBuf,
     /// The address of the REST API; port 0 for any that is free.
@@ -37,14 +37,14 @@ pub struct Args {
     /// The address where devices' agents connect; without this option, none can.
     #[arg(long, value_name = "ADDR")]
     southbound: Option<SocketAddr>,
-    /// Folder of the authority for agents' certificates, made if it is not there; `ca` in the folder of the
-    /// state unless given.
+    /// Folder of the authority for agents' certificates, made if missing; by default `ca` in the folder of
+    /// the state.
     #[arg(long, value_name = "DIR")]
     ca: Option<PathBuf>,
-    /// Print the OpenAPI document of the REST API, and end.
+    /// Print the OpenAPI document of the REST API, and exit.
     #[arg(long)]
     openapi: bool,
-    /// Make a bootstrap token although there are administrators: for when their tokens are lost.
+    /// Make a bootstrap token even though there are administrators: for the case that their tokens are lost.
     #[arg(long)]
     bootstrap: bool,
 }

@@ -30,18 +30,18 @@ pub struct Args {
     /// captures.
     #[arg(long, value_name = "NAME")]
     link: Vec<String>,
-    /// Inspect only what this lets through, in tcpdump's language (pcap-filter(7)): `--filter 'not port 22'`.
-    /// Needs libpcap.
+    /// Inspect only packets that this filter passes, in tcpdump's language (pcap-filter(7)): `--filter 'not
+    /// port 22'`. Needs libpcap.
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
     /// Prevention over captures: drop, reject and pass act as they would inline.
     #[arg(long)]
     ips: bool,
-    /// Folder for eve.json, stats.json and files; made if it is not there.
-    /// [default: bartizan-out, or the `default-log-dir` of a suricata.yaml]
+    /// Folder for eve.json, stats.json and files; made if missing. [default: bartizan-out, or the
+    /// `default-log-dir` of a suricata.yaml]
     #[arg(long, value_name = "DIR", verbatim_doc_comment)]
     out: Option<PathBuf>,
-    /// Workers that inspect side by side; the results are the same.
+    /// Workers that inspect in parallel; the results are the same.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// For tests: flows move between workers at random, by this seed; the results are the same.
@@ -56,7 +56,7 @@ pub struct Args {
     captures: Vec<PathBuf>,
 }
 
-/// Inspects.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let options = InspectOptions {
         build: args.build.options(),
@@ -87,7 +87,7 @@ fn print_refused(refused: &Refused) {
 }
 
 fn print_summary(summary: &Summary, json: bool) -> Result<(), Failure> {
-    // Events are written by now; who reads the summary may stop doing so.
+    // Events are written by now; a reader of the summary may stop reading.
     signals::end_with_the_pipe();
     if json {
         let text = serde_json::to_string_pretty(summary).map_err(Failure::stopped)?;

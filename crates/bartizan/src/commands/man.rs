@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan man DIR`.
+//! `bartizan man DIR`: writes man pages.
 
 use bartizan_runtime::error::{Exit, Failure};
 use clap::CommandFactory;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run`: the stack on live traffic, on links that are inline between two interfaces or passive on
-//! one.
+//! `bartizan run`: runs the stack on live traffic, on links inline between two interfaces or passive on one.
 
 use crate::arguments::RunArgs;
 use crate::log::LogArgs;

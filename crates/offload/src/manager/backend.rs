@@ -15,17 +15,17 @@ use bartizan_flow::{FlowKey, FlowTable};
 use bartizan_packet::windows::Windows;
 use std::collections::VecDeque;
 
-/// A way once through all places, some at a turn.
+/// One pass over all places, some at a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sweep {
     next: u32,
-    /// Places that have still to be looked at.
+    /// Places still to be visited.
     pub(super) owed: u32,
 }
 
 impl Sweep {
-    /// All places are to be looked at from now on. One that is under way goes on from where it is: begun anew
-    /// each time it would never come to the last ones.
+    /// Starts a pass over all places. A running pass goes on from its present place: if it began anew each
+    /// time it would never reach the last ones.
     pub(super) const fn begin(&mut self, known: u32) {
         self.owed = known;
     }
@@ -39,7 +39,7 @@ impl Sweep {
     }
 }
 
-/// Whether a stay is the flow's, which does not leave its level.
+/// Whether a stay is the flow's present one, and is not about to end.
 fn is_settled<E: Default>(table: &FlowTable<E>, sunk: SunkId) -> bool {
     table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk && !stay.step.in_removal())
 }
@@ -60,11 +60,11 @@ pub(super) struct Backend {
     next_look: u32,
     /// Entries that the device has reported as silent, and since when.
     idle: VecDeque<(u32, SunkId, Timestamp)>,
-    /// Looks for entries of other generations, and for those of functions that leave.
+    /// The passes for entries of other generations, and for those of functions that leave.
     outdated: Sweep,
     pub(super) leaving: Sweep,
-    /// The sweep for other generations waits, and until when: packets come first, by which entries go on in
-    /// place.
+    /// Whether and until when the pass for other generations waits: packets come first, by which entries may
+    /// go on in place.
     held: bool,
     held_until: Option<Timestamp>,
     offered: u64,
@@ -120,7 +120,7 @@ impl Backend {
 
     // --- down --------------------------------------------------------------------------------
 
-    /// Asks the device for an entry of a flow that is at the host.
+    /// Requests an entry for a flow that is at the host.
     pub(super) fn take<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -130,7 +130,7 @@ impl Backend {
     ) -> Result<(), Stays> {
         let result = self.try_take(table, (id, key), offer, now);
         match result {
-            // A flow is counted once, however often it asks.
+            // A flow is counted once, however often it is offered.
             Err(Stays::Full) if offer.again => {}
             Err(why) => {
                 self.offered += 1;
@@ -227,14 +227,14 @@ impl Backend {
 
     // --- while it is there -------------------------------------------------------------------
 
-    /// Whether a flow's entry acts by another generation, and can go on in place.
+    /// Whether a flow's entry is of another generation, and can go on in place.
     pub(super) fn is_outdated<E: Default>(&self, table: &FlowTable<E>, sunk: SunkId) -> bool {
         self.device.capabilities().updates
             && self.place_of(sunk).is_some_and(|place| place.generation != self.generation)
             && table.stay(sunk.flow()).is_some_and(|stay| stay.sunk == sunk && stay.step == Step::Active)
     }
 
-    /// Lets such an entry go on, if it is to do what it did.
+    /// Lets such an entry go on, if its action stays the same.
     pub(super) fn renew<E: Default>(
         &mut self,
         table: &mut FlowTable<E>,
@@ -287,12 +287,12 @@ impl Backend {
     pub(super) fn enter_generation(&mut self, generation: Generation) {
         self.generation = generation;
         self.device.enter_generation(generation);
-        // Generations that follow each other fast do not hold it for longer.
+        // Generations in quick succession do not prolong the wait.
         self.held |= self.outdated.owed == 0 && self.device.capabilities().updates;
         self.outdated.begin(self.places.known());
     }
 
-    /// Whether entries of other generations are still left for packets of their flows to come.
+    /// Whether entries of other generations still wait for packets of their flows.
     fn is_held(&mut self, now: Timestamp) -> bool {
         if self.held && now >= *self.held_until.get_or_insert(now + RENEW_FOR) {
             (self.held, self.held_until) = (false, None);
@@ -300,7 +300,7 @@ impl Backend {
         self.held
     }
 
-    /// Asks for something about an entry, if it is there.
+    /// Adds a request for an entry, if it exists.
     pub(super) fn ask(&mut self, sunk: SunkId, wish: Wish) {
         if let Some(place) = self.places.of(sunk) {
             self.requests.push(Request { place, sunk, wish });
@@ -391,7 +391,7 @@ impl Backend {
             return;
         }
         for Request { place, wish, .. } in &mut self.requests {
-            // Segments have come since the flow was offered.
+            // Segments have advanced the numbers since the flow was offered.
             if let Wish::Install(Install { windows, .. }) | Wish::Update { windows, .. } = wish {
                 *windows = self.places.get(*place).and_then(|place| place.windows);
             }

@@ -26,34 +26,34 @@ impl Handled {
 pub struct ManagerCounters {
     /// Entries of all devices in use.
     pub entries: u64,
-    /// Flows offered that went on to a device.
+    /// Flows offered that a device accepted.
     pub offered: u64,
-    /// Flows that went to a device because those before it did not take them.
+    /// Flows offered to a later device because earlier ones refused them.
     pub spilled: u64,
-    /// Entries that went on in place when another generation had decided the same.
+    /// Entries that went on in place after another generation decided the same.
     pub renewed: u64,
-    /// Offers that came to nothing, by their reason.
+    /// Refused offers, by reason.
     pub stayed: [u64; Stays::ALL.len()],
     /// Flows that came up because another generation began.
     pub outdated: u64,
-    /// Flows that came up because a function of theirs does not look after them any more, or begins anew.
+    /// Flows that came up because a function of theirs leaves, or begins anew.
     pub left: u64,
-    /// Flows that came up so that busier ones find a place.
+    /// Flows that came up to make room for busier ones.
     pub gave_way: u64,
     /// The device's reports about entries that no longer exist.
     pub strays: u64,
-    /// Times that packets have gone on without the host, since it gave no sign of life.
+    /// Times that packets passed without the host, since it gave no sign of life.
     pub missed: u64,
-    /// Readings of counts that were left out, since a second was too short for all.
+    /// Readings of counts that were left out, since the time was too short for all.
     pub unread: u64,
     /// Packets that the device forwarded.
     pub forwarded: Handled,
-    /// Packets that the device dropped, by their reason; those without a flow as well.
+    /// Packets that the device dropped, by reason; those without a flow as well.
     pub dropped: [Handled; Reason::COUNT],
-    /// Those of them that had no flow.
+    /// Packets among those that had no flow.
     pub early: Handled,
-    /// Packets that the device dropped for what they carry, which is among `dropped`: they are of the same
-    /// frames.
+    /// Packets that the device dropped because of their inner packet, which is among `dropped`: both are of
+    /// the same frames.
     pub around: Handled,
 }
 

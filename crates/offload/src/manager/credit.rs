@@ -25,7 +25,7 @@ pub(super) struct Refused {
     /// The place assigned to it.
     pub place: Place,
     pub why: Stays,
-    /// It was not to leave meanwhile.
+    /// Whether the flow was to stay below meanwhile.
     pub wanted: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn refused_of(now: (u64, u64), had: (u64, u64), more: (u64, u64)) -> 
     (now.0.saturating_sub(had.0).min(more.0), now.1.saturating_sub(had.1).min(more.1))
 }
 
-/// Credits what an entry has counted since the last time.
+/// Credits the counts of an entry since the last reading.
 pub(super) fn credit<E: Default>(
     table: &mut FlowTable<E>,
     place: &mut Place,
@@ -73,8 +73,8 @@ pub(super) fn credit<E: Default>(
     {
         let more = now_packets.saturating_sub(*had_packets);
         let more_bytes = now_bytes.saturating_sub(*had_bytes);
-        // A device that is writing may have counted a packet and not yet its bytes, or the other way round:
-        // each is credited when it is seen.
+        // While a device writes, a packet may be counted before its bytes, or the other way round: each is
+        // credited when it is read.
         if more > 0 || more_bytes > 0 {
             known &= table.credit(sunk, direction, more, more_bytes, *seen);
             packets += more;
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(in_a_second(u64::MAX, PacketDuration::from_secs(1)), u32::MAX);
     }
 
-    /// A device counts what a packet was dropped for before the packet itself: read in between, that waits
-    /// for it, so that in the end each is charged once.
+    /// A device counts a drop because of the inner packet before the packet itself: a reading in between
+    /// defers it, so that in the end each counts once.
     #[test]
     fn what_is_dropped_for_what_it_carries_is_charged_with_its_packet() {
         let readings = [((0, 0), (1, 100)), ((2, 300), (2, 300)), ((2, 300), (2, 300)), ((3, 400), (4, 500))];
@@ -177,8 +177,8 @@ mod tests {
         assert_eq!((charged, others), ((3, 400), (0, 0)));
     }
 
-    /// A device is read while it writes: packets and bytes of one more packet are seen one after the other,
-    /// in whichever order. Nothing of it is lost, also where no other packet comes.
+    /// A device is read while it writes: packets and bytes of one more packet appear one after the other, in
+    /// either order. Nothing of it is lost, even if no other packet follows.
     #[test]
     fn a_packet_that_is_read_in_halves_is_credited_whole() {
         let halves = [((1, 0), (1, 100)), ((0, 100), (1, 100))];

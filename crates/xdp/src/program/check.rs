@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether interfaces are fit for the level, before the program is attached to any of them.
+//! Checks of interfaces before the program is attached to any of them.
 
 use super::{Program, ask};
 use crate::error::XdpError;
@@ -7,9 +7,8 @@ use crate::port::{Mode, ModeChoice};
 use crate::prove::{self, Probe};
 
 impl Program {
-    /// Whether interfaces are fit for the level, before any of them is attached: all that is wrong with
-    /// them, so that it can be mended at once. What only shows when they are attached is left to
-    /// [`Program::attach`].
+    /// Checks interfaces before any of them is attached: reports all their faults, so that they can be mended
+    /// at once. Faults that only attaching shows are left to [`Program::attach`].
     ///
     /// # Errors
     /// See [`Program::attach`].
@@ -18,7 +17,7 @@ impl Program {
         for ifindex in interfaces {
             let link = ask(*ifindex)?;
             unfit.extend(prove::port(&link).err());
-            // Of others it shows once the program is attached, or in which mode it runs.
+            // Other faults show once the program is attached, or depend on its mode.
             let native = self.mode != ModeChoice::Only(Mode::Generic) && link.mtu <= prove::ANY_DRIVER_MTU;
             if link.is_up() && link.kind == "veth" && native {
                 let probe = match self.probe.take() {
@@ -27,7 +26,7 @@ impl Program {
                 };
                 let probe = self.probe.insert(probe);
                 unfit.extend(probe.try_port(&link.name, &link.kind, *ifindex).err());
-                // It is no port yet that could have lost them.
+                // These are no losses of a port.
                 let _ = probe.take_lost();
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Meanings of the kernel's refusals to attach the program.
+//! The errors for the kernel's refusals to attach the program.
 
 use super::*;
 

@@ -17,14 +17,14 @@ pub struct Whom {
     /// File with the token [else $BARTIZAN_TOKEN_FILE, `token` or `token-file` of ctl.yaml].
     #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
-    /// Certificate that the controller's is signed by, or is [else $BARTIZAN_CA, `ca` of ctl.yaml, that of a
+    /// Certificate that signed the controller's, or is it [else $BARTIZAN_CA, `ca` of ctl.yaml, that of a
     /// controller on this machine].
     #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
 }
 
 impl Whom {
-    /// A client of it.
+    /// Connects a client to it.
     pub fn client(&self) -> Result<Client, Failure> {
         let (controller, token_file, ca) =
             (self.controller.clone(), self.token_file.clone(), self.ca.clone());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Asks a controller what one command says, and shows the answer.
+//! Sends one command's request to a controller, and shows the answer.
 
 use super::access::Whom;
 use super::actions::{self, FILE, FOLLOW, IF_MATCH, NEW, PERCENT};
@@ -39,7 +39,7 @@ impl Typed<'_> {
     }
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(action: &Action, matches: &ArgMatches, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     let typed = Typed(matches);
     let (route, mut path) = route(action, &typed)?;
@@ -87,7 +87,7 @@ fn shown(body: &Value, action: &Action, dry: bool, json: bool) {
     println!("{}", text.trim_end_matches('\n'));
 }
 
-/// The route with all names that were given, and its path.
+/// The route for the names given, and its path.
 fn route<'a>(action: &'a Action, typed: &Typed<'_>) -> Result<(&'a Route, String), Failure> {
     let given = |name: &&str| action.named_by_content() || typed.text(&actions::id("name", name)).is_some();
     let fits = |route: &&Route| names(route).iter().all(given);
@@ -119,7 +119,7 @@ fn query(action: &Action, typed: &Typed<'_>) -> Vec<String> {
     said.collect()
 }
 
-/// The body: the document, with what options say in it.
+/// The body of the request: the document, with the values of options in it.
 fn body(
     action: &Action,
     route: &Route,
@@ -211,7 +211,7 @@ fn print_items(action: &Action, items: &[Value], json: bool, begin: bool) {
     } else if json {
         println!("{:#}", Value::from(items));
     } else {
-        // The rules of a library are no libraries.
+        // The items of a library are rules, not libraries: no table of libraries.
         let resource = if action.verb == "list" { action.resource.as_str() } else { "" };
         let text = show::table(resource, items, begin);
         if !text.is_empty() {

@@ -9,18 +9,18 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 /// Synonyms of verbs.
 const ALIASES: &[(&str, &str)] = &[("begin", "start"), ("make", "create"), ("revoke", "delete")];
-/// The document.
+/// The argument of the document.
 pub const FILE: &str = "FILE";
-/// Steps of a roll-out.
+/// The option for the steps of a roll-out.
 pub const PERCENT: &str = "percent";
-/// Goes on with a log.
+/// The option that follows a log.
 pub const FOLLOW: &str = "follow";
-/// Only if it is still this.
+/// The option for the tag that the document must still have.
 pub const IF_MATCH: &str = "if-match";
-/// Only if it is not there.
+/// The option that requires that the document does not exist.
 pub const NEW: &str = "new";
 
-/// The argument of a name in the path, a parameter of the query, or a key of the body.
+/// The id of the argument of a name in the path, a parameter of the query, or a key of the body.
 pub fn id(of: &str, name: &str) -> String {
     format!("{of}:{name}")
 }
@@ -61,12 +61,13 @@ fn arguments(action: &'static Action) -> Vec<Arg> {
     all
 }
 
-/// The command line is made once: what its texts need stays.
+/// Leaks a text: the command line is made once, and its texts live as long as the program.
 fn leak(text: String) -> &'static str {
     Box::leak(text.into_boxed_str())
 }
 
-/// A parameter as an option. `turned`: pages are turned here.
+/// A parameter as an option. `turned`: the command itself requests page after page, so there is no option for
+/// it.
 fn parameter(parameter: &'static Parameter, turned: bool) -> Option<Arg> {
     let arg = Arg::new(leak(id("query", parameter.name))).long(parameter.name).help(parameter.about);
     match parameter.kind {
@@ -81,7 +82,7 @@ fn parameter(parameter: &'static Parameter, turned: bool) -> Option<Arg> {
     }
 }
 
-/// An option of the body.
+/// A key of the body as an option.
 fn flag(flag: &'static Flag) -> Arg {
     let arg = Arg::new(leak(id("body", &flag.key))).long(flag.key.as_str()).help(flag.about.as_str());
     match &flag.kind {

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 /// The name of the command.
 pub const NAME: &str = "apply";
 
-/// Put a file, or a folder of files, with documents of kind, name and spec; shows what differs first.
+/// Put a file, or a folder of files, with documents of kind, name and spec; shows the differences first.
 #[derive(clap::Args)]
 #[command(after_help = FORM)]
 pub struct Args {
     /// File or folder with documents (*.yaml, *.yml, *.json); may be repeated.
     #[arg(short, long = "file", value_name = "PATH", required = true)]
     file: Vec<PathBuf>,
-    /// Only show what differs.
+    /// Only show the differences.
     #[arg(long)]
     dry_run: bool,
 }
@@ -34,7 +34,7 @@ A document:
     policy: {from: lan, chain: [pfw], pfw: {default: drop}}
 Files of a library may be named by their paths, seen from the document; they are put first.";
 
-/// Shows what differs, and puts it.
+/// Shows the differences, and puts the documents.
 pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     let documents = apply::read(&args.file)?;
     if documents.is_empty() {

@@ -47,7 +47,7 @@ pub struct Args {
     to: running::To,
     #[command(flatten)]
     whom: access::Whom,
-    /// Print answers as they came, as JSON.
+    /// Print answers unchanged, as JSON.
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
     #[command(subcommand)]
@@ -58,11 +58,11 @@ pub struct Args {
 enum What {
     /// A command to a running program, with its arguments.
     Running(String, Vec<String>),
-    /// Commands to a running program, with options.
+    /// A command to a running program with options of its own.
     Trace(trace::Args),
     /// An operation of the controller's API, with its arguments.
     Controller(&'static Action, ArgMatches),
-    /// Documents of files.
+    /// Putting the documents of files.
     Apply(apply::Args),
     /// A replay of recorded traffic against a policy.
     Replay(Box<replay::Args>),
@@ -130,7 +130,7 @@ impl Subcommand for What {
     }
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.what {
         What::Running(name, _) if !What::has_subcommand(name) => {

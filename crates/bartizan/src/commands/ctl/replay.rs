@@ -19,8 +19,8 @@ use std::path::PathBuf;
 /// The name of the command.
 pub const NAME: &str = "replay";
 
-/// Say what a policy would make of traffic that was: captures, or flow records of eve.json, beside what
-/// became of it.
+/// Show the verdicts that a policy gives recorded traffic: captures, or flow records of eve.json, beside the
+/// recorded ones.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -30,20 +30,21 @@ pub struct Args {
     /// The policy of a device of the controller, instead of --policy.
     #[arg(long, value_name = "NAME", conflicts_with = "policy")]
     device: Option<String>,
-    /// That of this generation; the newest unless given.
+    /// The policy of this generation; the newest by default.
     #[arg(long, value_name = "NUMBER", requires = "device")]
     generation: Option<u64>,
-    /// With these documents in it that are not put yet, as for `apply`; may be repeated.
+    /// Documents to add to it that are not put yet, as for `apply`; may be repeated.
     #[arg(long, value_name = "PATH", requires = "device", conflicts_with = "generation")]
     with: Vec<PathBuf>,
-    /// Compare with another policy: a policy file, or with --device a generation's number or `running`. Else
-    /// flow records are compared with what became of the flows, captures with what the device runs.
+    /// Compare with another policy: a policy file, or with --device a generation's number or `running`. By
+    /// default flow records are compared with their recorded verdicts, captures with the running policy of
+    /// the device.
     #[arg(long, value_name = "FILE|NUMBER|running")]
     against: Option<String>,
     /// Tenant of all traffic; else the policy's selectors decide.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Link that the traffic came in by, where it does not say so itself.
+    /// Link that the traffic arrived by, if the records do not have it.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// The most flows with a changed verdict to show.
@@ -60,7 +61,7 @@ Examples:
   bartizan ctl replay --device edge --with web.yaml capture.pcap      # a change that is not put yet
   bartizan ctl replay --device edge --generation 17 --against running eve.json";
 
-/// Replays.
+/// Runs the command.
 pub fn run(args: &Args, whom: &Whom, json: bool) -> Result<Exit, Failure> {
     let traffic = Traffic::of(&args.traffic)?;
     let folder = Folder::new()?;
@@ -122,7 +123,7 @@ fn flow_text(flow: &FlowName) -> String {
 fn outcome_text(outcome: &Outcome, beside: Option<&Outcome>) -> String {
     let fate = outcome.fate.to_string();
     match beside {
-        // A policy of another name says it.
+        // The name of another policy is the difference to show.
         Some(beside) if beside.policy != outcome.policy && !outcome.policy.is_empty() => {
             harmless_line(&format!("{fate} (policy {})", outcome.policy)).into_owned()
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands to a running program: given by its socket, with what comes of it.
+//! Commands to a running program: sent by its socket; prints their results.
 
 use super::running_text;
 use bartizan_api::control::{COMMANDS, Reply, Request, command};
@@ -40,7 +40,7 @@ pub struct To {
 /// The first word of commands about functions.
 pub const FUNCTION: &str = "function";
 
-/// `function stop NAME` is `function-stop NAME`.
+/// Joins the words of a command: `function stop NAME` is `function-stop NAME`.
 pub fn whole_name(command: &str, mut arguments: Vec<String>) -> (String, Vec<String>) {
     if command != FUNCTION {
         return (command.to_owned(), arguments);
@@ -50,14 +50,14 @@ pub fn whole_name(command: &str, mut arguments: Vec<String>) -> (String, Vec<Str
     (format!("{FUNCTION}-{verb}"), rest)
 }
 
-/// Gives a command by its name.
+/// Sends a command by its name.
 pub fn run(to: &To, name: &str, arguments: &[String], json: bool) -> Result<Exit, Failure> {
     let spec = command(name).ok_or_else(|| Failure::usage(format!("there is no command `{name}`")))?;
     let request = spec.request(arguments).map_err(Failure::usage)?;
     give(to, &request, json)
 }
 
-/// Gives a command, and shows what comes of it.
+/// Sends a command, and prints its result.
 pub fn give(to: &To, request: &Request, json: bool) -> Result<Exit, Failure> {
     let (reply, text) = ask(to, request)?;
     if json {

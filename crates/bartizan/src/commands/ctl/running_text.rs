@@ -10,11 +10,11 @@ use std::net::IpAddr;
 pub struct Shown {
     /// The text, without a final line end.
     pub text: String,
-    /// Something was there to be shown.
+    /// Whether the answer has anything to show.
     pub found: bool,
 }
 
-/// A value in words.
+/// A value as text.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -22,7 +22,7 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// The answer to a command.
+/// The text of an answer to a command.
 pub fn answer(command: &str, message: &Value) -> Shown {
     let mut text = String::new();
     let mut found = true;
@@ -164,7 +164,7 @@ fn level_device(level: &str, device: &Value, text: &mut String) {
     let _ = writeln!(text, "  {:<9} {}", "updates", does(can("updates")));
 }
 
-/// Workers that have not answered.
+/// Appends the workers that have not answered.
 fn late(message: &Value, text: &mut String) {
     let late: Vec<String> = array(message, "late_workers").iter().map(plain).collect();
     if !late.is_empty() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers of a controller for people: lists as tables, documents as YAML that can be put again, changes by
-//! what differs.
+//! Answers of a controller for people: lists as tables, documents as YAML that can be put again, changes as
+//! differences.
 
 use bartizan_base::Timestamp;
 use bartizan_events::harmless_line;
@@ -123,7 +123,7 @@ const TIMES: &[&str] = &["AT", "CREATED", "EXPIRES", "FIRST", "LAST", "SEEN"];
 /// Keys of answers that are times.
 const TIME_KEYS: &[&str] =
     &["answered", "asked", "at", "created", "expires", "first", "last", "newest", "seen", "since"];
-/// Characters of a cell.
+/// The most characters of a cell.
 const CELL: usize = 60;
 
 /// A list as a table; `head`: with the names of the columns.
@@ -141,7 +141,7 @@ pub fn table(resource: &str, items: &[Value], head: bool) -> String {
     aligned(&rows)
 }
 
-/// A resource that is not in the table above has the keys of its first item that are plain.
+/// The columns of a resource without columns of its own: the scalar keys of its first item.
 fn own_columns(items: &[Value]) -> Vec<(String, String)> {
     let keys = items.first().and_then(Value::as_object).into_iter().flatten();
     let plain = keys.filter(|(_, value)| !value.is_object());
@@ -195,8 +195,8 @@ fn with_times(value: &Value) -> Value {
     }
 }
 
-/// Microseconds since 1970 of a time in microseconds or seconds; none of a number that is no time: 0 is none
-/// yet.
+/// Converts a time in seconds or microseconds to microseconds since 1970; `None` if the number is no time: 0
+/// means not yet.
 fn micros_of(number: u64) -> Option<u64> {
     match number {
         SECONDS_FROM..SECONDS_TO => number.checked_mul(1_000_000),
@@ -205,14 +205,14 @@ fn micros_of(number: u64) -> Option<u64> {
     }
 }
 
-/// Times of 2001 to 5138 in seconds, and from 2001 on in microseconds.
+/// The numbers that are times: in seconds from 2001 to 5138, in microseconds from 2001 on.
 const SECONDS_FROM: u64 = 1_000_000_000;
 const SECONDS_TO: u64 = 100_000_000_000;
 const MICROS_FROM: u64 = 1_000_000_000_000_000;
 
 fn time(micros: u64) -> String {
     let text = time_text(Timestamp::from_nanos(micros.saturating_mul(1_000)));
-    // To the second, as people read it.
+    // Cut to seconds, for readability.
     text.get(..19).map_or_else(|| text.clone(), |text| format!("{text}Z"))
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl trace SID`: the conditions of a rule on the next packets of a running program.
+//! `bartizan ctl trace SID`: evaluates the conditions of a rule on the next packets of a running program.
 
 use super::running::{To, ask};
 use super::running_text::plain;
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 /// Name of the command.
 pub const NAME: &str = "trace";
 
-/// Seconds beyond the time of a trace that its answer may take.
+/// Seconds that the answer may take in addition to the time of the trace.
 const ANSWER: u64 = 10;
 
 /// Shown below `--help`.
@@ -35,17 +35,17 @@ pub struct Args {
     /// The rule: its sid, or gid:sid.
     #[arg(value_name = "SID", value_parser = parse_sid)]
     rule: (Option<u32>, u32),
-    /// Ends when the rule's head (protocol, direction and state, addresses and ports) has held for so many
+    /// End when the rule's head (protocol, direction and state, addresses and ports) has held for so many
     /// packets.
     #[arg(long, value_name = "N", default_value_t = PACKETS, value_parser = clap::value_parser!(u64).range(1..=PACKETS_MAX))]
     packets: u64,
-    /// Ends after so much time as well.
+    /// End after so much time as well.
     #[arg(long, value_name = "SECONDS", default_value_t = SECONDS, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     seconds: u64,
-    /// Number of the attempts shown, those that got furthest.
+    /// The number of attempts to show, those that got furthest first.
     #[arg(long, value_name = "N", default_value_t = ATTEMPTS, value_parser = attempts)]
     attempts: usize,
-    /// Only packets of flows that fit: a 5-tuple, a part of one, or the `flow_id` of an event.
+    /// Only packets of flows that match: a 5-tuple, a part of one, or the `flow_id` of an event.
     #[arg(long, value_name = "FLOW")]
     flow: Option<String>,
     /// Only packets of a tenant.
@@ -69,7 +69,7 @@ impl Args {
     }
 }
 
-/// Traces a rule, and shows what comes of it.
+/// Traces a rule, and prints the result.
 pub fn run(args: &Args, to: &To, json: bool) -> Result<Exit, Failure> {
     let to = To { timeout: to.timeout.max(args.seconds + ANSWER), ..to.clone() };
     let (reply, text) = ask(&to, &args.request())?;

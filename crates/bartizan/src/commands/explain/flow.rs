@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan explain flow`: for a 5-tuple what the policy makes of it, for a capture what happened to its
-//! flows.
+//! `bartizan explain flow`: for a 5-tuple the policy's decision, for a capture the history of its flows.
 
 use super::flow_text;
 use crate::arguments::BuildArgs;
@@ -50,7 +49,7 @@ pub struct Args {
     /// Tenant of the flow; else the policy's selectors decide.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Link that the flow, or the capture, comes in by: a name of the policy.
+    /// Link that the flow, or the capture, arrives by: a name of the policy.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// VLAN id of the flow (repeated: outermost first).
@@ -64,7 +63,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The subject of a question.
+/// The subject of an explanation.
 enum Asked {
     Tuple(Tuple),
     Capture(PathBuf),
@@ -84,7 +83,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             "without a policy every flow has the same chain, ids alone; say which policy is asked with --policy FILE, or ask a running program with --live",
         ));
     }
-    // Before anything is compiled: a wrong flow costs nothing.
+    // Before anything is compiled, so that a wrong flow is refused at once.
     let wanted = args.flow.as_deref().map(CaptureFlow::parse).transpose()?;
     let generation = OfflineGeneration::build(&args.build.options(), args.ips)?;
     match asked {

@@ -105,12 +105,12 @@ fn answer(answer: &FunctionAnswer) {
     }
 }
 
-/// Whether there is nothing to say.
+/// Whether the value has nothing to print.
 fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// A value without the marks of JSON.
+/// A value without JSON syntax.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -137,7 +137,7 @@ fn flow_title(history: &FlowHistory) -> String {
     )
 }
 
-/// Prints what happened to a flow.
+/// Prints the history of a flow.
 pub fn print_history(told: &ExplainedFlow, prevention: bool) {
     let history = &told.history;
     println!("{}", flow_title(history));

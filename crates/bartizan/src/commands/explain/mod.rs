@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan explain`: why is a flow treated as it is, and what did the engine make of a rule?
+//! `bartizan explain`: the treatment of a flow, and the compilation of a rule.
 
 pub mod flow;
 mod flow_text;
@@ -31,7 +31,7 @@ enum What {
     Rule(rule::Args),
 }
 
-/// Explains.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     match &args.what {
         What::Flow(args) => flow::run(args),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan explain rule SID`: what the engine made of a rule, and with captures why it matched or did not.
+//! `bartizan explain rule SID`: the compiled form of a rule, and with captures the reason why it matched or
+//! did not.
 
 use super::flow::print_json;
 use super::trace_text;
@@ -41,13 +42,13 @@ pub struct Args {
     /// With captures: the number of attempts to show, those that got furthest first.
     #[arg(long, value_name = "N", default_value_t = ATTEMPTS, value_parser = attempts)]
     attempts: usize,
-    /// Captures: asks each condition on every packet, stream and transaction, and shows the first that did
-    /// not hold.
+    /// Captures: evaluates each condition on every packet, stream and transaction, and shows the first that
+    /// did not hold.
     #[arg(value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
 }
 
-/// A number of attempts to be shown.
+/// Parses the number of attempts to show.
 pub fn attempts(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= ATTEMPTS_MAX);
     number.ok_or_else(|| format!("`{text}` is no number from 0 to {ATTEMPTS_MAX}"))

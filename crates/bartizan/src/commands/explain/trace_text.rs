@@ -4,7 +4,7 @@
 use bartizan_detect::explain::trace::{Attempt, Trace};
 use std::fmt::Write as _;
 
-/// Writes a trace; `nothing`: the sentence for one without attempts.
+/// Writes a trace; `nothing` is the text for one without attempts.
 pub fn write(trace: &Trace, nothing: &str, text: &mut String) {
     let _ = writeln!(
         text,
