@@ -17,10 +17,9 @@ impl InternetChecksum {
     /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero.
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
-        // One's complement addition does not care how wide the words are as long as carries come round
-        // (32-bit words into a 64-bit sum cannot overflow below 2^32 words), nor about the order of bytes
-        // until the end: the words are added as they lie in memory, in lanes that a compiler makes vectors
-        // of.
+        // One's complement addition does not depend on the width of the words as long as carries wrap around
+        // (32-bit words into a 64-bit sum cannot overflow below 2^32 words), nor on the order of bytes until
+        // the end: the words are added as they are in memory, in lanes that a compiler turns into vectors.
         let (blocks, rest) = bytes.as_chunks::<32>();
         let mut lanes = [0u64; 8];
         for block in blocks {

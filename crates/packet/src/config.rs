@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the decoder: which tunnels are opened, on which ports, how deep.
+//! Settings of the decoder: the tunnels to decode, their ports, and their depth.
 
 /// Up to four UDP ports, or any port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,26 +49,26 @@ impl PortList {
 /// One tunnel protocol over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelPorts {
-    /// Whether the tunnel is opened at all.
+    /// Whether the tunnel is decoded at all.
     pub enabled: bool,
     /// UDP ports that carry it.
     pub ports: PortList,
 }
 
 impl TunnelPorts {
-    /// Opened on these ports.
+    /// Decodes the tunnel on these ports.
     #[must_use]
     pub fn on(ports: &[u16]) -> Self {
         TunnelPorts { enabled: true, ports: PortList::new(ports) }
     }
 
-    /// Whether a packet to or from these ports is looked at.
+    /// Whether a datagram from or to one of these ports may be of the tunnel.
     #[must_use]
     pub fn either(&self, source: u16, destination: u16) -> bool {
         self.enabled && (self.ports.contains(source) || self.ports.contains(destination))
     }
 
-    /// Whether a packet to this port is looked at.
+    /// Whether a datagram to this port may be of the tunnel.
     #[must_use]
     pub fn to(&self, destination: u16) -> bool {
         self.enabled && self.ports.contains(destination)

@@ -20,13 +20,13 @@ pub enum Checksums {
     /// Unknown: the bytes decide.
     #[default]
     Unknown,
-    /// A sender on this host left one to hardware that does not exist: the field holds the sum of the pseudo
-    /// header, and no fault.
+    /// A sender on this host left the checksum to hardware that does not exist: the field holds the sum of
+    /// the pseudo header, which is no fault.
     Pending,
-    /// A sender on this host left one to hardware that does not exist, and it was filled in: the bytes say
-    /// the rest.
+    /// A sender on this host left the checksum to hardware that does not exist, and it was filled in: the
+    /// bytes decide the rest.
     Filled,
-    /// Device or kernel has verified the outer packet's.
+    /// Device or kernel has verified the outer packet's checksum.
     Valid,
 }
 
@@ -38,7 +38,7 @@ bitflags! {
         const INVALID = 1 << 0;
         /// A fragment that has to be reassembled; its transport header is not decoded.
         const FRAGMENT = 1 << 1;
-        /// Put together from fragments.
+        /// Reassembled from fragments.
         const REBUILT = 1 << 2;
         /// Belongs to a flow: addresses, ports or ICMP types are set.
         const WANTS_FLOW = 1 << 3;
@@ -46,10 +46,10 @@ bitflags! {
         const HAS_INNER = 1 << 4;
         /// PPP's protocol is Van Jacobson uncompressed: IP protocol 0 is TCP.
         const VJ_UNCOMPRESSED = 1 << 5;
-        /// Headers are broken so that what the packet carries was not found, though a receiver that asks less
-        /// of them may find it: nothing of it has been looked at.
+        /// Headers are broken so that the packet's content was not found, though a receiver with fewer checks
+        /// may find it: it was not inspected.
         const UNREADABLE = 1 << 6;
-        /// A transport checksum of the frame is still to be filled in by who sends it on (see
+        /// A transport checksum of the frame has to be filled in before it is sent on (see
         /// [`Checksums::Pending`]).
         const CHECKSUM_PENDING = 1 << 7;
         /// Device or kernel has verified the transport checksum (see [`Checksums::Valid`]).
@@ -67,7 +67,7 @@ pub struct VlanIds {
 }
 
 impl VlanIds {
-    /// Tags kept.
+    /// The number of tags kept.
     pub const CAPACITY: usize = 3;
 
     /// Adds the next inner tag's id; `false` when there are three already.
@@ -107,11 +107,11 @@ impl VlanIds {
     }
 }
 
-/// Kind of the tunnel that a packet travelled in.
+/// Kind of the tunnel around a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TunnelKind {
-    /// None.
+    /// No tunnel.
     #[default]
     None = 0,
     /// IP in IP, any pair of versions.
@@ -135,7 +135,7 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
-    /// Its name for people.
+    /// The name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -163,18 +163,18 @@ pub struct TunnelTag {
 }
 
 impl TunnelTag {
-    /// Not tunnelled.
+    /// The tag of a packet outside of tunnels.
     pub const NONE: TunnelTag = TunnelTag { kind: TunnelKind::None, id: 0 };
 
-    /// A tag.
+    /// Makes a tag.
     #[must_use]
     pub const fn new(kind: TunnelKind, id: u32) -> Self {
         TunnelTag { kind, id }
     }
 
-    /// Kind and id as one number, for keys of flows: the same for both directions. What names one direction
-    /// only is left out: of a PPTP tunnel each side numbers the other's call (RFC 2637 section 4.1), of GTP-U
-    /// each side its own end (3GPP TS 29.281).
+    /// Kind and id as one number, for keys of flows: the same for both directions. Ids that name one
+    /// direction only are left out: in a PPTP tunnel each side numbers the other's call (RFC 2637 section
+    /// 4.1), in GTP-U each side its own end (3GPP TS 29.281).
     #[must_use]
     pub const fn key(self) -> u64 {
         let id = match self.kind {
@@ -194,7 +194,7 @@ pub struct Decoded {
     pub source: PacketSource,
     /// Tunnel depth: 0 on the wire, one more inside each tunnel.
     pub recursion: u8,
-    /// Layers decoded so far, those of the packets around it included.
+    /// Layers decoded so far, those of outer packets included.
     pub layers: u8,
     /// Marks.
     pub flags: PacketFlags,
@@ -202,7 +202,7 @@ pub struct Decoded {
     pub start: u32,
     /// Byte after the last one of this packet, in a cut frame as on the wire.
     pub end: u32,
-    /// Length on the wire of the outer frame, which may be more than was captured.
+    /// Length on the wire of the outer frame, which may exceed the captured length.
     pub wire_len: u32,
     /// VLAN ids.
     pub vlan: VlanIds,
@@ -228,7 +228,7 @@ pub struct Decoded {
     pub events: DecodeEvents,
 }
 
-/// Whether an extension header of IPv6 is a message of its own where nothing follows it.
+/// Whether an extension header of IPv6 is a message of its own if no header follows it.
 pub(crate) const fn is_message(header: u8) -> bool {
     matches!(header, proto::MOBILITY | proto::HIP | proto::SHIM6)
 }
@@ -271,7 +271,7 @@ impl Decoded {
         self.events.push(event);
     }
 
-    /// Adds an event that makes the packet invalid, and hides what it carries.
+    /// Adds an event that makes the packet invalid and unreadable.
     pub fn unreadable(&mut self, event: DecodeEvent) {
         self.flags |= PacketFlags::UNREADABLE;
         self.invalid(event);
@@ -295,8 +295,8 @@ impl Decoded {
         self.flags.contains(PacketFlags::FRAGMENT)
     }
 
-    /// Whether the packet belongs to a flow: its transport header could be read, whatever is wrong beside it.
-    /// Receivers differ in what they make of wrong options.
+    /// Whether the packet belongs to a flow: its transport header could be read, whatever else is wrong.
+    /// Receivers differ in their treatment of wrong options.
     #[must_use]
     pub const fn wants_flow(&self) -> bool {
         self.flags.contains(PacketFlags::WANTS_FLOW)
@@ -340,7 +340,7 @@ impl Decoded {
         }
     }
 
-    /// IP protocol: of IPv6 the one after the extension headers.
+    /// IP protocol; for IPv6 the one after the extension headers.
     #[must_use]
     pub const fn proto(&self) -> Option<u8> {
         match &self.network {
@@ -364,9 +364,8 @@ impl Decoded {
         }
     }
 
-    /// Whether the packet can have a flow by its addresses and protocol, whatever its transport header says:
-    /// it is a whole IP packet
-    /// whose headers could be read.
+    /// Whether the packet can have a flow by its addresses and protocol, whatever its transport header: it is
+    /// a whole IP packet with readable headers.
     #[must_use]
     pub const fn is_whole_ip(&self) -> bool {
         matches!(self.network, Network::Ipv4(_) | Network::Ipv6(_))
@@ -374,7 +373,7 @@ impl Decoded {
             && !self.is_unreadable()
     }
 
-    /// Whether the packet can have a flow: its transport header says which, or its addresses and protocol do.
+    /// Whether the packet can have a flow, by its transport header or by its addresses and protocol.
     #[must_use]
     pub const fn can_have_flow(&self) -> bool {
         self.wants_flow() || self.is_whole_ip()
@@ -412,7 +411,8 @@ impl Decoded {
         (self.dst() == Some(quoted.src)).then_some(quoted)
     }
 
-    /// Whether this is an ICMP error of IPv4. It belongs to the flow that it is about, or to none.
+    /// Whether this is an ICMP error of IPv4, which belongs to the flow of the packet that it quotes, or to
+    /// none.
     #[must_use]
     pub fn is_icmpv4_error(&self) -> bool {
         matches!(&self.transport, Transport::Icmp(icmp) if matches!(icmp.kind, 3 | 4 | 5 | 11 | 12))
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_stays_small() {
-        // It is copied once per packet: keep it within five cache lines.
+        // Copied once per packet, so it has to fit into five cache lines.
         assert!(size_of::<Decoded>() <= 320, "Decoded has {} bytes", size_of::<Decoded>());
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decode events: the names of what can be wrong with a packet's headers.
+//! Decode events: the names of faults in a packet's headers.
 //!
 //! Names and order are those of Suricata 8 (`decode-event` rules, EVE `anomaly` and `stats`); one table makes
 //! the enum, its names and its counters. Stream events are none of these: they belong to the flow crate.
@@ -214,7 +214,7 @@ impl fmt::Display for DecodeEvent {
     }
 }
 
-/// The events of one packet, at most [`DecodeEvents::CAPACITY`]; of further ones only the number is kept.
+/// The events of one packet, at most [`DecodeEvents::CAPACITY`]; further ones are only counted.
 #[derive(Clone, Copy)]
 pub struct DecodeEvents {
     list: [DecodeEvent; Self::CAPACITY],
@@ -230,7 +230,7 @@ impl DecodeEvents {
     pub const NONE: DecodeEvents =
         DecodeEvents { list: [DecodeEvent::AfpacketTruncPkt; Self::CAPACITY], len: 0, lost: 0 };
 
-    /// Adds an event (the same one may stand several times); `false` when the list is full.
+    /// Adds an event (also a repeated one); `false` when the list is full.
     pub fn push(&mut self, event: DecodeEvent) -> bool {
         match self.list.get_mut(usize::from(self.len)) {
             Some(slot) => {
@@ -257,13 +257,13 @@ impl DecodeEvents {
         self.list.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// Whether there is none.
+    /// Whether the packet has no event.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether `event` is among them.
+    /// Whether the packet has `event`.
     #[must_use]
     pub fn contains(&self, event: DecodeEvent) -> bool {
         self.as_slice().contains(&event)

@@ -33,9 +33,9 @@ pub struct Layout {
 
 /// A number, the type of a field.
 pub(crate) trait Number: Copy {
-    /// Reads it from its bytes; zero where there are too few.
+    /// Reads the number from its bytes; zero if there are too few.
     fn get(bytes: &[u8]) -> Self;
-    /// Writes its bytes.
+    /// Writes the bytes of the number.
     fn put(self, bytes: &mut [u8]);
 }
 
@@ -88,7 +88,7 @@ macro_rules! layout {
                 },)+],
             };
 
-            /// Reads one.
+            /// Reads a block.
             #[inline]
             #[must_use]
             pub fn read(bytes: &[u8; $len]) -> Self {
@@ -99,7 +99,7 @@ macro_rules! layout {
                 }
             }
 
-            /// Its bytes; those that no field holds are zero.
+            /// The bytes of the block; bytes without a field are zero.
             #[must_use]
             pub fn write(&self) -> [u8; $len] {
                 let mut bytes = [0; $len];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bounds of the decoder, for docs/limits.md. Those of defragmentation, which are settings, are declared
-//! where the settings are read.
+//! beside the code that reads the settings.
 
 use crate::capture::MAX_PACKET_LEN;
 use crate::{DecodeEvents, VlanIds, decode};
@@ -9,7 +9,7 @@ use bartizan_base::limit::Trace::{Event, Nothing, Refused, Stats, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     Flow "decode events of a packet" = "{}" [count(DecodeEvents::CAPACITY)] in ["packet/event.rs"],
         "further ones are dropped", [Nothing];

@@ -8,8 +8,8 @@ use core::fmt;
 
 /// Data link type of a capture, as a DLT number.
 ///
-/// Files store the LINKTYPE number, which differs from the DLT number for raw IP only (101 on disk, 12 in
-/// memory): [`LinkType::from_capture`] makes them one, as the events show 12.
+/// Files store the LINKTYPE number, which differs from the DLT number for raw IP only (101 in files, 12 in
+/// memory): [`LinkType::from_capture`] unifies them, as events show 12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkType(pub u16);
 
@@ -55,7 +55,7 @@ impl LinkType {
         Self::LINUX_SLL2,
     ];
 
-    /// From the number in a capture file's header; raw IP becomes one number (12) from 12, 14 and 101.
+    /// The link type of the number in a capture file's header; 12, 14 and 101 all become raw IP (12).
     #[must_use]
     pub const fn from_capture(number: u16) -> Self {
         match number {
@@ -64,13 +64,13 @@ impl LinkType {
         }
     }
 
-    /// Whether the decoder knows this link type.
+    /// Whether the decoder supports this link type.
     #[must_use]
     pub fn is_supported(self) -> bool {
         Self::SUPPORTED.contains(&Self::from_capture(self.0))
     }
 
-    /// Name as EVE's `packet_info.linktype_name` spells it; the number in decimal has to do for others.
+    /// Name as EVE's `packet_info.linktype_name` spells it; others are shown by their decimal number.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match Self::from_capture(self.0) {
@@ -115,7 +115,7 @@ pub enum PacketSource {
     Ipv6,
     /// Inside Teredo.
     Teredo,
-    /// Put together from fragments.
+    /// Reassembled from fragments.
     Defrag,
     /// Inside VXLAN.
     Vxlan,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The metadata block before a packet: 32 generic bytes and 32 extended ones, little endian.
 //!
-//! No level that is there writes one: the XDP program hands plain frames up, and the host decodes them. It is
-//! what a device before a host (a SmartNIC's logic) and other programs are built against; a C compiler,
-//! Verilator and Rust agree on each byte of it (`tests/metadata_headers.rs`), so that neither side can drift
-//! before they meet.
+//! No existing level writes one: the XDP program hands plain frames up, and the host decodes them. It is the
+//! interface for a device before a host (a SmartNIC's logic) and for other programs; a C compiler, Verilator
+//! and Rust agree on each byte of it (`tests/metadata_headers.rs`), so that no side can drift before they
+//! meet.
 //!
 //! Source: UniSec's packet metadata; the layout is a contract with the XDP program and the SmartNIC's logic,
-//! so one table ([`FIELDS`], [`FLAGS`]) holds what Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are
-//! generated from: `cargo xtask generate`, `tests/metadata_headers.rs`.
+//! so Rust, C (`ebpf/`) and SystemVerilog (`hw/rtl/`) are generated from one table ([`FIELDS`], [`FLAGS`]):
+//! `cargo xtask generate`, `tests/metadata_headers.rs`.
 
 pub use crate::layout::Field;
 
 use bartizan_base::{Action, Path, PortIndex};
 
-/// Length of the generic part, in bytes: all that a level writes where there is no room for more.
+/// Length of the generic part, in bytes: all that a level writes if it has no room for more.
 pub const GENERIC_LEN: usize = 32;
 /// Length of the extended part, in bytes.
 pub const EXTENDED_LEN: usize = 32;
@@ -60,7 +60,7 @@ macro_rules! flags {
             pub struct MetadataFlags: u16 { $($(#[doc = $doc])+ const $name = 1 << $bit;)+ }
         }
 
-        /// Every flag with what it means.
+        /// Every flag with its meaning.
         pub const FLAGS: &[(MetadataFlags, &str, &str)] =
             &[$((MetadataFlags::$name, stringify!($name), concat!($($doc),+).trim_ascii()),)+];
     };
@@ -73,7 +73,7 @@ flags! {
     CLASSIFIED = 1,
     /// Header halves on the path have run.
     HEADER_HALVES_DONE = 2,
-    /// The extended part is there.
+    /// The extended part is present.
     EXTENDED = 3,
     /// IP version 6.
     IPV6 = 4,
@@ -98,9 +98,9 @@ pub struct Generic {
     pub generation: u8,
     /// The action for the packet.
     pub action: Action,
-    /// Port it came in by.
+    /// The ingress port.
     pub ingress: PortIndex,
-    /// Port it leaves by.
+    /// The egress port.
     pub egress: PortIndex,
     /// The tenant of the packet.
     pub tenant: u16,
@@ -123,7 +123,7 @@ pub struct Generic {
 pub struct Extended {
     /// Nanoseconds since 1970-01-01T00:00:00Z.
     pub timestamp_ns: u64,
-    /// Left by functions for those after them.
+    /// Bytes that functions leave for those after them.
     pub functions: [u8; FUNCTION_LEN],
 }
 

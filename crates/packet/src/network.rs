@@ -36,8 +36,8 @@ bitflags! {
 }
 
 impl IpOptions {
-    /// The option that the rule keyword `ipopts` names (`any` is none of these: it asks whether there are
-    /// options).
+    /// The option that the rule keyword `ipopts` names (`any` is none of these: it matches a packet with any
+    /// option).
     #[must_use]
     pub fn from_rule_name(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
@@ -142,7 +142,7 @@ pub struct Ipv4 {
     pub option_count: u8,
 }
 
-/// IPv6 fragment header (RFC 8200, 4.5) and where the pieces lie.
+/// IPv6 fragment header (RFC 8200, 4.5) and the offsets of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Fragment {
     /// Offset of this fragment's data, in bytes.
@@ -188,14 +188,14 @@ pub struct Ipv6 {
     pub ext_len: u16,
     /// Type of the (first) routing header.
     pub routing_type: Option<u8>,
-    /// The fragment header, also one on a whole packet.
+    /// The fragment header, also that of an unfragmented packet.
     pub fragment: Option<Ipv6Fragment>,
 }
 
 /// The network layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// None that was understood.
+    /// None that could be decoded.
     #[default]
     None,
     /// ARP.

@@ -13,13 +13,14 @@
 use crate::layout::{Layout, layout};
 use crate::tables::flags;
 
-/// Ports that the level knows at most. Their numbers are the host's.
+/// The most ports of the level. The host numbers them.
 pub const PORTS: u32 = 64;
 
 /// The number of [`UdpPorts`] blocks for all ports: 64 in each.
 pub const UDP_PORT_BLOCKS: u32 = 1024;
 
-/// The unit of a slot's times: 2^20 nanoseconds of CLOCK_BOOTTIME. With 32 bits they go round in 52 days.
+/// The unit of a slot's times: 2^20 nanoseconds of CLOCK_BOOTTIME. With 32 bits they wrap around after 52
+/// days.
 pub const SEEN_SHIFT: u32 = 20;
 
 /// The most that the TCP sequence number of a retransmitted or overtaken segment can be before the latest
@@ -45,20 +46,20 @@ pub const EARLY_WORDS: u32 = 1 << 20;
 /// Steps in which an address is found among the segments of an early table: 2^17 of them.
 pub const EARLY_STEPS: u32 = 17;
 
-/// In the first word of an early table: its rules tell tenants apart.
+/// In the first word of an early table: its rules distinguish tenants.
 pub const EARLY_TENANTS: u32 = 1 << 9;
 
 /// In the first word of an early table: packets in tunnels are judged as well.
 pub const EARLY_TUNNELS: u32 = 1 << 10;
 
-/// Places of a bucket of the index, by which a flow's slot is found: two cache lines, which a processor
+/// Places of a bucket of the index by which a flow's slot is found: two cache lines, which a processor
 /// fetches together.
 pub const INDEX_PLACES: u32 = 16;
 
-/// Outcomes of early tables that are counted by themselves, of all links together.
+/// The most outcomes of early tables that have counters of their own, over all links.
 pub const EARLY_OUTCOMES: u32 = 1 << 14;
 
-/// The constants that the program needs: name, number, what it is.
+/// The constants that the program needs: name, number, meaning.
 pub const TABLE_CONSTANTS: &[(&str, u32, &str)] = &[
     ("INDEX_PLACES", INDEX_PLACES, "Places of a bucket of the index."),
     (
@@ -75,7 +76,7 @@ pub const TABLE_CONSTANTS: &[(&str, u32, &str)] = &[
     ),
 ];
 
-/// Words.
+/// Layouts of words.
 pub const WORDS: &[Layout] = &[
     SlotControl::LAYOUT,
     PortWord::LAYOUT,
@@ -86,7 +87,7 @@ pub const WORDS: &[Layout] = &[
     EndWord::LAYOUT,
 ];
 
-/// Structures of 64-bit numbers.
+/// Layouts of structures of 64-bit numbers.
 pub const COUNTERS: &[Layout] = &[
     SlotLine::LAYOUT,
     CarrierLine::LAYOUT,
@@ -185,7 +186,7 @@ layout! {
 }
 
 layout! {
-    /// A flow's slot, as one processor sees it: line `slot * processors + processor`. One cache line.
+    /// A flow's slot, for one processor: line `slot * processors + processor`. One cache line.
     SlotLine, "slot", 64 {
         control: u64 ["CONTROL"] @ 0, "What is done, the same in the lines of all processors; the host writes it, the rest the program.";
         packets_low: u64 ["PACKETS_LOW"] @ 8, "Packets from the lower endpoint.";
@@ -202,8 +203,8 @@ layout! {
 }
 
 layout! {
-    /// The slot of a flow of packets that may carry others (of UDP, of IP in IP), as one processor sees it:
-    /// such a flow has no sequence numbers. The rest is that of `slot`.
+    /// The slot of a flow of packets that may carry others (UDP, IP in IP), for one processor: such a flow
+    /// has no sequence numbers. All other fields are those of `slot`.
     CarrierLine, "carrier", 64 {
         control: u64 ["CONTROL"] @ 0, "As in `slot`.";
         packets_low: u64 ["PACKETS_LOW"] @ 8, "As in `slot`; those that were dropped are among them.";
@@ -282,7 +283,7 @@ layout! {
 }
 
 layout! {
-    /// A worker's sign of life, which it gives between two batches. One cache line.
+    /// A worker's sign of life, which it writes between two batches. One cache line.
     Heartbeat, "heartbeat", 64 {
         seen: u64 ["SEEN"] @ 0, "When it was last heard of: nanoseconds of CLOCK_MONOTONIC, which is never set and stands still while the machine sleeps, as workers do.";
     }
@@ -360,7 +361,7 @@ layout! {
 flags! {
     /// Flags of controls.
     ControlFlags, CONTROL_FLAGS {
-        /// The slot holds a flow. Without it all packets go up and nothing is counted.
+        /// The slot holds a flow. Without this flag all packets go up and nothing is counted.
         VALID = 0,
     }
 }
@@ -368,11 +369,11 @@ flags! {
 flags! {
     /// Flags of ports.
     PortFlags, PORT_FLAGS {
-        /// Both ports of the link are ready. Without it all frames go up and nothing is counted.
+        /// Both ports of the link are ready. Without this flag all frames go up and nothing is counted.
         ENABLED = 0,
         /// VLAN ids are part of keys.
         VLANS = 1,
-        /// The kernel runs the program, not the driver: frames leave as all frames do.
+        /// The kernel runs the program, not the driver: frames leave as all frames of the kernel do.
         GENERIC = 2,
         /// While the worker that serves a frame has failed, a frame that would go up is forwarded. Without
         /// this flag, it is dropped.
@@ -386,9 +387,9 @@ flags! {
 flags! {
     /// Flags of exits.
     ExitFlags, EXIT_FLAGS {
-        /// It was tried, and takes what a driver redirects to it.
+        /// It was tested, and takes frames that a driver redirects to it.
         PROVEN = 0,
-        /// Also frames that lie in several buffers.
+        /// Also frames in several buffers.
         PARTS = 1,
     }
 }
@@ -404,7 +405,7 @@ flags! {
 flags! {
     /// Flags of ends.
     EndFlags, END_FLAGS {
-        /// Its FIN came.
+        /// Its FIN has arrived.
         SEEN = 0,
         /// The other endpoint had ended before.
         SECOND = 1,
@@ -415,13 +416,13 @@ flags! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SlotAction {
-    /// They leave by the port across the link.
+    /// Packets leave by the port across the link.
     Forward = 0,
-    /// They leave by a named port.
+    /// Packets leave by a named port.
     Redirect = 1,
-    /// They are dropped.
+    /// Packets are dropped.
     Drop = 2,
-    /// They leave by the port across the link if they plainly go on with their connection; others go up.
+    /// Packets leave by the port across the link if they plainly go on with their connection; others go up.
     Compare = 3,
     /// Packets from the lower endpoint of the key are dropped; the rest goes up.
     DropLow = 4,
@@ -429,7 +430,7 @@ pub enum SlotAction {
     DropHigh = 5,
 }
 
-/// Every action: number, name in headers, what it means.
+/// Every action: number, name in headers, meaning.
 pub const ACTIONS: &[(u8, &str, &str)] = &[
     (SlotAction::Forward as u8, "FORWARD", "They leave by the port across the link."),
     (SlotAction::Redirect as u8, "REDIRECT", "They leave by the port `egress`."),

@@ -18,7 +18,7 @@
 
 use crate::layout::{Layout, layout};
 
-/// No entry is longer, in bytes: what a device reads at once.
+/// The longest entry, in bytes: a device reads so much at once.
 pub const ENTRY_MAX: usize = 128;
 
 /// Every entry.
@@ -112,7 +112,7 @@ macro_rules! flags {
             pub struct $type: u8 { $($(#[doc = $what])+ const $name = 1 << $bit;)+ }
         }
 
-        /// Every flag of these entries: bit, name, what it means.
+        /// Every flag of these entries: bit, name, meaning.
         pub const $list: &[(u8, &str, &str)] =
             &[$(($type::$name.bits(), stringify!($name), concat!($($what),+).trim_ascii()),)+];
     };
@@ -123,11 +123,11 @@ pub(crate) use flags;
 flags! {
     /// Flags of flow entries.
     FlowEntryFlags, FLOW_FLAGS {
-        /// The entry holds a flow. Set last, and taken away first.
+        /// The entry holds a flow. Set last, and cleared first.
         VALID = 0,
         /// The client is the higher endpoint.
         CLIENT_IS_HIGH = 1,
-        /// The policy wants numbers to lie in the window.
+        /// The policy checks that numbers are in the window.
         WINDOW_CHECK = 2,
         /// Packets of both directions were seen.
         BOTH_SEEN = 3,
@@ -137,7 +137,7 @@ flags! {
 flags! {
     /// Flags of match entries.
     MatchEntryFlags, MATCH_FLAGS {
-        /// The entry counts. Set last, and taken away first.
+        /// The entry is valid. Set last, and cleared first.
         VALID = 0,
         /// The tenant counts.
         TENANT = 1,
@@ -157,9 +157,10 @@ flags! {
 flags! {
     /// Flags of rule entries.
     RuleEntryFlags, RULE_FLAGS {
-        /// The entry counts. Set last, and taken away first.
+        /// The entry is valid. Set last, and cleared first.
         VALID = 0,
-        /// ICMP is decided packet by packet, since rules of its class ask for codes, which a flow may change.
+        /// ICMP is decided packet by packet, since rules of its class test codes, which may change within a
+        /// flow.
         EACH_ICMP = 1,
         /// Packets that pass leave by the named port `egress`, and not by the one across their link.
         REDIRECT = 2,

@@ -41,15 +41,15 @@ pub struct TcpOptions {
     pub sack_blocks: u8,
     /// The offset of the blocks from the first byte of the TCP header; 0 without blocks.
     pub sack_offset: u8,
-    /// Fast Open, with the length of its cookie in bytes (0 asks for one).
+    /// Fast Open, with the length of its cookie in bytes (0 requests one).
     pub fast_open: Option<u8>,
     /// Timestamp value and echo reply.
     pub timestamps: Option<(u32, u32)>,
-    /// MD5 signature (RFC 2385) is there; it is not checked.
+    /// MD5 signature (RFC 2385) is present; it is not checked.
     pub md5: bool,
-    /// Authentication option (RFC 5925) is there; it is not checked.
+    /// Authentication option (RFC 5925) is present; it is not checked.
     pub ao: bool,
-    /// An option of Multipath TCP (RFC 8684) is there.
+    /// An option of Multipath TCP (RFC 8684) is present.
     pub multipath: bool,
 }
 
@@ -103,7 +103,7 @@ pub struct Sctp {
     pub tag: u32,
 }
 
-/// The packet that an ICMP error quotes: what the error is about.
+/// The packet that an ICMP error quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotedPacket {
     /// Source address.
@@ -148,7 +148,7 @@ pub struct Icmp {
     pub seq: Option<u16>,
     /// MTU of "packet too big" (ICMPv6) and "fragmentation needed" (ICMP).
     pub mtu: Option<u32>,
-    /// The packet that an error is about.
+    /// The packet that an error quotes.
     pub quoted: Option<QuotedPacket>,
 }
 
@@ -186,7 +186,7 @@ pub struct Ah {
 /// The transport layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// None that was understood (fragments, broken headers, other protocols).
+    /// None that could be decoded (fragments, broken headers, other protocols).
     #[default]
     None,
     /// TCP.

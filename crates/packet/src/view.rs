@@ -11,8 +11,7 @@ pub struct PacketView<'a> {
 }
 
 impl<'a> PacketView<'a> {
-    /// Joins both; `bytes` are those that were given to the decoder, the whole frame also for tunnelled
-    /// packets.
+    /// Joins both; `bytes` are the decoder's input, the whole frame also for tunnelled packets.
     #[must_use]
     pub const fn new(bytes: &'a [u8], decoded: &'a Decoded) -> Self {
         PacketView { bytes, decoded }
@@ -30,7 +29,7 @@ impl<'a> PacketView<'a> {
         self.bytes
     }
 
-    /// This packet's own bytes: of a tunnelled packet from its first header on.
+    /// This packet's own bytes: for a tunnelled packet from its first header on.
     #[must_use]
     pub fn packet(&self) -> &'a [u8] {
         self.range(self.decoded.start, self.decoded.length())
@@ -50,7 +49,7 @@ impl<'a> PacketView<'a> {
         Some((*rest.first_chunk::<6>()?, *destination))
     }
 
-    /// EtherType of the Ethernet header itself (a VLAN tag's where there is one).
+    /// EtherType of the Ethernet header itself (a VLAN tag's if it has one).
     #[must_use]
     pub fn ethernet_type(&self) -> Option<u16> {
         self.ethernet()?.last_chunk::<2>().map(|kind| u16::from_be_bytes(*kind))
@@ -106,7 +105,7 @@ impl<'a> PacketView<'a> {
     pub fn l4_header(&self) -> Option<&'a [u8]> {
         let len = match self.decoded.transport {
             Transport::None => return None,
-            // The payload of most messages starts inside the eight bytes that are the header by name.
+            // The payload of most messages starts inside the eight bytes of the nominal header.
             Transport::Icmpv6(_) => 8,
             _ => self.decoded.payload.saturating_sub(self.decoded.l4),
         };
@@ -125,7 +124,7 @@ impl<'a> PacketView<'a> {
         self.payload().len() < self.decoded.payload_len as usize
     }
 
-    /// The TCP options, one by one; nothing when this is no TCP.
+    /// The TCP options, one by one; none when this is no TCP.
     #[must_use]
     pub fn tcp_options(&self) -> TcpOptionIter<'a> {
         let options = match (&self.decoded.transport, self.l4_header()) {
@@ -170,8 +169,8 @@ impl<'a> PacketView<'a> {
         Some(self.l4_sum_ok()? || self.l4_checksum_is_due())
     }
 
-    /// Whether the checksum is still to be filled in: the bytes are wrong and that is no fault, but who sends
-    /// the frame on has to make them right.
+    /// Whether the checksum still has to be filled in: the bytes are wrong, which is no fault, but they have
+    /// to be corrected before the frame is sent on.
     #[must_use]
     pub fn l4_checksum_is_due(&self) -> bool {
         self.decoded.flags.contains(PacketFlags::CHECKSUM_PENDING) && self.has_partial_sum() == Some(true)
@@ -192,7 +191,7 @@ impl<'a> PacketView<'a> {
         Some(u16::from_be_bytes(*found) == !sum.finish())
     }
 
-    /// As the bytes say. `None`: not all are there.
+    /// Whether the bytes of the checksum are right. `None`: some were not captured.
     fn l4_sum_ok(&self) -> Option<bool> {
         let proto = match &self.decoded.transport {
             Transport::Tcp(_) => 6,
@@ -218,8 +217,8 @@ impl<'a> PacketView<'a> {
         Some(sum.with(segment).is_valid())
     }
 
-    /// Length of ICMP's header and body: its payload starts at different places, but its checksum covers all
-    /// to the end.
+    /// Length of ICMP's header and body: its payload starts at different offsets, but its checksum covers all
+    /// bytes to the end.
     fn icmp_len(&self) -> u32 {
         let end = match &self.decoded.network {
             Network::Ipv4(ip) => self.decoded.l3.saturating_add(u32::from(ip.total_len)),

@@ -48,9 +48,9 @@ const SCALE_MAX: u8 = 14;
 pub struct Side {
     /// The sequence number after all that the endpoint has sent.
     pub sent: u32,
-    /// The timestamp that its later ones are measured by.
+    /// The timestamp that its later ones are compared with.
     pub timestamp: u32,
-    /// The other's latest acknowledgement.
+    /// The other endpoint's latest acknowledgement.
     pub acknowledged: u32,
     /// Right edge of the window that it may send into.
     pub edge: u32,
@@ -61,9 +61,9 @@ pub struct Side {
 /// A connection's numbers, of the lower endpoint of its key and of the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
-    /// See [`Side`].
+    /// The lower endpoint's, then the higher one's.
     pub sides: [Side; 2],
-    /// Both send timestamps.
+    /// Whether both send timestamps.
     pub timestamps: bool,
 }
 
@@ -80,20 +80,20 @@ pub struct Segment {
     pub window: u16,
     /// Its timestamp.
     pub timestamp: Option<u32>,
-    /// It has urgent data.
+    /// Whether it has urgent data.
     pub urgent: bool,
 }
 
-/// The end of what an endpoint sends, as a level has seen it.
+/// The end of an endpoint's data, as a level has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The sequence number after its FIN.
     pub number: u32,
-    /// The other endpoint had ended before.
+    /// Whether the other endpoint had ended before.
     pub second: bool,
 }
 
-/// A line, as an atomic view of somebody's memory.
+/// A line, as an atomic view of borrowed memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'m>(&'m [AtomicU64; WINDOW_WORDS]);
 
@@ -101,8 +101,8 @@ fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-/// Not the same as the other one's being after: half the circle away each is before the other one, and no
-/// bound holds.
+/// Differs from the other one being after: at a distance of half the circle each is before the other one, and
+/// no bound holds.
 fn is_before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() < 0
 }
@@ -123,7 +123,7 @@ const fn halves(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// Moves both numbers of a word forward to these. `false`: others were faster, so often as it is tried.
+/// Advances both numbers of a word to these. `false`: other processors were faster in all attempts.
 fn move_on(word: &AtomicU64, low: u32, high: u32, tries: u32) -> bool {
     for _ in 0..tries {
         let had = word.load(Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl<'m> Line<'m> {
         words.try_into().ok().map(Line)
     }
 
-    /// Progress and offer of an endpoint (false: the lower one).
+    /// Progress and offer of an endpoint (`false`: the lower one).
     const fn side(self, high: bool) -> [&'m AtomicU64; 2] {
         let [_, progress_low, offer_low, progress_high, offer_high, ..] = self.0;
         if high { [progress_high, offer_high] } else { [progress_low, offer_low] }
@@ -229,7 +229,7 @@ impl<'m> Line<'m> {
         }
     }
 
-    /// Judges a segment of an endpoint, and moves the numbers on. `false`: it goes up.
+    /// Judges a segment of an endpoint, and advances the numbers. `false`: it goes up.
     #[must_use]
     pub fn goes_on(self, from_high: bool, segment: &Segment) -> bool {
         let rules = self.rules();
@@ -262,7 +262,7 @@ impl<'m> Line<'m> {
             }
         }
         if is_before(segment.end, offered.acknowledged) {
-            // Sent again for nothing: its receiver takes nothing of it, and it says nothing new.
+            // A needless retransmission: its receiver accepts no byte of it, and it has nothing new.
             return true;
         }
         let scale = if from_high { rules.scale_high } else { rules.scale_low };
@@ -429,7 +429,7 @@ mod tests {
         (ahead.acknowledged, ahead.timestamp) = (5_000, Some(500));
         assert!(line.goes_on(false, &ahead));
         assert_eq!(line.read().sides[0].timestamp, 70);
-        // What it has overtaken is not old.
+        // A segment that it has overtaken is not old.
         assert!(line.goes_on(false, &data(0, 10)));
         assert_eq!(line.read().sides[0].timestamp, 71);
     }
@@ -457,8 +457,8 @@ mod tests {
         assert_eq!(word.load(Ordering::Relaxed), halves(6, 5));
     }
 
-    /// Both directions of a connection at once, on threads of their own: numbers never go back, and nothing
-    /// is believed that was not sent.
+    /// Both directions of a connection at once, on threads of their own: numbers never go back, and no number
+    /// is trusted that was not sent.
     #[test]
     fn both_directions_at_once_keep_what_is_promised() {
         const ROUNDS: u32 = 40_000;

@@ -145,12 +145,12 @@ enum Source {
     Zstd(Box<ZstdFrames>),
 }
 
-/// The content of a file, decompressed if need be. Of compressed data that is cut it gives what can be
+/// The content of a file, decompressed if need be. For cut compressed data it returns all that can be
 /// decompressed, then an error.
 pub struct Decompressed(Source);
 
 impl Decompressed {
-    /// Looks at the first bytes and sets up the decompressor.
+    /// Reads the first bytes and sets up the decompressor.
     ///
     /// # Errors
     /// Those of reading the first bytes.

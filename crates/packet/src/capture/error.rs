@@ -17,7 +17,7 @@ pub enum CaptureError {
         /// The capture.
         name: String,
     },
-    /// The first bytes belong to no capture format that is read here.
+    /// The first bytes belong to no supported capture format.
     #[error(
         "{name}: not a capture file: it starts with {start} where pcap or pcapng has its magic number{hint}"
     )]
@@ -56,12 +56,12 @@ pub enum CaptureError {
         name: String,
         /// `pcap` or `pcapng`.
         format: &'static str,
-        /// Bytes that are there.
+        /// Bytes in the file.
         have: u64,
         /// Bytes that the header needs.
         need: u64,
     },
-    /// A packet's length cannot be true.
+    /// A packet's length is impossible.
     #[error(
         "{name}: packet {number} at offset {offset} claims {length} captured bytes (limit {limit}); the file is damaged there. The packets before it were read; what follows needs a repair tool such as pcapfix"
     )]
@@ -74,10 +74,10 @@ pub enum CaptureError {
         offset: u64,
         /// The length that the record claims, in bytes.
         length: u64,
-        /// The most that is accepted there.
+        /// The most bytes accepted.
         limit: u64,
     },
-    /// A pcapng block's length cannot be true.
+    /// A pcapng block's length is impossible.
     #[error(
         "{name}: the pcapng block of type {kind:#010x} at offset {offset} has length {length}, {problem}; the file is damaged there. The packets before it were read; what follows needs a repair tool such as pcapfix"
     )]
@@ -131,7 +131,7 @@ pub enum CaptureError {
         /// The limit.
         limit: usize,
     },
-    /// The operating system could not read on.
+    /// The operating system's read failed.
     #[error(
         "{name}: reading failed at offset {offset}: {source}; what was before was read, check the disk or the pipe"
     )]

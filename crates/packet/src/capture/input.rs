@@ -30,7 +30,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Looks at the first bytes and sets up the decompressor.
+    /// Reads the first bytes and sets up the decompressor.
     pub(super) fn new(inner: Box<dyn Read + Send>) -> io::Result<Self> {
         let source = Decompressed::new(inner)?;
         Ok(Self { source, window: vec![0; WINDOW], start: 0, end: 0, offset: 0, at_end: false, cut: false })
@@ -108,14 +108,14 @@ impl Input {
         Ok(self.end >= n)
     }
 
-    /// Goes past `n` bytes that are in the window.
+    /// Skips `n` bytes that are in the window.
     pub(super) fn advance(&mut self, n: usize) {
         let n = n.min(self.available());
         self.start += n;
         self.offset = self.offset.saturating_add(n as u64);
     }
 
-    /// Goes past `n` bytes wherever they are; false when the stream ends before.
+    /// Skips `n` bytes wherever they are; false when the stream ends before.
     pub(super) fn skip(&mut self, mut n: u64) -> Result<bool, Stop> {
         loop {
             let here = (self.available() as u64).min(n);

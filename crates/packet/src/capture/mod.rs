@@ -38,7 +38,7 @@ pub const MAX_PACKET_LEN: u32 = 262_144;
 pub struct Record<'a> {
     /// Number of the packet in the capture, from 1 (`pcap_cnt` in EVE).
     pub number: u64,
-    /// When it was captured. A simple packet block has no time: it gets that of the packet before.
+    /// The time of capture. A simple packet block has no time: it gets that of the packet before.
     pub timestamp: Timestamp,
     /// The captured bytes.
     pub data: &'a [u8],
@@ -65,7 +65,7 @@ struct Located {
 enum Step {
     Record(Located),
     End,
-    /// The file ends inside something: what, where it starts, how much of it is there and is needed.
+    /// The file ends inside an item: its name, its offset, and the bytes present and needed.
     Cut(CaptureEnd),
 }
 
@@ -97,7 +97,7 @@ pub struct CaptureReader {
 }
 
 impl CaptureReader {
-    /// Reads the head of a capture. `name` is what messages call it, usually the path.
+    /// Reads the head of a capture. `name` is its name in messages, usually the path.
     ///
     /// # Errors
     /// When the file is empty, no capture, of an unknown version, or ends inside its header.
@@ -126,7 +126,8 @@ impl CaptureReader {
         } else if let Some(kind) = pcap::Magic::find(magic) {
             Format::Pcap(pcap::Pcap::open(kind, &mut input, &name)?)
         } else {
-            // A few more bytes tell the user better what the file is; that they are missing does not matter.
+            // A few more bytes identify the file better in the message; it does not matter if they are
+            // missing.
             let _ = input.want(8);
             let start = input.window().get(..input.available().min(8)).unwrap_or_default();
             return Err(not_a_capture(name, start));
@@ -144,7 +145,7 @@ impl CaptureReader {
     /// The next packet; `None` at the end, also when the file broke off (see [`Self::status`]).
     ///
     /// # Errors
-    /// When the file is damaged or cannot be read on. After an error there are no more packets.
+    /// When the file is damaged or reading fails. After an error there are no more packets.
     // A lending reader cannot be an `Iterator`: the packet borrows the buffer until the next call.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
@@ -215,7 +216,7 @@ fn failure(stop: Stop, name: &str, input: &Input) -> CaptureError {
     }
 }
 
-/// Says what the file may be instead.
+/// The error for a file that is no capture, with a guess at its kind.
 fn not_a_capture(name: String, start: &[u8]) -> CaptureError {
     const KNOWN: &[(&[u8], &str)] = &[
         (b"\xfd7zXZ", "; this is xz: decompress it first with `xz -d`"),

@@ -47,7 +47,7 @@ impl Magic {
 enum Lengths {
     Normal,
     Exchanged,
-    /// Whichever way makes the captured length the smaller one.
+    /// The smaller of the two lengths is the captured one.
     Unknown,
 }
 
@@ -140,7 +140,7 @@ impl Pcap {
     }
 }
 
-/// The stream ended where `need` bytes of something were wanted: nothing of it there is a proper end.
+/// The stream ended where `need` bytes of an item were expected: an end without any of them is a proper one.
 pub(super) fn cut_or_end(input: &Input, what: &'static str, need: usize) -> Step {
     match input.available() as u64 {
         0 => Step::End,

@@ -18,9 +18,9 @@ const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
-/// libpcap's limit for a block. More is damage.
+/// libpcap's limit for a block; a longer one is damaged.
 const MAX_BLOCK: u32 = 16 * 1024 * 1024;
-/// Options of an interface that are looked at.
+/// The most bytes of an interface's options that are read.
 const MAX_INTERFACE_BLOCK: u32 = 64 * 1024;
 const MAX_INTERFACES: usize = 65_536;
 
@@ -80,7 +80,7 @@ impl Interface {
 pub(super) struct PcapNg {
     big_endian: bool,
     interfaces: Vec<Interface>,
-    /// The block whose packet was handed out last: where it began, type, length, bytes left to pass over.
+    /// The block whose packet was handed out last: its beginning, type, length, and bytes left to skip.
     open: Option<Open>,
     last: Timestamp,
 }
@@ -113,7 +113,7 @@ impl PcapNg {
         if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
 
-    /// Reads a section header's fixed part and leaves the rest to be passed over. False when it is cut.
+    /// Reads a section header's fixed part and leaves the rest to be skipped. False when it is cut.
     fn section(&mut self, input: &mut Input, name: &str) -> Result<bool, CaptureError> {
         if !input.want(24).map_err(|stop| failure(stop, name, input))? {
             return Ok(false);
@@ -197,7 +197,7 @@ impl PcapNg {
         }
     }
 
-    /// Passes over the block up to its second length field, which must equal the first.
+    /// Skips the block up to its second length field, which must equal the first.
     fn close(&self, open: Open, input: &mut Input, name: &str) -> Result<Option<Step>, CaptureError> {
         let whole = u64::from(open.length);
         let cut = |have: u64| {
@@ -332,7 +332,7 @@ impl PcapNg {
         })
     }
 
-    /// Hands the packet out if its bytes are there.
+    /// Hands the packet out if its bytes are present.
     fn whole(&self, found: Located, open: Open, input: &mut Input, name: &str) -> Result<Step, CaptureError> {
         let need = found.at.saturating_add(found.len);
         if input.want(need).map_err(|stop| failure(stop, name, input))? {

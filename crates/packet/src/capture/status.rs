@@ -27,7 +27,7 @@ impl CaptureFormat {
 /// The way a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureEnd {
-    /// Not yet.
+    /// Reading has not ended yet.
     Reading,
     /// At the end of its last record.
     Complete,
@@ -107,7 +107,7 @@ impl CaptureStatus {
         }
     }
 
-    /// One line for the user when there is something to say: the file broke off, or packets are cut.
+    /// One line for the user if there is a message: the file broke off, or packets are cut.
     #[must_use]
     pub fn notice(&self) -> Option<String> {
         let broke_off = matches!(self.end, CaptureEnd::BrokeOff { .. })

@@ -6,7 +6,7 @@ use crate::{DecodeEvent, Decoded, VlanIds};
 
 const HEADER_LEN: usize = 8;
 
-/// Type I has no header of its own.
+/// Decodes type I, which has no header of its own.
 pub(super) fn decode_type_1(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
     cx.counters.erspan += 1;
     ethernet::decode(cx, p, span)

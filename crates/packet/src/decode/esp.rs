@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! IPsec: ESP (RFC 4303) and the authentication header over IPv4 (RFC 4302).
 //!
-//! Not done: decryption; what an authentication header over IPv4 protects.
+//! Not done: decryption; the payload of an authentication header over IPv4.
 
 use super::{Context, Span, Step, Stop};
 use crate::{Ah, DecodeEvent, Decoded, Esp, PacketFlags, Transport};
@@ -29,7 +29,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-/// The authentication header over IPv4: no event and no flow, as Suricata has neither.
+/// Decodes the authentication header over IPv4: no event and no flow, as in Suricata.
 pub(super) fn decode_ah(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
     let Some([next_header, _, _, _, s0, s1, s2, s3, n0, n1, n2, n3]) = cx.head::<AH_LEN>(span) else {
         return Err(Stop);

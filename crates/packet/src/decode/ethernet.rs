@@ -22,7 +22,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-/// FabricPath: two bytes of tag, then the Ethernet frame that was wrapped.
+/// Decodes FabricPath: two bytes of tag, then the encapsulated Ethernet frame.
 pub(super) fn decode_fabric_path(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step {
     if span.len() < FABRIC_PATH_TAG_LEN + HEADER_LEN {
         p.invalid(DecodeEvent::DcePktTooSmall);

@@ -32,12 +32,12 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         }
     };
     let tag = TunnelTag::new(TunnelKind::Geneve, u32::from_be_bytes([0, *v0, *v1, *v2]));
-    // An inner packet that cannot be decoded leaves the outer one as it is.
+    // An inner packet that cannot be decoded leaves the outer one unchanged.
     let _ = cx.tunnel(p, rest.skip(options_len), Tunnel::new(PacketSource::Geneve, tag), decode);
     Ok(())
 }
 
-/// Whether the options' lengths add up to the length that the header says.
+/// Whether the options' lengths add up to the length in the header.
 fn options_fill(options: &[u8]) -> bool {
     let mut rest = options;
     while let [_, _, _, flags_len, ..] = rest {

@@ -156,6 +156,6 @@ fn inner(cx: &mut Context<'_>, p: &mut Decoded, head: Head, key: Option<u32>, sp
         }
         _ => TunnelTag::new(TunnelKind::Gre, key),
     };
-    // An inner packet that cannot be decoded leaves the outer one as it is.
+    // An inner packet that cannot be decoded leaves the outer one unchanged.
     let _ = cx.tunnel(p, span, Tunnel::new(PacketSource::Gre, tag), decode);
 }

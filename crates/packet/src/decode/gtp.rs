@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GTP-U version 1 (3GPP TS 29.281): user packets only. Off unless configured; Suricata has none.
+//! GTP-U version 1 (3GPP TS 29.281): user packets only. Off unless configured; Suricata does not decode it.
 
 use super::{Context, Span, Step, Stop, Tunnel, raw};
 use crate::{Decoded, PacketSource, TunnelKind, TunnelTag};

@@ -66,15 +66,15 @@ fn error(cx: &Context<'_>, p: &mut Decoded, span: Span, icmp: &mut Icmp, max_cod
         p.event(DecodeEvent::Icmpv4UnknownCode);
     }
     let quote = span.skip(HEADER_LEN);
-    // A source quench always has to quote; the others may come without.
+    // A source quench always has to quote; the other errors may have no quote.
     if quote.len() == 0 && icmp.kind != 4 {
         return;
     }
     match quoted::ipv4(cx, quote) {
         Ok(packet) => icmp.quoted = Some(packet),
-        // What an unassigned code means is not known, so nothing is missing.
+        // The meaning of an unassigned code is unknown, so no quote is missing.
         Err(_) if !known_code => {}
-        // The sender's quote was whole; what it is about is not known.
+        // The sender's quote was whole; the quoted packet is unknown.
         Err(QuoteError::Truncated) if cx.is_cut(quote) => {}
         Err(QuoteError::Truncated) => p.invalid(DecodeEvent::Icmpv4Ipv4TruncPkt),
         Err(QuoteError::Version) => p.invalid(DecodeEvent::Icmpv4Ipv4UnknownVer),

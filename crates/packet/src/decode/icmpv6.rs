@@ -35,7 +35,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
                 Ok(packet) => icmp.quoted = Some(packet),
                 // The meaning of an unassigned code is unknown, so no quote is missing.
                 Err(_) if !known_code => {}
-                // The sender's quote was whole; what it is about is not known.
+                // The sender's quote was whole; the quoted packet is unknown.
                 Err(QuoteError::Truncated) if cx.is_cut(quote) => {}
                 Err(QuoteError::Truncated) => p.invalid(DecodeEvent::Icmpv6Ipv6TruncPkt),
                 Err(QuoteError::Version) => p.invalid(DecodeEvent::Icmpv6Ipv6UnknownVersion),
@@ -62,7 +62,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     Ok(())
 }
 
-/// Whether a type has a code; types that are not known have any.
+/// Whether a type has a code; unknown types have any.
 const fn code_is_known(kind: u8, code: u8) -> bool {
     match kind {
         1 => code <= 6,

@@ -22,13 +22,13 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     let ip = match header(cx, p, span) {
         Ok(ip) => ip,
         Err(event) => {
-            // An options error has been noted already, with the option that it is about.
+            // An error of the options is noted already, with its option.
             if let Some(event) = event {
                 p.invalid(event);
             }
             p.flags |= PacketFlags::UNREADABLE;
             p.clear_network();
-            // A receiver that asks less of a header may take it for the part of a datagram that it is.
+            // A receiver with fewer checks may accept the packet as the fragment that it is.
             let is_part = |[.., flags, offset]: &[u8; 8]| flags & 0x3f != 0 || *offset != 0;
             if cx.head::<8>(span).is_some_and(is_part) {
                 p.flags |= PacketFlags::FRAGMENT;
@@ -47,7 +47,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         p.flags |= PacketFlags::FRAGMENT;
         return Ok(());
     }
-    // How the transport layer ended makes no difference here: its events tell.
+    // The result of the transport layer does not matter here: its events record it.
     let _ = transport(cx, p, ip.proto, data);
     Ok(())
 }
@@ -73,7 +73,7 @@ fn header(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Result<Ipv4, Opt
         return Err(Some(DecodeEvent::Ipv4TruncPkt));
     }
     let options = cx.slice(span.first(usize::from(header_len)).skip(HEADER_LEN));
-    // Those of a cut frame may be missing.
+    // The options of a cut frame may be missing.
     if options.len() < usize::from(header_len) - HEADER_LEN {
         return Err(Some(DecodeEvent::Ipv4TruncPkt));
     }

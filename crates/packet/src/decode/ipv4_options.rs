@@ -3,7 +3,7 @@
 
 use crate::{DecodeEvent, Decoded, IpOptions};
 
-/// Lengths below which an option cannot be what its type says, in bytes with type and length.
+/// The shortest valid lengths of options, in bytes with type and length.
 const ROUTE_MIN: usize = 3;
 const TIMESTAMP_MIN: usize = 5;
 const QUICK_START_MIN: usize = 8;
@@ -102,7 +102,7 @@ fn route(option: &[u8]) -> Result<(), DecodeEvent> {
     }
 }
 
-/// Timestamps: records of four bytes, or eight where the flag says that addresses stand beside the times.
+/// Timestamps: records of four bytes, or eight if the flag says that the times have addresses.
 fn timestamp(option: &[u8]) -> Result<(), DecodeEvent> {
     at_least(option, TIMESTAMP_MIN)?;
     let [_, _, pointer, overflow_and_flag, ..] = option else {

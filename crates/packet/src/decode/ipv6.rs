@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! IPv6 (RFC 8200) and what it carries. Not done: jumbograms (RFC 2675).
+//! IPv6 (RFC 8200) and its payload protocols. Not done: jumbograms (RFC 2675).
 
 use super::{Context, Span, Step, Stop, Tunnel, gre, icmpv6, ipv4, ipv6_ext, proto, sctp, tcp, udp};
 use crate::{
@@ -20,7 +20,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         Err(event) => {
             p.unreadable(event);
             p.clear_network();
-            // As of IPv4.
+            // As for IPv4: a receiver with fewer checks may accept a fragment.
             if cx.slice(span).get(6) == Some(&proto::FRAGMENT) {
                 p.flags |= PacketFlags::FRAGMENT;
             }
@@ -32,7 +32,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     p.l4 = data.start();
     p.payload = data.start();
     p.network = Network::Ipv6(ip);
-    // How the transport layer ended makes no difference here: its events tell.
+    // The result of the transport layer does not matter here: its events record it.
     let _ = after_header(cx, p, ip, data);
     Ok(())
 }
@@ -97,7 +97,7 @@ fn after_header(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span) -> 
     }
 }
 
-/// Decodes a transport protocol; `next` is one that [`is_transport`] knows.
+/// Decodes a transport protocol; `next` is one that [`is_transport`] accepts.
 pub(super) fn transport(cx: &mut Context<'_>, p: &mut Decoded, next: u8, data: Span) -> Step {
     match next {
         proto::TCP => tcp::decode(cx, p, data),
@@ -119,7 +119,7 @@ pub(super) const fn is_transport(next: u8) -> bool {
     )
 }
 
-/// Writes back what extension headers changed.
+/// Writes back the fields that extension headers changed.
 pub(super) fn set(p: &mut Decoded, ip: Ipv6) {
     p.network = Network::Ipv6(ip);
 }

@@ -26,7 +26,7 @@ struct Walk {
 enum Next {
     /// Another header.
     Header,
-    /// The end: nothing more to decode.
+    /// The end: no further header to decode.
     End,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, ip: Ipv6, data: Span
 
 /// Walks to the transport protocol, if one is to be decoded.
 fn headers(cx: &mut Context<'_>, p: &mut Decoded, walk: &mut Walk, data: Span) -> Result<Option<u8>, Stop> {
-    // Each header is at least eight bytes, so the walk ends; the bound says so to the reader.
+    // Each header is at least eight bytes, so the walk ends; the bound states this.
     for _ in 0..=data.len() {
         if walk.next == proto::NONE {
             walk.ip.ext_headers |= Ipv6ExtHeaders::NONE;

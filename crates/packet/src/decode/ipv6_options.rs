@@ -23,7 +23,7 @@ pub(super) fn decode(p: &mut Decoded, options: &[u8], hop_by_hop: bool) {
             p.invalid(DecodeEvent::Ipv6ExthdrInvalidOptlen);
             break;
         };
-        // One byte over the end is let through, as Suricata does.
+        // One byte beyond the end is accepted, as in Suricata.
         if 1 + len > rest.len() {
             p.invalid(DecodeEvent::Ipv6ExthdrInvalidOptlen);
             break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first layer of a frame, and what an EtherType leads to.
+//! The first layer of a frame, and the layers after an EtherType.
 
 use super::{
     Context, Span, Step, arp, chdlc, ether_type, ethernet, ipv4, ipv6, mpls, nsh, null, ppp, pppoe, raw, sll,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{DecodeEvent, Decoded, LinkType};
 
-/// Decodes a frame of a link type; of others nothing is decoded.
+/// Decodes a frame of a link type; a frame of an unsupported one stays undecoded.
 pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span, link_type: LinkType) -> Step {
     match link_type {
         LinkType::ETHERNET => ethernet::decode(cx, p, span),
@@ -23,10 +23,10 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span, link_typ
     }
 }
 
-/// Decodes what an EtherType names; `false` when it is not known. How decoding went is in `p`.
+/// Decodes the layer that an EtherType names; `false` when it is unknown. `p` has the result of decoding.
 pub(super) fn network(cx: &mut Context<'_>, p: &mut Decoded, kind: u16, span: Span) -> bool {
     p.ether_type = kind;
-    // How the layer ended makes no difference to the layers before it: its events tell.
+    // The layer's result does not matter to the layers before it: its events record it.
     let _ = match kind {
         ether_type::IPV4 => ipv4::decode(cx, p, span),
         ether_type::IPV6 => ipv6::decode(cx, p, span),

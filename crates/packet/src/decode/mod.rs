@@ -41,7 +41,7 @@ use crate::{
     TunnelTag,
 };
 
-/// IP protocol numbers (IANA) that the decoder asks for.
+/// IP protocol numbers (IANA) that the decoder uses.
 pub(crate) mod proto {
     pub const HOP_BY_HOP: u8 = 0;
     pub const ICMP: u8 = 1;
@@ -63,7 +63,7 @@ pub(crate) mod proto {
     pub const SHIM6: u8 = 140;
 }
 
-/// EtherTypes (IEEE) that the decoder asks for.
+/// EtherTypes (IEEE) that the decoder uses.
 pub(crate) mod ether_type {
     pub const IPV4: u16 = 0x0800;
     pub const ARP: u16 = 0x0806;
@@ -84,8 +84,7 @@ pub(crate) mod ether_type {
     pub const QINQ: u16 = 0x9100;
 }
 
-/// Decoding of this packet ended early; the reason is among its events (or it was no such protocol after
-/// all).
+/// Decoding of this packet ended early; the reason is among its events (or a guessed protocol was wrong).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
@@ -105,13 +104,13 @@ impl Span {
         self.end.saturating_sub(self.at)
     }
 
-    /// Without the first `n` bytes.
+    /// The span without its first `n` bytes.
     pub const fn skip(self, n: usize) -> Span {
         let at = self.at.saturating_add(n);
         Span { at: if at < self.end { at } else { self.end }, end: self.end }
     }
 
-    /// The first `n` bytes at most.
+    /// At most the first `n` bytes of the span.
     pub const fn first(self, n: usize) -> Span {
         let end = self.at.saturating_add(n);
         Span { at: self.at, end: if end < self.end { end } else { self.end } }
@@ -125,7 +124,7 @@ impl Span {
         self.end as u32
     }
 
-    /// Its length as descriptors store it (the input is clipped to 4 GiB).
+    /// The length as descriptors store it (the input is clipped to 4 GiB).
     pub const fn len_u32(self) -> u32 {
         self.len() as u32
     }
@@ -171,8 +170,8 @@ impl<'a> Context<'a> {
 
     /// Decodes a tunnelled packet with `decode` into a descriptor of its own. `Ok` when it was kept.
     ///
-    /// A packet that `decode` stops is not kept, its events are lost with it (as in Suricata); so is one that
-    /// is merely invalid when `strict` is set, for protocols that can only be guessed.
+    /// A packet that `decode` stops is dropped with its events (as in Suricata); so is one that is merely
+    /// invalid when `strict` is set, for protocols that can only be guessed.
     fn tunnel(
         &mut self,
         p: &mut Decoded,
@@ -231,16 +230,16 @@ impl Tunnel {
     }
 }
 
-/// The descriptors of one frame; used again from frame to frame, so that its vector is allocated once.
+/// The descriptors of one frame; reused for each frame, so that its vector is allocated once.
 #[derive(Clone, Debug, Default)]
 pub struct DecodeOutput {
     packets: Vec<Decoded>,
-    /// Packets in tunnels, while the one around them is decoded.
+    /// Packets in tunnels, while the outer packet is decoded.
     inner: Vec<Decoded>,
 }
 
 impl DecodeOutput {
-    /// An empty one.
+    /// An output without packets.
     #[must_use]
     pub const fn new() -> Self {
         DecodeOutput { packets: Vec::new(), inner: Vec::new() }
@@ -252,7 +251,7 @@ impl DecodeOutput {
         &self.packets
     }
 
-    /// As [`DecodeOutput::packets`], to be changed (defragmentation adds events).
+    /// As [`DecodeOutput::packets`], mutable (defragmentation adds events).
     pub fn packets_mut(&mut self) -> &mut [Decoded] {
         &mut self.packets
     }
@@ -289,7 +288,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// With these settings and counters at zero.
+    /// A decoder with these settings, and counters of zero.
     #[must_use]
     pub fn new(config: DecoderConfig) -> Self {
         Decoder { config, counters: DecoderCounters::default() }
@@ -361,14 +360,14 @@ impl Decoder {
         let DecodeOutput { packets, inner } = out;
         inner.clear();
         packets.truncate(1);
-        // In its place from the beginning: a descriptor that was written byte by byte is not copied.
+        // Written in place from the beginning: a descriptor that is written byte by byte is not copied.
         match packets.first_mut() {
             Some(packet) => *packet = Decoded::default(),
             None => packets.push(Decoded::default()),
         }
         let Some(packet) = packets.first_mut() else { return };
         begin(packet);
-        // Offsets are 32 bits wide: nothing beyond is looked at.
+        // Offsets are 32 bits wide: no byte beyond is decoded.
         let bytes = bytes.get(..u32::MAX as usize).unwrap_or(bytes);
         let span = Span { at: 0, end: length.min(u32::MAX as usize) };
         packet.end = span.end();

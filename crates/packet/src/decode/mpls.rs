@@ -39,7 +39,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         p.invalid(DecodeEvent::MplsPktTooSmall);
         return Err(Stop);
     };
-    // What a guess leads to does not stop this layer.
+    // The result of a guess does not stop this layer.
     let _ = match first >> 4 {
         4 => ipv4::decode(cx, p, span),
         6 => ipv6::decode(cx, p, span),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BSD and OpenBSD loopback: a four-byte address family, then IP.
 //!
-//! BSD's is in the byte order of the machine that captured: families are below 2^16, so the order shows
-//! itself.
+//! BSD's is in the byte order of the capturing machine: families are below 2^16, so the value shows the
+//! order.
 
 use super::{Context, Span, Step, Stop, ipv4, ipv6};
 use crate::{DecodeEvent, Decoded};
@@ -12,7 +12,7 @@ const HEADER_LEN: usize = 4;
 /// Byte order of the address family.
 #[derive(Clone, Copy)]
 pub(super) enum FamilyOrder {
-    /// That of the capturing machine.
+    /// The order of the capturing machine.
     Host,
     /// Network order.
     Network,

@@ -43,7 +43,7 @@ pub(super) fn protocol(cx: &Context<'_>, span: Span) -> Option<(u16, usize)> {
     }
 }
 
-/// Control protocols that belong to PPP and are passed over without an event.
+/// Whether a control protocol of PPP is skipped without an event.
 const fn control_is_accepted(protocol: u16) -> bool {
     matches!(
         protocol,
@@ -51,7 +51,7 @@ const fn control_is_accepted(protocol: u16) -> bool {
     )
 }
 
-/// Protocols that are known and not decoded.
+/// Whether a protocol is known but not decoded.
 const fn is_known(protocol: u16) -> bool {
     matches!(
         protocol,
@@ -86,7 +86,7 @@ const fn is_known(protocol: u16) -> bool {
     )
 }
 
-/// Decodes what a protocol number names; PPPoE uses it too.
+/// Decodes the payload of a protocol number; PPPoE uses this too.
 pub(super) fn payload(cx: &mut Context<'_>, p: &mut Decoded, protocol: u16, data: Span) -> Step {
     let too_small = match protocol {
         VJ_UNCOMPRESSED if data.len() < ipv4::HEADER_LEN => DecodeEvent::PppVjuPktTooSmall,

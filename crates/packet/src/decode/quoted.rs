@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet that an ICMP error quotes: what says which flow it is of, as far as it is there.
+//! The packet that an ICMP error quotes: the fields that identify its flow, as far as they are quoted.
 
 use super::{Context, Span, ipv4, ipv6, proto};
 use crate::decoded::is_message;
 use crate::{QuotedIcmp, QuotedPacket};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Extension headers of a quoted IPv6 packet that are walked at most; who quotes a longer chain quotes no
+/// The most extension headers of a quoted IPv6 packet that are walked; an error with a longer chain quotes no
 /// flow.
 pub(crate) const EXTENSIONS_MAX: usize = 8;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Raw IP: the version nibble says which.
+//! Raw IP: the version nibble selects IPv4 or IPv6.
 
 use super::{Context, Span, Step, Stop, ipv4, ipv6};
 use crate::{DecodeEvent, Decoded};

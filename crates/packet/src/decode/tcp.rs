@@ -78,7 +78,7 @@ fn options(p: &mut Decoded, bytes: &[u8]) -> TcpOptions {
             p.invalid(DecodeEvent::TcpOptInvalidLen);
             break;
         };
-        // Where the option's value starts, from the first byte of the TCP header.
+        // The offset of the option's value from the first byte of the TCP header.
         let value_at = HEADER_LEN + (bytes.len() - rest.len()) + 2;
         one(p, &mut options, option, value_at as u8);
         rest = after;
@@ -134,7 +134,7 @@ fn one(p: &mut Decoded, options: &mut TcpOptions, option: &[u8], value_at: u8) {
         }
         // Another experiment of a length that Fast Open could have.
         [253 | 254, _, _, _, rest @ ..] if matches!(rest.len(), 0 | 8) => {}
-        // Authentication cannot be checked without the key, but its form can: a wrong one makes the packet
+        // Authentication cannot be checked without the key, but its form can: a wrong form makes the packet
         // invalid.
         [19 | 29, ..] => p.invalid(DecodeEvent::TcpOptInvalidLen),
         [2 | 3 | 4 | 5 | 8 | 34 | 253 | 254, ..] => p.event(DecodeEvent::TcpOptInvalidLen),

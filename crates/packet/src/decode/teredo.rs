@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Teredo (RFC 4380): IPv6 in UDP. Nothing in it identifies it, so the inner packet has to be without fault.
+//! Teredo (RFC 4380): IPv6 in UDP. No field identifies it, so the inner packet must have no fault.
 //!
 //! Not done: authentication headers (they are not followed by tunnelled packets in practice).
 

@@ -16,7 +16,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
             return Err(Stop);
         }
     };
-    // What follows the length that UDP says is padding, not payload.
+    // Bytes after UDP's length are padding, not payload.
     let payload = span.first(usize::from(udp.len)).skip(HEADER_LEN);
     p.transport = Transport::Udp(udp);
     p.l4 = span.start();
@@ -55,7 +55,7 @@ fn tunnels(cx: &mut Context<'_>, p: &mut Decoded, udp: Udp, payload: Span) {
         return;
     }
     if config.gtp.either(udp.sport, udp.dport) {
-        // The last one: whether it was GTP-U changes nothing.
+        // The last one: its result changes nothing.
         let _ = gtp::decode(cx, p, payload);
     }
 }

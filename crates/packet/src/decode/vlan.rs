@@ -16,7 +16,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
     }
     if p.vlan.len() >= VlanIds::CAPACITY {
         p.event(DecodeEvent::VlanTooManyLayers);
-        // Linux takes off as many tags of VLAN 0 as there are.
+        // Linux removes all tags of VLAN 0.
         p.flags |= PacketFlags::UNREADABLE;
         return Err(Stop);
     }
@@ -40,8 +40,7 @@ pub(super) fn decode_backbone(cx: &mut Context<'_>, p: &mut Decoded, span: Span)
         p.invalid(DecodeEvent::Ieee8021ahHeaderTooSmall);
         return Err(Stop);
     };
-    // Counted as a layer here, which Suricata does not: without it, nesting would only be bounded by the
-    // frame.
+    // Counted as a layer here, unlike in Suricata: otherwise only the frame's length would bound the nesting.
     cx.layer(p)?;
     link::network(cx, p, u16::from_be_bytes([*a, *b]), span.skip(BACKBONE_LEN));
     Ok(())

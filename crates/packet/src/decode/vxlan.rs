@@ -32,7 +32,7 @@ pub(super) fn decode(cx: &mut Context<'_>, p: &mut Decoded, span: Span) -> Step 
         }
     };
     let tag = TunnelTag::new(TunnelKind::Vxlan, u32::from_be_bytes([0, *v0, *v1, *v2]));
-    // An inner packet that cannot be decoded leaves the outer one as it is.
+    // An inner packet that cannot be decoded leaves the outer one unchanged.
     let _ = cx.tunnel(p, frame.skip(ethernet::HEADER_LEN), Tunnel::new(PacketSource::Vxlan, tag), decode);
     Ok(())
 }

@@ -17,12 +17,12 @@ pub struct DefragConfig {
     pub memory: usize,
     /// The time that a datagram is kept after its last fragment (`defrag.timeout`).
     pub timeout: PacketDuration,
-    /// Fragments that receivers treat differently are refused, and nothing takes the id of a datagram whose
-    /// parts may be gone.
+    /// Fragments that receivers treat differently are refused, and no datagram may use the id of another one
+    /// whose parts may have left.
     pub strict: bool,
-    /// Frames of fragments are kept until their datagram may go. Means `strict`.
+    /// Frames of fragments are kept until their datagram is allowed. Implies `strict`.
     pub hold: bool,
-    /// Strict: so many datagrams that passed are remembered at most, so that their ids are not taken again.
+    /// Strict: the most datagrams that passed to remember, so that their ids are not accepted again.
     pub remember: u32,
     /// Secret of the hash: random per instance, so that a sender cannot aim at one bucket.
     pub hash_seed: u64,

@@ -12,10 +12,10 @@ macro_rules! events {
         pub enum DefragEvent { $($(#[$doc])* $variant,)+ }
 
         impl DefragEvent {
-            /// All of them.
+            /// All events.
             pub const ALL: &'static [DefragEvent] = &[$(DefragEvent::$variant,)+];
 
-            /// Name as `decode-event` has it.
+            /// Name in `decode-event` rules.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(DefragEvent::$variant => $name,)+ }
@@ -44,10 +44,10 @@ events! {
 pub struct DefragEvents(u8);
 
 impl DefragEvents {
-    /// None.
+    /// No events.
     pub const NONE: DefragEvents = DefragEvents(0);
 
-    /// Adds one.
+    /// Adds an event.
     pub(super) fn add(&mut self, event: DefragEvent) {
         self.0 |= 1 << event as u8;
     }
@@ -58,13 +58,13 @@ impl DefragEvents {
         self.0 & 1 << event as u8 != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Each of them, once.
+    /// Each event of the set, once.
     pub fn iter(self) -> impl Iterator<Item = DefragEvent> {
         DefragEvent::ALL.iter().copied().filter(move |event| self.contains(*event))
     }
@@ -78,7 +78,7 @@ macro_rules! drops {
         pub enum DropReason { $($(#[$doc])* $variant,)+ }
 
         impl DropReason {
-            /// All of them, in the order of [`DefragCounters::dropped`].
+            /// All reasons, in the order of [`DefragCounters::dropped`].
             pub const ALL: &'static [DropReason] = &[$(DropReason::$variant,)+];
             /// The number of reasons.
             pub const COUNT: usize = Self::ALL.len();
@@ -89,7 +89,7 @@ macro_rules! drops {
                 match self { $(DropReason::$variant => $name,)+ }
             }
 
-            /// The reason that a verdict for such a fragment gives.
+            /// The verdict's reason for such a fragment.
             #[must_use]
             pub const fn reason(self) -> Reason {
                 match self { $(DropReason::$variant => Reason::$reason,)+ }
@@ -99,9 +99,9 @@ macro_rules! drops {
 }
 
 drops! {
-    /// It is the only fragment of its datagram: the caller should go on with it as it is.
+    /// It is the only fragment of its datagram: the caller should handle it as a whole packet.
     NotAFragment => "defrag.dropped.not_a_fragment", Defrag;
-    /// The IP header given with it is none.
+    /// The IP header passed with it is none.
     BadHeader => "defrag.dropped.bad_header", Defrag;
     /// Its end was not captured.
     Cut => "defrag.dropped.cut", Defrag;
@@ -109,27 +109,28 @@ drops! {
     Empty => "defrag.dropped.empty", Defrag;
     /// The datagram would be longer than IP allows (ping of death).
     TooLarge => "defrag.dropped.too_large", Defrag;
-    /// Other fragments hold all of it already, and the policy keeps those. Strict: they hold some of it.
+    /// Other fragments hold all of its bytes already, and the policy keeps those. Strict: they hold some of
+    /// its bytes.
     Overlapped => "defrag.dropped.overlapped", Defrag;
-    /// Its datagram has as many fragments as one may have.
+    /// Its datagram has the most fragments allowed.
     DatagramFragments => "defrag.dropped.datagram_fragments", DefragMemory;
     /// Strict: another hop limit than the datagram's first fragment.
     HopLimit => "defrag.dropped.hop_limit", Defrag;
-    /// Strict: its length is no multiple of eight though more follow, or does not go with the datagram's end.
+    /// Strict: its length is no multiple of eight though more follow, or contradicts the datagram's end.
     Length => "defrag.dropped.length", Defrag;
     /// Strict: the datagram of its id is decided already.
     Refused => "defrag.dropped.refused", Defrag;
-    /// Strict: a header that some receiver throws away (checksum, reserved bits), or a first fragment without
+    /// Strict: a header that some receiver discards (checksum, reserved bits), or a first fragment without
     /// all headers.
     Unsound => "defrag.dropped.unsound", Defrag;
-    /// Strict: it differs from its datagram's first in something by which a receiver decides whether to take
+    /// Strict: it differs from its datagram's first in a field by which a receiver decides whether to accept
     /// it.
     Unlike => "defrag.dropped.unlike", Defrag;
-    /// Strict: its id stood for a datagram that has left, not long ago.
+    /// Strict: its id is that of a datagram that has left recently.
     Reused => "defrag.dropped.reused", Defrag;
     /// Holding: its datagram did not become whole in time.
     Incomplete => "defrag.dropped.incomplete", Defrag;
-    /// It was kept, and its datagram was evicted when a bound was met: its tenant, or its source, held most.
+    /// It was kept, and its datagram was evicted at a bound, because its tenant or its source held most.
     Evicted => "defrag.dropped.evicted", DefragMemory;
     /// No room, and no datagram that may be evicted.
     Memory => "defrag.dropped.memory", DefragMemory;
@@ -140,7 +141,7 @@ drops! {
 pub struct VersionCounters {
     /// Fragments seen.
     pub fragments: u64,
-    /// Datagrams put together.
+    /// Datagrams reassembled.
     pub reassembled: u64,
 }
 
@@ -151,10 +152,10 @@ pub struct DefragCounters {
     pub ipv4: VersionCounters,
     /// IPv6.
     pub ipv6: VersionCounters,
-    /// Times that the limit of datagrams was met (each gives up a datagram or drops the fragment).
+    /// Times that the limit of datagrams was met (each time a datagram is evicted or the fragment dropped).
     pub max_trackers_reached: u64,
-    /// Times that the limit of fragments or of memory was met (each gives up a datagram or drops the
-    /// fragment).
+    /// Times that the limit of fragments or of memory was met (each time a datagram is evicted or the
+    /// fragment dropped).
     pub max_frags_reached: u64,
     /// Datagrams evicted for room that had timed out anyway.
     pub tracker_soft_reuse: u64,
@@ -185,7 +186,7 @@ impl DefragCounters {
         }
     }
 
-    /// Every counter with its dotted name: the first ten are those of EVE stats (beside
+    /// Calls `visit` with each counter and its dotted name: the first ten are those of EVE stats (besides
     /// `defrag.memuse`: [`super::Defragmenter::memory_used`]), the others our own.
     pub fn for_each(&self, mut visit: impl FnMut(&'static str, u64)) {
         visit("defrag.ipv4.fragments", self.ipv4.fragments);

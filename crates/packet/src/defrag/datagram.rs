@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One datagram in the making: its ordered list of fragments, what an overlap does to it, and putting
-//! it together.
+//! One incomplete datagram: its ordered list of fragments, the effects of overlaps, and reassembly.
 //!
-//! Sources: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 1624 (checksum update). The checksum is
-//! updated, not computed anew, so that a first fragment with a wrong one gives a datagram with a wrong one.
+//! Sources: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 1624 (checksum update). The checksum is updated,
+//! not recomputed, so that a first fragment with a wrong one gives a datagram with a wrong one.
 
 use super::counters::DropReason;
 use super::fragment::{Fragment, FragmentKey, IPV6_HEADER, MAX_DATAGRAM, announcing_byte};
@@ -13,7 +12,7 @@ use super::shares::{LISTS, Link, Usage};
 use super::store::{NIL, Node, Queue, Store};
 use bartizan_base::Timestamp;
 
-/// One datagram in the making, until it is decided on.
+/// The identity of a datagram, until it is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramId {
     pub(super) index: u32,
@@ -37,17 +36,16 @@ pub(super) struct Datagram {
     /// The hop limit and likeness of the first fragment that arrived: see [`Self::admit`].
     first: Option<(u8, Likeness)>,
     pub(super) state: State,
-    /// Tells datagrams that had the same place one after the other apart.
+    /// Distinguishes datagrams that use the same place one after the other.
     pub(super) serial: u32,
-    /// Fragments that were taken and whose frames are not settled: neither kept in `frames`, nor sent, nor
-    /// refused.
+    /// Accepted fragments whose frames are not settled: neither kept in `frames`, nor sent, nor refused.
     pub(super) unsettled: u32,
     /// Frames that wait with it.
     pub(super) frames: Queue,
     /// Usage of its fragments, and of the frames that wait with it.
     pub(super) held: Usage,
     pub(super) frames_held: Usage,
-    /// The share of its tenant and of its source, and what it weighs in them.
+    /// The share of its tenant and of its source, and its weight in them.
     pub(super) tenant: u32,
     pub(super) source: u32,
     pub(super) weight: u64,
@@ -59,17 +57,17 @@ pub(super) struct Datagram {
 pub(super) enum State {
     /// Fragments are missing.
     Open,
-    /// It is whole and somebody decides on it.
+    /// It is whole, and a decision is pending.
     Judged,
-    /// It may go; frames of it are still under way.
+    /// It is allowed; frames of it are still under way.
     Passed,
-    /// It may not.
+    /// It is refused.
     Refused,
 }
 
 /// The result of comparing a fragment with those held.
 pub(super) struct Resolved {
-    /// Bytes to cut off its front; `None` when nothing of it is wanted.
+    /// Bytes to cut off its front; `None` when no byte of it is kept.
     pub(super) trim: Option<u32>,
     pub(super) overlap: bool,
 }
@@ -110,8 +108,8 @@ impl Datagram {
         }
     }
 
-    /// Whether receivers agree on what the fragment, that ends at `end`, is: the strict rules but that on
-    /// overlaps.
+    /// Whether receivers agree on the meaning of the fragment that ends at `end`: all strict rules except
+    /// that on overlaps.
     pub(super) fn admit(
         &mut self,
         fragment: &Fragment<'_>,
@@ -121,7 +119,7 @@ impl Datagram {
         if self.state != State::Open {
             return Err(DropReason::Refused);
         }
-        // One that runs out of hops on its way, or that the receiver throws away, would leave room for
+        // A fragment that runs out of hops on its way, or that the receiver discards, would leave room for
         // another in its place.
         let (hop_limit, first) = *self.first.get_or_insert((fragment.hop_limit, likeness));
         if hop_limit != fragment.hop_limit {
@@ -255,13 +253,13 @@ impl Datagram {
         self.fragments = self.fragments.saturating_sub(1);
     }
 
-    /// Takes the frames that wait out of it, and what they take.
+    /// Takes the waiting frames out of it, with their usage.
     pub(super) fn take_frames(&mut self) -> (Queue, Usage) {
         let frames = core::mem::replace(&mut self.frames, Queue::EMPTY);
         (frames, core::mem::take(&mut self.frames_held))
     }
 
-    /// Gives all fragments back.
+    /// Frees all fragments.
     pub(super) fn clear(&mut self, store: &mut Store) {
         let mut at = self.head;
         while let Some(node) = store.node(at) {
@@ -273,7 +271,7 @@ impl Datagram {
         (self.reach, self.bytes, self.last_seen) = (0, 0, false);
     }
 
-    /// Writes the datagram to `out` when nothing is missing any more.
+    /// Writes the datagram to `out` if no fragment is missing.
     pub(super) fn assemble(&self, store: &Store, out: &mut Vec<u8>) -> Assembly {
         let Some(first) = store.node(self.head).copied() else { return Assembly::Waiting };
         if !self.last_seen || first.offset != 0 || self.bytes < self.reach || !self.without_gap(store) {
@@ -322,7 +320,7 @@ impl Datagram {
         header
     }
 
-    /// Copies the fragments in their order to their places and gives the length of the data.
+    /// Copies the fragments in order to their offsets; returns the length of the data.
     fn copy_fragments(&self, store: &Store, untrimmed: bool, data: &mut [u8]) -> u32 {
         let (mut length, mut more, mut before) = (0_u32, true, 0);
         let mut at = self.head;
@@ -359,7 +357,7 @@ impl Datagram {
     }
 }
 
-/// Total length, no fragment bits, checksum. `None` when the length does not fit.
+/// Sets the total length, no fragment bits, and the checksum. `None` when the length does not fit.
 fn finish_ipv4(header: &mut [u8], total: usize) -> Option<()> {
     let total = u16::try_from(total).ok()?.to_be_bytes();
     let word = |header: &[u8], at: usize| {
@@ -384,8 +382,8 @@ fn finish_ipv4(header: &mut [u8], total: usize) -> Option<()> {
     Some(())
 }
 
-/// Payload length, and the next header where the fragment header was announced. `None` when the
-/// length does not fit.
+/// Sets the payload length, and the next header where the fragment header was named. `None` when the length
+/// does not fit.
 fn finish_ipv6(header: &mut [u8], total: usize, next_header: u8) -> Option<()> {
     let payload = total.checked_sub(IPV6_HEADER).filter(|len| *len <= MAX_DATAGRAM as usize)?;
     header.get_mut(4..6)?.copy_from_slice(&(payload as u16).to_be_bytes());

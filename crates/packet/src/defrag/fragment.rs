@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One fragment, what it has in common with those of its datagram, and whether it can be one at all.
+//! One fragment, the fields that it shares with those of its datagram, and its validity.
 
 use super::counters::DropReason;
 use bartizan_base::{LinkId, TenantId};
 use core::net::IpAddr;
 
-/// The largest datagram's data that IPv6 allows, and IPv4 with its header.
+/// The most data of a datagram: that of IPv6, and that of IPv4 including the header.
 pub(super) const MAX_DATAGRAM: u32 = 65_535;
 
 pub(super) const IPV6_HEADER: usize = 40;
@@ -19,7 +19,7 @@ pub struct FragmentKey {
     pub link: Option<LinkId>,
     /// VLAN ids from the outermost, 0 where there is none.
     pub vlans: [u16; 3],
-    /// Whatever tells tunnels apart (VNI, TEID, hash of the outer addresses), 0 outside.
+    /// The identity of the tunnel (VNI, TEID, hash of the outer addresses), 0 outside.
     pub tunnel: u64,
     /// Source address.
     pub src: IpAddr,
@@ -34,7 +34,7 @@ pub struct FragmentKey {
 }
 
 impl FragmentKey {
-    /// As the table has it.
+    /// The key as the table stores it.
     pub(super) const fn normal(mut self) -> Self {
         if !self.is_ipv4() {
             self.protocol = 0;
@@ -54,10 +54,10 @@ pub struct Fragment<'a> {
     pub offset: u16,
     /// Whether more fragments follow.
     pub more: bool,
-    /// The IP header: of IPv4 with its options; of IPv6 with the extension headers before the fragment
-    /// header, and without that.
+    /// The IP header: for IPv4 with its options; for IPv6 with the extension headers before the fragment
+    /// header, and without that one.
     pub header: &'a [u8],
-    /// Time to live, or hop limit, that it came with.
+    /// Time to live, or hop limit, on arrival.
     pub hop_limit: u8,
     /// Further properties of its path that a receiver may check (port, hardware address, tags), which all
     /// fragments of a datagram share.
@@ -70,8 +70,8 @@ pub struct Fragment<'a> {
     pub payload: &'a [u8],
 }
 
-/// Position of the byte that announces the fragment header, which follows `header`; `None` when the
-/// extension headers do not end there.
+/// Position of the byte that names the fragment header, which follows `header`; `None` when the extension
+/// headers do not end there.
 pub(super) fn announcing_byte(header: &[u8]) -> Option<usize> {
     let mut at = IPV6_HEADER;
     let mut byte = 6;
@@ -104,7 +104,7 @@ pub(super) fn check(key: &FragmentKey, fragment: &Fragment<'_>) -> Result<u32, D
     }
     let end =
         u32::try_from(fragment.payload.len()).unwrap_or(u32::MAX).saturating_add(u32::from(fragment.offset));
-    // The least header of IPv4 counts towards its limit, that of IPv6 does not.
+    // The minimal header of IPv4 counts towards its limit, that of IPv6 does not.
     let limit = if key.is_ipv4() { MAX_DATAGRAM - 20 } else { MAX_DATAGRAM };
     if end > limit {
         Err(DropReason::TooLarge)

@@ -14,9 +14,9 @@ use core::hash::BuildHasher;
 /// The outcome of a frame that had to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
-    /// It waits.
+    /// The frame waits.
     Waits,
-    /// Its datagram has passed meanwhile: it may go.
+    /// Its datagram has passed meanwhile: the frame may leave.
     Passed,
 }
 
@@ -62,15 +62,15 @@ impl Defragmenter {
         Ok(Attached::Waits)
     }
 
-    /// The frame of a fragment that [`Defragmenter::insert`] has taken leaves at once, as nothing is held for
-    /// now.
+    /// Settles the frame of a fragment that [`Defragmenter::insert`] has accepted and that leaves at once,
+    /// because frames are not held at present.
     pub fn leave_at_once(&mut self, id: DatagramId) {
         self.settle(id);
     }
 
-    /// A datagram that is whole may go, and the frame that made it whole: the frames that wait with it can be
-    /// taken from [`Defragmenter::pop_outgoing`], and its id is not taken again for a while. False when it
-    /// was refused meanwhile.
+    /// Passes a whole datagram, and the frame that completed it: the waiting frames can be taken from
+    /// [`Defragmenter::pop_outgoing`], and its id is not accepted again for a while. False if it was refused
+    /// meanwhile.
     pub fn pass(&mut self, id: DatagramId, now: Timestamp) -> bool {
         match self.state(id) {
             Some(State::Judged) => {}
@@ -137,29 +137,29 @@ impl Defragmenter {
         self.outgoing.pop(&mut self.store, out)
     }
 
-    /// The next frame that goes nowhere: as [`Defragmenter::pop_outgoing`].
+    /// Takes the next frame that is not sent: as [`Defragmenter::pop_outgoing`].
     pub fn pop_discarded(&mut self, out: &mut Vec<u8>) -> Option<usize> {
         self.discarded.pop(&mut self.store, out)
     }
 
-    /// The next frame of an evicted datagram: as [`Defragmenter::pop_outgoing`].
+    /// Takes the next frame of an evicted datagram: as [`Defragmenter::pop_outgoing`].
     pub fn pop_evicted(&mut self, out: &mut Vec<u8>) -> Option<usize> {
         self.evicted.pop(&mut self.store, out)
     }
 
-    /// Frames that [`Defragmenter::pop_outgoing`] would give.
+    /// The number of frames that [`Defragmenter::pop_outgoing`] has.
     #[must_use]
     pub const fn outgoing(&self) -> u32 {
         self.outgoing.len
     }
 
-    /// Whether [`Defragmenter::pop_discarded`] or [`Defragmenter::pop_evicted`] would give something.
+    /// Whether [`Defragmenter::pop_discarded`] or [`Defragmenter::pop_evicted`] has a frame.
     #[must_use]
     pub const fn has_discarded(&self) -> bool {
         self.discarded.len > 0 || self.evicted.len > 0
     }
 
-    /// Gives up everything that waits.
+    /// Discards all datagrams that wait.
     pub fn clear(&mut self) {
         while self.order.newest != super::NIL {
             self.release(self.order.newest);

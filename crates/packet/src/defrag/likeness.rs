@@ -13,13 +13,13 @@ use core::hash::BuildHasher;
 /// Hash, under the instance's secret, of the fields that have to be the same in all fragments of a datagram.
 pub(super) type Likeness = u64;
 
-/// The fields by which receivers, and devices before them, decide whether to take a fragment, as far as a
-/// sender gives all fragments the same.
+/// Hashes the fields by which receivers, and devices before them, decide whether to accept a fragment, as far
+/// as a sender sets them equally in all fragments.
 ///
 /// Left out, since they differ between good fragments: lengths, offset, "more fragments", header checksum;
-/// the differentiated services code point (policers mark single packets anew) and which of the ECN-capable
-/// marks it is (routers note congestion in single packets); the flow label; the source's hardware address
-/// (two routers may share the work).
+/// the differentiated services code point (policers remark single packets) and the choice among the
+/// ECN-capable marks (routers note congestion in single packets); the flow label; the source's hardware
+/// address (two routers may share the work).
 pub(super) fn likeness(hasher: &impl BuildHasher, key: &FragmentKey, fragment: &Fragment<'_>) -> Likeness {
     let header = fragment.header;
     let byte = |at: usize| header.get(at).copied().unwrap_or(0);
@@ -35,7 +35,7 @@ pub(super) fn likeness(hasher: &impl BuildHasher, key: &FragmentKey, fragment: &
     }
 }
 
-/// Whether no common receiver throws the fragment away by itself. Lengths have been checked.
+/// Whether no common receiver discards the fragment by itself. Lengths have been checked.
 pub(super) fn is_sound(key: &FragmentKey, fragment: &Fragment<'_>) -> bool {
     if fragment.reserved {
         return false;
@@ -74,8 +74,8 @@ fn holds_headers(v4: bool, next: u8, payload: &[u8]) -> bool {
         (next, rest) = (*named, after);
     }
     let least = match next {
-        // IPv4: with the least MTU a sender cannot get all options into one fragment, but the fixed header it
-        // can.
+        // IPv4: at the minimal MTU a sender cannot get all options into one fragment, but can fit the fixed
+        // header.
         6 if v4 => TCP_HEADER,
         6 => rest.get(12).map_or(TCP_HEADER, |byte| usize::from(byte >> 4).saturating_mul(4).max(TCP_HEADER)),
         1 | 17 | 50 | 58 | 136 => 8,

@@ -65,7 +65,7 @@ use remembered::Remembered;
 use shares::{FragmentBudget, List, Order};
 use store::{CHUNK, Full, NIL, Queue, Store};
 
-/// Collects fragments and gives back datagrams. One per worker; no locks.
+/// Collects fragments and returns datagrams. One per worker; no locks.
 pub struct Defragmenter {
     config: DefragConfig,
     hasher: FixedState,
@@ -74,17 +74,17 @@ pub struct Defragmenter {
     free: Vec<u32>,
     /// All datagrams by their last use.
     order: Order,
-    /// The memory that each tenant and source holds.
+    /// The usage of each tenant and source.
     budget: FragmentBudget,
     store: Store,
     remembered: Remembered,
     serial: u32,
-    /// Frames of datagrams that may go, of those that may not, and of evicted ones.
+    /// Frames of datagrams that passed, of those refused, and of evicted ones.
     outgoing: Queue,
     discarded: Queue,
     evicted: Queue,
     counters: DefragCounters,
-    /// Most bytes that were ever allocated.
+    /// The most bytes ever allocated.
     peak: usize,
 }
 
@@ -95,9 +95,9 @@ impl Defragmenter {
         let max_trackers = config.max_trackers.clamp(1, NIL - 1);
         let config = DefragConfig { max_trackers, strict: config.strict || config.hold, ..config };
         let remember = if config.strict { config.remember } else { 0 };
-        // A fragment that is held has its frame besides.
+        // A held fragment has its frame as well.
         let nodes = config.max_fragments.saturating_mul(if config.hold { 2 } else { 1 });
-        // A small memory limit must not be spent on an empty table.
+        // An empty table must not use up a small memory limit.
         let affordable = config.memory / size_of::<Datagram>().saturating_add(FragmentBudget::PER_DATAGRAM);
         let room = (max_trackers as usize).min(affordable);
         let bounds = [u64::from(max_trackers), u64::from(nodes), (config.memory / CHUNK) as u64];
@@ -127,12 +127,12 @@ impl Defragmenter {
         self.counters.drop(DropReason::Cut);
     }
 
-    /// Takes a fragment. When it completes its datagram, `out` holds that: of IPv4 with total length,
-    /// fragment fields and checksum put right; of IPv6 without the fragment header, with payload length
-    /// and next header put right. Otherwise what `out` holds means nothing.
+    /// Takes a fragment. If it completes its datagram, `out` has the datagram: for IPv4 with corrected total
+    /// length, fragment fields and checksum; for IPv6 without the fragment header, with corrected payload
+    /// length and next header. Otherwise the contents of `out` are undefined.
     ///
-    /// `host` tells how the destination treats overlaps; it holds for the datagram from its first
-    /// fragment on. `now` is the packet clock.
+    /// `host` is the destination's treatment of overlaps; it applies to the datagram from its first fragment
+    /// on. `now` is the packet clock.
     pub fn insert(
         &mut self,
         key: &FragmentKey,
@@ -215,7 +215,7 @@ impl Defragmenter {
         Ok(self.taken(index, assembly == Assembly::Done))
     }
 
-    /// A fragment was taken; with it, its datagram may be `whole`.
+    /// Notes an accepted fragment; with it, its datagram may be `whole`.
     fn taken(&mut self, index: u32, whole: bool) -> (DefragResult, Option<DatagramId>) {
         let result = if whole { DefragResult::Complete } else { DefragResult::Held };
         if !self.config.strict {
@@ -225,7 +225,7 @@ impl Defragmenter {
             return (result, None);
         }
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return (result, None) };
-        // Where nothing is held, a fragment that waits for others has left.
+        // If frames are not held, a fragment that waits for others has left.
         datagram.unsettled = datagram.unsettled.saturating_add(u32::from(whole || self.config.hold));
         let id = DatagramId { index, serial: datagram.serial };
         if whole {
@@ -251,7 +251,7 @@ impl Defragmenter {
         datagram.admit(fragment, likeness, end)
     }
 
-    /// Stores the fragment, then lets the policy decide: nothing is trimmed for a fragment that finds no
+    /// Stores the fragment, then lets the policy decide: no held fragment is trimmed for one that finds no
     /// room.
     fn keep(
         &mut self,
@@ -293,7 +293,7 @@ impl Defragmenter {
         Ok(())
     }
 
-    /// Finds room for a fragment, if need be by the eviction of other datagrams.
+    /// Finds room for a fragment, by evicting other datagrams if need be.
     fn store_fragment(
         &mut self,
         index: u32,
@@ -313,7 +313,7 @@ impl Defragmenter {
                 }
                 Err(Full::Fragments | Full::Memory) => {
                     self.counters.max_frags_reached = self.counters.max_frags_reached.saturating_add(1);
-                    // What it holds by now counts as well.
+                    // Its present usage counts as well.
                     self.budget.weigh(&mut self.datagrams, index);
                     if !self.make_room(&key, index, now) {
                         return Err(DropReason::Memory);
@@ -384,8 +384,8 @@ impl Defragmenter {
         Some(used as u32)
     }
 
-    /// Frees up to `budget` datagrams whose time is over and says how many. [`Self::insert`] does a
-    /// little of this; call it with the clock when no fragments come.
+    /// Frees up to `budget` timed-out datagrams; returns their number. [`Self::insert`] does a little of
+    /// this; call it with the clock when no fragments come.
     pub fn expire_some(&mut self, now: Timestamp, budget: usize) -> usize {
         let mut freed = 0;
         while freed < budget
@@ -398,7 +398,7 @@ impl Defragmenter {
         freed
     }
 
-    /// Ends a datagram: takes it out of table and order and frees its fragments.
+    /// Ends a datagram: removes it from table and order and frees its fragments.
     fn release(&mut self, index: u32) {
         self.order.remove(&mut self.datagrams, List::All, index);
         self.budget.leave(&self.hasher, &mut self.datagrams, index);
@@ -416,7 +416,7 @@ impl Defragmenter {
         self.free.push(index);
     }
 
-    /// Nothing of it goes on.
+    /// Refuses a datagram: no frame of it leaves.
     fn stop(&mut self, index: u32) {
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };
         datagram.clear(&mut self.store);
@@ -477,7 +477,7 @@ impl Defragmenter {
             .saturating_add(self.store.memory())
     }
 
-    /// Most bytes that were ever allocated.
+    /// The most bytes ever allocated.
     #[must_use]
     pub fn memory_peak(&self) -> usize {
         self.peak.max(self.memory_used())

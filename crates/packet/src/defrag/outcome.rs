@@ -7,18 +7,18 @@ use super::datagram::DatagramId;
 /// The result of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefragResult {
-    /// It waits for others.
+    /// The fragment waits for others.
     Held,
-    /// It was the last one missing: the buffer holds the datagram, from its IP header on.
+    /// The fragment was the last one missing: the buffer has the datagram, from its IP header on.
     Complete,
-    /// It is not kept.
+    /// The fragment is not kept.
     Dropped(DropReason),
 }
 
 /// The result of a fragment, and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefragOutcome {
-    /// Held, complete or dropped.
+    /// The result.
     pub result: DefragResult,
     /// Decoder events that the fragment's packet gets.
     pub events: DefragEvents,

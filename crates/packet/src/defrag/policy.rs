@@ -9,9 +9,9 @@
 /// The treatment of overlapping fragments by a receiving host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OverlapPolicy {
-    /// Keeps what came first (HP-UX 11, MacOS, old Solaris).
+    /// Keeps the fragment that came first (HP-UX 11, MacOS, old Solaris).
     First,
-    /// Keeps what came last (Cisco).
+    /// Keeps the fragment that came last (Cisco).
     Last,
     /// Keeps the earlier fragment unless the later one starts before it (BSD, AIX, IRIX): the default.
     #[default]
@@ -27,7 +27,7 @@ pub enum OverlapPolicy {
 }
 
 impl OverlapPolicy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [OverlapPolicy; 7] = [
         OverlapPolicy::First,
         OverlapPolicy::Last,
@@ -38,7 +38,7 @@ impl OverlapPolicy {
         OverlapPolicy::Windows,
     ];
 
-    /// From a name of `host-os-policy` in Suricata's settings.
+    /// The policy of a name of `host-os-policy` in Suricata's settings.
     #[must_use]
     pub fn from_os_name(name: &str) -> Option<Self> {
         Some(match name {
@@ -62,8 +62,8 @@ impl OverlapPolicy {
     }
 }
 
-/// The fragment that has just come: `start` and `end` in the datagram, and how much of its front
-/// earlier comparisons have cut off.
+/// The new fragment: `start` and `end` in the datagram, and the length cut off its front by earlier
+/// comparisons.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incoming {
     pub(super) start: u32,
@@ -86,7 +86,7 @@ pub(super) enum Step {
     Next,
     /// All decided: keep the rest of the new one.
     Settled,
-    /// The new one brings nothing.
+    /// The new fragment has no new bytes.
     Refuse,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Ruling {
     pub(super) step: Step,
     /// New value of the new fragment's trim.
     pub(super) trim: u32,
-    /// New start of the held one's data; its end or more means that nothing is left of it.
+    /// New start of the held one's data; its end or more means that no byte of it is left.
     pub(super) live: u32,
     /// The new start of the data of the next held fragment, if that fragment is in between.
     pub(super) next_live: Option<u32>,

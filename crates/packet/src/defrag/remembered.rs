@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ids of datagrams that have left not long ago, or, where frames are not held, were evicted: until their
-//! time is over, or so many others have left since, none of them may
-//! begin another datagram.
+//! Ids of datagrams that have left recently, or, where frames are not held, were evicted: no other datagram
+//! may use such an id until its time is over, or so many others have left since.
 //!
 //! A receiver that lost a part of such a datagram still waits for it, and would take it from the next one
-//! with the same id. How many are remembered is a compromise: a sender of 65,536 IPv4 datagrams comes round
-//! to the same ids, and must not be refused (RFC 6864 section 4.3 tells of such senders). Hosts that draw ids
-//! of 16 bits take care not to repeat one of their last 8,192; of those drawn from 32 bits (Linux, IPv6) one
-//! in 524,288 is among the last 8,192 and its datagram is refused.
+//! with the same id. The number remembered is a compromise: a sender of 65,536 IPv4 datagrams returns to the
+//! same ids, and must not be refused (RFC 6864 section 4.3 describes such senders). Hosts that draw ids of 16
+//! bits avoid repeating one of their last 8,192; of those drawn from 32 bits (Linux, IPv6) one in 524,288 is
+//! among the last 8,192 and its datagram is refused.
 
 use bartizan_base::Timestamp;
 use core::mem::size_of;
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 
-/// Bytes that one entry takes, at most: its place in the table, which is kept half empty so that it never
+/// The most bytes that one entry takes: its place in the table, which is kept half empty so that it never
 /// grows, and in the order of arrival.
 const ENTRY: usize = 128;
 /// A table for fewer is not worth its fixed size.
@@ -31,7 +30,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// With room for `most`, within an eighth of `memory` bytes. All of it is allocated here.
+    /// A table with room for `most`, within an eighth of `memory` bytes, all allocated here.
     pub(super) fn new(most: u32, memory: usize) -> Self {
         let most = Some((most as usize).min(memory / 8 / ENTRY)).filter(|most| *most >= FEWEST).unwrap_or(0);
         Remembered {
@@ -45,7 +44,7 @@ impl Remembered {
         self.table.find(hash, |entry| entry.0 == hash).is_some_and(|entry| entry.1 >= now)
     }
 
-    /// Remembers an identity; the one that left longest ago is forgotten for it if need be.
+    /// Remembers an identity; if need be, the oldest one is forgotten.
     pub(super) fn insert(&mut self, hash: u64, expires: Timestamp) {
         if self.most == 0 {
             return;
@@ -90,7 +89,7 @@ mod tests {
         }
         assert!(!ids.contains(1, at(5)), "the oldest made room");
         assert!((2..=9).all(|hash| ids.contains(hash, at(10))) && !ids.contains(9, at(11)));
-        // Remembered again: the entry of the first time does not take it along.
+        // Remembered again: the first entry's end does not remove it.
         ids.insert(2, at(20));
         ids.insert(10, at(20));
         assert!(ids.contains(2, at(15)) && !ids.contains(3, at(5)));

@@ -9,13 +9,12 @@ use super::{Defragmenter, DropReason};
 use bartizan_base::Timestamp;
 use core::hash::BuildHasher;
 
-/// Datagrams looked at, at most, to find one that may be evicted.
+/// The most datagrams to examine for one that may be evicted.
 const EVICTION_SCAN: usize = 16;
 
 impl Defragmenter {
-    /// Evicts a datagram for a fragment with this key, but not the one at `sparing`: one whose time is over,
-    /// else one of the tenant and source
-    /// that hold most. False when none may be evicted.
+    /// Evicts a datagram for a fragment with this key, except the one at `sparing`: a timed-out one, else one
+    /// of the tenant and source that hold most. False when none may be evicted.
     pub(super) fn make_room(&mut self, key: &FragmentKey, sparing: u32, now: Timestamp) -> bool {
         let oldest = self.order.oldest;
         if oldest != sparing && self.datagrams.get(oldest as usize).is_some_and(|oldest| oldest.expires < now)
@@ -40,7 +39,7 @@ impl Defragmenter {
         let mut index = from;
         for _ in 0..EVICTION_SCAN {
             let datagram = self.datagrams.get(index as usize)?;
-            // One that is whole is being decided on, and one that has passed is leaving.
+            // A whole one is being decided, and a passed one is leaving.
             let refused = datagram.state == State::Refused && !self.config.hold;
             if index != sparing && (datagram.state == State::Open || refused) {
                 return Some(index);
@@ -50,7 +49,7 @@ impl Defragmenter {
         None
     }
 
-    /// Evicts a datagram. Where frames are not held, a part of it may be gone: its later fragments are
+    /// Evicts a datagram. If frames are not held, a part of it may have left: its later fragments are
     /// refused.
     fn evict(&mut self, index: u32, now: Timestamp) {
         let Some(datagram) = self.datagrams.get_mut(index as usize) else { return };

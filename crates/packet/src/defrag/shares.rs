@@ -28,7 +28,7 @@ const WHOLE: u64 = 1 << 32;
 /// The most sources that can each hold more than a part of [`CROWDING`] of the three bounds together.
 const CROWDING_MOST: usize = 3 * CROWDING as usize;
 
-/// The order by last use that a list of datagrams is for.
+/// The lists that order datagrams by last use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum List {
@@ -93,11 +93,11 @@ fn link_mut(datagrams: &mut [Datagram], list: List, index: u32) -> Option<&mut L
     datagrams.get_mut(index as usize)?.links.get_mut(list as usize)
 }
 
-/// The sender of a datagram.
+/// The source of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Source {
     tenant: TenantId,
-    /// An address of IPv4, or the first of a /64.
+    /// An IPv4 address, or the first address of a /64.
     address: IpAddr,
 }
 
@@ -122,7 +122,7 @@ struct Share<K> {
     order: Order,
 }
 
-/// Tenants, or sources, that hold something.
+/// Tenants, or sources, with usage.
 struct Shares<K> {
     slots: Vec<Share<K>>,
     free: Vec<u32>,
@@ -167,7 +167,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         self.slots.get_mut(at as usize)
     }
 
-    /// Forgets a share that holds nothing any more.
+    /// Removes a share without usage.
     fn release_if_empty(&mut self, hasher: &impl BuildHasher, at: u32) {
         let Some(share) = self.slots.get(at as usize).filter(|share| share.datagrams == 0) else { return };
         if let Ok(entry) = self.table.find_entry(hasher.hash_one(share.key), |found| *found == at) {
@@ -183,7 +183,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     }
 }
 
-/// Memory that a datagram holds beside its own place.
+/// The memory of a datagram beside its own place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) nodes: u32,
@@ -206,14 +206,14 @@ impl Usage {
 pub(super) struct FragmentBudget {
     tenants: Shares<TenantId>,
     sources: Shares<Source>,
-    /// Sources that hold more than their part.
+    /// Sources that exceed their part.
     crowding: Vec<u32>,
     /// Weights of a datagram, a node and a chunk.
     units: [u64; 3],
 }
 
 impl FragmentBudget {
-    /// `room`: datagrams that there can be; the bounds are those of datagrams, nodes and chunks.
+    /// `room`: the most datagrams; `bounds`: those of datagrams, nodes and chunks.
     pub(super) fn new(room: usize, bounds: [u64; 3]) -> Self {
         FragmentBudget {
             tenants: Shares::with_capacity(0),
@@ -223,17 +223,17 @@ impl FragmentBudget {
         }
     }
 
-    /// Bytes that a datagram more takes here at most.
+    /// The most bytes that one more datagram takes here.
     pub(super) const PER_DATAGRAM: usize = size_of::<Share<Source>>() + size_of::<u32>();
 
-    /// Makes room for the sources of so many datagrams in all.
+    /// Reserves memory for the sources of so many datagrams in all.
     pub(super) fn reserve(&mut self, datagrams: usize) {
         let Shares { slots, free, .. } = &mut self.sources;
         slots.reserve_exact(datagrams.saturating_sub(slots.len()));
         free.reserve_exact(datagrams.saturating_sub(free.len()));
     }
 
-    /// Enters a new datagram, as the one touched last.
+    /// Adds a new datagram, as the one touched last.
     pub(super) fn enter(&mut self, hasher: &impl BuildHasher, datagrams: &mut [Datagram], index: u32) {
         let Some(datagram) = datagrams.get_mut(index as usize) else { return };
         let source = self.sources.find_or_make(hasher, Source::of(&datagram.key));
@@ -249,7 +249,7 @@ impl FragmentBudget {
         self.weigh(datagrams, index);
     }
 
-    /// A datagram ends.
+    /// Removes a datagram that ends.
     pub(super) fn leave(&mut self, hasher: &impl BuildHasher, datagrams: &mut [Datagram], index: u32) {
         self.remove(datagrams, index);
         let Some(datagram) = datagrams.get_mut(index as usize) else { return };
@@ -266,13 +266,13 @@ impl FragmentBudget {
         self.sources.release_if_empty(hasher, source);
     }
 
-    /// A datagram was touched: it is the one that waits shortest.
+    /// Makes a datagram the one touched last.
     pub(super) fn touch(&mut self, datagrams: &mut [Datagram], index: u32) {
         self.remove(datagrams, index);
         self.push(datagrams, index);
     }
 
-    /// Weighs a datagram anew, after what it holds has changed.
+    /// Weighs a datagram anew, after its usage has changed.
     pub(super) fn weigh(&mut self, datagrams: &mut [Datagram], index: u32) {
         let Some(datagram) = datagrams.get_mut(index as usize) else { return };
         let [each, node, chunk] = self.units;
@@ -367,10 +367,10 @@ impl FragmentBudget {
 /// The lists in which to look for a datagram to evict.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EvictionCandidates {
-    /// The datagram that waited longest of the tenant that holds most.
+    /// The oldest datagram of the tenant that holds most.
     pub(super) oldest_of_tenant: u32,
-    /// The datagram of its source that holds most, if that is more than its part.
+    /// The oldest datagram of that tenant's source that holds most, if that exceeds its part.
     pub(super) oldest_of_source: Option<u32>,
-    /// That source is the newcomer's: no other source loses anything for it.
+    /// Whether that source is the newcomer's own: no other source loses a datagram for it.
     pub(super) is_newcomer: bool,
 }

@@ -48,8 +48,8 @@ fn key(tenant: u16, src: IpAddr, id: u32) -> FragmentKey {
     }
 }
 
-/// Sends a fragment as live prevention handles its frame: it waits, and leaves with its datagram. Whether the
-/// datagram is whole.
+/// Sends a fragment as live prevention handles its frame: it waits, and leaves with its datagram. Returns
+/// whether the datagram is whole.
 fn send(d: &mut Defragmenter, key: &FragmentKey, offset: u16, more: bool, len: usize, at: Timestamp) -> bool {
     let payload = vec![0x61; len];
     let v6 = key.src.is_ipv6();
@@ -87,9 +87,8 @@ fn send(d: &mut Defragmenter, key: &FragmentKey, offset: u16, more: bool, len: u
     outcome.result == DefragResult::Complete
 }
 
-/// Others' datagrams of 3,000 bytes beside a flood: of each, the three fragments come with 40 of the flood's
-/// between them. How many
-/// become whole, of how many.
+/// Sends others' datagrams of 3,000 bytes beside a flood: the three fragments of each with 40 of the flood's
+/// between them. Returns the number that become whole, and the number of all.
 fn beside(
     d: &mut Defragmenter,
     v6: bool,
@@ -117,7 +116,7 @@ const MODES: [Mode; 3] = [Mode::Passive, Mode::Strict, Mode::Hold];
 fn one_source_that_fills_the_bound_takes_no_room_from_others() {
     for mode in MODES {
         for v6 in [false, true] {
-            // Full after some hundreds; full frames, and the least fragments that there are.
+            // Full after some hundreds; full frames, and the shortest possible fragments.
             for len in [FULL, 8] {
                 let mut d = defragmenter(mode, 1 << 20);
                 let mut id = 0;
@@ -176,8 +175,8 @@ fn a_tenants_flood_takes_no_room_from_another_tenant() {
                 };
                 let (whole, all) = beside(&mut d, v6, 2, flood);
                 assert_eq!(whole, all, "{mode:?} IPv6 {v6} spoofed {spoofed}");
-                // One that has waited for all that time has its place as well, and the same address in the
-                // other tenant is another's.
+                // One that has waited for all that time keeps its place, and the same address in the other
+                // tenant is another source.
                 let late = T0 + PacketDuration::from_secs(59);
                 assert!(send(&mut d, &waiting, FULL as u16, false, 120, late), "{mode:?} IPv6 {v6}");
             }

@@ -19,9 +19,9 @@ const SLAB: usize = 64;
 pub(super) struct Node {
     /// The offset of its data in the datagram, without the part trimmed on arrival.
     pub(super) offset: u32,
-    /// Bytes from there.
+    /// The number of bytes from there.
     pub(super) len: u32,
-    /// Start of what later fragments left of it, in the datagram.
+    /// Start of the part that later fragments left of it, in the datagram.
     pub(super) live: u32,
     /// The position of the data in the chain; the header comes before it, if kept.
     pub(super) data_at: u32,
@@ -55,7 +55,7 @@ impl Node {
     }
 }
 
-/// Frames in the order in which they came: a list of nodes, tied by `next`.
+/// Frames in the order of arrival: a list of nodes, linked by `next`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) first: u32,
@@ -66,7 +66,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) const EMPTY: Queue = Queue { first: NIL, last: NIL, len: 0 };
 
-    /// Puts a stored frame at the end.
+    /// Appends a stored frame.
     pub(super) fn push(&mut self, store: &mut Store, index: u32) {
         self.append(store, Queue { first: index, last: index, len: 1 });
     }
@@ -156,7 +156,7 @@ impl Store {
         self.nodes.get_mut(index as usize)
     }
 
-    /// Keeps header and payload in a fresh node; `room` is how many bytes may still be allocated.
+    /// Stores header and payload in a fresh node; `room` is the number of bytes that may still be allocated.
     pub(super) fn put(&mut self, header: &[u8], payload: &[u8], room: usize) -> Result<u32, Full> {
         let bytes = header.len().saturating_add(payload.len());
         let chunks = bytes.div_ceil(CHUNK).max(1);
@@ -180,14 +180,14 @@ impl Store {
         Ok(index)
     }
 
-    /// Memory of a node: the same whatever was trimmed of it.
+    /// Usage of a node: the same however much of it was trimmed.
     pub(super) fn usage_of(&self, index: u32) -> Usage {
         let Some(node) = self.node(index) else { return Usage::default() };
         let bytes = (node.data_at as usize).saturating_add(node.len as usize);
         Usage { nodes: 1, chunks: bytes.div_ceil(CHUNK).max(1) as u32 }
     }
 
-    /// Gives a node and its chunks back. The caller has taken it out of its list.
+    /// Frees a node and its chunks. The caller has removed it from its list.
     pub(super) fn free(&mut self, index: u32) {
         let Some(node) = self.nodes.get_mut(index as usize) else { return };
         let mut chunk = core::mem::replace(&mut node.first_chunk, NIL);
@@ -252,7 +252,7 @@ impl Store {
         }
     }
 
-    /// Writes both parts into `chunks` free chunks, which the caller has made sure of.
+    /// Writes both parts into `chunks` free chunks, whose existence the caller has ensured.
     fn fill(&mut self, header: &[u8], payload: &[u8], chunks: usize) -> u32 {
         let first = self.free_chunk;
         let mut parts = [header, payload];

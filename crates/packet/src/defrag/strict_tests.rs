@@ -70,7 +70,7 @@ impl Part {
         if v6 {
             let next = if self.options.is_empty() { 44 } else { self.first_extension };
             let ip = Ip::new([1; 16].into(), [2; 16].into(), next);
-            // What follows is not part of a header.
+            // The bytes after the fixed header are not part of a header.
             let fixed = IpFixed { len: Some(0), ..IpFixed::default() };
             return Ip { tos: self.tos, ttl: self.hop_limit, fixed, ..ip }.packet(&self.options, None);
         }
@@ -118,7 +118,8 @@ fn send(
     }
 }
 
-/// Sends with a frame of one byte that waits or leaves with it; what leaves, in its order.
+/// Sends a fragment with a frame of one byte, which waits or leaves with it; returns the frames that leave,
+/// in order.
 fn hold(
     d: &mut Defragmenter,
     key: &FragmentKey,
@@ -170,14 +171,14 @@ fn strict_refuses_what_receivers_treat_differently() {
                 assert_eq!(send(&mut d, &k, T0, &part(0, true, 8)), Ok(DefragResult::Held));
                 assert_eq!(send(&mut d, &k, T0, &part(16, false, 8)), Ok(DefragResult::Held));
                 assert_eq!(send(&mut d, &k, T0, &bad), Err(reason), "{bad:?}");
-                // Nothing of it was kept: the datagram is completed by the fragment that fits.
+                // No byte of it was kept: the fragment that fits completes the datagram.
                 assert_eq!(send(&mut d, &k, T0, &part(8, true, 8)), Ok(DefragResult::Complete), "{bad:?}");
             }
         }
     }
 }
 
-/// Heads that some receiver throws away, in the place of a good one.
+/// First fragments that some receiver discards, in the place of a good one.
 fn decoys(v6: bool) -> Vec<(&'static str, Part, DropReason)> {
     use DropReason::{Unlike, Unsound};
     let head = || part(0, true, 16);
@@ -250,7 +251,7 @@ fn a_decoy_that_a_receiver_throws_away_is_no_part_of_a_datagram() {
             let mut d = strict(true);
             assert_eq!(hold(&mut d, &k, T0, &part(16, false, 8), 1), Ok(vec![]));
             assert_eq!(hold(&mut d, &k, T0, &decoy, 2), Err(reason), "{what}");
-            // The true head: judged with the tail that the receiver has.
+            // The true first fragment: judged with the tail that the receiver has.
             assert_eq!(hold(&mut d, &k, T0, &part(0, true, 16), 3), Ok(vec![1, 3]), "{what}");
             // If the decoy comes first, no datagram becomes whole with fragments that differ from it, and
             // none leaves.
@@ -292,14 +293,14 @@ fn frames_wait_until_their_datagram_has_passed() {
         assert_eq!(hold(&mut d, &b, T0, &part(8, false, 3), 2), Ok(vec![]));
         assert_eq!(hold(&mut d, &a, T0, &part(16, false, 3), 3), Ok(vec![]));
         assert_eq!(hold(&mut d, &a, T0, &part(8, true, 8), 4), Ok(vec![1, 3, 4]));
-        // One that is refused leaves nothing; its id is free, since nothing of it has left.
+        // A refused datagram leaves nothing; its id is free, since no part of it has left.
         let outcome = insert(&mut d, &b, T0, &part(0, true, 8));
         assert_eq!(outcome.result, DefragResult::Complete);
         d.refuse(outcome.datagram.unwrap());
         assert_eq!(frames(&mut d, Defragmenter::pop_outgoing), []);
         assert_eq!(frames(&mut d, Defragmenter::pop_discarded), [2]);
         assert_eq!((d.waiting(), d.fragments()), (0, 0));
-        // What never becomes whole is given up.
+        // A datagram that never becomes whole is discarded.
         assert_eq!(hold(&mut d, &b, T0, &part(0, true, 8), 5), Ok(vec![]));
         assert_eq!(d.expire_some(after(60), 9), 0);
         assert_eq!(d.expire_some(after(61), 9), 1);
@@ -334,7 +335,7 @@ fn frames_that_are_settled_late_go_the_way_of_their_datagram() {
             assert_eq!(frames(&mut d, Defragmenter::pop_discarded), [2]);
         }
         assert_eq!((d.waiting(), d.fragments()), (0, 0));
-        // An id that is over means nothing, also when its place is used again.
+        // An old id is invalid, also when its place is used again.
         assert_eq!(send(&mut d, &key(false, 2), T0, &part(0, true, 8)), Ok(DefragResult::Held));
         assert_eq!(d.attach(first, b"note", &[9], T0), Err(DropReason::Refused));
         assert!(!d.pass(last, T0));
@@ -348,7 +349,7 @@ fn a_datagram_inside_another_takes_its_frames_along() {
     assert_eq!(hold(&mut d, &outer, T0, &part(0, true, 8), 1), Ok(vec![]));
     let whole = insert(&mut d, &outer, T0, &part(8, false, 8));
     assert_eq!(whole.result, DefragResult::Complete);
-    // What the outer one carries is a fragment: both its frames wait for the inner one.
+    // The outer datagram carries a fragment: both its frames wait for the inner one.
     let carried = insert(&mut d, &inner, T0, &part(0, true, 8)).datagram.unwrap();
     d.join(whole.datagram.unwrap(), carried, T0);
     assert_eq!(d.attach(carried, b"note", &[2], T0), Ok(Attached::Waits));
@@ -378,7 +379,7 @@ fn an_id_is_not_taken_again_too_soon() {
             assert_eq!(whole(&mut d, 0, T0), Ok(()));
             assert_eq!(send(&mut d, &key(v6, 0), after(60), &part(8, false, 8)), Err(DropReason::Reused));
             assert_eq!(send(&mut d, &key(v6, 0), after(61), &part(8, false, 8)), Ok(DefragResult::Held));
-            // A sender that has come round to it.
+            // A sender that returns to the same id.
             let mut d = Defragmenter::new(config);
             for id in 0..=8 {
                 assert_eq!(whole(&mut d, id, T0), Ok(()));
@@ -395,14 +396,14 @@ fn strict_takes_up_nothing_of_what_was_evicted_or_refused() {
     for id in 0..4 {
         assert_eq!(send(&mut d, &key(false, id), T0, &part(0, true, 8)), Ok(DefragResult::Held));
     }
-    // One more of the same source: its oldest is evicted, and since the first fragment is gone already, no
-    // other half comes to it.
+    // One more of the same source: its oldest is evicted, and since its first fragment has left already, no
+    // other half is accepted for it.
     assert_eq!(send(&mut d, &key(false, 9), T0, &part(0, true, 8)), Ok(DefragResult::Held));
     assert_eq!(d.counters().dropped(DropReason::Evicted), 1);
     assert_eq!(send(&mut d, &key(false, 0), T0, &part(8, false, 8)), Err(DropReason::Reused));
     let outcome = insert(&mut d, &key(false, 1), T0, &part(8, false, 8));
     assert_eq!(outcome.result, DefragResult::Complete);
-    // Its first fragment is gone already, as nothing is held.
+    // Its first fragment has left already, as frames are not held.
     d.refuse(outcome.datagram.unwrap());
     assert_eq!(send(&mut d, &key(false, 1), after(59), &part(8, false, 8)), Err(DropReason::Refused));
     // Refused fragments do not prolong the time; afterwards the id belongs to another datagram.

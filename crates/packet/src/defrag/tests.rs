@@ -61,7 +61,7 @@ fn header(v6: bool, offset: u16, more: bool, len: usize) -> Vec<u8> {
     }
 }
 
-/// Sends a fragment; the payload of the datagram when it is complete.
+/// Sends a fragment; returns the payload of the datagram when it is complete.
 fn send(
     d: &mut Defragmenter,
     key: &FragmentKey,
@@ -183,7 +183,7 @@ fn further_known_sequences() {
             &[(16, true, b'A', 16), (8, true, b'B', 16), (0, true, b'Z', 8), (32, false, b'D', 8)],
             Some("ZBBAD"),
         ),
-        // A hole stays a hole.
+        // A gap stays a gap.
         (
             bsd,
             &[
@@ -315,7 +315,7 @@ fn datagrams_time_out_on_the_packet_clock() {
     let later = |s| T0 + PacketDuration::from_secs(s);
     send(&mut d, &k, OverlapPolicy::Bsd, T0, 0, true, &[1; 8]);
     send(&mut d, &k, OverlapPolicy::Bsd, later(60), 16, true, &[1; 8]);
-    // Each fragment starts the time anew, and an earlier clock ends nothing.
+    // Each fragment restarts the time, and an earlier clock ends nothing.
     assert!(send(&mut d, &k, OverlapPolicy::Bsd, later(120), 24, false, &[1; 8]).1.is_none());
     assert!(send(&mut d, &k, OverlapPolicy::Bsd, T0, 8, true, &[1; 8]).1.is_some());
     send(&mut d, &other, OverlapPolicy::Bsd, later(200), 0, true, &[1; 8]);
@@ -463,7 +463,7 @@ proptest! {
         first_early in any::<bool>(), last_early in any::<bool>(),
     ) {
         let old = (a.0 * 8, (a.0 + a.1) * 8);
-        // Anywhere where it overlaps.
+        // Anywhere that overlaps.
         let earliest = (a.0 + 1).saturating_sub(b.1).max(1);
         let start = earliest + b.0 % (a.0 + a.1 - earliest);
         let new = (start * 8, (start + b.1) * 8);
@@ -476,7 +476,7 @@ proptest! {
         sequence.extend([(old.0, old.1, true, b'o'), (new.0, new.1, true, b'n')]);
         if !first_early { sequence.push(first) }
         if !last_early { sequence.push(last) }
-        // Whatever came before, the datagram is complete only with this one.
+        // Whatever came before, only this fragment completes the datagram.
         sequence.push((high, high + 8, true, b'm'));
         let mut map = vec![0; high + 12];
         map[..low].fill(b'f');
