@@ -16,16 +16,16 @@ use crate::list::List;
 use crate::live::Live;
 use std::sync::Arc;
 
-/// Rules up to which a linear search is chosen.
+/// The most rules for which a linear search is chosen.
 pub const LINEAR_MAX: usize = 12;
 
-/// Rules searched linearly up to which tables are kept: about what bit vectors take for a lookup.
+/// The most linearly searched rules with which tables are kept: about the cost of a lookup in bit vectors.
 pub(crate) const REST_MAX: usize = 64;
 
 /// Bytes that the smallest tables take. With a smaller budget none are built, unless nothing else fits it.
 const TABLES_MIN: usize = 1 << 20;
 
-/// A structure, filled, and why it was chosen.
+/// A filled structure, and the reason for its choice.
 #[derive(Debug)]
 pub struct Auto {
     /// The structure.
@@ -139,7 +139,7 @@ enum Structure {
 }
 
 impl Chosen {
-    /// Looks a header up: as [`Classifier::lookup`].
+    /// Looks a header up, as [`Classifier::lookup`].
     pub fn lookup(&self, header: &Header, results: &mut [Option<Match>]) {
         match &self.structure {
             Structure::Layered(layered) => layered.lookup(header, results),
@@ -147,7 +147,7 @@ impl Chosen {
         }
     }
 
-    /// All entries, each set in its order: everything is copied.
+    /// Copies all entries, each set in its order.
     #[must_use]
     pub fn all_entries(&self) -> Vec<Vec<RankedRule>> {
         match &self.structure {
@@ -156,7 +156,7 @@ impl Chosen {
         }
     }
 
-    /// Its tables, where it has some that others may share.
+    /// Its tables, if others may share them.
     #[must_use]
     pub fn layered(&self) -> Option<&Arc<Layered>> {
         match &self.structure {

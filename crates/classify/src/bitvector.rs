@@ -5,15 +5,15 @@
 //! multi-dimensional range matching" (SIGCOMM 1998); the summary words are those of Baboescu and Varghese,
 //! "Scalable packet classification" (SIGCOMM 2001). Each dimension is cut into elementary intervals; an
 //! interval has a bit per entry, set where the entry covers it. A lookup finds one interval per dimension by
-//! binary search and ands their bits; bits stand in the order of (set, priority), so that the first bit of a
+//! binary search and ands their bits; bits are in the order of (set, priority), so that the first bit of a
 //! set's words is its first match.
 //!
-//! Vectors are kept sparse (words without a bit are left out, a summary says which are there) and equal ones
-//! once, so that memory follows what rules cover. It still grows with rules × intervals where many rules are
-//! wild in an address; a bound is given, and [`BitVector::insert`] refuses beyond it. Meant for 1,000 to
-//! 10,000 rules and a lookup per new flow; not for a lookup per packet.
+//! Vectors are kept sparse (words without a bit are left out, a summary has a bit for each word present), and
+//! equal ones are kept once, so that memory follows the coverage of rules. It still grows with rules ×
+//! intervals where many rules are wild in an address; it has a bound, and [`BitVector::insert`] refuses
+//! beyond it. Meant for 1,000 to 10,000 rules and a lookup per new flow; not for a lookup per packet.
 //!
-//! New entries are searched linearly until there are enough of them to build anew; deleted ones lose their
+//! New entries are searched linearly until there are enough of them for a rebuild; deleted ones lose their
 //! valid bit.
 
 use crate::classifier::{Classifier, InsertError, Match, RankedRule, SETS_MAX};
@@ -24,10 +24,10 @@ use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-/// Entries that wait to be built in, before their share of all counts.
+/// The fewest pending entries for a rebuild; beyond, their share of all entries decides.
 const PENDING_MIN: usize = 64;
 
-/// That something begins at an edge; the other bits are the entry's number.
+/// The mark of a beginning at an edge; the other bits are the entry's number.
 const BEGINS: u32 = 1 << 31;
 
 /// An entry with its set and its place among equals.
@@ -54,7 +54,7 @@ pub struct BitVector {
     slots: Vec<Option<Stored>>,
     /// Bits of entries that were not deleted.
     valid: Vec<u64>,
-    /// First word of each set, and the end of the last.
+    /// The first word of each set, and the end of the last.
     bounds: Vec<usize>,
     dimensions: Dimensions,
     pending: Vec<Stored>,
@@ -63,7 +63,7 @@ pub struct BitVector {
 }
 
 impl BitVector {
-    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses no more than about `limit` bytes.
+    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses about `limit` bytes at most.
     #[must_use]
     pub fn new(sets: u8, limit: usize) -> Self {
         let sets = sets.min(SETS_MAX);
@@ -135,8 +135,8 @@ impl BitVector {
         built.chain(self.pending.iter().copied()).collect()
     }
 
-    /// Bit vectors of lists, by rank: an entry's place in its list. They are never changed; who looks up says
-    /// which entries are valid. `None`: they take more than about `limit` bytes.
+    /// Bit vectors of lists, by rank: an entry's place in its list. They never change; callers of lookups
+    /// pass the valid entries. `None`: they take more than about `limit` bytes.
     pub(crate) fn ranked(lists: &[List], limit: usize) -> Option<Self> {
         let mut new = BitVector::new(u8::try_from(lists.len()).ok()?, limit);
         let of_list = |(set, list): (u8, &List)| -> Vec<Stored> {
@@ -149,7 +149,7 @@ impl BitVector {
         Some(new)
     }
 
-    /// Entries of a set.
+    /// The number of entries of a set.
     pub(crate) fn count(&self, set: usize) -> usize {
         let (from, end) = self.words_of(set);
         let slots = self.slots.get(from * 64..end * 64).unwrap_or_default();
@@ -162,7 +162,7 @@ impl BitVector {
         slot.as_ref().map(|stored| &stored.entry.rule)
     }
 
-    /// The words of valid bits, none of them set.
+    /// Words for valid bits, none of them set.
     pub(crate) fn no_valid(&self) -> Vec<u64> {
         vec![0; self.valid.len()]
     }
@@ -172,7 +172,7 @@ impl BitVector {
         set_bit(valid, self.words_of(set).0 * 64 + rank as usize);
     }
 
-    /// By set the rank of the first entry that matches and is valid.
+    /// Sets `ranks` of each set to that of the first valid entry that matches.
     pub(crate) fn ranks(&self, header: &Header, valid: &[u64], ranks: &mut [Option<u32>]) {
         let rows = self.dimensions.rows(header);
         for (set, rank) in ranks.iter_mut().enumerate() {
@@ -360,11 +360,11 @@ impl Dimensions {
 /// hash the last.
 type Known = HashMap<u64, u32, FixedState>;
 
-/// The bits of the interval that is at hand while a dimension is built: each interval costs the words that
-/// have bits, not all.
+/// The bits of the present interval while a dimension is built: each interval costs only the words that have
+/// bits.
 struct Current {
     words: Vec<u64>,
-    /// A bit for each word that has some.
+    /// A bit for each word that has some bit set.
     there: Vec<u64>,
     row: Vec<u64>,
 }
@@ -397,11 +397,11 @@ impl Current {
 /// The elementary intervals of one field.
 #[derive(Debug)]
 struct Dimension<K> {
-    /// First value of each interval, rising; the first is the lowest value there is.
+    /// First value of each interval, rising; the first is the lowest possible value.
     starts: Vec<K>,
     /// The offset of each interval's row in `rows`.
     offsets: Vec<u32>,
-    /// Rows: summary words, then the words that the summary says are there.
+    /// Rows: summary words, then the words present according to the summary.
     rows: Vec<u64>,
     /// Summary words of a row.
     blocks: usize,
@@ -443,7 +443,7 @@ impl<K: Key> Dimension<K> {
     ) -> Option<Self> {
         let mut new = Dimension { blocks: words.div_ceil(64), ..Dimension::default() };
         let mut current = Current { words: vec![0; words], there: vec![0; new.blocks], row: Vec::new() };
-        // What ends and what begins at a value, which is in the highest bit: what ends comes first.
+        // Ends and beginnings at each value; the highest bit marks beginnings, so ends come first.
         let mut edges: Vec<(K, u32)> = Vec::with_capacity(slots.len());
         for (bit, stored) in (0..BEGINS).zip(slots) {
             let Some((first, last)) = stored.as_ref().and_then(|s| range(&s.entry.rule)) else { continue };
@@ -474,7 +474,7 @@ impl<K: Key> Dimension<K> {
         }
     }
 
-    /// Adds an interval with its row, which may be there already.
+    /// Adds an interval with its row, which may exist already.
     fn push(&mut self, start: K, row: &[u64], known: &mut Known, left: &mut usize) -> Option<()> {
         let hash = FixedState::default().hash_one(row);
         let there = known.get(&hash).copied();

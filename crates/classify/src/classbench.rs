@@ -3,9 +3,9 @@
 //!
 //! Source: Taylor and Turner, "ClassBench: a packet classification benchmark" (INFOCOM 2005). A rule a line,
 //! the first line wins: `@SIP/LEN DIP/LEN SPLO : SPHI DPLO : DPHI PROTO/MASK [FLAGS/MASK]`, ports in decimal,
-//! protocol and flags in hexadecimal. TCP flags are read over: they are no header field here. IPv6 has the
-//! same layout (`@2001:db8::/32`); a rule has one IP version. A trace is a header a line: `SIP DIP SPORT
-//! DPORT PROTO`, addresses decimal or dotted (or IPv6); more columns are ignored.
+//! protocol and flags in hexadecimal. TCP flags are ignored: they are no field of a lookup. IPv6 has the same
+//! layout (`@2001:db8::/32`); a rule has one IP version. A trace is a header a line: `SIP DIP SPORT DPORT
+//! PROTO`, addresses decimal or dotted (or IPv6); more columns are ignored.
 
 use crate::header::{Header, HeaderRule, Net, Range};
 use bartizan_base::{LinkId, TenantId};
@@ -109,8 +109,8 @@ pub fn rules(text: &str) -> Result<Vec<HeaderRule>, ReadError> {
         .collect()
 }
 
-/// Writes rules as [`rules`] reads them; an address that may be any is `/0` of the rule's IP version. Tenants
-/// and links have no place in the format.
+/// Writes rules as [`rules`] reads them; an unspecified address is `/0` of the rule's IP version. The format
+/// has no tenants and links.
 #[must_use]
 pub fn write(rules: &[HeaderRule]) -> String {
     let mut out = String::new();
@@ -121,7 +121,7 @@ pub fn write(rules: &[HeaderRule]) -> String {
             [rule.source, rule.destination].map(|n| n.unwrap_or(Net { address: any, length: 0 }));
         let (from, to) = (rule.source_ports, rule.destination_ports);
         let (protocol, mask) = rule.protocol.map_or((0, 0), |p| (p, 0xff));
-        // A string takes whatever is written.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "@{}/{}\t{}/{}\t{} : {}\t{} : {}\t0x{protocol:02x}/0x{mask:02X}\t0x0000/0x0000\t",
@@ -168,7 +168,7 @@ pub fn trace(text: &str) -> Result<Vec<Header>, ReadError> {
 /// Reads a trace whose sixth column is the number of the first rule that matches, from 0, or -1.
 ///
 /// # Errors
-/// The first line that is not a header with an answer.
+/// The first line that is not a header with an expected number.
 pub fn golden(text: &str) -> Result<Vec<(Header, Option<u32>)>, ReadError> {
     lines(text)
         .map(|line| {

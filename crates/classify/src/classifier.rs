@@ -6,7 +6,7 @@ use crate::header::{Header, HeaderRule};
 use bartizan_base::Fid;
 use core::fmt::Debug;
 
-/// Rule sets of one classifier at most.
+/// The most rule sets of one classifier.
 pub const SETS_MAX: u8 = 16;
 
 /// The result for no match where a lookup returns only fids; no entry may have it.
@@ -17,7 +17,7 @@ pub const NO_FID: Fid = Fid(u32::MAX);
 pub struct RankedRule {
     /// The result of a match, and the key for deleting the entry; entries with the same result share it.
     pub fid: Fid,
-    /// The lowest that matches wins; of two equals the one that was inserted first.
+    /// The lowest priority that matches wins; of two equal ones the entry inserted first.
     pub priority: u32,
     /// The headers that it matches.
     pub rule: HeaderRule,
@@ -26,9 +26,9 @@ pub struct RankedRule {
 /// The result of a lookup in one rule set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// The entry's.
+    /// The entry's fid.
     pub fid: Fid,
-    /// The entry's.
+    /// The entry's priority.
     pub priority: u32,
 }
 
@@ -40,18 +40,18 @@ pub enum InsertError {
     NoSuchSet {
         /// The set given.
         set: u8,
-        /// There are.
+        /// The number of sets.
         sets: u8,
     },
     /// An entry has [`NO_FID`].
     #[error("classifier: fid {} stands for no match and can be no entry's; give the entry another", NO_FID.0)]
     ReservedFid,
-    /// An entry asks for names, which headers do not have.
+    /// An entry has a condition on names, which headers do not have.
     #[error(
         "classifier: a rule asks for a name, which no header says; split rules with names off before they are inserted"
     )]
     Named,
-    /// There are more conditions on names than a lookup can tell apart.
+    /// More conditions on names than a lookup can distinguish.
     #[error("classifier: rules ask for {0} different pairs of names and links, of {max} at most; use fewer names, or `*.` in their place", max = u16::MAX)]
     Names(usize),
     /// The structure would grow beyond its bound.
@@ -59,7 +59,7 @@ pub enum InsertError {
         "classifier: {rules} rules need more than {limit} bytes; use fewer or coarser rules, or raise the limit"
     )]
     Memory {
-        /// Rules with the new ones.
+        /// The number of rules, with the new ones.
         rules: usize,
         /// The bound, in bytes.
         limit: usize,
@@ -70,7 +70,7 @@ impl InsertError {
     /// Checks whether entries can be inserted into set `set` of `sets`.
     ///
     /// # Errors
-    /// There is no such set, or an entry has the number that means no rule, or a DNS name.
+    /// There is no such set, or an entry has [`NO_FID`], or a DNS name.
     pub fn check(set: u8, sets: usize, entries: &[RankedRule]) -> Result<(), Self> {
         if usize::from(set) >= sets {
             return Err(InsertError::NoSuchSet { set, sets: sets as u8 });
@@ -90,17 +90,18 @@ pub trait Classifier: Debug + Send + Sync {
     /// Inserts entries into a set.
     ///
     /// # Errors
-    /// Nothing is inserted then.
+    /// Then no entry is inserted.
     fn insert(&mut self, set: u8, entries: &[RankedRule]) -> Result<(), InsertError>;
 
-    /// Deletes the entries of a fid in all sets; returns how many there were.
+    /// Deletes the entries of a fid in all sets; returns their number.
     fn delete(&mut self, fid: Fid) -> usize;
 
     /// Looks a header up: one result for each set, in their order; if `results` is longer than the number
     /// of sets, the rest becomes `None`.
     fn lookup(&self, header: &Header, results: &mut [Option<Match>]);
 
-    /// Looks IPv4 headers up. `results` has a place for each set and header: those of the first set first.
+    /// Looks IPv4 headers up. `results` has a place for each set and header: those of the first set come
+    /// first.
     fn lookup_v4(&self, headers: &[FlatV4], results: &mut [Option<Match>]) {
         one_by_one(self, headers, results);
     }
@@ -110,7 +111,7 @@ pub trait Classifier: Debug + Send + Sync {
         one_by_one(self, headers, results);
     }
 
-    /// As [`Classifier::lookup_v4`], with nothing but the fid of each match, or [`NO_FID`].
+    /// As [`Classifier::lookup_v4`], but returns only the fid of each match, or [`NO_FID`].
     fn fids_v4(&self, headers: &[FlatV4], fids: &mut [Fid]) {
         let mut results = vec![None; fids.len()];
         self.lookup_v4(headers, &mut results);
@@ -124,16 +125,16 @@ pub trait Classifier: Debug + Send + Sync {
         fids.iter_mut().zip(results).for_each(|(fid, result)| *fid = result.map_or(NO_FID, |m| m.fid));
     }
 
-    /// All entries, each set in its order. For explanations and tests: everything is copied.
+    /// Copies all entries, each set in its order. For explanations and tests.
     fn all_entries(&self) -> Vec<Vec<RankedRule>>;
 
-    /// Rule sets.
+    /// The number of rule sets.
     fn sets(&self) -> usize;
 
-    /// Entries in all sets.
+    /// The number of entries in all sets.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -142,7 +143,7 @@ pub trait Classifier: Debug + Send + Sync {
     fn memory(&self) -> usize;
 }
 
-/// A batch without a batch's gains.
+/// Looks a batch up header by header.
 fn one_by_one<H, C: Classifier + ?Sized>(classifier: &C, headers: &[H], results: &mut [Option<Match>])
 where
     Header: for<'a> From<&'a H>,
@@ -159,7 +160,8 @@ where
     }
 }
 
-/// The reference: the entries of each set in their order, one after the other. Right for a few dozen rules.
+/// The reference: the entries of each set in their order, one after the other. Suitable for a few dozen
+/// rules.
 #[derive(Clone, Debug)]
 pub struct Linear {
     sets: Vec<Vec<RankedRule>>,
@@ -178,7 +180,7 @@ impl Classifier for Linear {
         InsertError::check(set, self.sets.len(), entries)?;
         if let Some(list) = self.sets.get_mut(usize::from(set)) {
             list.extend_from_slice(entries);
-            // Stable: of equals the earlier stays first.
+            // Stable: of equal priorities the earlier entry stays first.
             list.sort_by_key(|e| e.priority);
         }
         Ok(())

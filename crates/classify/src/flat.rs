@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Headers as batched lookups take them: one version of IP, fixed size, no options to look into.
+//! Headers for batched lookups: one IP version, fixed size, no optional parts.
 //!
-//! 16 bytes for IPv4, so that four of them are a cache line and a vector register; 40 for IPv6. Numbers are
-//! in the machine's order. The link has 8 bits, as in the metadata before a packet; headers of links beyond
-//! that are looked up one by one ([`crate::Classifier::lookup`]).
+//! 16 bytes for IPv4, so that four of them fill a cache line and a vector register; 40 for IPv6. Numbers are
+//! in the machine's byte order. The link has 8 bits, as in the metadata before a packet; headers of later
+//! links are looked up one by one ([`crate::Classifier::lookup`]).
 
 use crate::header::Header;
 use bartizan_base::{LinkId, TenantId};
@@ -66,12 +66,11 @@ pub(crate) fn whole([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// The last link whose number a flat form has room for.
+/// The last link that a flat form can hold.
 pub(crate) const LINK_MAX: u8 = u8::MAX;
 
 impl Flat {
-    /// The flat form; `None` for a link beyond the last that has room and for addresses of different
-    /// versions.
+    /// The flat form; `None` for a later link than the last and for addresses of different versions.
     #[must_use]
     pub fn new(header: &Header) -> Option<Self> {
         let link = u8::try_from(header.link.0).ok()?;

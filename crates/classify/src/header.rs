@@ -26,17 +26,17 @@ pub struct Header {
     pub destination_port: u16,
 }
 
-/// Addresses with common leading bits. The host bits of `address` do not count.
+/// Addresses with common leading bits. The host bits of `address` are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Net {
-    /// An address in it.
+    /// An address of the network.
     pub address: IpAddr,
-    /// Leading bits that count.
+    /// The number of leading bits.
     pub length: u8,
 }
 
 impl Net {
-    /// First and last address, as numbers, with the version.
+    /// First and last address, as numbers, after whether it is IPv6.
     #[must_use]
     pub fn range(self) -> (bool, u128, u128) {
         let (v6, bits, number) = match self.address {
@@ -48,7 +48,7 @@ impl Net {
         (v6, number & !low, number | if host == 0 { 0 } else { low })
     }
 
-    /// The addresses that lie in both: those of the longer one, or none.
+    /// The intersection of two networks: the longer one, or none.
     #[must_use]
     pub fn and(self, other: Net) -> Option<Net> {
         let (long, short) = if self.length >= other.length { (self, other) } else { (other, self) };
@@ -64,7 +64,7 @@ impl Net {
     }
 }
 
-/// An address as (is it version 6, number).
+/// An address as (is IPv6, number).
 pub(crate) fn number(address: IpAddr) -> (bool, u128) {
     match address {
         IpAddr::V4(v4) => (false, u128::from(u32::from(v4))),
@@ -91,7 +91,7 @@ impl Range {
         Range { first: number, last: number }
     }
 
-    /// The numbers that lie in both.
+    /// The intersection of two ranges.
     #[must_use]
     pub fn and(self, other: Range) -> Option<Range> {
         let both = Range { first: self.first.max(other.first), last: self.last.min(other.last) };
@@ -128,7 +128,7 @@ pub struct HeaderNames {
 }
 
 impl HeaderNames {
-    /// Whether neither has any.
+    /// Whether neither address has a name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.source.is_empty() && self.destination.is_empty()
@@ -152,27 +152,27 @@ pub struct HeaderRule {
     pub source_ports: Range,
     /// Destination ports or ICMP codes.
     pub destination_ports: Range,
-    /// A name that the source has now. What a header does not say: classifiers refuse such rules, who knows
-    /// the names splits them off.
+    /// A name that the source must have now. Headers have no names: classifiers refuse such rules, and the
+    /// caller with the names splits them off.
     pub source_name: Option<NameId>,
     /// The name that the destination must have.
     pub destination_name: Option<NameId>,
 }
 
 impl HeaderRule {
-    /// Whether it asks for names, which a header alone does not have.
+    /// Whether it has a condition on names, which a header alone cannot satisfy.
     #[must_use]
     pub const fn is_named(&self) -> bool {
         self.source_name.is_some() || self.destination_name.is_some()
     }
 
-    /// Whether a header is like this. What asks for a name matches none.
+    /// Whether the rule matches a header. A rule with a name matches none.
     #[must_use]
     pub fn matches(&self, header: &Header) -> bool {
         !self.is_named() && self.matches_named(header, &HeaderNames::default())
     }
 
-    /// Whether a header whose addresses have these names is like this.
+    /// Whether the rule matches a header whose addresses have these names.
     #[must_use]
     pub fn matches_named(&self, header: &Header, names: &HeaderNames) -> bool {
         self.source_name.is_none_or(|n| names.source.contains(&n))
@@ -190,7 +190,7 @@ impl HeaderRule {
             && self.destination.is_none_or(|n| n.contains(header.destination))
     }
 
-    /// Whether both ask for names of the same side, and for different ones: no one rule says what both match.
+    /// Whether both have a name for the same side, and different ones: their intersection is no single rule.
     #[must_use]
     pub fn asks_other_names(&self, other: &HeaderRule) -> bool {
         let differ = |a: Option<NameId>, b: Option<NameId>| a.zip(b).is_some_and(|(a, b)| a != b);
@@ -216,7 +216,7 @@ impl HeaderRule {
     }
 }
 
-/// A value that two conditions allow; `None` if there is none.
+/// The intersection of two optional conditions; `None` if it is empty.
 fn both<T: Copy>(a: Option<T>, b: Option<T>, and: impl FnOnce(T, T) -> Option<T>) -> Option<Option<T>> {
     match (a, b) {
         (Some(a), Some(b)) => and(a, b).map(Some),

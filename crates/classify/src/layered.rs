@@ -24,7 +24,7 @@ use core::ops::Range;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Entries of tables that a list lacks, beyond a half of them, with which lists are compiled anew.
+/// Lists are compiled anew when they lack more than a half of the tables' entries, plus this number.
 const DELETED_MAX: usize = 1_024;
 
 /// See the module.
@@ -49,7 +49,7 @@ enum Base {
 }
 
 impl Base {
-    /// Entries of a set that are compiled, deleted or not.
+    /// The number of compiled entries of a set, deleted or not.
     fn count(&self, set: usize) -> usize {
         match self {
             Base::Tables(version) => version.sets.get(set).map_or(0, |set| set.stored.len()),
@@ -57,7 +57,7 @@ impl Base {
         }
     }
 
-    /// The rule of one of them.
+    /// The rule of a compiled entry.
     fn rule(&self, set: usize, rank: u32) -> Option<&HeaderRule> {
         match self {
             Base::Tables(version) => Some(&version.sets.get(set)?.stored.get(rank as usize)?.entry.rule),
@@ -100,11 +100,11 @@ impl Base {
 struct Tables {
     /// The compiled structure of the tables.
     base: Arc<Base>,
-    /// By set, for each entry of the list its rank there, or [`NONE`].
+    /// By set, the rank of each entry of the list among the compiled ones, or [`NONE`].
     ranks: Vec<Arc<[u32]>>,
-    /// The lists have other rules than the tables.
+    /// Whether the lists have other rules than the tables.
     differ: bool,
-    /// With so many rules tables left too many to a linear search.
+    /// The number of rules with which tables left too many to a linear search.
     unfit: Option<usize>,
 }
 
@@ -112,7 +112,7 @@ impl Layered {
     /// Compiles lists, in the order of their priorities; tables take about `budget` bytes at most.
     ///
     /// # Errors
-    /// An entry that can be in no classifier.
+    /// An entry that no classifier accepts.
     pub fn new(lists: Vec<List>, budget: usize) -> Result<Self, InsertError> {
         Layered::compiled(lists, budget, None)
     }
@@ -151,7 +151,7 @@ impl Layered {
             return Ok(None);
         }
         let (base, unfit) = (Arc::clone(&before.base), before.unfit);
-        // What lookups of these lists run on is over the same tables as their ranks.
+        // The structure that lookups of these lists run on has the same tables as their ranks.
         let published = self.published.load_full();
         let both = self.lists.iter().zip(&before.ranks).zip(lists).enumerate();
         let followed: Vec<Followed> =
@@ -181,20 +181,20 @@ impl Layered {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Entries that are in no table yet.
+    /// The number of entries that are in no table yet.
     #[must_use]
     pub fn added(&self) -> usize {
         self.published.load().added()
     }
 
-    /// Whether the whole is in tables of its own, with nothing added and nothing deleted.
+    /// Whether all rules are in tables of its own, with none added and none deleted.
     #[must_use]
     pub fn is_compact(&self) -> bool {
         !self.tables().differ
     }
 
-    /// Compiles the whole list, for lookups from now on and for the next generation. It takes as long as
-    /// [`Layered::new`] does.
+    /// Compiles the whole list, for lookups from now on and for the next generation. This takes as long as
+    /// [`Layered::new`].
     pub fn compact(&self) {
         if self.is_compact() {
             return;
@@ -207,13 +207,13 @@ impl Layered {
         self.published.store(base);
     }
 
-    /// Whether they are bit vectors.
+    /// Whether the structure is bit vectors.
     #[must_use]
     pub fn has_bit_vectors(&self) -> bool {
         matches!(**self.published.load(), Base::Bits(_))
     }
 
-    /// Whether both have the same tables, which take memory once.
+    /// Whether both share their tables, which take memory once.
     #[must_use]
     pub fn shares_tables(&self, other: &Layered) -> bool {
         match (&**self.published.load(), &**other.published.load()) {
@@ -238,7 +238,7 @@ impl Layered {
         &self.lists
     }
 
-    /// Rules that are in no table.
+    /// The number of rules that are in no table.
     #[must_use]
     pub fn rest(&self) -> usize {
         self.published.load().rest()
@@ -279,7 +279,7 @@ fn compiled(
     }
 }
 
-/// Ranks of lists that are compiled themselves.
+/// The ranks of lists that are compiled themselves.
 fn whole(lists: &[List]) -> Vec<Arc<[u32]>> {
     lists.iter().map(|list| (0u32..).take(list.len()).collect()).collect()
 }
@@ -295,7 +295,7 @@ struct Followed {
 /// Compares a list with the next one; `compiled` is the structure, and the number of the list's set in it.
 fn follow(old: &List, old_ranks: &Arc<[u32]>, new: &List, compiled: (&Base, usize)) -> Followed {
     let (was, is) = (old.pieces(), new.pieces());
-    // Pieces that both have are known by address.
+    // Pieces of both lists are recognised by address.
     let same = |a: &Placed, b: &Placed| Arc::ptr_eq(&a.piece, &b.piece);
     let (old_between, between) = bartizan_base::between(was, is, same);
     let ranks = ranks((old, old_ranks, old_between.clone()), (new, between.clone()), compiled);
@@ -332,7 +332,7 @@ fn ranks(
     let (_, others) = bartizan_base::between(&was, &is, |a, b| a == b);
     let (head_ranks, rest) = old_ranks.split_at(heads + others.start);
     let tail_ranks = rest.get(rest.len() - tails - (is.len() - others.end)..).unwrap_or_default();
-    // Between the last rank that the head has and the first of the tail.
+    // Between the last rank of the head and the first of the tail.
     let ranked = |rank: &&u32| **rank != NONE;
     let first = head_ranks.iter().rev().find(ranked).map_or(0, |rank| rank + 1);
     let (base, set) = compiled;
@@ -361,7 +361,7 @@ fn matched<'r>(
 
 /// The longest rising subsequence of some ranks; every other place has [`NONE`].
 fn rising(ranks: &[u32]) -> Vec<u32> {
-    // By length of a part less one: where the part with the lowest end has it.
+    // By the length of a subsequence less one: the place of the lowest end of such a subsequence.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = vec![None; ranks.len()];
     let rank = |place: usize| ranks.get(place).copied().unwrap_or(NONE);

@@ -11,7 +11,8 @@ use bartizan_base::limit::Trace::{NotNeeded, Told};
 use bartizan_base::limit::{Limit, count};
 use bartizan_base::limits;
 
-/// All of this crate but addresses by DNS names, which are declared where functions learn them.
+/// All bounds of this crate but those of addresses with DNS names, which are declared beside the code that
+/// learns them.
 pub const LIMITS: &[Limit] = limits! {
     File "rule sets of a classifier" = "{}" [count(SETS_MAX)] in ["classify/classifier.rs"], "refused",
         [Told("the message")];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule sets as lists of pieces. Lists share pieces: what of a list is the same as in another one is known by
-//! address, whatever its rules stand for there.
+//! Rule sets as lists of pieces. Lists share pieces: equal parts of two lists are recognised by address,
+//! whatever fids their rules have in each.
 
 use crate::classifier::{InsertError, Match, NO_FID, RankedRule};
 use crate::header::HeaderRule;
@@ -38,13 +38,13 @@ impl Piece {
         self.rules.len()
     }
 
-    /// Whether it has none.
+    /// Whether the piece has no rule.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether some rule asks for a name.
+    /// Whether some rule has a condition on a name.
     #[must_use]
     pub const fn is_named(&self) -> bool {
         self.is_named
@@ -60,9 +60,9 @@ impl Piece {
 /// The meaning of the numbers of a piece in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Counted on from this one they are fid and priority.
+    /// Number plus this one is both fid and priority.
     From(u32),
-    /// They are fids, and this is the priority of all.
+    /// Numbers are fids, and this is the priority of all.
     At(u32),
 }
 
@@ -97,7 +97,7 @@ impl Placed {
         if self.piece.is_empty() { 0 } else { self.numbers.meaning(self.piece.largest).0 }
     }
 
-    /// Its first and its last priority, if its rules are in the order of their priorities.
+    /// Its first and last priority, if its rules are in the order of their priorities.
     fn priorities(&self) -> Option<(u32, u32)> {
         let priority = |number: &u32| self.numbers.meaning(*number).1;
         let ends = self.piece.numbers.first().zip(self.piece.numbers.last());
@@ -110,7 +110,7 @@ impl Placed {
         self.piece.numbers.iter().map(|number| self.numbers.meaning(*number))
     }
 
-    /// Some of its rules, as a piece of their own.
+    /// A piece of its rules that satisfy `wanted`.
     #[must_use]
     pub fn only(&self, wanted: impl Fn(&HeaderRule) -> bool) -> Placed {
         let numbered = self.piece.numbers.iter().copied().zip(self.piece.rules.iter().copied());
@@ -152,7 +152,7 @@ impl List {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Whether it has none.
+    /// Whether the list has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -200,7 +200,7 @@ impl List {
         all.map(|(fid, priority)| Match { fid: Fid(fid), priority })
     }
 
-    /// Whether some rule asks for a name.
+    /// Whether some rule has a condition on a name.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.placed.iter().any(|placed| placed.piece.is_named)
@@ -231,7 +231,7 @@ impl List {
     }
 }
 
-/// Each run of one priority is a piece.
+/// Makes a piece of each run of one priority.
 impl FromIterator<RankedRule> for List {
     fn from_iter<I: IntoIterator<Item = RankedRule>>(entries: I) -> Self {
         let entries: Vec<RankedRule> = entries.into_iter().collect();
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!((0..6).filter_map(|at| list.get(at)).collect::<Vec<_>>(), list.to_vec());
         assert_eq!((list.get(6), list.len(), list.check(0, 1)), (None, 6, Ok(())));
         assert_eq!(list.to_vec().into_iter().collect::<List>(), list);
-        // In order as it is, and not.
+        // One list that is in order, and one that is not.
         assert!(Arc::ptr_eq(&list.clone().in_order().placed, &list.placed));
         let mixed = List::new(vec![placed(Numbers::From(5)), placed(Numbers::At(6))]);
         let priorities = |list: List| list.iter().map(|e| e.priority).collect::<Vec<_>>();

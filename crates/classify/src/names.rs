@@ -24,16 +24,16 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Names that an address may have at a time.
+/// The most names of an address at a time.
 pub const NAMES_MAX: usize = 16;
-/// Names of policies at a time, of all generations that are in use: a policy file has a quarter of that at
-/// most.
+/// The most names of policies at a time, over all generations in use: a policy file may have a quarter of
+/// that.
 pub const IDS_MAX: usize = 1 << 22;
-/// Addresses of a tenant unless a policy file says otherwise.
+/// The default for the most addresses of a tenant.
 pub const ADDRESSES: usize = 16_384;
 /// Parts of the table, each with a lock of its own.
 const PARTS: usize = 64;
-/// Nanoseconds between two looks for what has expired in a part.
+/// Nanoseconds between two sweeps of a part for expired memberships.
 const SWEEP_EVERY: u64 = 1_000_000_000;
 
 /// The reason why an address has a name.
@@ -41,7 +41,7 @@ const SWEEP_EVERY: u64 = 1_000_000_000;
 pub struct Membership {
     /// The name of a policy.
     pub id: NameId,
-    /// Until when, on the packet clock.
+    /// The end of the membership, on the packet clock.
     pub until: Timestamp,
     /// The name of the DNS query whose answer had the address.
     pub asked: Arc<str>,
@@ -50,13 +50,13 @@ pub struct Membership {
 /// The result of learning an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// It is new for this name.
+    /// The address is new for this name.
     Added,
-    /// It was a member; now it is one until the later of both times.
+    /// The address was a member; it stays one until the later of both times.
     Renewed,
-    /// The tenant has as many addresses as it may: it is no member.
+    /// The tenant has its most addresses: the address is no member.
     Full,
-    /// The address has as many names as it may: it is none of this one.
+    /// The address has its most names: it does not get this one.
     Crowded,
 }
 
@@ -74,30 +74,30 @@ struct Part {
 struct Writer {
     /// Addresses by tenant.
     counts: HashMap<TenantId, usize>,
-    /// The part that is looked through next.
+    /// The part to sweep next.
     next: usize,
     bound: usize,
     expired: u64,
 }
 
-/// A name that is held.
+/// A name in use.
 #[derive(Debug)]
 struct Held {
     id: NameId,
     leases: usize,
 }
 
-/// The numbers of names that are held.
+/// The numbers of names in use.
 #[derive(Debug)]
 struct Ids {
     by_name: HashMap<Arc<str>, Held>,
     texts: HashMap<NameId, Arc<str>>,
-    /// The number that is tried next.
+    /// The number to try next.
     next: NonZeroU32,
 }
 
 impl Ids {
-    /// Holds a name once more. `None`: there are [`IDS_MAX`] others.
+    /// Adds a use of a name. `None`: there are [`IDS_MAX`] others.
     fn hold(&mut self, name: &str) -> Option<(Arc<str>, NameId)> {
         if let Some((text, held)) =
             self.by_name.get_key_value(name).map(|(text, held)| (Arc::clone(text), held.id))
@@ -108,7 +108,7 @@ impl Ids {
         if self.by_name.len() >= IDS_MAX {
             return None;
         }
-        // One after the other, around all numbers: few are held, so a free one is near.
+        // One after the other, around all numbers: few are in use, so a free one is near.
         while self.texts.contains_key(&NameId(self.next)) {
             self.next = self.next.checked_add(1).unwrap_or(NonZeroU32::MIN);
         }
@@ -130,7 +130,7 @@ impl Ids {
     }
 }
 
-/// Names that a generation has, with their numbers. They are let go when it is dropped.
+/// The names of a generation, with their numbers. Dropping it releases them.
 #[derive(Debug)]
 pub struct Lease {
     names: Arc<Names>,
@@ -152,7 +152,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // The lock is taken for each: there may be many, and workers look numbers up.
+        // The lock is taken for each name: there may be many, and workers look numbers up.
         self.ids.keys().for_each(|name| lock(&self.names.ids).let_go(name));
     }
 }
@@ -168,13 +168,13 @@ pub struct Names {
 }
 
 impl Default for Names {
-    /// With a known key: for captures and tests, where at a bound the same has to happen in each run.
+    /// With a known key: for captures and tests, which need the same behaviour at a bound in each run.
     fn default() -> Self {
         Names::keyed(0x6e61_6d65_7300_0001)
     }
 }
 
-// A thread that failed while it held a lock has left whole entries: each is written by one call.
+// A thread that panicked while it held a lock has left whole entries: each is written by one call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -188,7 +188,7 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Names {
-    /// An empty table. `key`: what decides which part of it an address is in; what faces live traffic gives a
+    /// An empty table. `key` determines the part of the table for an address; a table for live traffic gets a
     /// secret one.
     #[must_use]
     pub fn keyed(key: u64) -> Self {
@@ -202,8 +202,8 @@ impl Names {
         }
     }
 
-    /// Holds names of policies: each has its number, the one that it has for others that hold it, as long as
-    /// the lease lasts. `None`: with them there were more than [`IDS_MAX`].
+    /// Holds names of policies: each has its number, the same one as for other holders, as long as the lease
+    /// lasts. `None`: there would be more than [`IDS_MAX`] names.
     #[must_use]
     pub fn lease<'n>(self: &Arc<Self>, names: impl IntoIterator<Item = &'n str>) -> Option<Lease> {
         let mut lease = Lease { names: Arc::clone(self), ids: HashMap::new() };
@@ -222,13 +222,13 @@ impl Names {
         lock(&self.ids).by_name.len()
     }
 
-    /// The number of a name that is held.
+    /// The number of a name in use.
     #[must_use]
     pub fn id(&self, name: &str) -> Option<NameId> {
         lock(&self.ids).by_name.get(name).map(|held| held.id)
     }
 
-    /// The name of a number that is held.
+    /// The name of a number in use.
     #[must_use]
     pub fn text(&self, id: NameId) -> Option<Arc<str>> {
         lock(&self.ids).texts.get(&id).cloned()
@@ -239,7 +239,7 @@ impl Names {
         lock(&self.writer).bound = addresses;
     }
 
-    /// Addresses that are in the table, of all tenants; some may have expired.
+    /// The number of addresses in the table, of all tenants; some may have expired.
     #[must_use]
     pub fn len(&self) -> usize {
         self.addresses.load(Ordering::Acquire)
@@ -251,7 +251,7 @@ impl Names {
         self.len() == 0
     }
 
-    /// Memberships that have expired so far.
+    /// The number of memberships that have expired so far.
     #[must_use]
     pub fn expired(&self) -> u64 {
         lock(&self.writer).expired
@@ -377,7 +377,7 @@ mod tests {
         let (a, b) = (first.id("a.example").unwrap(), first.id("*.example").unwrap());
         assert_ne!(a, b);
         assert_eq!(names.text(b).as_deref(), Some("*.example"));
-        // The next generation has one of them and another one.
+        // The next generation has one of them and a new one.
         let second = names.lease(["a.example", "b.example"]).unwrap();
         drop(first);
         assert_eq!((second.id("a.example"), names.id("a.example")), (Some(a), Some(a)));
@@ -403,7 +403,7 @@ mod tests {
         lock(&names.ids).next = NonZeroU32::MAX;
         let more = names.lease(["last", "first"]).unwrap();
         assert_eq!([more.id("last"), more.id("first")].map(|id| id.unwrap().0.get()), [u32::MAX, 1]);
-        // One that is held is passed over.
+        // A number in use is skipped.
         lock(&names.ids).next = kept.id("kept").unwrap().0;
         assert_eq!(names.lease(["x"]).unwrap().id("x").unwrap().0.get(), 20_002);
     }
@@ -431,8 +431,7 @@ mod tests {
             names.set_bounds(50);
             let lease = names.lease(["x"]).unwrap();
             let (id, asked) = (lease.id("x").unwrap(), Arc::from("x"));
-            // They expire one after the other, and which part is looked through when decides who gets the
-            // room.
+            // They expire one after the other, and the sweep's order decides which address gets the room.
             let learn = |n: u32| {
                 let now = 1_000 + u64::from(n);
                 names.learn((TenantId(0), address(n)), id, &asked, at(now + 20), at(now))
@@ -458,7 +457,7 @@ mod tests {
         assert_eq!(learn(0, 7, 1_000, 3_000), Learned::Renewed);
         assert_eq!(learn(1, 100, 1_000, 2_000), Learned::Added);
         assert_eq!(names.len(), 101);
-        // What has expired leaves room, after one look at each part.
+        // Expired ones leave room, after one sweep of each part.
         for n in 0..PARTS as u32 {
             learn(2, n, 2_500, 4_000);
         }
@@ -486,7 +485,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all answers: an address has a name if some answer gave it and holds yet.
+        /// Compared with a list of all answers: an address has a name if some answer gave it and has not
+        /// expired.
         #[test]
         fn the_same_as_a_list_of_answers(
             steps in proptest::collection::vec((0u16..3, 0u32..6, 0usize..5, 1u64..100, 0u64..40), 1..120),

@@ -24,7 +24,7 @@ pub(crate) struct Patched {
 /// The fids of a list for the entries of its set.
 #[derive(Debug)]
 struct Patch {
-    /// By rank.
+    /// The fids and priorities by rank.
     meanings: Box<[Meaning]>,
     /// Entries that are in no bit vector, with their places in the list, rising.
     added: Vec<(u32, RankedRule)>,
@@ -81,7 +81,7 @@ impl Patched {
         self.bits.count(set)
     }
 
-    /// The rule of one of them.
+    /// The rule of an entry in the bit vectors.
     pub fn rule(&self, set: usize, rank: u32) -> Option<&HeaderRule> {
         self.bits.rule(set, rank)
     }

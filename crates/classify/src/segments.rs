@@ -22,7 +22,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Those of a header before any rule: everything of its IP version.
+    /// The segments of a header before any rule: everything of its IP version.
     #[must_use]
     pub fn new(header: &Header) -> Self {
         let address = |address: IpAddr| (0, if address.is_ipv4() { u128::from(u32::MAX) } else { u128::MAX });
@@ -39,7 +39,7 @@ impl Segments {
         Segments { header: *header, ranges }
     }
 
-    /// Cuts them by a rule.
+    /// Narrows the segments by a rule.
     pub fn cut(&mut self, rule: &HeaderRule) {
         let header = &self.header;
         let values = [
@@ -78,7 +78,7 @@ impl Segments {
         }
     }
 
-    /// The header whose fields have the first values, and that with the last.
+    /// The headers with the first and with the last values of the segments.
     #[must_use]
     pub fn ends(&self) -> [Header; 2] {
         [|range: (u128, u128)| range.0, |range: (u128, u128)| range.1].map(|end| {
@@ -100,7 +100,7 @@ impl Segments {
         })
     }
 
-    /// Each field with its segment in words: `10.0.0.0 to 10.0.255.255`, `80`, `any`.
+    /// Each field with its segment as text: `10.0.0.0 to 10.0.255.255`, `80`, `any`.
     pub fn texts(&self) -> impl Iterator<Item = (&'static str, String)> {
         let [first, last] = self.ends();
         let everything = Segments::new(&self.header).ranges;

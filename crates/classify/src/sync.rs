@@ -10,8 +10,8 @@ pub(crate) use core::hint::spin_loop;
 pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 pub(crate) use std::sync::OnceLock;
 
-/// Entries that may be added to a version.
+/// The most entries that may be added to a version.
 pub(crate) const DELTA_MAX: usize = 256;
-/// Roots of an address among added entries: as many leading bits of an IPv4 address; bits of a hash of 32
-/// leading bits for IPv6.
+/// Roots of an address among added entries: the number of leading bits of an IPv4 address; for IPv6, of bits
+/// of a hash of 32 leading bits.
 pub(crate) const ROOT_BITS: u32 = 10;

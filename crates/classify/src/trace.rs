@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Header traces drawn from a rule set, seeded: the same letter and rules give the same trace.
 //!
-//! The random source is splitmix64 (Steele, Lea, Flood: OOPSLA 2014), begun at 0x5eed0000 + the letter.
+//! The random source is splitmix64 (Steele, Lea, Flood: OOPSLA 2014), seeded with 0x5eed0000 + the letter.
 //! `Pareto` follows ClassBench's trace generator. Rules of both IP versions are drawn; a rule without
 //! addresses gives IPv4.
 
@@ -16,7 +16,7 @@ pub enum Draw {
     Uniform,
     /// `C`: a random corner of a rule.
     Corner,
-    /// `P`: a random corner, repeated as often as Pareto's law (a = 1, b = 0.1) says.
+    /// `P`: a random corner, repeated by Pareto's law (a = 1, b = 0.1).
     Pareto,
     /// `Z`: Zipf's law (exponent 1) over a pool of ten headers a rule.
     Zipf,
@@ -25,7 +25,7 @@ pub enum Draw {
 }
 
 impl Draw {
-    /// The letter that the trace is known by.
+    /// The letter of the distribution.
     #[must_use]
     pub const fn letter(self) -> char {
         match self {
@@ -65,7 +65,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `end`; 0 for 0.
+    /// A number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.bits()) * end as u128) >> 64) as usize
     }
@@ -124,7 +124,7 @@ pub fn draw_seeded(rules: &[HeaderRule], how: Draw, count: usize, seed: u64) -> 
 fn zipf(rules: &[HeaderRule], count: usize, random: &mut Random) -> Vec<Header> {
     let mut pool: Vec<Header> =
         rules.iter().flat_map(|r| (0..10).map(move |_| r)).map(|r| inside(r, random)).collect();
-    // Shuffled, so that rank and rule have nothing to do with each other.
+    // Shuffled, so that rank and rule are independent.
     for i in (1..pool.len()).rev() {
         let j = random.below(i + 1);
         pool.swap(i, j);

@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// The device that takes requests.
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
-/// Wait awake.
+/// The value for waiting awake.
 const NONE: i32 = 0;
 /// The kernel's own value for "as you like" (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const ANY: i32 = 2_000_000_000;
@@ -42,7 +42,7 @@ impl Awake {
         Ok(Self { request: Some(request), asked: false })
     }
 
-    /// There are packets: idle processors wait awake. A system call only the first time after a silence.
+    /// Notes packets: idle processors wait awake. A system call only the first time after a silence.
     #[inline]
     pub fn packets(&mut self) {
         if !self.asked {
@@ -50,7 +50,7 @@ impl Awake {
         }
     }
 
-    /// Nothing came for a while: they may sleep.
+    /// Notes a silence: idle processors may sleep.
     pub fn silence(&mut self) {
         if self.asked {
             self.ask(false);
@@ -64,7 +64,7 @@ impl Awake {
         if let Some(file) = &mut self.request
             && file.write_all(&value.to_ne_bytes()).is_err()
         {
-            // It was a wish; the kernel that refuses it now will refuse it again.
+            // The request is optional; a kernel that refuses it now will refuse it again.
             self.request = None;
         }
     }

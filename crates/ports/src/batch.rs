@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The unit of work: frames that a port handed out together.
 //!
-//! A batch either holds frames that lie in a port's ring (nothing was copied) or frames in its own memory. It
-//! is made once per worker and used again and again; nothing is allocated per packet. Ring slots go back to
-//! the kernel when the batch is cleared, filled again or dropped: until then the bytes may be read and
-//! rewritten in place.
+//! A batch either holds frames in a port's ring (not copied) or frames in its own memory. It is made once per
+//! worker and reused; no memory is allocated per packet. Ring slots return to the kernel when the batch is
+//! cleared, filled again or dropped: until then the bytes may be read and rewritten in place.
 
 use crate::frame::{FrameFlags, FrameInfo};
 use crate::refusal::SendRefusal;
@@ -14,23 +13,23 @@ use std::ops::Range;
 /// The result of [`Batch::split`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// Datagrams beyond the first of their frame.
+    /// Datagrams after the first of their frame.
     pub datagrams: u64,
-    /// Frames that are several datagrams and were left as they are.
+    /// Frames of several datagrams that were left unchanged.
     pub left: u64,
 }
 
 /// The handling of a frame: planned, or done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disposition {
-    /// Stays here (the state in which a frame arrives).
+    /// Stays here (the initial state of a frame).
     #[default]
     Hold,
     /// To be sent by the next [`crate::Port::transmit`].
     Forward,
-    /// Was handed to the egress port.
+    /// Handed to the egress port.
     Sent,
-    /// The egress port did not take it.
+    /// Refused by the egress port.
     Refused(SendRefusal),
 }
 
@@ -41,7 +40,7 @@ enum Place {
         start: usize,
         end: usize,
     },
-    /// In what [`Batch::split`] wrote.
+    /// In the memory that [`Batch::split`] fills.
     Cut {
         start: usize,
         end: usize,
@@ -60,7 +59,7 @@ pub struct Batch {
     capacity: usize,
     lease: Lease,
     owned: Vec<u8>,
-    /// Some frame is several datagrams.
+    /// Whether some frame is several datagrams.
     joined: bool,
     cut: Vec<u8>,
     /// The slots before the last split: kept for its memory.
@@ -83,7 +82,7 @@ impl Batch {
         }
     }
 
-    /// Frames in it.
+    /// The number of frames in it.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -95,7 +94,7 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    /// Frames it can hold.
+    /// The most frames that it holds.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity
@@ -107,7 +106,7 @@ impl Batch {
         self.slots.len() < self.capacity
     }
 
-    /// Lets all frames go and gives ring slots back. Ports do it before they fill a batch; do it earlier when
+    /// Releases all frames and returns ring slots. Ports do this before they fill a batch; do it earlier when
     /// the frames are no longer needed.
     pub fn clear(&mut self) {
         self.slots.clear();
@@ -134,7 +133,7 @@ impl Batch {
         self.bytes_of(self.slots.get(index)?.place)
     }
 
-    /// The frame that was put in last.
+    /// The frame added last.
     pub(crate) fn newest(&self) -> &[u8] {
         self.len().checked_sub(1).and_then(|index| self.bytes(index)).unwrap_or_default()
     }
@@ -147,7 +146,7 @@ impl Batch {
         }
     }
 
-    /// Bytes of frame `index`, to be rewritten in place.
+    /// Bytes of frame `index`, for rewriting in place.
     pub fn bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
         match self.slots.get(index)?.place {
             Place::Leased(span) => self.lease.bytes_mut(span),
@@ -168,7 +167,7 @@ impl Batch {
         }
     }
 
-    /// Puts other bytes in the place of frame `index` (of any length; copied into the batch's own memory).
+    /// Replaces the bytes of frame `index` (by any length; copied into the batch's own memory).
     pub fn replace(&mut self, index: usize, bytes: &[u8]) {
         if let Some(slot) = self.slots.get_mut(index) {
             let start = self.owned.len();
@@ -192,7 +191,7 @@ impl Batch {
         }
     }
 
-    /// Marks every frame to be sent.
+    /// Marks every frame for sending.
     pub fn forward_all(&mut self) {
         for slot in &mut self.slots {
             slot.disposition = Disposition::Forward;
@@ -216,10 +215,10 @@ impl Batch {
         self.slots.push(Slot { place, info, disposition: Disposition::Hold });
     }
 
-    /// Has each frame that is several datagrams ([`FrameFlags::JOINED`]) taken apart, and puts them in its
-    /// place: `cut` gives them one by one, whole frames with checksums, or gives none and says `None`, which
-    /// leaves the frame as it is, to be refused. Where there is no such frame, this does nothing. The batch
-    /// may then hold more frames than its capacity.
+    /// Replaces each frame of several datagrams ([`FrameFlags::JOINED`]) by its datagrams: `cut` passes them
+    /// on one by one, whole frames with checksums, or returns `None`, which leaves the frame as it is, to be
+    /// refused. Without such a frame, this does nothing. The batch may then hold more frames than its
+    /// capacity.
     pub fn split(
         &mut self,
         mut cut: impl FnMut(&FrameInfo, &[u8], &mut dyn FnMut(&[u8])) -> Option<()>,
@@ -295,7 +294,7 @@ impl Batch {
         self.owned.truncate(end);
         let mut from = data;
         if let Some(tag) = tag.filter(|_| end - data >= ADDRESSES) {
-            // At least four bytes stand before the frame.
+            // At least four bytes are free before the frame.
             from = data - 4;
             self.owned.copy_within(data..data + ADDRESSES, from);
             if let Some(gap) = self.owned.get_mut(from + ADDRESSES..from + ADDRESSES + 4) {
@@ -336,7 +335,7 @@ impl Batch {
         sent
     }
 
-    /// Frames marked to be sent: number and bytes.
+    /// Frames marked for sending: number and bytes.
     pub(crate) fn marked(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.slots
             .iter()
@@ -439,7 +438,7 @@ mod tests {
             ..FrameInfo::default()
         };
         let mut batch = Batch::with_capacity(4);
-        // Twice, since memory is used again.
+        // Twice, to test the reuse of memory.
         for _ in 0..2 {
             batch.clear();
             batch.push_copy(&[1, 1], FrameInfo::default());

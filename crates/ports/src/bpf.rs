@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Classic BPF: instructions, and programs with labels in place of distances. Source: Linux
+//! Classic BPF: instructions, and programs with labels instead of distances. Source: Linux
 //! `networking/filter.rst`, `linux/bpf_common.h`.
 
 use libc::sock_filter;
@@ -40,7 +40,7 @@ pub(crate) const JGE_K: u16 = 0x35;
 pub(crate) const JGE_X: u16 = 0x3d;
 pub(crate) const TXA: u16 = 0x87;
 
-/// A place in the program that jumps go to.
+/// A target of jumps in the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
@@ -60,12 +60,12 @@ struct Branch {
     /// Taken if the comparison has this result.
     on: bool,
     to: Label,
-    /// Further than a comparison can jump by itself: over a jump that goes as far as it must.
+    /// Whether the target is beyond a comparison's reach, so that an unconditional jump is needed.
     far: bool,
 }
 
 impl Step {
-    /// The number of instructions that it becomes.
+    /// The number of its instructions.
     const fn len(&self) -> usize {
         match self {
             Step::Place(_) => 0,
@@ -92,17 +92,17 @@ impl Program {
         self.steps.push(Step::Plain(sock_filter { code, jt: 0, jf: 0, k }));
     }
 
-    /// To the label if A equals, else to the next step.
+    /// Jumps to the label if A equals `k`, else continues.
     pub(crate) fn if_equal(&mut self, k: u32, to: Label) {
         self.branch(JEQ_K, k, to);
     }
 
-    /// To the label if the comparison `code` of A with `k` (or X) holds, else to the next step.
+    /// Jumps to the label if the comparison `code` of A with `k` (or X) holds, else continues.
     pub(crate) fn branch(&mut self, code: u16, k: u32, to: Label) {
         self.steps.push(Step::Branch(Branch { code, k, on: true, to, far: true }));
     }
 
-    /// [`Program::branch`], if the comparison does not hold.
+    /// [`Program::branch`] for a comparison that does not hold.
     pub(crate) fn unless(&mut self, code: u16, k: u32, to: Label) {
         self.steps.push(Step::Branch(Branch { code, k, on: false, to, far: true }));
     }
@@ -115,9 +115,9 @@ impl Program {
         self.steps.push(Step::Place(label));
     }
 
-    /// Puts jumps in. `None`: one goes back, which the tests of who writes programs exclude.
+    /// Resolves jumps. `None`: one goes back, which the tests of the programs exclude.
     pub(crate) fn finish(mut self) -> Option<Vec<sock_filter>> {
-        // Shorter ones only bring labels nearer, so this ends.
+        // Shorter jumps only bring labels nearer, so this ends.
         while self.shorten()? {}
         let addresses = self.addresses()?;
         let mut out: Vec<sock_filter> = Vec::new();
@@ -144,7 +144,7 @@ impl Program {
         Some(out)
     }
 
-    /// The places of labels.
+    /// The positions of labels.
     fn addresses(&self) -> Option<Vec<usize>> {
         let mut addresses = vec![0usize; self.labels + 1];
         let mut at = 0;
@@ -157,7 +157,7 @@ impl Program {
         Some(addresses)
     }
 
-    /// Has comparisons jump by themselves where they can. Whether some are new.
+    /// Turns far jumps into short ones where possible. Returns whether any changed.
     fn shorten(&mut self) -> Option<bool> {
         let addresses = self.addresses()?;
         let (mut at, mut some) = (0, false);
@@ -178,15 +178,15 @@ impl Program {
 pub(crate) mod tests {
     use super::*;
 
-    /// Added to an offset: it counts from the network header.
+    /// Added to an offset, which then counts from the network header.
     const NET: u32 = libc::SKF_NET_OFF as u32;
 
-    /// The way by which a packet has come.
+    /// The way a packet arrived.
     #[derive(Clone, Copy, Default)]
     pub(crate) struct Received {
-        /// The tag that the kernel took out.
+        /// The tag that the kernel removed.
         pub(crate) tag: Option<u16>,
-        /// The type of what follows the link header.
+        /// The type after the link header.
         pub(crate) protocol: u16,
         /// The offset of the network header.
         pub(crate) network: usize,
@@ -209,7 +209,7 @@ pub(crate) mod tests {
             let k = op.k;
             let loaded = match op.code {
                 LD_W_ABS if k == PROTOCOL => Some(Some(u32::from(received.protocol))),
-                // Where there is none the kernel may have left another one's.
+                // Without a tag the kernel may have left another one's value.
                 LD_W_ABS if k == TAG => Some(Some(u32::from(received.tag.unwrap_or(0x6123)))),
                 LD_W_ABS if k == HAS_TAG => Some(Some(u32::from(received.tag.is_some()))),
                 LD_W_ABS => Some(load(k, 4)),

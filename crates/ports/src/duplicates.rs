@@ -14,7 +14,7 @@ use crate::frame::FrameFlags;
 use bartizan_base::{PacketDuration, Timestamp};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Frames that are remembered at most; a power of two.
+/// The most frames that are remembered; a power of two.
 pub(crate) const PLACES: usize = 1 << 15;
 
 /// Frames without a second so far, by their hash.
@@ -32,7 +32,7 @@ impl Duplicates {
         Duplicates { window, places: vec![EMPTY; PLACES].into_boxed_slice(), key: RandomState::new() }
     }
 
-    /// Marks those frames of a batch that are the second of a pair.
+    /// Marks the frames of a batch that are the second of a pair.
     pub(crate) fn mark(&mut self, batch: &mut Batch) {
         for index in batch.indices() {
             let (Some(info), Some(bytes)) = (batch.info(index), batch.bytes(index)) else { continue };
@@ -49,12 +49,12 @@ impl Duplicates {
         let mut hasher = self.key.build_hasher();
         hasher.write(bytes);
         hasher.write_u32(wire_length);
-        // Zero is for places without a frame.
+        // Zero is reserved for places without a frame.
         let hash = hasher.finish().max(1);
         let Some(place) = self.places.get_mut(hash as usize & (PLACES - 1)) else { return false };
         let (known, at) = *place;
-        // Both ways: frames of several interfaces may come a little out of order, and a clock that was set
-        // back makes no old frame a new one.
+        // Both ways: frames of several interfaces may come slightly out of order, and a clock that is set
+        // back does not make an old frame a new one.
         let is_second = known == hash && now.since(at).max(at.since(now)) <= self.window;
         *place = if is_second { EMPTY } else { (hash, now) };
         is_second
@@ -73,13 +73,13 @@ mod tests {
     fn the_second_of_each_pair_is_one_and_no_other() {
         let mut duplicates = Duplicates::new(PacketDuration::from_millis(2));
         let mut see = |bytes: &[u8], micros| duplicates.is_second(bytes, bytes.len() as u32, at(micros));
-        // Sent three times by its host, each shown twice.
+        // Sent three times by its host, each captured twice.
         let seen: Vec<bool> = (0..6).map(|n| see(b"a frame", n * 10)).collect();
         assert_eq!(seen, [false, true, false, true, false, true]);
         assert!(!see(b"a frame", 100) && !see(b"a frame!", 101) && !see(b"a fram", 102) && !see(b"", 103));
-        // The window ends with its last moment.
+        // The window includes its last moment.
         assert!(see(b"a frame!", 2_101) && !see(b"a fram", 2_103));
-        // That one was a first again.
+        // That one counted as a first again.
         assert!(see(b"a fram", 2_104));
     }
 

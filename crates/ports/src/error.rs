@@ -12,7 +12,7 @@ pub enum OpenError {
     NoSuchInterface {
         /// The interface name given.
         name: String,
-        /// Names that exist and look like it, nearest first.
+        /// Similar names that exist, nearest first.
         near: Vec<String>,
     },
     /// Packet sockets need a right that this process does not have.
@@ -33,7 +33,7 @@ pub enum OpenError {
         /// The interface.
         name: String,
     },
-    /// The interface's frames are of a kind that is not understood.
+    /// The link type of the interface is not supported.
     #[error(
         "interface `{name}` has link type {hardware} (ARPHRD), which is not supported; Ethernet, loopback and TUN interfaces are"
     )]
@@ -52,10 +52,10 @@ pub enum OpenError {
         name: String,
         /// Its MTU.
         mtu: u32,
-        /// The largest that is supported.
+        /// The largest supported one.
         max: u32,
     },
-    /// The two sides of a pair disagree.
+    /// The MTUs of the two sides of a pair differ.
     #[error(
         "`{a}` has MTU {mtu_a} and `{b}` has {mtu_b}: packets over {} bytes would be lost between them; \
          `ip link set dev {} mtu {}` (or allow it in the port options)",
@@ -86,7 +86,7 @@ pub enum OpenError {
         /// The interface.
         name: String,
     },
-    /// The kernel did not give the ring's memory.
+    /// The kernel refused the ring's memory.
     #[error(
         "no memory for the rings of `{name}` ({mebibytes} MiB): {source}; make the ring smaller (option `frames` or `blocks`)"
     )]
@@ -98,7 +98,7 @@ pub enum OpenError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The kernel did not give the memory of a socket's filter.
+    /// The kernel refused the memory of a socket's filter.
     #[error(
         "no memory for the packet filter and snap length of `{name}` ({steps} steps): {source}; raise its bound with `sysctl -w net.core.optmem_max=131072`, or \
          make the filter shorter"
@@ -111,7 +111,7 @@ pub enum OpenError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// An option has a value that cannot work.
+    /// An option has an invalid value.
     #[error("option `{option}` of port `{name}`: {problem}")]
     Option {
         /// The interface.
@@ -121,7 +121,7 @@ pub enum OpenError {
         /// The fault and its correction.
         problem: String,
     },
-    /// Timestamps of the device were demanded, and it gives none.
+    /// Timestamps of the device were required, and the device gives none.
     #[error(
         "interface `{name}` gives no hardware timestamps: {why}; `ethtool -T {name}` shows what it can; give `timestamps: auto` (hardware where it can be) or \
          `software`, or watch another interface"
@@ -156,7 +156,7 @@ fn near_text(near: &[String]) -> String {
 pub(crate) const OPENING: &str = "opening a packet socket";
 
 impl OpenError {
-    /// The right error for a step that failed: permission and vanished interfaces have their own.
+    /// The error of a failed step: lacking permission and vanished interfaces have their own.
     pub(crate) fn system(name: &str, what: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => OpenError::NoPermission { name: name.to_owned(), what },
@@ -176,7 +176,7 @@ pub enum PortError {
         /// The interface.
         name: String,
     },
-    /// A batch was not given back.
+    /// A batch was not returned.
     #[error(
         "frames of port `{name}` are still held by another batch: clear it before the port is asked again"
     )]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A port that only sends: a named port, by which redirected packets leave.
 //!
-//! Its interface may go and come back while its owner goes on: what it is given meanwhile is refused and
+//! Its interface may go and come back while its owner runs on: frames passed to it meanwhile are refused and
 //! counted, and it looks for the interface once a second. It follows a change of its MTU as the other ports
 //! do.
 
@@ -22,12 +22,12 @@ const EVERY: PacketDuration = PacketDuration::from_secs(1);
 
 /// See the module.
 pub struct ExitPort {
-    /// As it was when it was there last.
+    /// The interface as last seen.
     interface: Interface,
     options: InlineOptions,
-    /// None while the interface is gone.
+    /// `None` while the interface is gone.
     sender: Option<Sender>,
-    /// When it is looked for again.
+    /// The time of the next look for it.
     next: Timestamp,
     mtu: MtuWatch,
     stats: PortStats,
@@ -44,7 +44,7 @@ impl ExitPort {
         Ok(Self { interface, options: *options, sender, next, mtu: MtuWatch::default(), stats })
     }
 
-    /// Takes the interface up again, if it is there and it is time to look; and the MTU that it has by now.
+    /// Reopens the interface, if it exists and a look is due, and follows its MTU.
     fn look(&mut self) {
         let now = packet_clock();
         if let Some(sender) = &mut self.sender {

@@ -19,9 +19,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The names to load: Debian's, then that of other distributions.
 const SONAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
-/// Bytes of a frame that a program lets through: all.
+/// The most bytes of a frame that a program passes: all.
 const SNAP: c_int = 262_144;
-/// Longest message.
+/// The longest message, in bytes.
 const ERROR_BYTES: usize = 256;
 /// "No netmask is known": only `ip broadcast` would want one.
 const NETMASK_UNKNOWN: u32 = 0xffff_ffff;
@@ -54,7 +54,7 @@ type FreeCode = unsafe extern "C" fn(*mut Program);
 type Close = unsafe extern "C" fn(*mut c_void);
 type OfflineFilter = unsafe extern "C" fn(*const Program, *const PacketHeader, *const u8) -> c_int;
 
-/// The functions that are needed.
+/// The functions used.
 struct Functions {
     open_dead: OpenDead,
     create: Create,
@@ -74,10 +74,10 @@ pub enum FilterError {
         "packet filters need libpcap, which cannot be loaded (libpcap.so.0.8 or libpcap.so.1): install it (Debian has it in libpcap0.8)"
     )]
     Missing,
-    /// It is there but lacks a function.
+    /// The library lacks a function.
     #[error("libpcap lacks the function {0}: it is too old; install libpcap 1.0 or newer")]
     Symbol(&'static str),
-    /// The expression is none.
+    /// The expression is invalid.
     #[error("the filter `{expression}` cannot be used: {message}; pcap-filter(7) has the language")]
     Wrong {
         /// The filter expression.
@@ -90,7 +90,7 @@ pub enum FilterError {
         "the filter looks at VLAN tags, for which libpcap has to open `{interface}`, and that failed: {message}"
     )]
     Interface {
-        /// Its name.
+        /// The name of the interface.
         interface: String,
         /// libpcap's error.
         message: String,
@@ -141,9 +141,9 @@ struct Handle {
 }
 
 impl Handle {
-    /// For frames of a link type (`DLT_*`), without an interface.
+    /// A handle for frames of a link type (`DLT_*`), without an interface.
     fn dead(functions: &'static Functions, link_type: u32) -> Option<Self> {
-        // Raw IP has a number of its own in files, and two of those.
+        // Raw IP has another number in files, and two of them.
         let link_type = if matches!(link_type, 14 | 101) { 12 } else { link_type };
         let link_type = c_int::try_from(link_type).ok()?;
         // SAFETY: takes two numbers, gives a handle or null.
@@ -151,7 +151,7 @@ impl Handle {
         Some(Handle { functions, raw: NonNull::new(raw)? })
     }
 
-    /// For frames as the kernel shows them of an interface.
+    /// A handle for frames of an interface, as the kernel passes them.
     fn live(functions: &'static Functions, interface: &str) -> Result<Self, String> {
         let name = CString::new(interface).map_err(|_| "its name has a NUL byte".to_owned())?;
         let mut message = [0 as c_char; ERROR_BYTES];
@@ -213,7 +213,7 @@ impl Drop for Handle {
     }
 }
 
-/// A filter that was compiled.
+/// A compiled filter.
 pub struct PacketFilter {
     functions: &'static Functions,
     program: Vec<sock_filter>,
@@ -228,11 +228,11 @@ impl core::fmt::Debug for PacketFilter {
 static COMPILER: Mutex<()> = Mutex::new(());
 
 impl PacketFilter {
-    /// Compiles an expression for whole frames of a link type (`LINKTYPE_*`), VLAN tags where they stand on
-    /// the wire.
+    /// Compiles an expression for whole frames of a link type (`LINKTYPE_*`), with VLAN tags in their place
+    /// on the wire.
     ///
     /// # Errors
-    /// libpcap is missing, or does not take the expression.
+    /// libpcap is missing, or does not accept the expression.
     pub fn compile(expression: &str, link_type: u32) -> Result<Self, FilterError> {
         let functions = functions()?;
         let _one = COMPILER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -299,7 +299,7 @@ impl PacketFilter {
 mod tests {
     use super::*;
 
-    /// libpcap is there, or the test says that it is not run.
+    /// Whether libpcap is present; if not, prints that the test is skipped.
     fn is_there() -> bool {
         let there = functions().is_ok();
         if !there {
@@ -336,7 +336,7 @@ mod tests {
             let frames = [udp(22), udp(23), tagged.clone()];
             let got = frames.each_ref().map(|frame| filter.matches(frame, frame.len() as u32));
             assert_eq!(got, matching, "{expression}");
-            // Nothing at all is read of an empty frame.
+            // No byte of an empty frame is read.
             assert_eq!(filter.matches(&[], 0), expression.is_empty(), "{expression}");
             assert_eq!(filter.looks_at_tags(), expression.contains("vlan"), "{expression}");
         }

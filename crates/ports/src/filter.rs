@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's half of [`Spread`]: a classic BPF program that tells for a frame which port of a group gets
-//! it.
+//! The kernel's half of [`Spread`]: a classic BPF program that selects the port of a group for a frame.
 //!
 //! Source: Linux `networking/filter.rst`; packet(7), `PACKET_FANOUT_CBPF`. The program sees a frame that
-//! arrives from its network header on (the outermost VLAN tag is taken out by then) and one that this host
+//! arrives from its network header on (the outermost VLAN tag is removed by then) and one that this host
 //! sends from its link header on, so it counts from the network header (`SKF_NET_OFF`): both directions of a
-//! flow meet one port. What it does not know (tunnels, quoted packets in ICMP errors, IPv6 extension headers,
-//! MPLS, PPPoE, a third VLAN tag) reaches some port, and is handed over to its owner from there.
+//! flow reach one port. Frames that it cannot parse (tunnels, quoted packets in ICMP errors, IPv6 extension
+//! headers, MPLS, PPPoE, a third VLAN tag) reach some port, and are handed over to their owner.
 //!
 //! Not done: tunnels.
 
@@ -17,7 +16,7 @@ use crate::bpf::{
 use bartizan_base::Spread;
 use libc::sock_filter;
 
-/// Added to an offset: it counts from the network header, wherever the frame begins.
+/// Added to an offset, which then counts from the network header, wherever the frame begins.
 const NET: u32 = libc::SKF_NET_OFF as u32;
 
 const TAGS: [u32; 2] = [0x8100, 0x88a8];
@@ -29,11 +28,11 @@ const VLANS: u32 = 2;
 /// Protocols with ports at the beginning of their header: TCP, UDP, SCTP.
 const PORTED: [u32; 3] = [6, 17, 132];
 
-/// The program of a group: frames of one flow to one port, the one that [`Spread::worker`] names.
+/// The program of a group: all frames of a flow go to one port, the one that [`Spread::worker`] selects.
 pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     let mut p = Program::default();
     let end = p.label();
-    // The tag that the kernel took out; one that it left is added where it is met.
+    // The tag that the kernel removed; one left in the frame is added where it is read.
     let untagged = p.label();
     p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32);
     p.if_equal(0, untagged);
@@ -41,8 +40,7 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
     p.op(AND_K, VLAN_ID);
     p.place(untagged);
     p.op(ST, VLANS);
-    // The type of what follows the link header, without the tag that the kernel took out. A second tag may
-    // follow.
+    // The type after the link header, without the tag that the kernel removed. A second tag may follow.
     p.op(LD_W_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32);
     let (plain4, plain6, tagged) = (p.label(), p.label(), p.label());
     p.if_equal(IPV4, plain4);
@@ -68,7 +66,7 @@ pub(crate) fn program(spread: &Spread) -> Option<Vec<sock_filter>> {
         p.place(six);
         ipv6(&mut p, base, spread, end);
     }
-    // A: what ports add.
+    // A: the contribution of the ports.
     p.place(end);
     p.op(LDX_MEM, ADDRESSES);
     p.op(ADD_X, 0);
@@ -233,7 +231,7 @@ mod tests {
                     };
                     assert_eq!(run(&program, (None, protocol), &packet), expected([0; 3]), "{packet:x?}");
                     seen.insert(expected([0; 3]));
-                    // Of a tag the priority does not count.
+                    // The priority of a tag is ignored.
                     let own = u16::from(host) * 41;
                     let tag = Some(own | 0x6000);
                     assert_eq!(run(&program, (tag, protocol), &packet), expected([own, 0, 0]));

@@ -9,21 +9,20 @@ use bartizan_base::Timestamp;
 pub struct FrameFlags(u8);
 
 impl FrameFlags {
-    /// The sender left the transport checksum to hardware that does not exist (a local sender): it is wrong
-    /// in the bytes, and no fault.
+    /// The sender left the transport checksum to hardware that does not exist (a local sender): the bytes are
+    /// wrong, which is no fault.
     pub const CHECKSUM_PENDING: FrameFlags = FrameFlags(1);
     /// Device or kernel has verified the transport checksum.
     pub const CHECKSUM_VALID: FrameFlags = FrameFlags(2);
-    /// Only the first bytes are here (`wire_length` tells how many there were).
+    /// Only the first bytes are captured (`wire_length` is the whole length).
     pub const TRUNCATED: FrameFlags = FrameFlags(4);
     /// The kernel had removed the outer VLAN tag; it is restored in the frame.
     pub const VLAN_RESTORED: FrameFlags = FrameFlags(8);
-    /// Several UDP datagrams that their sender left to a device to take apart (`UDP_SEGMENT`), or that the
-    /// kernel put together (GRO), as one: [`FrameInfo::segmentation`] says how. To be taken apart
-    /// ([`crate::Batch::split`]) before anything else.
+    /// Several UDP datagrams in one frame, left to a device by their sender (`UDP_SEGMENT`), or joined by the
+    /// kernel (GRO): [`FrameInfo::segmentation`] has their sizes. They have to be split
+    /// ([`crate::Batch::split`]) before any other step.
     pub const JOINED: FrameFlags = FrameFlags(16);
-    /// The second of a pair of equal frames ([`crate::PassiveOptions::duplicate_window`]): not to be looked
-    /// at.
+    /// The second of a pair of equal frames ([`crate::PassiveOptions::duplicate_window`]): to be ignored.
     pub const DUPLICATE: FrameFlags = FrameFlags(32);
 
     /// The sender left a checksum to hardware that does not exist, and this host has filled it in.
@@ -71,15 +70,15 @@ pub struct PendingChecksum {
 /// A port's information about a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameInfo {
-    /// When it arrived, on the port's clock.
+    /// The time of arrival, on the port's clock.
     pub timestamp: Timestamp,
     /// Its length on the wire in bytes, outer VLAN tag included, frame check sequence not.
     pub wire_length: u32,
-    /// More about it.
+    /// Its flags.
     pub flags: FrameFlags,
     /// The segmentation that the frame needs.
     pub segmentation: Segmentation,
-    /// The checksum that is pending, in whatever the frame carries.
+    /// The pending checksum, of the frame's outer or inner packet.
     pub pending: PendingChecksum,
 }
 

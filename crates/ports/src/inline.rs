@@ -39,30 +39,30 @@ pub enum TransmitPath {
     /// Through a transmit ring: one copy in user space, one `send` call a flush.
     #[default]
     Ring,
-    /// By `sendmmsg` while the batch is there: no copy in user space, one call a batch.
+    /// By `sendmmsg` while the batch holds its frames: no copy in user space, one call a batch.
     Calls,
 }
 
 /// Options of an inline port.
 #[derive(Clone, Copy, Debug)]
 pub struct InlineOptions {
-    /// Slots of the receive ring, at least.
+    /// The fewest slots of the receive ring.
     pub frames: usize,
-    /// Slots of the transmit ring, at least; where there is one also the frames that can wait.
+    /// The fewest slots of the transmit ring; with one also the most frames that can wait.
     pub transmit_frames: usize,
     /// The path of frames to the device.
     pub transmit: TransmitPath,
-    /// Hand frames to the driver without the queueing discipline (no shaping, no taps on the way out).
+    /// Pass frames to the driver without the queueing discipline (no shaping, no taps on the way out).
     pub qdisc_bypass: bool,
-    /// See frames that are not addressed to this host (off only where the host is the router).
+    /// Receive frames that are not addressed to this host (off only if the host is the router).
     pub promiscuous: bool,
     /// Share the interface with other ports.
     pub fanout: Option<Fanout>,
-    /// Switch offloads off and on again when the port is dropped.
+    /// Switch offloads off, and on again when the port is dropped.
     pub fix_offloads: bool,
-    /// With them switch those off that matter to a level below, which reads frames itself.
+    /// With these, also switch off those that matter to a level below, which reads frames itself.
     pub for_level: bool,
-    /// Room for a frame in a slot, in bytes; from the MTU when `None`. Larger frames are fetched through the
+    /// Room for a frame in a slot, in bytes; by default from the MTU. Larger frames are fetched through the
     /// socket, with a system call each.
     pub slot_room: Option<usize>,
 }
@@ -87,9 +87,9 @@ impl Default for InlineOptions {
 const HEADER: usize = 14;
 /// One VLAN tag.
 const TAG: usize = 4;
-/// Largest MTU that is carried: a frame with header and one tag has at most [`MAX_FRAME`] bytes.
+/// The largest supported MTU: a frame with header and one tag has at most [`MAX_FRAME`] bytes.
 pub const MAX_MTU: u32 = (MAX_FRAME - HEADER - TAG) as u32;
-/// Flushes that make no progress because the device refuses a frame, after which the frame is given up.
+/// Flushes without progress because the device refuses a frame, after which the frame is dropped.
 const PATIENCE: u32 = 4;
 
 /// An inline port.
@@ -111,7 +111,7 @@ impl InlinePort {
     }
 
     /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the
-    /// same one, as [`Spread::worker`] says. Option `fanout` is not looked at.
+    /// same one, as [`Spread::worker`] selects. Option `fanout` is ignored.
     ///
     /// # Errors
     /// As [`InlinePort::open`], and a kernel without such groups (before 4.12).
@@ -132,7 +132,7 @@ impl InlinePort {
         Ok(ports)
     }
 
-    /// `member`: of a group that is still to be joined.
+    /// Prepares a port; `member`: it joins a group later.
     fn prepare(name: &str, options: &InlineOptions, member: bool) -> Result<Self, OpenError> {
         check_options(name, options)?;
         let interface = Interface::look_up(name)?;
@@ -166,7 +166,7 @@ impl InlinePort {
         &self.socket.warnings
     }
 
-    /// Takes the MTU that the interface has by now.
+    /// Follows the present MTU of the interface.
     fn follow_mtu(&mut self) {
         let fd = self.sender.descriptor();
         let Some(interface) = self.mtu.look(packet_clock(), fd, &self.socket.interface, MAX_MTU) else {
@@ -207,7 +207,7 @@ fn check_options(name: &str, options: &InlineOptions) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes both rings, each of its socket.
+/// Makes both rings, each for its socket.
 fn rings(socket: &Socket, options: &InlineOptions) -> Result<(RxV2, Sender), OpenError> {
     let interface = &socket.interface;
     let rx = Geometry::new(options.slot_room.unwrap_or(slot_room(interface)), options.frames);
@@ -218,8 +218,7 @@ fn rings(socket: &Socket, options: &InlineOptions) -> Result<(RxV2, Sender), Ope
     Ok((RxV2::new(mapping, rx, MAX_FRAME), sender(interface, options)?))
 }
 
-/// Bytes that a frame of an interface can have: a second tag can stand in it besides the one that the kernel
-/// takes out.
+/// The most bytes of an interface's frame: it can have a second tag besides the one that the kernel removes.
 const fn slot_room(interface: &Interface) -> usize {
     interface.mtu as usize + HEADER + 2 * TAG
 }
@@ -232,7 +231,7 @@ fn too_large(interface: &Interface, bytes: usize) -> OpenError {
     no_memory(interface, bytes, io::Error::from_raw_os_error(libc::E2BIG))
 }
 
-/// Makes what sends by an interface.
+/// Makes the sending half for an interface.
 pub(crate) fn sender(interface: &Interface, options: &InlineOptions) -> Result<Sender, OpenError> {
     let tx = Geometry::new(slot_room(interface), options.transmit_frames);
     let out = SendSocket::open(interface, options.qdisc_bypass)?;
@@ -276,7 +275,8 @@ fn refusal_of(error: &io::Error) -> SendRefusal {
 }
 
 impl Sender {
-    /// Whether the device can carry the frame: the kernel allows four bytes more when an 802.1Q tag is in it.
+    /// Checks whether the device can carry the frame: the kernel allows four bytes more if it has an 802.1Q
+    /// tag.
     fn check(&self, info: &FrameInfo, frame: &[u8]) -> Result<(), SendRefusal> {
         info.refusal()?;
         let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
@@ -333,7 +333,7 @@ impl Sender {
         sent.frames as usize
     }
 
-    /// Takes another MTU of its interface. False where that cannot be now: frames still wait, or there is no
+    /// Follows a new MTU of its interface. False if that is impossible now: frames still wait, or there is no
     /// memory for a larger ring.
     pub(crate) fn follow(
         &mut self,
@@ -362,7 +362,7 @@ impl Sender {
         self.out.fd.as_fd()
     }
 
-    /// Frames that wait for a flush.
+    /// The number of frames that wait for a flush.
     pub(crate) fn waiting(&self) -> usize {
         match &self.path {
             Path::Ring(ring) => ring.queued(),
@@ -370,7 +370,7 @@ impl Sender {
         }
     }
 
-    /// Takes one frame: into the ring, or out at once.
+    /// Accepts one frame: into the ring, or sent at once.
     pub(crate) fn queue(
         &mut self,
         info: &FrameInfo,
@@ -437,7 +437,7 @@ impl Sender {
                     stats.send_failures.add(SendRefusal::DeviceDown, ring.drop_all());
                     return true;
                 }
-                // Memory comes back when the device has sent: the next flush goes on.
+                // Memory is freed when the device has sent: the next flush continues.
                 SendRefusal::NoMemory => return false,
                 _ if error.kind() == io::ErrorKind::Interrupted => {}
                 refusal => {

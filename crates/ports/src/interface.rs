@@ -6,7 +6,7 @@ use crate::port::LinkLayer;
 use crate::sys;
 use std::os::fd::AsFd;
 
-/// A network interface as it is now.
+/// A network interface at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
@@ -26,13 +26,13 @@ pub struct Interface {
 /// Whether an interface can carry packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// It can.
+    /// It can carry packets.
     Up,
     /// It was switched off.
     Down,
-    /// It is on and its other end is not there.
+    /// It is on, but its other end is missing.
     NoCarrier,
-    /// There is none any more in this network namespace; one of the same name is another one.
+    /// It no longer exists in this network namespace; one of the same name is another one.
     Gone,
 }
 
@@ -40,7 +40,7 @@ impl Interface {
     /// Whether it can carry packets now.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system does not report it.
     pub fn state(&self) -> std::io::Result<LinkState> {
         let Some(name) = sys::interface_name(self.index) else { return Ok(LinkState::Gone) };
         let flags = sys::interface_flags(sys::request_socket()?.as_fd(), &name)?;
@@ -51,10 +51,10 @@ impl Interface {
         })
     }
 
-    /// The MTU that it has now.
+    /// The present MTU.
     ///
     /// # Errors
-    /// It is gone, or the system does not tell.
+    /// It is gone, or the system does not report it.
     pub fn mtu_now(&self) -> std::io::Result<u32> {
         let gone = || std::io::Error::from_raw_os_error(libc::ENODEV);
         let name = sys::interface_name(self.index).ok_or_else(gone)?;
@@ -88,7 +88,7 @@ impl Interface {
         Ok(Self { name: name.to_owned(), index, mtu, mac, link_layer, loopback })
     }
 
-    /// Whether the interface is a port of a kernel bridge, where sysfs shows this network namespace.
+    /// Whether the interface is a port of a kernel bridge, if sysfs shows this network namespace.
     #[must_use]
     pub fn is_bridge_port(&self) -> bool {
         let folder = std::path::Path::new("/sys/class/net").join(&self.name);

@@ -9,7 +9,7 @@ use bartizan_base::limit::Trace::{Metric, NotNeeded, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     Flow "frames in a port's receive and transmit ring, per worker" = "{} (`frames` of an inline link), {}; a tap: `ring`, {}"
         [

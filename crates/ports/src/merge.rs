@@ -24,14 +24,14 @@ use bartizan_base::{PacketDuration, Timestamp};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Most interfaces of one tap.
+/// The most interfaces of one tap.
 pub const MERGED_MOST: usize = 8;
 /// The default for the longest wait of frames: longer than a ring may take to show a frame.
 pub const MERGE_WAIT: Duration = Duration::from_millis(50);
-/// Longest sleep while frames wait: whether a ring fills is looked at that often.
+/// The longest sleep while frames wait: the interval of checks whether a ring fills.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Ports that are watched as one. See the module.
+/// Ports watched as one. See the module.
 pub struct MergedTap {
     sources: Vec<Source>,
     wait: PacketDuration,
@@ -41,11 +41,11 @@ pub struct MergedTap {
 /// The next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Number of its interface.
+    /// The number of its interface.
     pub source: usize,
     /// Its number in [`MergedTap::batch`] of the interface.
     pub index: usize,
-    /// It is the second of a pair of equal frames, of whatever interfaces: not to be looked at.
+    /// Whether it is the second of a pair of equal frames, of whatever interfaces: to be ignored.
     pub duplicate: bool,
 }
 
@@ -56,15 +56,15 @@ struct Source {
     batch: Batch,
     /// The first frame of the batch that was not handed out.
     next: usize,
-    /// Frames of the batch before this one have waited.
+    /// The frames of the batch before this one have waited.
     waited: usize,
-    /// It had nothing when it was looked at last.
+    /// Whether it had no frame at the last look.
     quiet: bool,
-    /// Its clock, when it was looked at last.
+    /// Its clock at the last look.
     now: Timestamp,
-    /// Time of its newest frame that was handed out.
+    /// The time of its newest frame handed out.
     newest: Timestamp,
-    /// The port goes when it has no more frames.
+    /// Whether the port goes once it has no more frames.
     leaving: bool,
     failure: Option<PortError>,
     /// The port has gone, which was not reported yet.
@@ -96,7 +96,7 @@ impl Source {
         self.batch.info(self.next).map(|info| info.timestamp)
     }
 
-    /// Takes the next frames of its port when all of those before were handed out.
+    /// Takes the next frames of its port once all earlier ones were handed out.
     fn refill(&mut self, prepare: &mut dyn FnMut(&mut Batch)) {
         if self.quiet || self.next < self.batch.len() {
             return;
@@ -117,7 +117,7 @@ impl Source {
     }
 
     fn is_empty(&mut self) {
-        // Gives the ring's slots back.
+        // Returns the ring's slots.
         self.batch.clear();
         self.quiet = true;
         if self.leaving
@@ -156,7 +156,7 @@ impl MergedTap {
         MergedTap { sources, wait, duplicates: duplicate_window.map(Duplicates::new) }
     }
 
-    /// Begins a turn: interfaces that had nothing are looked at again.
+    /// Begins a turn: interfaces without frames are checked again.
     pub fn look_again(&mut self) {
         for source in &mut self.sources {
             // Read before its ring: a frame older than that by the wait is visible then.
@@ -165,8 +165,8 @@ impl MergedTap {
         }
     }
 
-    /// The next frame; none until the next turn, or the end of what it waits for. `all`: nothing waits any
-    /// more. `prepare` sees each batch that was received, before its frames are handed out.
+    /// The next frame; none until the next turn, or the end of its wait. `all`: no frame waits any more.
+    /// `prepare` gets each received batch before its frames are handed out.
     pub fn next(&mut self, all: bool, prepare: &mut dyn FnMut(&mut Batch)) -> Option<Taken> {
         let mut first: Option<(usize, Timestamp)> = None;
         let (mut awaited, mut due) = (false, all);
@@ -217,13 +217,13 @@ impl MergedTap {
             .unwrap_or(0)
     }
 
-    /// The frames that were received last of an interface.
+    /// The frames received last from an interface.
     #[must_use]
     pub fn batch(&self, source: usize) -> Option<&Batch> {
         self.sources.get(source).map(|source| &source.batch)
     }
 
-    /// Has an interface let go of its port when the frames that it holds were handed out.
+    /// Removes the port of an interface once the frames that it holds were handed out.
     pub fn leave(&mut self, source: usize) {
         if let Some(source) = self.sources.get_mut(source) {
             source.leaving = true;
@@ -242,7 +242,7 @@ impl MergedTap {
         self.sources.get(source).is_some_and(|source| source.port.is_some())
     }
 
-    /// Gives an interface without a port another one.
+    /// Gives an interface without a port a new one.
     pub fn take_up(&mut self, source: usize, port: Box<dyn Port>) {
         if let Some(source) = self.sources.get_mut(source) {
             source.port = Some(port);
@@ -250,7 +250,8 @@ impl MergedTap {
         }
     }
 
-    /// Counters of each interface, with those of its ports before: name, counters. Asks the kernel.
+    /// Calls `each` with the name and the counters of each interface, including those of earlier ports. Reads
+    /// the kernel's counters.
     pub fn each_stats(&mut self, mut each: impl FnMut(&str, &PortStats)) {
         for source in &mut self.sources {
             let stats = source.stats();
@@ -269,8 +270,8 @@ impl MergedTap {
         now.unwrap_or_else(packet_clock)
     }
 
-    /// The clock of the interface that is ahead, whatever waits, and the longest time between a frame's
-    /// arrival and the turn in which it is received.
+    /// The clock of the fastest interface, whatever waits, and the longest time between a frame's arrival and
+    /// the turn that receives it.
     pub fn shows(&mut self) -> (Timestamp, PacketDuration) {
         let ports = self.sources.iter_mut().filter_map(|source| source.port.as_mut());
         ports.fold((Timestamp::ZERO, PacketDuration::ZERO), |(now, delay), port| {
@@ -278,8 +279,8 @@ impl MergedTap {
         })
     }
 
-    /// Looks until an interface has frames whose others were all handed out, there is something `else_ready`
-    /// to do, or `spin` is over.
+    /// Polls until an interface has new frames after all its earlier ones were handed out, `else_ready` is
+    /// true, or `spin` is over.
     #[must_use]
     pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         let sources = &self.sources;
@@ -289,8 +290,8 @@ impl MergedTap {
         look_until(&|| sources.iter().any(ready) || else_ready(), spin)
     }
 
-    /// Sleeps until an interface that has nothing gets frames, those that wait have waited enough, the waker
-    /// is used or `timeout` is over. An interface that fails lets go of its port ([`MergedTap::take_left`]).
+    /// Sleeps until an interface without frames gets some, waiting frames have waited enough, the waker is
+    /// used or `timeout` is over. An interface that fails loses its port ([`MergedTap::take_left`]).
     ///
     /// # Errors
     /// A failing `poll`.
@@ -301,7 +302,7 @@ impl MergedTap {
             let now = source.port.as_mut().map_or(due, |port| port.now());
             timeout = timeout.min(LOOK_AGAIN).min(Duration::from_nanos(due.since(now).as_nanos()));
         }
-        // The kernel takes a ring that holds unreturned frames for readable.
+        // The kernel reports a ring with unreturned frames as readable.
         let descriptor = |source: &Source| match &source.port {
             Some(port) if source.head().is_none() => port.descriptor().map_or(-1, |fd| fd.as_raw_fd()),
             _ => -1,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The MTU of an interface while a port is open on it: an operator may change it at any time.
 //!
-//! A port looks once a second, and not for each frame. What it then does about another MTU is its own: frames
-//! that are longer
+//! A port checks it once a second, not for each frame. Its reaction to another MTU is its own: longer frames
 //! leave by a larger ring, or are refused with their reason.
 
 use crate::interface::Interface;
@@ -10,19 +9,18 @@ use crate::sys;
 use bartizan_base::{PacketDuration, Timestamp};
 use std::os::fd::BorrowedFd;
 
-/// Interval at which a port looks.
+/// The interval of a port's checks.
 const EVERY: PacketDuration = PacketDuration::from_secs(1);
 
-/// When a port looks next.
+/// The time of a port's next check.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MtuWatch {
     next: Timestamp,
 }
 
 impl MtuWatch {
-    /// The interface with the MTU that it has now, up to `most`, if it is time to look and it is another one.
-    /// `fd`: a socket of its network
-    /// namespace.
+    /// Reads the interface's present MTU, up to `most`; updates `interface` if a check is due and it has
+    /// changed. `fd`: a socket of its network namespace.
     pub(crate) fn look(
         &mut self,
         now: Timestamp,

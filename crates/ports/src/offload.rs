@@ -18,15 +18,15 @@ use std::os::fd::AsFd;
 /// One offload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Transmit checksums left to the device.
+    /// The device computes transmit checksums.
     TxChecksum,
-    /// TCP segmentation left to the device.
+    /// The device segments TCP.
     Tso,
-    /// Segmentation left to the last moment.
+    /// Segmentation is delayed to the last moment.
     Gso,
-    /// Received packets merged by the kernel.
+    /// The kernel merges received packets.
     Gro,
-    /// Received packets merged by the device.
+    /// The device merges received packets.
     Lro,
     /// The device removes the VLAN tags of received packets. Packet sockets get the tag all the same; a level
     /// below reads the frame itself.
@@ -34,8 +34,8 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// Those that matter to a packet socket, in the order in which they must be switched on again
-    /// (segmentation needs checksums).
+    /// The offloads that matter to a packet socket, in the order of switching them on again (segmentation
+    /// needs checksums).
     pub const ALL: [Offload; 5] =
         [Offload::TxChecksum, Offload::Tso, Offload::Gso, Offload::Gro, Offload::Lro];
 
@@ -56,7 +56,7 @@ impl Offload {
         }
     }
 
-    /// The request that reads it; the one that sets it is the next number.
+    /// The request that reads it; the request that sets it has the next number.
     const fn request(self) -> u32 {
         match self {
             Offload::TxChecksum => 0x16,
@@ -67,7 +67,7 @@ impl Offload {
         }
     }
 
-    /// Its bit, where the answer to its request has several.
+    /// Its bit, if the answer to its request has several.
     const fn flag(self) -> Option<u32> {
         match self {
             Offload::Lro => Some(1 << 15),
@@ -76,7 +76,7 @@ impl Offload {
         }
     }
 
-    /// Whether it is on; `false` also when the device does not know it.
+    /// Whether it is on; `false` also when the device does not support it.
     fn is_on(self, interface: &str) -> std::io::Result<bool> {
         let socket = sys::request_socket()?;
         let value = sys::ethtool_value(socket.as_fd(), interface, self.request(), 0).unwrap_or(0);
@@ -96,7 +96,7 @@ impl Offload {
     }
 }
 
-/// The offloads that matter to a packet socket and are on.
+/// The active offloads that matter to a packet socket.
 #[must_use]
 pub fn offloads_on(interface: &str) -> Vec<Offload> {
     which_are_on(interface, &Offload::ALL)
@@ -116,7 +116,7 @@ pub fn ethtool_command(interface: &str, offloads: &[Offload]) -> String {
     command
 }
 
-/// Offloads switched off, to be switched on again when this is dropped.
+/// Offloads that were switched off; dropping this switches them on again.
 #[derive(Debug)]
 pub struct OffloadGuard {
     interface: String,
@@ -131,11 +131,12 @@ impl OffloadGuard {
         Self::switch_off_these(interface, &Offload::ALL)
     }
 
-    /// Switches off those of some offloads that are on. Returns the guard and what could not be switched off.
+    /// Switches the active ones among some offloads off. Returns the guard and the offloads that could not be
+    /// switched off.
     #[must_use]
     pub fn switch_off_these(interface: &str, offloads: &[Offload]) -> (Self, Vec<Offload>) {
         let on = which_are_on(interface, offloads);
-        // Backwards: segmentation before the checksums that it needs, so that each is restored by itself.
+        // Backwards: segmentation before the checksums that it needs, so that each can be restored.
         for offload in on.iter().rev() {
             // The offloads still on afterwards decide.
             let _ = offload.set(interface, false);
@@ -161,7 +162,7 @@ impl Drop for OffloadGuard {
     }
 }
 
-/// Something about an open port that the operator should know.
+/// A warning about an open port, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// Offloads are on.
@@ -171,14 +172,14 @@ pub enum Warning {
         /// The active offloads.
         on: Vec<Offload>,
     },
-    /// The device's timestamps would have been taken, and it gives none.
+    /// The device's timestamps were preferred, but it gives none.
     SoftwareTimestamps {
         /// The interface.
         interface: String,
         /// The reason.
         why: NoStamps,
     },
-    /// The kernel does not say how merged frames are to be taken apart.
+    /// The kernel does not report the segment sizes of merged frames.
     NoSegmentSizes {
         /// The interface.
         interface: String,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two ports between which packets pass: what comes in at one leaves at the other.
+//! Two ports between which packets pass: packets that arrive at one leave at the other.
 
 use crate::error::{OpenError, PortError};
 use crate::inline::{InlineOptions, InlinePort};
@@ -36,7 +36,7 @@ impl Side {
 pub struct InlinePair {
     a: Box<dyn Port>,
     b: Box<dyn Port>,
-    /// By their numbers.
+    /// The named ports, by their numbers.
     exits: Vec<Box<dyn Port>>,
 }
 
@@ -58,8 +58,8 @@ impl InlinePair {
         Ok(Self { a, b, exits: Vec::new() })
     }
 
-    /// Gives it named ports, by which redirected packets leave, in the order of their numbers. Nothing is
-    /// received by them.
+    /// Adds named ports, by which redirected packets leave, in the order of their numbers. They receive no
+    /// packets.
     #[must_use]
     pub fn with_exits(self, exits: Vec<Box<dyn Port>>) -> Self {
         Self { exits, ..self }
@@ -107,13 +107,13 @@ impl InlinePair {
         Ok((pairs.collect::<Result<_, _>>()?, warnings))
     }
 
-    /// (the port where packets come in, the port where they leave), for packets that come in at `side`.
+    /// (ingress port, egress port) of packets that arrive at `side`.
     pub fn direction(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port) {
         let (ingress, egress, _) = self.ways(side);
         (ingress, egress)
     }
 
-    /// [`InlinePair::direction`] with the named ports besides.
+    /// [`InlinePair::direction`], and the named ports.
     pub fn ways(&mut self, side: Side) -> (&mut dyn Port, &mut dyn Port, &mut [Box<dyn Port>]) {
         match side {
             Side::A => (&mut *self.a, &mut *self.b, self.exits.as_mut_slice()),
@@ -150,8 +150,7 @@ impl InlinePair {
         wait_any(&mut [&mut *self.a, &mut *self.b], waker, spin, timeout)
     }
 
-    /// Looks until a side has packets, there is something `else_ready` to do, or `spin` is over: see
-    /// [`look_any`].
+    /// Polls until a side has packets, `else_ready` is true, or `spin` is over: see [`look_any`].
     #[must_use]
     pub fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
         look_any(&[&mut *self.a, &mut *self.b], else_ready, spin)

@@ -2,7 +2,7 @@
 //! Passive capture: an AF_PACKET port with a TPACKET_V3 ring, block by block. It cannot send.
 //!
 //! Source: packet(7), Linux `packet_mmap.rst`. A block is handed over when it is full or after the retire
-//! time, so a packet may be that old when it is seen: cheap for a tap, wrong inline (see
+//! time, so a packet may be that old when it is received: cheap for a tap, wrong inline (see
 //! [`crate::InlinePort`]).
 
 use crate::batch::Batch;
@@ -33,25 +33,25 @@ pub struct PassiveOptions<'f> {
     /// The longest time before the kernel hands over a block that is not full (whole milliseconds, at least
     /// 1).
     pub retire: Duration,
-    /// See frames that are not addressed to this host.
+    /// Receive frames that are not addressed to this host.
     pub promiscuous: bool,
-    /// See also what this host sends (on the loopback interface every frame would then appear twice, so there
-    /// it is always off).
+    /// Also receive frames that this host sends (on the loopback interface every frame would then appear
+    /// twice, so it is always off for that).
     pub outgoing: bool,
     /// Share the interface with other ports.
     pub fanout: Option<Fanout>,
     /// The source of timestamps.
     pub timestamps: Timestamps,
-    /// Switch offloads off and on again when the port is dropped.
+    /// Switch offloads off, and on again when the port is dropped.
     pub fix_offloads: bool,
-    /// Only frames that this lets through ([`PacketFilter::compile_for`]); the kernel looks, and counts no
-    /// others.
+    /// Receive only frames that this filter passes ([`PacketFilter::compile_for`]); the kernel filters, and
+    /// counts no others.
     pub filter: Option<&'f PacketFilter>,
-    /// The bytes of each frame that the kernel puts into the ring; all of them unless given. Frames that were
-    /// longer are cut ([`crate::FrameFlags::TRUNCATED`]) and counted ([`PortStats::oversized`]).
+    /// The bytes of each frame that the kernel puts into the ring; all of them by default. Longer frames are
+    /// cut ([`crate::FrameFlags::TRUNCATED`]) and counted ([`PortStats::oversized`]).
     pub snap_length: Option<SnapLength>,
-    /// Mark a frame that has the bytes of another one that came at most so long before it, as mirror ports
-    /// show them ([`crate::FrameFlags::DUPLICATE`]).
+    /// Mark a frame with the bytes of another one that came at most so long before it, as mirror ports
+    /// duplicate them ([`crate::FrameFlags::DUPLICATE`]).
     pub duplicate_window: Option<PacketDuration>,
 }
 
@@ -102,7 +102,7 @@ impl PassivePort {
     }
 
     /// Opens one for each worker on interface `name`: a frame reaches one of them, all frames of a flow the
-    /// same one, as [`Spread::worker`] says. Option `fanout` is not looked at.
+    /// same one, as [`Spread::worker`] selects. Option `fanout` is ignored.
     ///
     /// # Errors
     /// As [`PassivePort::open`], and a kernel without such groups (before 4.12).
@@ -126,7 +126,7 @@ impl PassivePort {
         Ok(ports)
     }
 
-    /// `member`: of a group that is still to be joined.
+    /// Prepares a port; `member`: it joins a group later.
     fn prepare(name: &str, options: &PassiveOptions<'_>, member: bool) -> Result<Self, OpenError> {
         let request = request(name, options)?;
         let interface = Interface::look_up(name)?;
@@ -283,7 +283,7 @@ impl Port for PassivePort {
     }
 
     fn delay(&self) -> PacketDuration {
-        // The kernel looks at a block twice before it hands it over, and is itself late on a busy machine.
+        // The kernel checks a block twice before it hands it over, and is itself late on a busy machine.
         PacketDuration::from_nanos(3 * self.retire.as_nanos() as u64)
     }
 }

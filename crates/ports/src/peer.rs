@@ -9,10 +9,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-/// A process as the kernel knows it from when it connected.
+/// A process, as the kernel recorded it at the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number; `None` where it has none here (another namespace of processes).
+    /// Its number; `None` if it has none in this process namespace.
     pub process: Option<u32>,
     /// Its user.
     pub user: u32,

@@ -9,7 +9,7 @@ use bartizan_packet::casts::{Casts, add_casts, cast_of};
 use bartizan_packet::sizes::{Sizes, size_class};
 use std::os::fd::BorrowedFd;
 
-/// Largest frame that is carried, in bytes, VLAN tags included.
+/// The largest supported frame, in bytes, VLAN tags included.
 pub const MAX_FRAME: usize = 65_535;
 
 /// The counters of a port since it was opened. All numbers only grow.
@@ -20,7 +20,7 @@ pub struct PortStats {
     /// Bytes of these frames on the wire, also of cut ones, without the frame checksum.
     pub received_bytes: u64,
     /// These frames by the kind of their destination ([`bartizan_packet::casts`]). Without a link layer all
-    /// are to one station.
+    /// are unicast.
     pub received_casts: Casts,
     /// These frames by their size.
     pub received_sizes: Sizes,
@@ -34,11 +34,11 @@ pub struct PortStats {
     pub oversized: u64,
     /// Oversized frames fetched whole with a system call each.
     pub copied: u64,
-    /// Frames not handed out because this host sent them or their ring header made no sense.
+    /// Frames not handed out because this host sent them or their ring header is invalid.
     pub skipped: u64,
     /// Frames whose checksum the sender left to hardware that does not exist.
     pub checksum_pending: u64,
-    /// Frames that have the kernel's timestamp although the device is to stamp them.
+    /// Frames with the kernel's timestamp although the device should stamp them.
     pub unstamped: u64,
     /// Frames handed to the device.
     pub sent: u64,
@@ -48,9 +48,9 @@ pub struct PortStats {
     pub sent_casts: Casts,
     /// Frames not sent, by reason. `sent` + this + those that wait for a flush = frames given to the port.
     pub send_failures: SendFailures,
-    /// System calls made to send.
+    /// System calls for sending.
     pub send_calls: u64,
-    /// System calls made to sleep.
+    /// System calls for sleeping.
     pub sleeps: u64,
     /// The number of times that the interface went down.
     pub went_down: u64,
@@ -59,12 +59,12 @@ pub struct PortStats {
     pub merge_waited: u64,
     /// Frames that arrived after a newer one of another interface of their tap had been handed out.
     pub merge_late: u64,
-    /// Frames that did not wait as long as they might have, since a ring of their tap was half full.
+    /// Frames that waited less than the limit, since a ring of their tap was half full.
     pub merge_pressed: u64,
 }
 
 impl PortStats {
-    /// A whole frame is handed out.
+    /// Counts a whole frame handed out.
     pub(crate) fn note_received(&mut self, frame: &[u8]) {
         self.received += 1;
         self.received_bytes += frame.len() as u64;
@@ -78,14 +78,14 @@ impl PortStats {
         }
     }
 
-    /// Frames were sent.
+    /// Counts sent frames.
     pub(crate) fn note_sent(&mut self, sent: &Sent) {
         self.sent += sent.frames;
         self.sent_bytes += sent.bytes;
         add_casts(&mut self.sent_casts, &sent.casts);
     }
 
-    /// The counters of two ports together.
+    /// The sums of the counters of two ports.
     #[must_use]
     pub fn plus(mut self, other: &PortStats) -> PortStats {
         // Every field by name, so that a new one is not forgotten here.
@@ -139,7 +139,7 @@ impl PortStats {
     }
 }
 
-/// Frames that a device has taken.
+/// The frames that a device has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) frames: u64,
@@ -148,7 +148,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// A frame of so many bytes and of a kind ([`cast_of`]).
+    /// Adds a frame of so many bytes and of a kind ([`cast_of`]).
     pub(crate) fn add(&mut self, length: u64, cast: usize) {
         self.frames += 1;
         self.bytes += length;
@@ -157,7 +157,7 @@ impl Sent {
         }
     }
 
-    /// One frame.
+    /// Makes the counts of one frame.
     pub(crate) fn one(frame: &[u8]) -> Self {
         let mut sent = Sent::default();
         sent.add(frame.len() as u64, cast_of(frame));
@@ -179,11 +179,11 @@ impl PortStats {
     }
 }
 
-/// Parts of a receive ring that [`Port::backlog`] tells apart.
+/// The number of parts of a receive ring that [`Port::backlog`] counts.
 pub const BACKLOG_PARTS: u8 = 8;
 
-/// The backlog of a ring, where `waits` says of each part whether the slot that it begins with waits to be
-/// taken. Slots are taken in their order, so all before one that waits do, too.
+/// The backlog of a ring; `waits` returns whether the first slot of a part is ready to be taken. Slots are
+/// taken in order, so all before a ready one are ready, too.
 pub(crate) fn backlog_of(waits: impl Fn(u8) -> bool) -> u8 {
     (1..BACKLOG_PARTS).take_while(|part| waits(*part)).last().unwrap_or(0)
 }
@@ -199,17 +199,17 @@ pub enum LinkLayer {
 
 /// A source and sink of packets, used by one worker.
 ///
-/// The order of a turn is: [`receive`](Port::receive), look at the frames, mark those to be sent,
+/// The order of a turn is: [`receive`](Port::receive), process the frames, mark those to be sent,
 /// [`transmit`](Port::transmit) on the egress port, [`flush`](Port::flush) there, and again. When `receive`
-/// had nothing, sleep with [`crate::wait::wait_any`].
+/// returned none, sleep with [`crate::wait::wait_any`].
 pub trait Port: Send {
-    /// Name of the port as the operator knows it (of the interface, where there is one).
+    /// The name of the port for the operator (that of the interface, if it has one).
     fn name(&self) -> &str;
 
-    /// Largest network-layer packet in bytes (without the link-layer header).
+    /// The largest network-layer packet in bytes (without the link-layer header).
     fn mtu(&self) -> u32;
 
-    /// Link-layer address; zeros where there is none.
+    /// The link-layer address; zeros if it has none.
     fn mac(&self) -> [u8; 6];
 
     /// The first header of its frames.
@@ -225,8 +225,8 @@ pub trait Port: Send {
     /// the interface does not exist any more.
     fn receive(&mut self, batch: &mut Batch) -> Result<usize, PortError>;
 
-    /// Takes all frames of `batch` marked [`crate::Disposition::Forward`] and notes for each whether it was
-    /// taken. Returns how many were. They may wait for [`flush`](Port::flush).
+    /// Takes all frames of `batch` marked [`crate::Disposition::Forward`] and notes the outcome of each.
+    /// Returns the number taken. They may wait for [`flush`](Port::flush).
     fn transmit(&mut self, batch: &mut Batch) -> usize;
 
     /// Takes one frame that is in no batch (made by the normaliser).
@@ -242,7 +242,7 @@ pub trait Port: Send {
     /// [`PortError::Gone`] when the interface does not exist any more.
     fn flush(&mut self) -> Result<(), PortError>;
 
-    /// Frames that wait for a flush.
+    /// The number of frames that wait for a flush.
     fn pending(&self) -> usize {
         0
     }
@@ -250,7 +250,7 @@ pub trait Port: Send {
     /// Whether `receive` would return a frame. No system call.
     fn ready(&self) -> bool;
 
-    /// Whether its receive ring is half full, and frames should be taken soon. No system call.
+    /// Whether its receive ring is half full, so that frames should be taken soon. No system call.
     fn pressed(&self) -> bool {
         false
     }
@@ -266,7 +266,7 @@ pub trait Port: Send {
         None
     }
 
-    /// Called when a sleep ended: whether the kernel reported an error for the descriptor.
+    /// Call this when a sleep ended; `failed`: the kernel reported an error for the descriptor.
     ///
     /// # Errors
     /// [`PortError::Gone`] when the interface does not exist any more.
@@ -275,13 +275,13 @@ pub trait Port: Send {
         Ok(())
     }
 
-    /// Counters up to now. Asks the kernel: not for every packet.
+    /// The counters so far. Reads the kernel's: not for every packet.
     fn stats(&mut self) -> PortStats;
 
-    /// The port's clock, which goes on without packets and never goes back.
+    /// The port's clock, which advances without packets and never goes back.
     fn now(&mut self) -> Timestamp;
 
-    /// Longest time between a frame's arrival and the call that receives it, where the kernel holds frames
+    /// The longest time between a frame's arrival and the call that receives it, if the kernel holds frames
     /// back.
     fn delay(&self) -> PacketDuration {
         PacketDuration::ZERO

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeping a worker's thread on one processor: its tables stay in that processor's cache.
+//! Pins a worker's thread to one processor: its tables stay in that processor's cache.
 //!
-//! Not done: nearness of memory and device (NUMA).
+//! Not done: placement by the distance of memory and device (NUMA).
 
 use crate::sys;
 
@@ -11,8 +11,8 @@ pub fn processors() -> usize {
     sys::allowed_processors().len().max(1)
 }
 
-/// Keeps the calling thread on the `index`-th of the processors that it may use. `false`: there is none, or
-/// the kernel refuses; the thread runs where the kernel puts it.
+/// Pins the calling thread to the `index`-th of the processors that it may use. `false`: there is none, or
+/// the kernel refuses; the thread runs where the kernel schedules it.
 pub fn stay_on_processor(index: usize) -> bool {
     sys::allowed_processors().get(index).is_some_and(|processor| sys::stay_on(*processor).is_ok())
 }

@@ -8,27 +8,27 @@ use bartizan_base::Reason;
 pub enum SendRefusal {
     /// Larger than the port's MTU allows.
     TooLarge,
-    /// Not even a link-layer header.
+    /// Shorter than a link-layer header.
     TooShort,
     /// No free slot in the transmit ring or queue.
     RingFull,
     /// The interface is down.
     DeviceDown,
-    /// The device's queue did not take it (its peer's queue is full or its peer is down).
+    /// The device's queue refused it (its peer's queue is full or its peer is down).
     DeviceRefused,
-    /// The kernel had no memory for it.
+    /// The kernel had no memory.
     NoMemory,
-    /// Only its first bytes are here ([`crate::FrameFlags::TRUNCATED`]): sending it would forge a packet.
+    /// Only its first bytes are captured ([`crate::FrameFlags::TRUNCATED`]): sending it would forge a packet.
     Incomplete,
-    /// Several datagrams in one that were not taken apart ([`crate::FrameFlags::JOINED`]): sending it would
-    /// forge one.
+    /// Several datagrams in one that were not split ([`crate::FrameFlags::JOINED`]): sending it would forge
+    /// one.
     Joined,
     /// The port cannot send.
     ReceiveOnly,
 }
 
 impl SendRefusal {
-    /// All, in the order of the counters.
+    /// All refusals, in the order of the counters.
     pub const ALL: [SendRefusal; 9] = [
         SendRefusal::TooLarge,
         SendRefusal::TooShort,
@@ -57,7 +57,7 @@ impl SendRefusal {
         }
     }
 
-    /// The packet's reason: its size, or that the egress port had no room for it.
+    /// The packet's reason: its size, or lack of room at the egress port.
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
@@ -87,19 +87,19 @@ impl SendFailures {
         }
     }
 
-    /// Frames refused for one reason.
+    /// The number of frames refused for one reason.
     #[must_use]
     pub fn get(&self, refusal: SendRefusal) -> u64 {
         self.counts.get(refusal as usize).copied().unwrap_or(0)
     }
 
-    /// Frames refused altogether.
+    /// The number of all refused frames.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// (name, frames) of every reason.
+    /// Each reason with its number of frames.
     pub fn iter(&self) -> impl Iterator<Item = (SendRefusal, u64)> + '_ {
         SendRefusal::ALL.into_iter().map(|refusal| (refusal, self.get(refusal)))
     }

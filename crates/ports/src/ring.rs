@@ -95,14 +95,14 @@ impl Mapping {
         self.word(offset).map_or(0, |w| w.load(Ordering::Acquire))
     }
 
-    /// Hands a slot over: everything written before is seen by who reads the status.
+    /// Hands a slot over: a reader of the status sees everything written before.
     fn set_status(&self, offset: usize, status: u32) {
         if let Some(word) = self.word(offset) {
             word.store(status, Ordering::Release);
         }
     }
 
-    /// Asks the processor to fetch the line at `offset` soon.
+    /// Prefetches the line at `offset`.
     #[inline]
     fn prefetch(&self, offset: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -126,7 +126,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The received frames that a batch holds of one ring, and the slots to give back with them.
+/// The received frames of one ring that a batch holds, and the slots to return with them.
 #[derive(Default)]
 pub(crate) struct Lease {
     mapping: Option<Arc<Mapping>>,
@@ -142,12 +142,12 @@ struct Span {
 }
 
 impl Lease {
-    /// A lease that will hold up to `frames` frames without allocating.
+    /// A lease for up to `frames` frames without further allocation.
     pub(crate) fn with_capacity(frames: usize) -> Self {
         Self { mapping: None, spans: Vec::with_capacity(frames), releases: Vec::with_capacity(frames) }
     }
 
-    /// Gives all slots back to the kernel.
+    /// Returns all slots to the kernel.
     pub(crate) fn clear(&mut self) {
         if let Some(mapping) = self.mapping.take() {
             for slot in self.releases.drain(..) {
@@ -158,7 +158,7 @@ impl Lease {
         }
     }
 
-    /// Begins a lease on `mapping`. False when another lease on it exists: then nothing may be handed out.
+    /// Begins a lease on `mapping`. False when another lease on it exists: then no frame may be handed out.
     #[must_use]
     fn begin(&mut self, mapping: &Arc<Mapping>) -> bool {
         self.clear();
@@ -184,7 +184,7 @@ impl Lease {
         Some(number)
     }
 
-    /// Has the slot whose status word is at `status_offset` given back with the lease.
+    /// Has the slot whose status word is at `status_offset` returned with the lease.
     fn release_later(&mut self, status_offset: usize) {
         self.releases.push(status_offset);
     }
@@ -196,7 +196,7 @@ impl Lease {
         Some(unsafe { std::slice::from_raw_parts(mapping.base.as_ptr().add(span.offset), span.length) })
     }
 
-    /// Bytes of a frame, to be rewritten in place.
+    /// Bytes of a frame, for rewriting in place.
     pub(crate) fn bytes_mut(&mut self, number: u32) -> Option<&mut [u8]> {
         let (mapping, span) = (self.mapping.as_ref()?, self.spans.get(number as usize)?);
         // SAFETY: as in `bytes`; `&mut self` makes it the only reference, since spans do not overlap.
@@ -259,7 +259,7 @@ impl Geometry {
         self.block_size * self.blocks
     }
 
-    /// The request that makes such a ring; `None` when a number does not fit.
+    /// The request for such a ring; `None` when a number does not fit.
     pub(crate) fn request(&self) -> Option<libc::tpacket_req> {
         Some(libc::tpacket_req {
             tp_block_size: u32::try_from(self.block_size).ok()?,
@@ -270,7 +270,7 @@ impl Geometry {
     }
 }
 
-/// A place in a ring that goes round, without a division per step.
+/// A position in a circular ring, without a division per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     block: usize,
@@ -333,12 +333,11 @@ struct Found {
 }
 
 impl Header {
-    /// Takes the frame out of its slot `[start, start + size)`: checks the kernel's numbers and puts a VLAN
-    /// tag that the kernel took out back in, in the gap before the frame. `None` when the numbers make no
-    /// sense.
+    /// Takes the frame out of its slot `[start, start + size)`: checks the kernel's numbers and restores a
+    /// VLAN tag that the kernel removed, in the gap before the frame. `None` when the numbers are invalid.
     ///
     /// # Safety
-    /// The slot is owned by user space and nothing of it is leased.
+    /// The slot is owned by user space and no part of it is leased.
     unsafe fn locate(&self, mapping: &Mapping, start: usize, size: usize) -> Option<Found> {
         use crate::frame::{FrameFlags, FrameInfo};
         let (mac, length) = (usize::from(self.mac), self.captured as usize);
@@ -354,7 +353,7 @@ impl Header {
             ..FrameInfo::default()
         };
         if self.vnet {
-            // Before a tag is written over it.
+            // Before a tag overwrites it.
             let told = vnet::read(mapping, start + mac - VNET_BYTES);
             (info.segmentation, info.pending) = (told.segmentation, told.pending);
             if told.joined {
@@ -402,14 +401,14 @@ impl Header {
     }
 }
 
-/// The four bytes of a VLAN tag as they stood on the wire. Kernels that do not say the protocol mean 802.1Q.
+/// The four bytes of a VLAN tag on the wire. Kernels that do not report the protocol mean 802.1Q.
 fn vlan_tag(status: u32, tci: u16, tpid: u16) -> [u8; 4] {
     let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { 0x8100 };
     let ([a, b], [c, d]) = (tpid.to_be_bytes(), tci.to_be_bytes());
     [a, b, c, d]
 }
 
-/// A mapping of a file of so many zeros in place of a socket's rings.
+/// A mapping of a file of so many zeros instead of a socket's rings.
 #[cfg(test)]
 fn in_file(name: &str, length: usize, begin: &[u8]) -> Arc<Mapping> {
     use std::fs::OpenOptions;

@@ -26,7 +26,7 @@ use libc::sock_filter;
 /// The bytes of each frame that the kernel puts into the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapLength {
-    /// This number from the frame's first byte on, without a VLAN tag that the kernel takes out. At least 1.
+    /// So many bytes from the frame's first byte on, without a VLAN tag that the kernel removes. At least 1.
     Frame(u32),
     /// The headers, and so many bytes after them.
     Headers(AfterHeaders),
@@ -39,7 +39,7 @@ pub struct AfterHeaders {
     pub layer: HeaderLayer,
     /// Bytes after it.
     pub bytes: u32,
-    /// The most bytes of any frame, whatever its headers are; at least 1. No bound unless given.
+    /// The most bytes of any frame, whatever its headers are; at least 1. No bound by default.
     pub max: Option<u32>,
     /// UDP ports that carry tunnels.
     pub tunnels: DecoderConfig,
@@ -48,7 +48,7 @@ pub struct AfterHeaders {
 /// A layer of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderLayer {
-    /// All before the IP header.
+    /// All bytes before the IP header.
     Link,
     /// The IP header with options and extension headers.
     Network,
@@ -57,15 +57,15 @@ pub enum HeaderLayer {
     Transport,
 }
 
-/// Packets of a frame whose headers are looked at: one, and those in tunnels.
+/// The most packets of a frame whose headers are read: the outer one, and those in tunnels.
 const PACKETS: usize = 3;
-/// VLAN tags before a packet, as the decoder takes them.
+/// The most VLAN tags before a packet, as in the decoder.
 const TAGS_MOST: usize = 3;
-/// MPLS labels before a packet.
+/// The most MPLS labels before a packet.
 const LABELS_MOST: usize = 4;
-/// Extension headers of an IPv6 packet; one with more is taken whole.
+/// The most extension headers of an IPv6 packet; one with more is taken whole.
 const EXTENSIONS_MOST: usize = 4;
-/// Extension headers of GTP-U.
+/// The most extension headers of GTP-U.
 const GTP_EXTENSIONS_MOST: usize = 2;
 
 const ETHERNET: u32 = 0x6558;
@@ -76,17 +76,16 @@ const PPPOE: u32 = 0x8864;
 /// Protocols of PPP: IPv4, IPv6.
 const PPP_IP: [u32; 2] = [0x0021, 0x0057];
 
-/// Extension headers that say their length in another way than others.
+/// Extension headers with a length field of their own form.
 const FRAGMENT: u32 = 44;
 const AUTHENTICATION: u32 = 51;
-/// In place of a protocol number: nothing of the transport layer is in this packet (a fragment that is not
-/// the first).
+/// Instead of a protocol number: this packet has no transport header (a fragment that is not the first).
 const NO_TRANSPORT: u32 = 0xffff;
-/// More bytes than any frame has, so all of it; and where the headers end before any was found.
+/// More bytes than any frame has, so all of it; the end of headers before any was found.
 const WHOLE: u32 = 0x7fff_0000;
 
-// Cells of memory: where the headers end that were found, the number of the next header and of this one; the
-// first bytes of this one, which cost a call to be read.
+// Cells of memory: the end of the headers found, the number of the next header and of this one; the first
+// bytes of this one, which cost a call to read.
 const END: u32 = 0;
 const NEXT: u32 = 1;
 const THIS: u32 = 2;
@@ -115,7 +114,7 @@ struct Entry {
 struct Walk<'s> {
     p: Program,
     after: &'s AfterHeaders,
-    /// All headers were found that there are.
+    /// All headers were found.
     done: Label,
     /// Headers are broken.
     whole: Label,
@@ -152,21 +151,21 @@ impl<'s> Walk<'s> {
         self.p.finish()
     }
 
-    /// Taken whole unless so many bytes are there.
+    /// Takes the frame whole unless so many bytes follow.
     fn need(&mut self, bytes: u32) {
         self.p.op(LD_LEN, 0);
         self.p.op(SUB_X, 0);
         self.p.unless(JGE_K, bytes, self.whole);
     }
 
-    /// Goes on by bytes that are there.
+    /// Skips bytes that are present.
     fn skip(&mut self, bytes: u32) {
         self.p.op(TXA, 0);
         self.p.op(ADD_K, bytes);
         self.p.op(TAX, 0);
     }
 
-    /// Goes on by as many bytes as A says, if they are there.
+    /// Skips as many bytes as A has, if they are present.
     fn skip_read(&mut self) {
         self.p.op(ADD_X, 0);
         self.p.op(TAX, 0);
@@ -178,7 +177,7 @@ impl<'s> Walk<'s> {
         self.p.branch(JEQ_K, value, to);
     }
 
-    /// The headers up to a layer end here.
+    /// Notes the end of the headers up to a layer.
     fn end_of(&mut self, layer: HeaderLayer) {
         let counts = match self.after.layer {
             HeaderLayer::Transport => layer != HeaderLayer::Link,
@@ -189,12 +188,13 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// From an Ethernet header to the IP header. Labels and PPPoE are looked for in the outer frame only.
+    /// Reads from an Ethernet header to the IP header. Labels and PPPoE are supported in the outer frame
+    /// only.
     fn ethernet(&mut self, entry: Entry, outer: bool) {
         let (mpls, pppoe, ip) = (self.p.label(), self.p.label(), self.p.label());
         self.p.place(entry.ethernet);
         self.need(14);
-        // At the type: each tag puts four bytes before it.
+        // At the type: each tag inserts four bytes before it.
         self.skip(12);
         let untagged = self.p.label();
         for _ in 0..TAGS_MOST {
@@ -243,7 +243,7 @@ impl<'s> Walk<'s> {
         self.skip(2);
     }
 
-    /// From an IP header on. `inner`: where the headers of a packet inside are read.
+    /// Reads from an IP header on. `inner`: the labels for the headers of a packet inside.
     fn ip(&mut self, entry: Entry, inner: Option<Entry>) {
         let (four, six, transport) = (self.p.label(), self.p.label(), self.p.label());
         self.p.place(entry.ip);
@@ -336,14 +336,14 @@ impl<'s> Walk<'s> {
         self.skip(8);
     }
 
-    /// Whether A is the number of an extension header.
+    /// Jumps if A is the number of an extension header.
     fn if_extension(&mut self, to: Label) {
         // Hop by hop, routing, destination, mobility, HIP, Shim6.
         let numbers = [0, 43, 60, 135, 139, 140, FRAGMENT, AUTHENTICATION];
         numbers.into_iter().for_each(|number| self.equal(number, to));
     }
 
-    /// From a transport header on.
+    /// Reads from a transport header on.
     fn transport(&mut self, inner: Option<Entry>) {
         let (tcp, udp, gre) = (self.p.label(), self.p.label(), self.p.label());
         let (icmp, icmp6) = (self.p.label(), self.p.label());
@@ -395,7 +395,7 @@ impl<'s> Walk<'s> {
         self.p.jump(self.done);
     }
 
-    /// Messages of both versions. Errors quote a packet: flows go by its addresses and ports.
+    /// Reads messages of both versions. Errors quote a packet: flows use its addresses and ports.
     fn icmp(&mut self, (four, six): (Label, Label)) {
         let (quote4, quote6, plain) = (self.p.label(), self.p.label(), self.p.label());
         self.p.place(four);
@@ -451,7 +451,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Whether A is a port of such tunnels.
+    /// Jumps if A is a port of such tunnels.
     fn tunnel(&mut self, ports: &TunnelPorts, to: Label) {
         if !ports.enabled {
             return;
@@ -462,14 +462,14 @@ impl<'s> Walk<'s> {
         ports.ports.listed().iter().for_each(|port| self.equal(u32::from(*port), to));
     }
 
-    /// No tunnel unless so many bytes are there.
+    /// No tunnel unless so many bytes follow.
     fn tunnel_needs(&mut self, bytes: u32) {
         self.p.op(LD_LEN, 0);
         self.p.op(SUB_X, 0);
         self.p.unless(JGE_K, bytes, self.done);
     }
 
-    /// RFC 7348. Other receivers than the strict ones ignore the reserved bits.
+    /// Reads VXLAN (RFC 7348). Receivers other than strict ones ignore the reserved bits.
     fn vxlan(&mut self, inner: Entry) {
         self.tunnel_needs(8);
         self.p.op(LD_B_IND, 0);
@@ -479,7 +479,7 @@ impl<'s> Walk<'s> {
         self.p.jump(inner.ethernet);
     }
 
-    /// RFC 8926.
+    /// Reads GENEVE (RFC 8926).
     fn geneve(&mut self, inner: Entry) {
         self.tunnel_needs(8);
         self.p.op(LD_H_IND, 2);
@@ -500,7 +500,7 @@ impl<'s> Walk<'s> {
         self.p.jump(self.done);
     }
 
-    /// 3GPP TS 29.281.
+    /// Reads GTP-U (3GPP TS 29.281).
     fn gtp(&mut self, inner: Entry) {
         self.tunnel_needs(8);
         let (optional, end) = (self.p.label(), self.p.label());
@@ -540,7 +540,8 @@ impl<'s> Walk<'s> {
         self.p.jump(inner.ip);
     }
 
-    /// Version 0 without source routes (RFC 2784, 2890), with ERSPAN. Of others the four bytes that all have.
+    /// Reads version 0 without source routes (RFC 2784, 2890), with ERSPAN. Of others only the four bytes
+    /// that all have.
     fn gre(&mut self, inner: Option<Entry>) {
         let unknown = self.p.label();
         self.need(4);
@@ -572,7 +573,7 @@ impl<'s> Walk<'s> {
         self.ends_in_transport();
     }
 
-    /// To the packet in GRE.
+    /// Continues with the packet in GRE.
     fn inside(&mut self, inner: Entry) {
         let (erspan, plain) = (self.p.label(), self.p.label());
         self.p.op(LD_MEM, NEXT);

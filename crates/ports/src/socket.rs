@@ -20,7 +20,8 @@ use bartizan_packet::casts::add_casts;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Whether the device of an interface stamps its frames with [`Timestamps::Auto`]; the inner error: why not.
+/// Whether the device of an interface stamps its frames with [`Timestamps::Auto`]; the inner error is the
+/// reason why not.
 ///
 /// # Errors
 /// There is no such interface, or it is down.
@@ -34,7 +35,7 @@ pub fn stamps_by_device(name: &str) -> Result<Result<(), NoStamps>, OpenError> {
 /// The distribution of an interface's frames among the sockets of a fanout group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanoutMode {
-    /// By the kernel's flow hash: both directions of a flow meet one socket.
+    /// By the kernel's flow hash: both directions of a flow reach one socket.
     Hash,
     /// In turn.
     LoadBalance,
@@ -42,7 +43,7 @@ pub enum FanoutMode {
     Cpu,
     /// The first socket, and the next when it is full.
     Rollover,
-    /// By chance.
+    /// At random.
     Random,
     /// By the device's receive queue.
     Queue,
@@ -61,7 +62,7 @@ impl FanoutMode {
     }
 }
 
-/// Membership of a fanout group: several ports on one interface, each getting a part of its frames.
+/// Membership of a fanout group: several ports on one interface, each of which gets a part of its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fanout {
     /// Number of the group, the same for all its ports.
@@ -75,8 +76,8 @@ pub struct Fanout {
 /// The final instruction of a socket filter's program: keep so many bytes of the frame.
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// The program of a socket: what a filter lets through goes on to the steps of a snap length. What a classic
-/// BPF program returns is how many bytes of a frame the kernel keeps; 0 drops it.
+/// The program of a socket: frames that a filter passes continue with the steps of a snap length. A classic
+/// BPF program returns the number of bytes of a frame to keep; 0 drops it.
 fn program_of(filter: Option<&[libc::sock_filter]>, snap: &[libc::sock_filter]) -> Vec<libc::sock_filter> {
     let mut program = filter.unwrap_or_default().to_vec();
     let length = program.len();
@@ -98,19 +99,19 @@ pub(crate) struct SocketOptions {
     pub(crate) fanout: Option<Fanout>,
     pub(crate) timestamps: Timestamps,
     pub(crate) fix_offloads: bool,
-    /// With them what matters to a level below.
+    /// With these, also those that matter to a level below.
     pub(crate) for_level: bool,
 }
 
-/// An open packet socket and what belongs to it.
+/// An open packet socket and its state.
 pub(crate) struct Socket {
     pub(crate) interface: Interface,
     pub(crate) fd: OwnedFd,
     pub(crate) stats: PortStats,
     pub(crate) warnings: Vec<Warning>,
-    /// The kernel cannot leave out what this host sends: the reader has to.
+    /// The kernel cannot leave out frames that this host sends: the reader has to.
     pub(crate) skip_outgoing: bool,
-    /// Frames are to have the device's timestamps.
+    /// Frames should have the device's timestamps.
     pub(crate) by_device: bool,
     version: i32,
     last: u64,
@@ -153,7 +154,7 @@ impl Socket {
         };
         socket.set(libc::PACKET_VERSION, &version, "choosing the ring version (TPACKET)")?;
         if !options.outgoing {
-            // In a group the option does not count: the reader looks, too.
+            // In a group the option has no effect: the reader checks, too.
             socket.skip_outgoing =
                 set_option(socket.fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32).is_err()
                     || options.fanout.is_some();
@@ -162,7 +163,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Has the device stamp frames, where that is wanted and can be.
+    /// Has the device stamp frames, if requested and possible.
     fn choose_timestamps(&mut self, wanted: Timestamps) -> Result<(), OpenError> {
         if wanted == Timestamps::Software {
             return Ok(());
@@ -211,8 +212,8 @@ impl Socket {
         set_ring(self.fd.as_fd(), &self.interface.name, option, value, bytes)
     }
 
-    /// Asks that the kernel say how frames are to be segmented, before the rings are made. False, with a
-    /// warning, where it cannot: kernels that do not know UDP there yet (before 6.2) would drop such frames.
+    /// Requests the segmentation of frames from the kernel, before the rings are made. False, with a warning,
+    /// if it cannot report it: kernels without UDP in it (before 6.2) would drop such frames.
     pub(crate) fn ask_for_segmentation(&mut self) -> bool {
         let fd = self.fd.as_fd();
         let level = libc::SOL_PACKET;
@@ -229,8 +230,7 @@ impl Socket {
         false
     }
 
-    /// Makes the socket's send and receive buffers large; more than the administrator's limit where the
-    /// process may.
+    /// Enlarges the socket's send and receive buffers, beyond the administrator's limit if the process may.
     pub(crate) fn large_buffers(&self, bytes: i32) {
         large_buffers(self.fd.as_fd(), bytes);
     }
@@ -272,8 +272,8 @@ impl Socket {
             .map_err(|e| OpenError::system(&self.interface.name, "attaching a filter", e))
     }
 
-    /// Receives what a filter lets through, and of each frame so many bytes at most; all of everything
-    /// without. Ends what [`Socket::hush`] began: a program takes the place of the one before it in one step.
+    /// Receives frames that a filter passes, with so many bytes of each at most; without them, whole frames
+    /// of all kinds. Ends [`Socket::hush`]: a program replaces the one before it in one step.
     pub(crate) fn listen(
         &self,
         filter: Option<&PacketFilter>,
@@ -309,8 +309,8 @@ impl Socket {
         )
     }
 
-    /// Joins a group whose frames are shared out as `spread` says; without `group` it founds one. Gives the
-    /// group. Only after [`Socket::start`]. `outgoing`: frames that this host sends, too.
+    /// Joins a group whose frames are distributed as `spread` says; without `group` it creates one. Returns
+    /// the group. Only after [`Socket::start`]. `outgoing`: also frames that this host sends.
     pub(crate) fn join(
         &mut self,
         spread: &Spread,
@@ -324,8 +324,8 @@ impl Socket {
             let mode = libc::PACKET_FANOUT_CBPF | flags | founds;
             (mode << 16 | u32::from(group.unwrap_or(0))) as i32
         };
-        // In a group the sockets' own option to leave out what this host sends does not count. Kernels before
-        // 5.12 do not know the group's, either: there, the reader leaves it out.
+        // In a group the sockets' own option to leave out frames that this host sends has no effect. Kernels
+        // before 5.12 do not support the group's, either: then the reader leaves them out.
         let fd = self.fd.as_fd();
         let (level, option) = (libc::SOL_PACKET, libc::PACKET_FANOUT);
         set_option(fd, level, option, &argument(outside))
@@ -360,7 +360,7 @@ impl Socket {
         }
     }
 
-    /// Notes what a look at the ring yielded.
+    /// Adds the counts of one read of the ring.
     pub(crate) fn count(&mut self, filled: &crate::ring::v2::Filled) -> Result<usize, PortError> {
         if !filled.lease_free {
             return Err(PortError::BatchHeld { name: self.interface.name.clone() });
@@ -386,7 +386,7 @@ impl Socket {
         Err(PortError::Gone { name: self.interface.name.clone() })
     }
 
-    /// A sleep ended: looks at the socket's error, if there is one.
+    /// Reads the socket's error after a sleep, if there is one.
     pub(crate) fn woken(&mut self, failed: bool) -> Result<(), PortError> {
         self.stats.sleeps += 1;
         if !failed {
@@ -408,7 +408,7 @@ impl Socket {
         }
     }
 
-    /// The kernel's packet clock, never going back.
+    /// The kernel's packet clock, which never goes back.
     pub(crate) fn now(&mut self) -> Timestamp {
         self.last = self.last.max(sys::packet_clock_nanos());
         Timestamp::from_nanos(self.last)
@@ -422,7 +422,7 @@ impl Socket {
 fn large_buffers(fd: BorrowedFd<'_>, bytes: i32) {
     for (force, plain) in [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)] {
         if set_option(fd, libc::SOL_SOCKET, force, &bytes).is_err() {
-            // Without the right, the limit's size is the best that can be had.
+            // Without the right, the limit is the largest possible size.
             let _ = set_option(fd, libc::SOL_SOCKET, plain, &bytes);
         }
     }
@@ -468,7 +468,7 @@ impl SendSocket {
         Ok(Self { fd })
     }
 
-    /// Binds it to its interface.
+    /// Binds the socket to its interface.
     pub(crate) fn start(&self, interface: &Interface) -> Result<(), OpenError> {
         sys::bind(self.fd.as_fd(), interface.index, Receives::Nothing)
             .map_err(|e| OpenError::system(&interface.name, "binding to the interface", e))

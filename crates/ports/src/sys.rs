@@ -38,8 +38,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A packet socket that receives nothing yet: the protocol is given with [`bind`], so that no frame of
-/// another interface slips in before.
+/// A packet socket that receives nothing yet: the protocol is set by [`bind`], so that no frame of another
+/// interface arrives before.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the result is checked before it becomes an owned descriptor.
     let fd = check(unsafe {
@@ -94,7 +94,7 @@ pub(crate) fn get_option<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) ->
     Ok(value)
 }
 
-/// Whether the running kernel is that version or a later one; `false` also when it does not say.
+/// Whether the running kernel has this version or a later one; `false` also if it does not report it.
 pub(crate) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     is_at_least(&release, major, minor)
@@ -109,13 +109,13 @@ fn is_at_least(release: &str, major: u32, minor: u32) -> bool {
 /// The frames that a packet socket receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receives {
-    /// All.
+    /// All frames.
     All,
-    /// None: it only sends.
+    /// No frames: the socket only sends.
     Nothing,
 }
 
-/// Binds a packet socket to one interface: from here on it receives.
+/// Binds a packet socket to one interface, from which on it receives.
 pub(crate) fn bind(fd: BorrowedFd<'_>, interface_index: u32, receives: Receives) -> io::Result<()> {
     // SAFETY: integers and bytes only; zeros are a value.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -145,7 +145,7 @@ pub(crate) fn interface_exists(index: u32) -> bool {
     interface_name(index).is_some()
 }
 
-/// Its name as it is now.
+/// The present name of an interface.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
     let mut buffer = [0 as libc::c_char; libc::IF_NAMESIZE];
     // SAFETY: the buffer has the size that the call demands.
@@ -252,7 +252,7 @@ pub(crate) fn ethtool_value(fd: BorrowedFd<'_>, name: &str, command: u32, data: 
 pub(crate) struct StampAbilities {
     /// `SOF_TIMESTAMPING_*`.
     pub(crate) able: u32,
-    /// Number of its clock; -1: none.
+    /// The number of its clock; -1: none.
     pub(crate) clock: i32,
     /// Filters for received frames, by their bits.
     pub(crate) filters: u32,
@@ -261,8 +261,7 @@ pub(crate) struct StampAbilities {
 /// Reads the timestamping capabilities of a device.
 pub(crate) fn stamp_abilities(fd: BorrowedFd<'_>, name: &str) -> io::Result<StampAbilities> {
     let mut request = interface_request(name)?;
-    // Command, abilities, clock, kinds for sending, three that are reserved, filters, three that are
-    // reserved.
+    // Command, abilities, clock, kinds for sending, three reserved numbers, filters, three reserved numbers.
     let mut info = [ETHTOOL_GET_TS_INFO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut info).cast();
     interface_ioctl(fd, SIOCETHTOOL, &mut request)?;
@@ -286,7 +285,7 @@ pub(crate) fn stamp_settings(fd: BorrowedFd<'_>, name: &str) -> io::Result<Stamp
     stamp_request(fd, name, SIOCGHWTSTAMP, StampSettings::default())
 }
 
-/// Sets it. Gives what the driver made of it.
+/// Changes the settings; returns those that the driver chose.
 pub(crate) fn set_stamp_settings(
     fd: BorrowedFd<'_>,
     name: &str,
@@ -307,7 +306,7 @@ fn stamp_request(
     Ok(settings)
 }
 
-/// By how many nanoseconds a device's clock is beyond the system's.
+/// The nanoseconds by which a device's clock is ahead of the system's.
 pub(crate) fn device_clock_beyond_system(clock: i32) -> io::Result<i64> {
     if clock < 0 {
         return Err(io::Error::other("there is none"));
@@ -319,7 +318,7 @@ pub(crate) fn device_clock_beyond_system(clock: i32) -> io::Result<i64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place for the answer; a clock that is none is an error.
     check(unsafe { libc::clock_gettime(number, &raw mut now) })?;
-    // Between the two.
+    // In between.
     let system = before + packet_clock_nanos().saturating_sub(before) / 2;
     let device = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
     Ok(i64::try_from(device - i128::from(system)).unwrap_or(i64::MAX))
@@ -341,7 +340,7 @@ pub(crate) fn send_ring(fd: BorrowedFd<'_>) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads one frame from the socket's queue (not the ring): its bytes.
+/// Reads one frame from the socket's queue (not the ring); returns its length.
 pub(crate) fn receive_copy(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: pointer and length describe `buffer`; the kernel writes at most that much.
     let got =
@@ -349,7 +348,7 @@ pub(crate) fn receive_copy(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Room for one `sendmmsg` call, kept so that sending allocates nothing.
+/// Memory for one `sendmmsg` call, kept so that sending allocates nothing.
 pub(crate) struct Messages {
     vectors: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
@@ -360,13 +359,13 @@ pub(crate) struct Messages {
 unsafe impl Send for Messages {}
 
 impl Messages {
-    /// Room for `capacity` frames a call.
+    /// Memory for `capacity` frames a call.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self { vectors: Vec::with_capacity(capacity), headers: Vec::with_capacity(capacity) }
     }
 
-    /// Sends the frames in order with as few calls as possible. `failed(position, error)` is called for each
-    /// frame that the kernel refused (the ones after it are still sent). Returns calls made.
+    /// Sends the frames in order with as few calls as possible. Calls `failed(position, error)` for each
+    /// frame that the kernel refused (later ones are still sent). Returns the number of calls made.
     pub(crate) fn send<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -422,17 +421,17 @@ impl Messages {
 pub(crate) struct Watch {
     /// The descriptor.
     pub(crate) fd: RawFd,
-    /// Something to read.
+    /// Whether there is something to read.
     pub(crate) readable: bool,
-    /// The kernel has an error for it.
+    /// Whether the kernel has an error for it.
     pub(crate) failed: bool,
 }
 
-/// Most descriptors that [`poll`] watches at once.
+/// The most descriptors that [`poll`] watches at once.
 pub(crate) const MAX_WATCHES: usize = 16;
 
 /// Sleeps until a descriptor has something to read or `timeout` is over. Watches beyond [`MAX_WATCHES`] are
-/// not looked at. A signal ends the sleep early without an error.
+/// ignored. A signal ends the sleep early without an error.
 pub(crate) fn poll(watches: &mut [Watch], timeout: Duration) -> io::Result<()> {
     let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MAX_WATCHES];
     let mut count = 0;
@@ -480,8 +479,8 @@ pub(crate) fn event_clear(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
 }
 
-/// The clock that the kernel stamps frames with, in nanoseconds since the epoch (no system call where the
-/// vDSO has it).
+/// The clock of the kernel's timestamps of frames, in nanoseconds since the epoch (no system call if the vDSO
+/// has it).
 pub(crate) fn packet_clock_nanos() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place for the answer; this clock always exists.
@@ -502,7 +501,7 @@ pub(crate) fn allowed_processors() -> Vec<usize> {
     (0..most).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// Keeps the calling thread on one processor.
+/// Pins the calling thread to one processor.
 pub(crate) fn stay_on(processor: usize) -> io::Result<()> {
     if processor >= usize::try_from(libc::CPU_SETSIZE).unwrap_or(0) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

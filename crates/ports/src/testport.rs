@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The time of test ports. Clones show the same time.
+/// The time of test ports. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct TestClock(Arc<AtomicU64>);
 
@@ -31,7 +31,7 @@ impl TestClock {
         Timestamp::from_nanos(self.0.load(Ordering::Acquire))
     }
 
-    /// Moves the time forward.
+    /// Advances the time.
     pub fn advance(&self, by: PacketDuration) {
         self.0.fetch_add(by.as_nanos(), Ordering::AcqRel);
     }
@@ -55,7 +55,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Vec<u8>, Timestamp)>> {
-        // A queue of plain frames is as good after a panic as before.
+        // A queue of plain frames stays valid after a panic.
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,8 +83,9 @@ pub struct TestPort {
 }
 
 impl TestPort {
-    /// Two joined ports: what one sends (and flushes) the other receives. `capacity` bounds the frames on the
-    /// way (more are dropped and counted by the receiver) and those that wait for a flush (more are refused).
+    /// Two joined ports: frames that one sends (and flushes) the other receives. `capacity` bounds the frames
+    /// in transit (more are dropped and counted by the receiver) and those that wait for a flush (more are
+    /// refused).
     ///
     /// # Errors
     /// The process has no descriptors left.
@@ -104,12 +105,12 @@ impl TestPort {
         Ok((make(first, &left, &right), make(second, &right, &left)))
     }
 
-    /// Lets a frame arrive here with a time of its own.
+    /// Makes a frame arrive here with a time of its own.
     pub fn inject(&self, frame: &[u8], at: Timestamp) {
         self.incoming.push(frame.to_vec(), at, self.capacity);
     }
 
-    /// Lets a frame arrive at the other port with a time of its own.
+    /// Makes a frame arrive at the other port with a time of its own.
     pub fn deliver(&self, frame: &[u8], at: Timestamp) {
         self.outgoing.push(frame.to_vec(), at, self.capacity);
     }

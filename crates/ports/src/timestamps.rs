@@ -15,10 +15,10 @@ use std::os::fd::AsFd;
 /// The source of the timestamps of a port's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timestamps {
-    /// The kernel, when it takes them from the driver.
+    /// The kernel, when it receives frames from the driver.
     #[default]
     Software,
-    /// The device, if it stamps all frames already; else the kernel. Nothing is changed.
+    /// The device, if it stamps all frames already; else the kernel. No setting is changed.
     Auto,
     /// The device, which is set to stamp all frames if it does not yet; the setting is restored when the port
     /// is dropped. An error if the device cannot.
@@ -28,24 +28,24 @@ pub enum Timestamps {
 /// The reason why a device does not stamp frames.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoStamps {
-    /// It cannot.
+    /// The device cannot stamp frames.
     #[error("its driver stamps no received packets")]
     NotOffered,
-    /// Only some frames.
+    /// It stamps only some frames.
     #[error("its driver stamps only packets of PTP, not all")]
     NotAll,
     /// It could, but is not set to.
     #[error("it could stamp all packets, and is not set to (`timestamps: hardware` sets it)")]
     NotOn,
-    /// Its clock is another one than the system's.
+    /// Its clock differs from the system's.
     #[error(
         "its clock /dev/ptp{clock} is {} than the system's, and all times would be; keep it by that with `phc2sys -s CLOCK_REALTIME -c /dev/ptp{clock} -O 0`",
         apart(*.nanos)
     )]
     Apart {
-        /// Number of its clock.
+        /// The number of its clock.
         clock: i32,
-        /// Its time beyond the system's.
+        /// The nanoseconds by which it is ahead of the system's.
         nanos: i64,
     },
     /// Its clock cannot be read.
@@ -56,7 +56,7 @@ pub enum NoStamps {
     Refused(String),
 }
 
-/// A span in words: `37.0 s later`.
+/// A difference as text: `37.0 s later`.
 fn apart(nanos: i64) -> String {
     let word = if nanos < 0 { "earlier" } else { "later" };
     format!("{:.3} s {word}", nanos.unsigned_abs() as f64 / 1e9)
@@ -80,13 +80,13 @@ pub(crate) struct Device {
     pub(crate) filters: u32,
     /// The settings; `None`: the device does not report them.
     pub(crate) settings: Option<StampSettings>,
-    /// Number of its clock, -1 for none, and how far that is beyond the system's in nanoseconds, or why it
-    /// cannot be read.
+    /// The number of its clock, -1 for none, and the nanoseconds by which that is ahead of the system's, or
+    /// the reason why it cannot be read.
     pub(crate) clock: (i32, Result<i64, String>),
 }
 
 impl Device {
-    /// Asks an interface. Drivers that do not know the question have no timestamps.
+    /// Reads an interface's capabilities. Drivers that do not support the request have no timestamps.
     pub(crate) fn ask(name: &str) -> std::io::Result<Self> {
         let socket = sys::request_socket()?;
         let fd = socket.as_fd();
@@ -104,13 +104,14 @@ impl Device {
 /// The decision about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// The kernel's are used; why, if the device's were wanted.
+    /// The kernel's timestamps are used; with the reason, if the device's were preferred.
     Kernel(Option<NoStamps>),
-    /// The device's are used, after it was set so.
+    /// The device's timestamps are used, after these settings.
     Device(Option<StampSettings>),
 }
 
-/// Decides by the answers of a device. The error: the device's were demanded, and why that cannot be.
+/// Decides by the capabilities of a device. The error is the reason why required device timestamps are
+/// impossible.
 pub(crate) fn decide(wanted: Timestamps, device: &Device) -> Result<Decision, NoStamps> {
     match (wanted, usable(wanted == Timestamps::Hardware, device)) {
         (Timestamps::Software, _) => Ok(Decision::Kernel(None)),
@@ -129,7 +130,7 @@ pub(crate) fn usable(may_set: bool, device: &Device) -> Result<Option<StampSetti
         Some(settings) if settings.filter == ALL => None,
         _ if device.filters & 1 << ALL == 0 => return Err(NoStamps::NotAll),
         _ if !may_set => return Err(NoStamps::NotOn),
-        // What it does with frames that are sent (PTP) stays.
+        // Its settings for sent frames (PTP) stay.
         settings => Some(StampSettings { filter: ALL, ..settings.unwrap_or_default() }),
     };
     match &device.clock {
@@ -150,7 +151,7 @@ pub(crate) struct StampGuard {
 }
 
 impl StampGuard {
-    /// Sets the device.
+    /// Changes the settings of the device.
     pub(crate) fn set(interface: &str, before: StampSettings, ours: StampSettings) -> std::io::Result<Self> {
         let socket = sys::request_socket()?;
         let taken = sys::set_stamp_settings(socket.as_fd(), interface, ours)?;
@@ -166,7 +167,8 @@ impl StampGuard {
 impl Drop for StampGuard {
     fn drop(&mut self) {
         let Ok(socket) = sys::request_socket() else { return };
-        // Who has set it since, for PTP say, is not disturbed; the interface may be gone, too.
+        // Settings that another program has made since, for PTP for example, are kept; the interface may be
+        // gone, too.
         if sys::stamp_settings(socket.as_fd(), &self.interface).is_ok_and(|now| now == self.ours) {
             let _ = sys::set_stamp_settings(socket.as_fd(), &self.interface, self.before);
         }
@@ -177,7 +179,7 @@ impl Drop for StampGuard {
 mod tests {
     use super::*;
 
-    /// As `ethtool -T` shows a device with all abilities, set so, and with a clock that is right.
+    /// A device with all capabilities of `ethtool -T`, with these settings, and with a right clock.
     fn able() -> Device {
         Device {
             able: 0x5f,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sleeping until a port has packets or somebody calls.
+//! Sleeping until a port has packets or another thread wakes the worker.
 //!
-//! A worker looks a few tens of microseconds before it sleeps, where a core is free for it: waking a
-//! thread costs more than most gaps between packets last.
+//! A worker polls for a few tens of microseconds before it sleeps, if it has a core for itself: waking a
+//! thread takes longer than most gaps between packets.
 
 use crate::error::PortError;
 use crate::port::Port;
@@ -20,7 +20,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes one.
+    /// Makes a waker.
     ///
     /// # Errors
     /// The process has no descriptors left.
@@ -96,7 +96,7 @@ pub(crate) struct Slept {
 impl Slept {
     /// The events of each descriptor.
     pub(crate) fn watches(&self) -> impl Iterator<Item = &Watch> {
-        // The waker's is the first.
+        // The waker's descriptor is the first.
         self.watches.iter().skip(1)
     }
 
@@ -134,20 +134,19 @@ pub(crate) fn sleep(
     Ok(slept)
 }
 
-/// The clock of the kernel's packet sockets, where there is no port to ask ([`Port::now`]).
+/// The clock of the kernel's packet sockets, for callers without a port ([`Port::now`]).
 #[must_use]
 pub fn packet_clock() -> Timestamp {
     Timestamp::from_nanos(sys::packet_clock_nanos())
 }
 
-/// Looks at the ports until one is ready, there is something `else_ready` to do, or `spin` is over; at least
-/// once.
+/// Polls the ports until one is ready, `else_ready` is true, or `spin` is over; at least once.
 #[must_use]
 pub fn look_any(ports: &[&mut dyn Port], else_ready: &dyn Fn() -> bool, spin: Duration) -> bool {
     look_until(&|| ports.iter().any(|port| port.ready()) || else_ready(), spin)
 }
 
-/// Looks until something is ready or `spin` is over; at least once.
+/// Polls until `ready` is true or `spin` is over; at least once.
 pub(crate) fn look_until(ready: &dyn Fn() -> bool, spin: Duration) -> bool {
     if ready() {
         return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From rules to the words of a table.
+//! The construction of a table's words from rules.
 
 use super::read::KINDS;
 use super::rows::{ALL_PROTOCOLS, EarlyReach, EarlyRules, PROTOCOLS, Row, any_port};
@@ -9,35 +9,35 @@ use bartizan_base::{LinkId, TenantId};
 use bartizan_packet::slots::{EARLY_STEPS, EARLY_TENANTS, EARLY_TUNNELS, EARLY_WORDS, EarlyHeader};
 use std::collections::{BTreeSet, HashMap};
 
-/// Rows at most.
+/// The most rows.
 const ROWS_MAX: usize = 1 << 15;
-/// Cells of one table of classes at most.
+/// The most cells of one table of classes.
 const CELLS_MAX: usize = 1 << 20;
-/// Segments of addresses at most: as many as the steps of a search tell apart.
+/// The most segments of addresses: as many as the steps of a search can distinguish.
 const SEGMENTS_MAX: usize = 1 << EARLY_STEPS;
 
-/// A level that judges packets without a flow.
+/// The capabilities of a level that judges packets without a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct EarlyLevel<'l> {
-    /// The links whose packets are judged, in the order of their numbers there.
+    /// The links whose packets are judged, in the order of their numbers at the level.
     pub links: &'l [LinkId],
-    /// Outcomes that it can count.
+    /// The most outcomes that it can count.
     pub outcomes: u32,
-    /// It judges packets in tunnels.
+    /// Whether it judges packets in tunnels.
     pub tunnels: bool,
 }
 
-/// A table, and how much of the list it has.
+/// A table, and the part of the list that it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlyTable {
     /// The words, as [`EarlyHeader`] lays them out; the first, which names the generation, has only the
-    /// flags. None: nothing is refused.
+    /// flags. Empty: no packet is refused.
     pub words: Vec<u64>,
     /// The part of the list that it has.
     pub reach: EarlyReach,
 }
 
-/// It does not fit.
+/// The table does not fit.
 pub(super) struct TooLarge;
 
 impl EarlyRules {
@@ -73,7 +73,7 @@ impl EarlyRules {
         }
     }
 
-    /// The selectors that count for what rules ask; none: they ask for no tenant.
+    /// The selectors that matter to the tenants of rules; `None`: no rule has a tenant.
     fn selectors(&self, links: &[LinkId]) -> Result<Option<Tenants>, TooLarge> {
         let asked: BTreeSet<TenantId> =
             self.rows.iter().filter_map(|row| row.fields.tenants.as_ref()).flatten().copied().collect();
@@ -87,13 +87,13 @@ impl EarlyRules {
         Tenants::of(self.tenants.get(..count).unwrap_or_default(), links).map(Some)
     }
 
-    /// Rules that are whole in so many rows.
+    /// The number of rules whose rows are all among the first `rows`.
     fn held(&self, rows: usize) -> usize {
         self.rows.get(rows).map_or(self.len(), |next| next.rule)
     }
 }
 
-/// Numbers for sets of rows: one for each set that is met.
+/// Numbers of sets of rows: one for each different set.
 #[derive(Default)]
 pub(super) struct Classes {
     numbers: HashMap<Rows, u32>,
@@ -112,14 +112,14 @@ impl Classes {
     }
 }
 
-/// The segments of a field: where each begins, and its class.
+/// The segments of a field: the beginning of each, and its class.
 pub(super) struct Segments {
     pub begins: Vec<(u128, u32)>,
     pub classes: Classes,
 }
 
-/// Cuts a field of one version, whose largest value is `most`, into segments. `last`: rows that decide
-/// whatever other fields say.
+/// Cuts a field of one IP version, whose largest value is `most`, into segments. `last`: rows that decide
+/// whatever the other fields are.
 pub(super) fn segments<'r>(
     of_rows: impl Iterator<Item = &'r [Span]>,
     (v6, most): (bool, u128),
@@ -158,7 +158,7 @@ pub(super) fn segments<'r>(
     if made.begins.len() > SEGMENTS_MAX { Err(TooLarge) } else { Ok(made) }
 }
 
-/// The rows for which something holds.
+/// The rows that satisfy `holds`.
 pub(super) fn rows_that<R>(all: &[R], holds: impl Fn(&R) -> bool) -> Rows {
     let mut bits = vec![0u64; all.len().div_ceil(64)];
     for (number, _) in all.iter().enumerate().filter(|(_, row)| holds(row)) {
@@ -169,7 +169,7 @@ pub(super) fn rows_that<R>(all: &[R], holds: impl Fn(&R) -> bool) -> Rows {
     rows(&bits)
 }
 
-/// The classes of pairs of classes. `last`: rows that decide whatever the other fields say.
+/// The classes of pairs of classes. `last`: rows that decide whatever the other fields are.
 fn pairs(a: &[Rows], b: &[Rows], last: &Rows) -> Result<(Vec<u32>, Classes), TooLarge> {
     if a.len().saturating_mul(b.len()) > CELLS_MAX {
         return Err(TooLarge);
@@ -186,7 +186,7 @@ fn pairs(a: &[Rows], b: &[Rows], last: &Rows) -> Result<(Vec<u32>, Classes), Too
     Ok((cells, classes))
 }
 
-/// Words that are written one part after the other.
+/// Words, written one part after the other.
 #[derive(Default)]
 struct Words(Vec<u64>);
 
@@ -196,7 +196,7 @@ impl Words {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
-    /// Appends numbers, so many in a word.
+    /// Appends numbers, so many in a word; returns the offset.
     fn pack(&mut self, numbers: &[u32], in_word: usize) -> u32 {
         let (at, bits) = (self.next(), 64 / in_word);
         self.0.extend(numbers.chunks(in_word).map(|chunk| {
@@ -243,7 +243,7 @@ fn is_everywhere(spans: &[Span], v6: bool) -> bool {
     spans.contains(&Span::version(v6))
 }
 
-/// The rows that matter by link and tenant, each with a number.
+/// The different sets of rows by link and tenant, each with a number.
 struct Scopes {
     sets: Vec<Rows>,
     /// The numbers by link and place of the tenant's selector. Where tenants are not distinguished, a link
@@ -300,7 +300,7 @@ fn services(all: &[Row], scopes: &[Rows]) -> Result<Services, TooLarge> {
         scopes.iter().flat_map(|scope| of_kinds.iter().enumerate().map(move |kind| (scope, kind)))
     {
         let mut here = common(scope, of_kind);
-        // Ports of these are not known: one class has all that the others have.
+        // Ports of these kinds are unknown: one class has all rows that the others have.
         let whatever = kind >= PROTOCOLS.len();
         if whatever {
             cut(&mut here, &last);
@@ -402,7 +402,7 @@ fn version(all: &[Row], v6: bool, services: &[Rows], words: &mut Words) -> Resul
     })
 }
 
-/// Writes what tells tenants, and by which scopes.
+/// Writes the tables that find a tenant, with its scopes.
 fn write_tenants(tenants: &Tenants, scopes: &[u32], words: &mut Words) -> EarlyHeader {
     let [v4, v6] = &tenants.hosts;
     EarlyHeader {

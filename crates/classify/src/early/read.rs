@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading a table, as `ebpf/early.h` does.
+//! Lookups in a table, as `ebpf/early.h` does them.
 
 use super::rows::PROTOCOLS;
 use bartizan_packet::VlanIds;
@@ -9,7 +9,7 @@ use core::net::IpAddr;
 /// The lookup key of a packet without a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Number of its link among those whose packets are judged.
+    /// The number of its link among those whose packets are judged.
     pub link: u32,
     /// The source address.
     pub source: IpAddr,
@@ -17,15 +17,15 @@ pub struct Question {
     pub destination: IpAddr,
     /// The protocol.
     pub protocol: Protocol,
-    /// Its ports; of ICMP its type and code.
+    /// The ports; for ICMP its type and code.
     pub ports: (u16, u16),
-    /// Its VLAN ids; none in a tunnel.
+    /// The VLAN ids; none in a tunnel.
     pub vlans: VlanIds,
-    /// The number of the tunnel that it is in, 0 where those of its kind have none. `None`: it is in none.
+    /// The number of its tunnel, 0 if tunnels of its kind have none. `None`: it is in none.
     pub tunnel: Option<u32>,
 }
 
-/// Protocols that are judged, by their numbers in a table.
+/// Protocols that are judged, in the order of their numbers in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Protocol {
@@ -46,7 +46,7 @@ pub enum Protocol {
 pub(super) const KINDS: usize = PROTOCOLS.len() + 1;
 
 impl Protocol {
-    /// By its number of IP; `None`: it is not judged.
+    /// The protocol of an IP protocol number; `None`: it is not judged.
     #[must_use]
     pub fn of(number: u8) -> Option<Self> {
         let all = [Protocol::Tcp, Protocol::Udp, Protocol::Icmp, Protocol::Icmpv6];
@@ -99,7 +99,7 @@ fn class_of_ipv6(words: &[u64], mut first: u32, mut count: u32, address: u128) -
     word(words, first + 2) as u32
 }
 
-/// The classes of both addresses among those that selectors ask for.
+/// The classes of both addresses among those of selectors.
 fn hosts(words: &[u64], header: &EarlyHeader, question: &Question) -> [u32; 2] {
     match (question.source, question.destination) {
         (IpAddr::V4(from), IpAddr::V4(to)) => [from, to]
@@ -132,7 +132,7 @@ fn scope(words: &[u64], header: &EarlyHeader, question: &Question) -> u32 {
     half(words, header.scopes, link * header.selectors + place)
 }
 
-/// The number of the outcome that decides of a packet; `None`: it goes up.
+/// The number of the outcome that decides a packet; `None`: it goes up.
 #[must_use]
 pub fn outcome(words: &[u64], question: &Question) -> Option<u32> {
     let mut bytes = [0; EarlyHeader::LEN];

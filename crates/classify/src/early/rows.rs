@@ -6,24 +6,25 @@ use crate::header::{HeaderRule, Net};
 use bartizan_base::{LinkId, TenantId};
 use std::collections::BTreeMap;
 
-/// The selector of a tenant's traffic. A key that is absent asks for nothing; an empty list fits no packet.
+/// The selector of a tenant's traffic. An absent field matches all packets; an empty list matches none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlyTenant {
     /// The tenant.
     pub tenant: TenantId,
-    /// Numbers of the tunnel around it.
+    /// Numbers of the tunnel around the packet.
     pub tunnels: Option<Vec<u32>>,
-    /// VLAN ids of any of its tags.
+    /// VLAN ids, one of which some tag must have.
     pub vlans: Option<Vec<u16>>,
-    /// Links that it came by.
+    /// Links, one of which the packet must have arrived by.
     pub links: Option<Vec<LinkId>>,
-    /// Networks of either of its addresses.
+    /// Networks, one of which must contain either of its addresses.
     pub networks: Option<Vec<Net>>,
 }
 
-/// Protocols that are judged; a bit each.
+/// Protocols that are judged, each with a bit.
 pub(super) const PROTOCOLS: [u8; 4] = [6, 17, 1, 58];
-/// The bit of all other protocols together. Only a rule that asks for none has it, or one that sends up.
+/// The bit of all other protocols together. Only a rule without a protocol has it, or one that sends packets
+/// up.
 pub(super) const OTHERS: u8 = 16;
 pub(super) const ALL_PROTOCOLS: u8 = 15 | OTHERS;
 
@@ -34,7 +35,7 @@ pub(super) struct Fields {
     pub destinations: Values,
     pub source_ports: Values,
     pub destination_ports: Values,
-    /// A bit each.
+    /// A bit for each protocol.
     pub protocols: u8,
     pub links: OneOf<LinkId>,
     pub tenants: OneOf<TenantId>,
@@ -43,7 +44,7 @@ pub(super) struct Fields {
 /// The allowed values, sorted; `None`: any.
 pub(super) type OneOf<T> = Option<Vec<T>>;
 
-/// The intersection of both.
+/// The intersection of both lists.
 fn in_both<T: PartialEq + Clone>(a: &OneOf<T>, b: &OneOf<T>) -> OneOf<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.iter().filter(|value| b.contains(value)).cloned().collect()),
@@ -104,8 +105,7 @@ impl Fields {
     }
 }
 
-/// Puts alternatives together that differ in one field only, field by field: a product of sets becomes one
-/// again.
+/// Joins alternatives that differ in one field only, field by field: a product of sets becomes one row again.
 fn put_together(mut all: Vec<Fields>) -> Vec<Fields> {
     type Take = fn(&mut Fields) -> Values;
     let takes: [Take; 4] = [
@@ -144,7 +144,7 @@ fn put_together(mut all: Vec<Fields>) -> Vec<Fields> {
     put_lists_together(all, |fields| &mut fields.tenants)
 }
 
-/// Rows that are equal but for one list, put together.
+/// Joins rows that are equal except in one list.
 fn put_lists_together<T: Ord>(all: Vec<Fields>, of: fn(&mut Fields) -> &mut OneOf<T>) -> Vec<Fields> {
     let mut groups: BTreeMap<Fields, OneOf<T>> = BTreeMap::new();
     for mut fields in all {
@@ -169,7 +169,7 @@ pub(super) struct Row {
     pub fields: Fields,
     /// The outcome to count for a refused packet; `None`: the packet goes up.
     pub outcome: Option<u32>,
-    /// Number of its rule in the list.
+    /// The number of its rule in the list.
     pub rule: usize,
     /// A condition that a level below cannot check: the row may match, and the packet goes up.
     pub unknown: Option<Unknown>,
@@ -190,9 +190,9 @@ impl Row {
 /// A condition of a header rule that a level below cannot check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unknown {
-    /// The tenant is unknown: the level has no room for the selectors.
+    /// The tenant: the level has no room for the selectors.
     Tenant,
-    /// The tenant is unknown: only the number of a tunnel tells it, and the level reads no tunnels.
+    /// The tenant: only the number of a tunnel identifies it, and the level does not read tunnels.
     Tunnel,
     /// The DNS name of an address.
     Name,
@@ -203,13 +203,13 @@ pub enum Unknown {
 /// A rule of the list that can match on a link ([`EarlyRules::on`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnLink {
-    /// Its number in the list.
+    /// The number of the rule in the list.
     pub rule: usize,
     /// The reason why some packets that it matches go up undecided, though the rule is in the table.
     pub unknown: Option<Unknown>,
 }
 
-/// Rules in their order: of those that match a packet the first decides.
+/// Rules in order: the first that matches a packet decides.
 #[derive(Clone, Debug, Default)]
 pub struct EarlyRules {
     pub(super) rows: Vec<Row>,
@@ -221,11 +221,11 @@ pub struct EarlyRules {
 /// The part of a list that a table has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyReach {
-    /// Rules that it holds: the first ones of the list.
+    /// The number of rules that it holds: the first ones of the list.
     pub rules: usize,
-    /// It tells tenants apart. If not, what may match a rule for one goes up.
+    /// Whether it distinguishes tenants. If not, packets that may match a tenant's rule go up.
     pub tenants: bool,
-    /// Packets in tunnels are judged.
+    /// Whether packets in tunnels are judged.
     pub tunnels: bool,
 }
 
@@ -281,7 +281,7 @@ impl EarlyRules {
         self.rules += 1;
     }
 
-    /// The rules that can match something on a link, in their order. `reach`: of the level's table.
+    /// The rules that can match packets on a link, in order. `reach` is that of the level's table.
     pub fn on(&self, link: LinkId, reach: EarlyReach) -> impl Iterator<Item = OnLink> {
         let on_link = move |links: &OneOf<LinkId>| links.as_ref().is_none_or(|links| links.contains(&link));
         let can_be = move |tenant: &TenantId| {
@@ -298,7 +298,7 @@ impl EarlyRules {
         })
     }
 
-    /// The reason why a level with this reach cannot tell a row's tenants; none if it can.
+    /// The reason why a level with this reach cannot check a row's tenants; `None` if it can.
     fn unknown_tenant(&self, row: &Row, reach: EarlyReach) -> Option<Unknown> {
         let asked = row.fields.tenants.as_ref()?;
         let in_tunnels = |own: &&EarlyTenant| asked.contains(&own.tenant) && own.tunnels.is_some();
@@ -317,7 +317,7 @@ impl EarlyRules {
         self.rules
     }
 
-    /// Whether it has none.
+    /// Whether the list has no rule.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules == 0

@@ -35,7 +35,7 @@ impl Span {
 /// A set of values: spans that are sorted and do not touch.
 pub(super) type Values = Vec<Span>;
 
-/// The set of some spans.
+/// Makes the set of some spans.
 pub(super) fn values(mut spans: Vec<Span>) -> Values {
     spans.sort_unstable();
     let mut set: Values = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn both(a: &[Span], b: &[Span]) -> Values {
 /// A set of rows: 64 of them for each number; words of zero are left out.
 pub(super) type Rows = Vec<(u32, u64)>;
 
-/// Rows that are in one of both.
+/// The union of two sets of rows.
 pub(super) fn either(a: &[(u32, u64)], b: &[(u32, u64)]) -> Rows {
     let mut all: Rows = a.iter().chain(b).copied().collect();
     all.sort_unstable_by_key(|(at, _)| *at);
@@ -80,12 +80,12 @@ pub(super) fn either(a: &[(u32, u64)], b: &[(u32, u64)]) -> Rows {
     all
 }
 
-/// From the bits of all rows.
+/// Makes a set from the bits of all rows.
 pub(super) fn rows(bits: &[u64]) -> Rows {
     (0u32..).zip(bits).filter(|(_, bits)| **bits != 0).map(|(at, bits)| (at, *bits)).collect()
 }
 
-/// Rows that are in both.
+/// The intersection of two sets of rows.
 pub(super) fn common(a: &[(u32, u64)], b: &[(u32, u64)]) -> Rows {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut set = Rows::new();
@@ -105,7 +105,7 @@ pub(super) fn common(a: &[(u32, u64)], b: &[(u32, u64)]) -> Rows {
     set
 }
 
-/// The first row that is in both.
+/// The first row of the intersection of two sets.
 pub(super) fn first_common(a: &[(u32, u64)], b: &[(u32, u64)]) -> Option<usize> {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     while let (Some((at, x)), Some((other, y))) = (a.peek(), b.peek()) {

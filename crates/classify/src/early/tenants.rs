@@ -12,34 +12,34 @@ use super::sets::{Rows, Span, Values, common, either, first_common, values};
 use bartizan_base::{LinkId, TenantId};
 use std::collections::BTreeMap;
 
-/// Ids of VLANs.
+/// The number of VLAN ids.
 const VLANS: usize = 1 << 12;
-/// Cells of a table of links, tags and hosts, or of links and selectors, at most. So this and the segments
-/// take a third of a table's words at most.
+/// The most cells of a table of links, tags and hosts, or of links and selectors. So this and the segments
+/// take at most a third of a table's words.
 pub(crate) const SELECTED_MAX: usize = 1 << 18;
-/// Segments of addresses of a version at most.
+/// The most segments of addresses of an IP version.
 pub(crate) const HOSTS_MAX: usize = 1 << 15;
-/// Segments of numbers of tunnels at most.
+/// The most segments of tunnel numbers.
 pub(crate) const TUNNELS_MAX: usize = 1 << 16;
 
-/// The selectors as a table has them.
+/// The selectors in the form of a table.
 pub(super) struct Tenants {
-    /// The tenant by the place of the selector; the last is what none selects.
+    /// The tenant by the place of the selector; the last place is for packets that no selector matches.
     pub places: Vec<TenantId>,
-    /// The place of the first that fits by link, class of a tag and class of an address.
+    /// The place of the first selector that fits, by link, class of a tag and class of an address.
     pub selected: Vec<u32>,
     pub tag_classes: usize,
     pub host_classes: usize,
     pub untagged: u32,
     /// The class of each VLAN id.
     pub vlans: Vec<u32>,
-    /// Beginnings of classes among the numbers of tunnels: number and class.
+    /// Beginnings of classes among the tunnel numbers: number and class.
     pub tunnels: Vec<(u128, u32)>,
     /// Beginnings of classes among addresses, of IPv4 and of IPv6.
     pub hosts: [Vec<(u128, u32)>; 2],
 }
 
-/// Classes of tags and of numbers of tunnels.
+/// Classes of tags and of tunnel numbers.
 struct Tags {
     classes: Classes,
     untagged: u32,
@@ -47,7 +47,7 @@ struct Tags {
     tunnels: Vec<(u128, u32)>,
 }
 
-/// For each value the selectors that name it. `named`: number and values of each selector that names some.
+/// For each value the selectors that name it. `named`: number and values of each selector with any.
 fn by_value<V: Ord + Copy>(named: &[(usize, &Vec<V>)]) -> BTreeMap<V, Rows> {
     let mut all: BTreeMap<V, Rows> = BTreeMap::new();
     for (number, list) in named {
@@ -64,7 +64,8 @@ fn tags(all: &[EarlyTenant]) -> Result<Tags, TooLarge> {
     let plain = rows_that(all, |own| own.vlans.is_none() && own.tunnels.is_none());
     let untagged = classes.number(plain.clone());
     let numbered = |of: fn(&EarlyTenant) -> bool| all.iter().enumerate().filter(move |(_, own)| of(own));
-    // Outside of tunnels those that ask for a number fit nothing, inside those that ask for a tag.
+    // Outside of tunnels, selectors with a tunnel number match nothing; inside, those with a tag match
+    // nothing.
     let of_vlan: Vec<_> =
         numbered(|own| own.tunnels.is_none()).filter_map(|(n, own)| Some((n, own.vlans.as_ref()?))).collect();
     let of_tunnel: Vec<_> =
@@ -84,7 +85,7 @@ fn tags(all: &[EarlyTenant]) -> Result<Tags, TooLarge> {
         tunnels.push((number, classes.number(either(&plain, &own))));
         tunnels.push((number + 1, untagged));
     }
-    // Beyond the last number there is none.
+    // There is no number after the last one.
     tunnels.retain(|(begin, _)| *begin <= u32::MAX.into());
     tunnels.dedup_by_key(|(_, class)| *class);
     if classes.sets.len() > usize::from(u16::MAX) || tunnels.len() > TUNNELS_MAX {
@@ -124,7 +125,7 @@ fn hosts(all: &[EarlyTenant]) -> Result<(Classes, [Begins; 2]), TooLarge> {
 }
 
 impl Tenants {
-    /// The selectors up to the last one that some rule asks for, on these links.
+    /// The selectors up to the last one of a tenant that some rule has, on these links.
     pub fn of(all: &[EarlyTenant], links: &[LinkId]) -> Result<Self, TooLarge> {
         let (Tags { classes: tags, untagged, vlans, tunnels }, (addresses, hosts)) =
             (tags(all)?, hosts(all)?);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables against the list that they are made from.
+//! Tables compared with the lists that they are made from.
 
 use super::{EarlyLevel, EarlyReach, EarlyRules, EarlyTenant, Protocol, Question, Unknown, outcome};
 use crate::header::{Header, HeaderRule, NameId, Net, Range};
@@ -63,7 +63,7 @@ struct Listed {
     outcome: Option<u32>,
 }
 
-/// Selectors of some tenants, of whom each may ask for anything.
+/// Selectors of some tenants, each with random conditions.
 fn tenants(random: &mut Random) -> Vec<EarlyTenant> {
     let mut one = |number: u16| {
         let mut pick = |percent: usize, of: &[u32]| {
@@ -226,7 +226,7 @@ fn what_has_no_ports_is_refused_by_rules_that_ask_for_none() {
     let of = |protocol| HeaderRule { protocol: Some(protocol), ..host };
     let port = HeaderRule { destination_ports: Range::one(53), ..host };
     assert_eq!(whatever(&[(host, Some(0))]), Some(0));
-    // A rule that refuses a part of it does not decide, one that lets a part go on does.
+    // A rule that refuses a part of the packets does not decide, one that passes a part does.
     assert_eq!(whatever(&[(of(6), Some(0)), (port, Some(1)), (host, Some(2))]), Some(2));
     assert_eq!(whatever(&[(of(6), Some(0)), (of(17), Some(1)), (of(1), Some(2)), (of(58), Some(3))]), None);
     for exception in [of(6), of(132), port] {
@@ -275,7 +275,7 @@ fn a_rule_of_many_prefixes_and_many_rules_of_one_fit() {
         assert_eq!(ask(&table.words, number), hit.then_some(0));
         assert_eq!(ask(&each.words, number), hit.then_some(number / 2));
     }
-    // More outcomes than can be counted: the rest goes up.
+    // More outcomes than can be counted: packets of the others go up.
     let some = rules.table(level(100));
     assert_eq!(some.reach.rules, 100);
     assert_eq!((ask(&some.words, 198), ask(&some.words, 200)), (Some(99), None));
@@ -353,7 +353,7 @@ fn what_is_said_of_rules_is_of_those_that_can_match_on_the_link() {
     rules.push(&everything, &[sctp], Some(4));
     let told = EarlyTenant { tenant: TenantId(1), tunnels: Some(vec![7]), ..EarlyTenant::default() };
     rules.tell_tenants(vec![EarlyTenant { links: Some(vec![there]), ..told.clone() }]);
-    // Nothing matches both.
+    // No packet matches both.
     rules.push(&[on(here)], &[on(there)], Some(5));
     rules.push(&everything, &everything, None);
     let said = |rules: &EarlyRules, link, tenants, tunnels| {
@@ -417,7 +417,7 @@ fn thousands_of_tenants_have_rules_of_their_own() {
         assert_eq!(ask((own + 1) % 8, vlans, tunnel), None, "it is another tenant's");
         assert_eq!(ask(own, VlanIds::default(), tunnel.map(|number| number + 1)), None, "it is nobody's");
     }
-    // A level that reads no tunnels refuses nothing in them.
+    // A level that does not read tunnels refuses no packet in them.
     let none = rules.table(EarlyLevel { tunnels: false, ..level(1 << 14) });
     let source = IpAddr::V4(Ipv4Addr::from(0x0b00_0207));
     let question = Question {

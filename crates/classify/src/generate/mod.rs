@@ -35,7 +35,7 @@ const ROUNDS: usize = 8;
 /// The reason why no rule set can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    /// There is nothing to measure.
+    /// There are no rules to measure.
     #[error(
         "no rule besides a last one that matches everything: statistics need some; give a set of at least a few dozen rules"
     )]
@@ -43,17 +43,17 @@ pub enum GenerateError {
     /// A set of no rules.
     #[error("0 rules asked for; ask for at least one, which matches everything")]
     Zero,
-    /// Lengths of IPv6 say nothing of IPv4.
+    /// IPv6 statistics do not allow drawing IPv4 rules.
     #[error("the supplied rules are IPv6: IPv4 rules cannot be drawn from them; leave the version out")]
     Version,
-    /// Statistics that allow no more.
+    /// The statistics do not allow so many rules.
     #[error(
         "{asked} different rules cannot be drawn, about {reached} can: the supplied set is too uniform; ask for fewer or supply more rules"
     )]
     Uniform {
         /// The number of rules requested.
         asked: usize,
-        /// Different ones of the last try.
+        /// The number of different rules in the last attempt.
         reached: usize,
     },
 }
@@ -101,7 +101,7 @@ impl Ports {
 #[derive(Clone, Debug, Default)]
 struct Pair {
     lengths: [u8; 2],
-    /// With the place in the order, from 0 to 1.
+    /// Each with its place in the order, from 0 to 1.
     rules: Vec<(Ports, f64)>,
 }
 
@@ -119,7 +119,7 @@ pub struct Statistics {
     splits: [Splits; 2],
 }
 
-/// The version of a rule; rules without addresses are of both.
+/// The IP version of a rule; `None` for rules without addresses, which are of both.
 fn version(rule: &HeaderRule) -> Option<bool> {
     [rule.source, rule.destination].into_iter().flatten().next().map(|net| !net.address.is_ipv4())
 }
@@ -137,10 +137,10 @@ fn matches_everything(rule: &HeaderRule) -> bool {
 }
 
 impl Statistics {
-    /// Measures the rules of one IP version: those of IPv4 where there are some.
+    /// Measures the rules of one IP version: IPv4 if there are any.
     ///
     /// # Errors
-    /// No rules, or none but such as match everything.
+    /// No rules, or only rules that match everything.
     pub fn measure(rules: &[HeaderRule]) -> Result<Self, GenerateError> {
         let v6 =
             !rules.iter().any(|r| version(r) == Some(false)) && rules.iter().any(|r| version(r).is_some());
@@ -150,7 +150,7 @@ impl Statistics {
     /// As [`Statistics::measure`], for one version.
     ///
     /// # Errors
-    /// No rules of that version, or none but such as match everything.
+    /// No rules of that version, or only rules that match everything.
     pub fn measure_version(rules: &[HeaderRule], v6: bool) -> Result<Self, GenerateError> {
         let rules: Vec<&HeaderRule> = rules
             .iter()
@@ -230,7 +230,7 @@ impl Statistics {
         Err(GenerateError::Uniform { asked: count, reached })
     }
 
-    /// The different ones of about so many rules, with their places.
+    /// The different rules among about so many drawn ones, with their places.
     fn draw_about(&self, count: usize, form: Form, random: &mut Random) -> Vec<(f64, HeaderRule)> {
         let mut chosen: Vec<&Pair> = Vec::new();
         let mut rules = 0;
@@ -279,7 +279,7 @@ impl Statistics {
         out
     }
 
-    /// Ports and protocol of a pair that is used again.
+    /// Ports and protocol for a repeated use of a pair.
     fn again(&self, ports: &Ports, random: &mut Random) -> Ports {
         let alike = self.kinds.get(&ports.kind()).map(Vec::as_slice).unwrap_or_default();
         if random.unit() >= self.unseen {
@@ -290,7 +290,7 @@ impl Statistics {
     }
 }
 
-/// The prefix of bits that begin at the most significant one.
+/// The prefix of bits that start at the most significant one.
 fn net(bits: u128, length: u8, v6: bool) -> Net {
     let v4 = Ipv4Addr::from((bits >> 96) as u32);
     let address: IpAddr = if v6 { Ipv6Addr::from(bits).into() } else { v4.into() };

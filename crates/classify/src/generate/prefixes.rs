@@ -9,7 +9,7 @@
 use crate::trace::Random;
 use std::collections::BTreeMap;
 
-/// Measured nodes are alike if the larger has up to so many times the prefixes of the smaller.
+/// The most that the numbers of prefixes of two similar measured nodes may differ, as a factor.
 const ALIKE: usize = 2;
 
 /// Leading bits of an address, from the most significant bit of the number on, as many as its length.
@@ -28,7 +28,7 @@ pub(super) enum Form {
     Widened,
 }
 
-/// The bits that all global unicast addresses of IPv6 begin with, and how many.
+/// The leading bits of all global unicast addresses of IPv6, and their number.
 const GLOBAL: (u128, u8) = (0b001 << 125, 3);
 
 impl Form {
@@ -47,16 +47,16 @@ struct Node {
     /// The length that most of its prefixes have.
     main: u8,
     prefixes: usize,
-    /// Share that takes the branch of ones.
+    /// The share of prefixes that take the branch of ones.
     share: f64,
-    /// That share of each length.
+    /// That share for each length.
     shares: Vec<(u8, f64)>,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Splits {
-    /// Measured nodes by level, each level by most frequent length and number of prefixes.
+    /// Measured nodes by depth, each level sorted by most frequent length and number of prefixes.
     levels: Vec<Vec<Node>>,
 }
 
@@ -73,7 +73,7 @@ fn main_of(counts: &BTreeMap<u8, usize>) -> u8 {
     counts.iter().max_by_key(|(_, count)| **count).map_or(0, |(length, _)| *length)
 }
 
-/// Bits at places `from..to`, counted from the most significant.
+/// Bits at positions `from..to`, counted from the most significant.
 fn between(bits: u128, from: u8, to: u8) -> u128 {
     let below = |place: u8| u128::MAX.checked_shr(u32::from(place)).unwrap_or(0);
     bits & below(from) & !below(to)
@@ -114,18 +114,18 @@ impl Splits {
         Splits { levels }
     }
 
-    /// A measured node like one with so many prefixes of each length.
+    /// A measured node similar to one with so many prefixes of each length.
     fn like(&self, level: u8, counts: &BTreeMap<u8, usize>, random: &mut Random) -> Option<&Node> {
         let nodes = self.levels.get(usize::from(level))?;
         let (main, prefixes) = (main_of(counts), counts.values().sum::<usize>());
-        // Of those with this length, or else of all.
+        // Among the nodes with this length, or else among all.
         let from = nodes.partition_point(|n| n.main < main);
         let to = nodes.partition_point(|n| n.main <= main);
         let nodes = nodes.get(from..to).filter(|n| !n.is_empty()).unwrap_or(nodes);
         let ratio = |n: &Node| n.prefixes.max(prefixes) as f64 / n.prefixes.min(prefixes).max(1) as f64;
         let nearest = nodes.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)))?.prefixes;
         let alike = nodes.iter().filter(|n| n.prefixes.max(nearest) <= ALIKE * n.prefixes.min(nearest));
-        // Of those the ones that say most about these lengths.
+        // Among those, the nodes with the most statistics about these lengths.
         let said = |n: &Node| n.shares.iter().filter_map(|(length, _)| counts.get(length)).sum::<usize>();
         let (mut most, mut best) = (0, Vec::new());
         for node in alike {
@@ -189,7 +189,7 @@ impl Splits {
         out
     }
 
-    /// Takes out the members of a node that go the other way than those that stay.
+    /// Removes the members of a node that take the other branch than those that stay.
     fn part(
         &self,
         level: u8,
@@ -204,7 +204,7 @@ impl Splits {
             let share = like.map_or(0.5, |node| {
                 node.shares.iter().find(|(length, _)| *length == of).map_or(node.share, |(_, share)| *share)
             });
-            // Rounded by chance.
+            // Rounded at random.
             left.push((of, (share * count as f64 + random.unit()) as usize));
         }
         let all = members.len();
@@ -222,7 +222,7 @@ impl Splits {
     }
 }
 
-/// Moves a random choice of so many to the front.
+/// Moves a random choice of `front` elements to the front.
 pub(super) fn shuffle<T>(list: &mut [T], front: usize, random: &mut Random) {
     for place in 0..front.min(list.len()) {
         list.swap(place, place + random.below(list.len() - place));

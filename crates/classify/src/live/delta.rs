@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries that were inserted since the tables were compiled: few, found by bit vectors over address roots.
+//! Entries inserted since the tables were compiled: few, found by bit vectors over address roots.
 //!
-//! Written by one, read by many at once: a place is filled before its bits and the length say so, and only
-//! then published (release and acquire); places are not used again, a deleted entry loses its valid flag.
+//! One thread writes and many read at once: a place is filled before its bits and the length include it, and
+//! only then published (release and acquire); places are not reused, a deleted entry loses its valid flag.
 
 use crate::classifier::RankedRule;
 use crate::flat::{FlatV4, FlatV6};
@@ -13,18 +13,18 @@ use core::sync::atomic::Ordering;
 const WORDS: usize = DELTA_MAX.div_ceil(64);
 const ROOTS: usize = 1 << ROOT_BITS;
 
-/// An entry with what it needs to stand among the compiled ones.
+/// An entry with its position among the compiled ones.
 #[derive(Debug)]
 pub(crate) struct Added {
     pub set: u8,
     pub entry: RankedRule,
     pub sequence: u64,
-    /// Compiled entries of its set with a lower rank come first.
+    /// Compiled entries of its set with a rank below this one come first.
     pub before: u32,
     pub valid: AtomicBool,
 }
 
-/// For each root the entries whose prefix meets it.
+/// For each root the entries whose prefix covers it.
 #[derive(Debug)]
 struct Roots(Vec<AtomicU64>);
 
@@ -59,7 +59,7 @@ fn root_v6(high: u64) -> usize {
     ((high >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ROOT_BITS)) as usize
 }
 
-/// First and last root that a prefix meets, for each version.
+/// The first and last root that a prefix covers, for each IP version.
 fn roots(net: Option<Net>) -> [Option<(usize, usize)>; 2] {
     let all = Some((0, ROOTS - 1));
     let Some(net) = net else { return [all, all] };
@@ -93,7 +93,7 @@ impl Delta {
         self.places.iter().take(self.len()).filter_map(OnceLock::get)
     }
 
-    /// Adds an entry and returns its place; `None` when full. Only one thread may add.
+    /// Adds an entry; returns its place, `None` when full. Only one thread may add.
     pub fn add(&self, added: Added) -> Option<usize> {
         let place = self.length.load(Ordering::Relaxed);
         let rule = added.entry.rule;
@@ -106,7 +106,7 @@ impl Delta {
                 b.add(destination.0, destination.1, place);
             }
         }
-        // Release: who sees the length sees the place and its bits.
+        // Release: a reader that sees the length sees the place and its bits.
         self.length.store(place + 1, Ordering::Release);
         Some(place)
     }
@@ -143,7 +143,7 @@ impl Delta {
         }
     }
 
-    /// Looks a header up; `found` has the compiled rank of each set.
+    /// Looks a header up; `found` has the rank of each set's compiled match.
     #[inline]
     pub fn find_v4(&self, header: &FlatV4, found: &mut [Found]) {
         let [a, b, ..] = &self.roots;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The compiled structure with inserts and deletes under lookups: [`Live`] writes, [`Reader`]s look up.
+//! The compiled structure with inserts and deletes during lookups: [`Live`] writes, [`Reader`]s look up.
 //!
-//! A delete takes an entry its fid and is seen by the next batch. An insert revives the same entry if it was
-//! deleted, or goes to the delta ([`delta`]); when that is full, or on request, tables are compiled anew, by
-//! [`Rebuild`], beside the lookups and beside further changes, which are done again on the new version before
-//! it is published. Readers take a version by one atomic exchange of a pointer's debt (arc-swap): no lock. A
-//! result was right at some moment between the beginning and the end of its lookup ([`version`]);
-//! `tests/model.rs` checks that in every order of steps.
+//! A delete clears an entry's fid, which the next batch sees. An insert revives the same entry if it was
+//! deleted, or goes to the delta ([`delta`]); when that is full, or on request, [`Rebuild`] compiles tables
+//! anew, during lookups and further changes, which are repeated on the new version before it is published.
+//! Readers take a version by one atomic exchange of a pointer's debt (arc-swap): no lock. A result was right
+//! at some moment between the beginning and the end of its lookup ([`version`]); `tests/model.rs` checks that
+//! in every order of steps.
 
 mod delta;
 mod version;
@@ -67,13 +67,13 @@ impl Index {
         index
     }
 
-    /// Whether the entry could be inserted.
+    /// Inserts an entry, if there is room; returns whether it did.
     fn insert(&mut self, version: &Version, set: u8, entry: RankedRule, sequence: u64) -> bool {
         let Some(of_set) = version.sets.get(usize::from(set)) else { return false };
         version.change();
         let same = self.by_priority.get(&(set, entry.priority)).map(Vec::as_slice).unwrap_or_default();
         let revived = match same {
-            // Alone with its priority: its place among equals does not matter.
+            // The only one with its priority: its place among equals does not matter.
             [rank]
                 if !of_set.is_valid(*rank)
                     && of_set.stored.get(*rank as usize).is_some_and(|s| s.entry.rule == entry.rule)
@@ -85,7 +85,7 @@ impl Index {
             _ => None,
         };
         let place = revived.or_else(|| {
-            // Of equals the earlier inserted comes first: those compiled.
+            // Of equal priorities the entry inserted earlier comes first: the compiled ones.
             let before = of_set.stored.partition_point(|s| s.entry.priority <= entry.priority) as u32;
             let added = Added { set, entry, sequence, before, valid: AtomicBool::new(true) };
             version.delta.add(added).map(Place::Added)
@@ -117,19 +117,19 @@ impl Index {
     }
 }
 
-/// Looks up in what [`Live`] last published.
+/// Looks up in the version that [`Live`] published last.
 #[derive(Clone, Debug)]
 pub struct Reader(Arc<ArcSwap<Version>>);
 
 impl Reader {
-    /// The present version, to look a batch up in. Keep it for the batch, not longer.
+    /// The present version, for lookups of a batch. Keep it for the batch, not longer.
     #[must_use]
     pub fn version(&self) -> impl std::ops::Deref<Target = Arc<Version>> + use<> {
         self.0.load()
     }
 }
 
-/// Tables to be compiled, by another thread if wanted.
+/// The input of a compilation, which another thread may run.
 #[derive(Debug)]
 pub struct Rebuild {
     sets: Vec<Vec<Stored>>,
@@ -137,7 +137,7 @@ pub struct Rebuild {
     number: u64,
 }
 
-/// Tables that were compiled.
+/// Compiled tables.
 #[derive(Debug)]
 pub struct Rebuilt {
     version: Version,
@@ -145,7 +145,7 @@ pub struct Rebuilt {
 }
 
 impl Rebuild {
-    /// Compiles for at most this level, to compare.
+    /// Compiles for at most this instruction set, for comparisons.
     #[must_use]
     pub fn run_at(self, level: crate::Level) -> Rebuilt {
         let mut rebuilt = self.run();
@@ -153,7 +153,7 @@ impl Rebuild {
         rebuilt
     }
 
-    /// Compiles.
+    /// Compiles the tables.
     #[must_use]
     pub fn run(self) -> Rebuilt {
         Rebuilt { version: Version::new(self.sets, self.options), number: self.number }
@@ -167,7 +167,7 @@ pub struct Live {
     index: Index,
     options: Options,
     sequence: u64,
-    /// Number of the rebuild that is under way, and what changed since it began.
+    /// The number of the running rebuild, and the changes since it began.
     rebuild: u64,
     log: Option<Vec<Change>>,
     changed: bool,
@@ -175,7 +175,7 @@ pub struct Live {
 
 impl Live {
     /// A classifier of so many rule sets, at most [`SETS_MAX`], whose tables take about `budget` bytes at
-    /// most; what does not fit is searched linearly.
+    /// most; rules beyond are searched linearly.
     #[must_use]
     pub fn new(sets: u8, budget: usize) -> Self {
         let options = Options { budget, fast: false };
@@ -191,19 +191,19 @@ impl Live {
         }
     }
 
-    /// For lookups by other threads.
+    /// A handle for lookups by other threads.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader(Arc::clone(&self.published))
     }
 
-    /// Whether there is something that a rebuild would make faster.
+    /// Whether a rebuild would make lookups faster.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Begins to compile anew; `fast` looks for the fastest form. A rebuild that is under way is forgotten.
+    /// Starts a compilation; `fast` looks for the fastest form. A running rebuild is abandoned.
     #[must_use]
     pub fn begin(&mut self, fast: bool) -> Rebuild {
         self.rebuild += 1;
@@ -257,7 +257,7 @@ impl Live {
         sets
     }
 
-    /// Compiles with new entries, here and now.
+    /// Compiles with new entries, at once.
     fn rebuild_with(&mut self, set: u8, entries: &[RankedRule]) {
         let mut sets = self.stored();
         if let Some(list) = sets.get_mut(usize::from(set)) {
@@ -270,12 +270,12 @@ impl Live {
         let version = Version::new(sets, self.options);
         self.index = Index::new(&version);
         self.published.store(Arc::new(version));
-        // A rebuild that is under way would lack these.
+        // A running rebuild would lack these.
         self.log = None;
         self.changed = true;
     }
 
-    /// Rules that are in no table.
+    /// The number of rules that are in no table.
     #[must_use]
     pub fn rest(&self) -> usize {
         self.published.load().compiled.rest()

@@ -33,7 +33,7 @@ pub(crate) struct Stored {
 /// The new fids and priorities of a set's compiled entries in the next list, by their ranks.
 #[derive(Debug, Default)]
 pub(crate) struct Meanings {
-    /// Ranks of entries that it may lack.
+    /// Ranks of entries that the list may lack.
     pub gone: Vec<u32>,
     /// Rank, fid and priority of entries that it has; applied after `gone`.
     pub now: Vec<(u32, u32, u32)>,
@@ -50,7 +50,7 @@ pub(crate) struct Set {
     fids: Vec<AtomicU32>,
 }
 
-/// A set as lookups read it, by value: that results are written does not make it be read again.
+/// A set as lookups read it, by value: writing results does not force a reload of it.
 #[derive(Clone, Copy)]
 struct Flags<'a> {
     fids: &'a [AtomicU32],
@@ -143,14 +143,15 @@ impl Set {
         self.flags().fid(rank)
     }
 
-    /// Results of a batch, from the ranks that the tables gave; by bit, the headers whose entry is deleted.
+    /// Computes results of a batch, from the ranks of the tables; returns, by bit, the headers whose entry is
+    /// deleted.
     #[inline(always)]
     fn results<A: Answer>(&self, ranks: &[u32], results: &mut [A]) -> u64 {
         let flags = self.flags();
         for (rank, result) in ranks.iter().zip(&mut *results) {
             *result = A::compiled(flags, *rank);
         }
-        // Two passes: plain comparisons are done many at a time, loads of flags are not.
+        // Two passes: plain comparisons are vectorised, loads of flags are not.
         let deleted = |(rank, result): (&u32, &mut A)| result.is_none() & (*rank != NONE);
         if !ranks.iter().zip(&mut *results).map(deleted).fold(false, |any, deleted| any | deleted) {
             return 0;
@@ -165,13 +166,13 @@ impl Set {
         Flags { fids: &self.fids, priorities: &self.priorities }
     }
 
-    /// Deletes an entry; whether it was there.
+    /// Deletes an entry; returns whether it existed.
     pub fn kill(&self, rank: u32) -> bool {
         let was = self.fids.get(rank as usize).map(|f| f.swap(NO_FID.0, Ordering::AcqRel));
         was.is_some_and(|was| was != NO_FID.0)
     }
 
-    /// Gives an entry that was deleted and comes back its fid.
+    /// Restores the fid of a deleted entry.
     pub fn revive(&self, rank: u32, fid: Fid) {
         if let Some(place) = self.fids.get(rank as usize) {
             place.swap(fid.0, Ordering::AcqRel);
@@ -217,8 +218,8 @@ pub struct Version {
     changes: Apart,
 }
 
-/// A count in cache lines of its own: the writer takes them with each change, and lookups read what would lie
-/// beside it.
+/// A count in cache lines of its own: the writer takes them with each change, and lookups read neighbouring
+/// data.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(AtomicU64);
@@ -240,7 +241,7 @@ impl Version {
         Some(Version::of(Compiled::within(&rules_of(&sets), options, rest_max)?, sets))
     }
 
-    /// As [`Version::new`], of lists.
+    /// As [`Version::new`], for lists.
     pub(crate) fn whole(lists: &[List], options: Options) -> Self {
         Version::new(stored(lists), options)
     }
@@ -254,9 +255,9 @@ impl Version {
         }
     }
 
-    /// Lists of entries over the tables of the ones before them: `ranks` says which entries are in the
-    /// tables, by set; the others are added. `changed`: what has another meaning than in `before`. `None`:
-    /// those to be added are too many.
+    /// Makes the version of the next lists over the tables of `before`: `ranks` has the entries in the
+    /// tables, by set; the others are added. `changes`: entries with other fids or priorities than in
+    /// `before`. `None`: too many would have to be added.
     pub(crate) fn behind(
         before: &Version,
         lists: &[List],
@@ -283,7 +284,7 @@ impl Version {
         Some(version)
     }
 
-    /// Rules that are in no table.
+    /// The number of rules that are in no table.
     pub(crate) fn rest(&self) -> usize {
         self.compiled.rest()
     }
@@ -293,13 +294,13 @@ impl Version {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
-    /// Says that a flag is about to be set or cleared.
+    /// Counts a change, before a flag is set or cleared.
     pub(crate) fn change(&self) {
-        // With the flag's own ordering: who sees the flag sees the count.
+        // With the flag's own ordering: a reader that sees the flag sees the count.
         self.changes.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Lowers what lookups run on, to compare: see [`Compiled::set_level`].
+    /// Lowers the instruction set of lookups, for comparisons: see [`Compiled::set_level`].
     pub(crate) fn set_level(&mut self, level: crate::Level) {
         // No other thread has the tables yet.
         if let Some(compiled) = Arc::get_mut(&mut self.compiled) {
@@ -307,7 +308,7 @@ impl Version {
         }
     }
 
-    /// Rule sets.
+    /// The number of rule sets.
     #[must_use]
     pub fn sets(&self) -> usize {
         self.sets.len()
@@ -323,7 +324,7 @@ impl Version {
         self.batch_v6(headers, results);
     }
 
-    /// As [`Version::lookup_v4`], with nothing but the fid of each match, or [`NO_FID`].
+    /// As [`Version::lookup_v4`], but returns only the fid of each match, or [`NO_FID`].
     pub fn fids_v4(&self, headers: &[FlatV4], fids: &mut [Fid]) {
         self.batch_v4(headers, fids);
     }
@@ -333,7 +334,7 @@ impl Version {
         self.batch_v6(headers, fids);
     }
 
-    /// Looks one header up, without what only a batch needs: a result for each set, as far as there are
+    /// Looks one header up, without the overhead of a batch: a result for each set, as far as there are
     /// places.
     pub(crate) fn lookup_one(&self, header: &Header, results: &mut [Option<Match>]) {
         match Flat::new(header) {
@@ -391,7 +392,7 @@ impl Version {
         );
     }
 
-    /// A header without a batch.
+    /// Looks a header up without a batch.
     #[inline(always)]
     fn one<H, A: Answer>(
         &self,
@@ -424,7 +425,7 @@ impl Version {
         next: impl Fn(&H, u8, u32, &dyn Fn(u32) -> bool) -> u32,
         added: impl Fn(&H, &mut [Found]),
     ) {
-        // As much to clear as there are sets.
+        // Clears only as many as there are sets.
         match self.sets.len() {
             0 => {}
             1 => self.batches_in::<H, A, 1>(headers, results, find, next, added),
@@ -448,13 +449,13 @@ impl Version {
             let mut ranks = [[NONE; BLOCK]; SETS];
             let Some(ranks) = ranks.get_mut(..self.sets.len()) else { return };
             find(batch, ranks);
-            // Headers, by bit, whose results rest on several flags.
+            // Headers, by bit, with results from several flags.
             let mut open = 0u64;
             for (index, (set, ranks)) in self.sets.iter().zip(&*ranks).enumerate() {
                 let results = results.get_mut(index * headers.len() + first..).unwrap_or_default();
                 open |= set.results(ranks.get(..batch.len()).unwrap_or_default(), results);
             }
-            // After the flags: entries are only ever appended, so none now means that there was none then.
+            // After the flags: entries are only ever appended, so if there is none now, there was none then.
             if self.delta.len() > 0 {
                 for (i, header) in batch.iter().enumerate() {
                     let ranks = ranks.iter().filter_map(|of_set| of_set.get(i));
@@ -473,7 +474,7 @@ impl Version {
         }
     }
 
-    /// Whether an added entry that would come before what the tables gave matches.
+    /// Whether an added entry matches that would come before the tables' result.
     #[inline(always)]
     fn is_added<'a, H>(
         &self,
@@ -542,7 +543,7 @@ impl Version {
         }
     }
 
-    /// Looks any header up, one entry after the other: for those that have no flat form.
+    /// Looks any header up, one entry after the other: for headers without a flat form.
     pub(crate) fn search(&self, header: &Header, results: &mut [Option<Match>]) {
         loop {
             let before = self.changes.0.load(Ordering::Acquire);

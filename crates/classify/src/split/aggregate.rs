@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of one group: what a slot, a list and a port class lead to.
+//! The tables of one group: from a slot to a list, and with a port class to a rule.
 
 use super::displace::{Placement, place};
 use super::field::Field;
@@ -12,9 +12,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const NONE16: u16 = u16::MAX;
 /// In a table of positions: no rule.
 pub(crate) const NONE8: u8 = u8::MAX;
-/// Bytes of a table of ranks for it to be preferred to a table of positions.
+/// The most bytes of a table of ranks with which it is preferred to a table of positions.
 const DIRECT_MAX: usize = 384 << 10;
-/// Bytes of a table of positions at most.
+/// The most bytes of a table of positions.
 pub(crate) const POSITIONS_MAX: usize = 16 << 20;
 
 /// The stage after a list.
@@ -43,21 +43,21 @@ pub(crate) struct Aggregate {
     pub port: Field,
     pub slots: Vec<u64>,
     pub form: Form,
-    /// Rules in it.
+    /// The number of rules in it.
     pub cells: usize,
     pub lists: usize,
-    /// Port classes.
+    /// The number of port classes.
     pub columns: usize,
     /// The displacements of the rows; empty once words are made.
     pub(super) placement: Vec<u32>,
-    /// For each slot its full list, for when the best rule was deleted.
+    /// For each slot its full list, for the case that the best rule was deleted.
     full_of: Vec<u32>,
     full: Vec<u32>,
     full_starts: Vec<u32>,
 }
 
 impl Aggregate {
-    /// `None` if a table would be too large.
+    /// Builds the tables; `None` if one would be too large.
     pub fn new(group: &Group) -> Option<Self> {
         let columns = group.port_classes.len();
         let Placement { rows, size } = place(&group.runs, group.columns.len(), group.cells)?;
@@ -108,7 +108,7 @@ impl Aggregate {
             + (self.placement.len() + self.full.len() + self.full_starts.len()) * 4
     }
 
-    /// Bytes of what follows the slots.
+    /// The bytes of the tables after the slots.
     pub fn form_bytes(&self) -> usize {
         match &self.form {
             Form::Direct(ranks) => ranks.len() * 2,
@@ -116,7 +116,7 @@ impl Aggregate {
         }
     }
 
-    /// Ranks of all rules whose addresses match, in their order.
+    /// The ranks of all rules whose addresses match, in order.
     pub fn candidates(&self, source: u64, destination: u64) -> &[u32] {
         let (rows, columns) =
             if self.rows_are_source { (source, destination) } else { (destination, source) };
@@ -130,7 +130,7 @@ impl Aggregate {
         self.full.get(from..to).unwrap_or_default()
     }
 
-    /// Rank of the best rule, from the words of the fields.
+    /// The rank of the best rule, from the words of the fields.
     #[inline]
     pub fn find(&self, source: u64, destination: u64, ports: u64) -> u32 {
         let (rows, columns) =

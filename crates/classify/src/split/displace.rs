@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows with few cells in one table: row displacement.
 //!
-//! Source: Tarjan and Yao, "Storing a sparse table" (CACM 1979). Every row is moved by a number of its own so
-//! that no two cells meet; a cell carries its row's number as a check. Numbers are taken modulo the size, a
-//! power of two.
+//! Source: Tarjan and Yao, "Storing a sparse table" (CACM 1979). Every row is shifted by a displacement of
+//! its own so that no two cells collide; a cell carries its row's number as a check. Positions are taken
+//! modulo the size, a power of two.
 
 use super::group::Run;
 use bartizan_base::at::At;
@@ -19,7 +19,7 @@ const STEP: usize = 40_503;
 /// The displacements of the rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
-    /// For each row its displacement; rows without cells have the last one, which no other has.
+    /// For each row its displacement; rows without cells have the last one, which no other row has.
     pub rows: Vec<u32>,
     /// Slots: a power of two.
     pub size: usize,
@@ -92,7 +92,7 @@ fn try_place(rows: &[Vec<Run>], order: &[(u32, u32)], size: usize) -> Option<Vec
     set(&mut table.used, size - 1);
     let mut out = vec![size as u32 - 1; rows.len()];
     let mut lowest = 0;
-    // All slots from here on are free, but for rows that wrapped.
+    // All slots from here on are free, except those of rows that wrapped around.
     let mut top = 0;
     for (_, row) in order {
         let runs = rows.get(*row as usize)?;
@@ -108,7 +108,7 @@ fn try_place(rows: &[Vec<Run>], order: &[(u32, u32)], size: usize) -> Option<Vec
             tries += 1;
             slot = match tries {
                 ..TRIES => table.free(slot + 1)?,
-                // Anywhere: where large rows have left large holes.
+                // Anywhere: large rows may have left large holes.
                 TRIES..ANYWHERE => table.free((tries * STEP) & table.mask)?,
                 ANYWHERE => top,
                 _ => table.free(slot + 1)?,

@@ -14,7 +14,7 @@ impl Field {
     }
 }
 
-/// Bits that tell so many values apart.
+/// The number of bits that distinguish so many values.
 pub(crate) fn bits(values: usize) -> u32 {
     usize::BITS - values.saturating_sub(1).leading_zeros()
 }

@@ -12,14 +12,14 @@ use bartizan_base::at::At;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// A rule as the builder sees it.
+/// A rule in the builder's form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
-    /// Place in its set; the lowest that matches wins.
+    /// The rule's place in its set; the lowest that matches wins.
     pub rank: u32,
     pub source: Prefix,
     pub destination: Prefix,
-    /// Number of its combination.
+    /// The number of the rule's combination.
     pub combination: u32,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Run {
     pub first: u32,
     pub end: u32,
     pub list: u32,
-    /// Number of the list with the covered rules, too.
+    /// The number of the list that includes the covered rules.
     pub full: u32,
 }
 
@@ -56,13 +56,13 @@ pub(crate) struct Group {
     pub cells: usize,
     /// Ranks of each list, best first.
     pub lists: Vec<Vec<u32>>,
-    /// Ranks of each full list, one after the other, and where each begins (one more at the end).
+    /// The ranks of each full list, one after the other, and the beginning of each (one more at the end).
     pub full: Vec<u32>,
     pub full_starts: Vec<u32>,
     /// Pattern of each list: its combinations in order.
     pub pattern: Vec<u32>,
     pub patterns: Vec<Vec<u32>>,
-    /// For each kind of the ports (see [`super::ports::Ports::kinds`]) the column in the tables.
+    /// For each kind of the ports (see [`super::ports::Ports::kinds`]) its column in the tables.
     pub port_class: Vec<u16>,
     /// For each port class the combinations it satisfies.
     pub port_classes: Vec<Bits>,
@@ -90,7 +90,7 @@ fn mix(mut z: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// 128 pseudo-random bits of a rule: sums of them stand for sets of rules.
+/// 128 pseudo-random bits of a rule: their sums identify sets of rules.
 fn mark(rule: u32) -> u128 {
     let a = mix(u64::from(rule) + 0x9e37_79b9_7f4a_7c15);
     let b = mix(a ^ 0x2545_f491_4f6c_dd1d ^ u64::from(rule) << 32);
@@ -119,7 +119,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The list of the rules that are open; they stand in no order.
+    /// The list of the open rules, which are unordered.
     fn list(&mut self, open: &[(Span, u128)]) -> (u32, u32) {
         let mark = open.last().map_or(0, |(_, mark)| *mark);
         if let Some(list) = self.by_mark.get(&mark) {
@@ -142,11 +142,10 @@ impl Builder<'_> {
         (list, full)
     }
 
-    /// Those of some rules, best first, that no earlier one covers.
+    /// The rules among some that no earlier one covers, best first.
     fn uncovered(&self, rules: Vec<u32>) -> Vec<u32> {
         let mut kept = Vec::with_capacity(rules.len());
-        // A rule of one tenant covers no other tenant's, and there may be a thousand tenants with the same
-        // addresses.
+        // A rule of one tenant covers no other tenant's, and a thousand tenants may have the same addresses.
         let mut of_all: Vec<Combination> = Vec::new();
         let mut of_one: HashMap<u16, Vec<Combination>, FixedState> = HashMap::default();
         for rule in rules {
@@ -218,7 +217,7 @@ impl Builder<'_> {
 }
 
 impl Group {
-    /// Builds a group; `rules` in the order of their ranks. `None` if it would go beyond the bounds.
+    /// Builds a group; `rules` in the order of their ranks. `None` if it would exceed the bounds.
     pub fn new(
         set: u8,
         rules: &[Rule],
@@ -300,7 +299,7 @@ impl Group {
         if self.rows_are_source == source { &self.rows } else { &self.columns }
     }
 
-    /// Port classes as this group sees them.
+    /// Finds this group's port classes.
     fn classify_ports(&mut self, rules: &[Rule], kinds: &[Bits]) {
         let mut own = vec![0u64; kinds.first().map_or(0, Vec::len)];
         for rule in rules {
@@ -320,7 +319,7 @@ impl Group {
         }
     }
 
-    /// Patterns of the lists; turns rule numbers in the lists into ranks.
+    /// Finds the patterns of the lists; replaces rule numbers in the lists by ranks.
     fn find_patterns(&mut self, rules: &[Rule]) {
         let mut numbers: HashMap<Vec<u32>, u32, FixedState> = HashMap::default();
         for list in &mut self.lists {
@@ -338,7 +337,7 @@ impl Group {
         }
     }
 
-    /// Position of the first combination of a pattern that each port class satisfies; `None` is beyond its
+    /// The position of the first combination of a pattern that each port class satisfies; `None` is after its
     /// end.
     pub fn positions(&self, pattern: &[u32]) -> impl Iterator<Item = Option<usize>> {
         self.port_classes.iter().map(|bits| pattern.iter().position(|c| has(bits, *c)))

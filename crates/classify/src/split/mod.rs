@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use tables::Tables;
 use vector::Checked;
 
-/// Cells of the table of port classes at most.
+/// The most cells of the table of port classes.
 pub(crate) const PORT_CELLS: u64 = 1 << 19;
 
 /// Options of compilation.
@@ -59,7 +59,7 @@ struct RestRule {
     rule: HeaderRule,
 }
 
-/// One IP version.
+/// The tables of one IP version.
 #[derive(Clone, Debug)]
 struct Half {
     tables: Checked,
@@ -75,12 +75,12 @@ pub struct Compiled {
     sets: usize,
     v4: Half,
     v6: Half,
-    /// The rules of each set, shared with who compiled them.
+    /// The rules of each set, shared with the caller that compiled them.
     rules: Vec<Vec<HeaderRule>>,
 }
 
 impl Compiled {
-    /// Compiles rule sets; the rules of a set in their order, the first that matches wins.
+    /// Compiles rule sets; the rules of a set are in order, the first that matches wins.
     #[must_use]
     pub fn new(sets: &[Vec<HeaderRule>], options: Options) -> Self {
         let half = |v6| Half::new(sets, options, v6);
@@ -93,7 +93,7 @@ impl Compiled {
         [false, true].into_iter().any(|v6| Used::of(rules.clone(), v6).beyond > rest_max)
     }
 
-    /// As [`Compiled::new`], unless more than `rest_max` rules would be in no table: that is found before
+    /// As [`Compiled::new`], unless more than `rest_max` rules would be in no table: this is found out before
     /// most of the tables are built.
     #[must_use]
     pub fn within(sets: &[Vec<HeaderRule>], options: Options, rest_max: usize) -> Option<Self> {
@@ -115,7 +115,7 @@ impl Compiled {
             + self.rules.iter().map(|r| r.len() * size_of::<HeaderRule>()).sum::<usize>()
     }
 
-    /// Rules that are in no table, of both IP versions.
+    /// The number of rules that are in no table, of both IP versions.
     #[must_use]
     pub fn rest(&self) -> usize {
         left(&self.v4.rest) + left(&self.v6.rest)
@@ -126,13 +126,14 @@ impl Compiled {
         self.v4.summary.iter().chain(&self.v6.summary).map(String::as_str)
     }
 
-    /// The level that lookups run at.
+    /// The instruction set of lookups.
     #[must_use]
     pub fn level(&self) -> Level {
         self.v4.level
     }
 
-    /// Lowers the level, to compare: levels that this machine does not have, or higher ones, change nothing.
+    /// Lowers the instruction set, for comparisons: one that this machine lacks, or a higher one, changes
+    /// nothing.
     pub fn set_level(&mut self, level: Level) {
         for half in [&mut self.v4, &mut self.v6] {
             if level < half.level && level.is_here() {
@@ -141,8 +142,8 @@ impl Compiled {
         }
     }
 
-    /// Looks IPv4 headers up: for each set (their order) and header the number of the first rule that
-    /// matches, or `u32::MAX`. `results` has `headers.len()` places for each set.
+    /// Looks IPv4 headers up: for each set (in order) and header the number of the first rule that matches,
+    /// or `u32::MAX`. `results` has `headers.len()` places for each set.
     pub fn lookup_v4(&self, headers: &[FlatV4], results: &mut [u32]) {
         self.blocks(headers, results, |block, best| self.block_v4(block, best));
     }
@@ -152,7 +153,7 @@ impl Compiled {
         self.blocks(headers, results, |block, best| self.block_v6(block, best));
     }
 
-    /// Looks at most [`BLOCK`] IPv4 headers up: lowers the numbers in `best`, [`BLOCK`] of each set.
+    /// Looks at most [`BLOCK`] IPv4 headers up: lowers the numbers in `best`, [`BLOCK`] for each set.
     #[inline(always)]
     pub(crate) fn block_v4(&self, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
         self.v4.tables.block_v4(self.v4.level, headers, best);
@@ -166,8 +167,8 @@ impl Compiled {
         self.v6.search_rest(headers, best);
     }
 
-    /// Looks one IPv4 header up: lowers the numbers in `best`, one for each set. It reads what it needs and
-    /// nothing is staged: a block's vectors would be nearly empty.
+    /// Looks one IPv4 header up: lowers the numbers in `best`, one for each set. It reads only needed data,
+    /// without stages: a block's vectors would be nearly empty.
     pub(crate) fn first_v4(&self, header: &FlatV4, best: &mut [u32]) {
         let tables = self.v4.tables.tables();
         tables.find(tables.leaves_v4(header), best);
@@ -181,7 +182,8 @@ impl Compiled {
         self.v6.search_rest_for(header, best);
     }
 
-    /// The first rule of a set after `rank` that matches and that `valid` has: for when `rank` was deleted.
+    /// The first rule of a set after `rank` that matches and is `valid`: for the case that `rank` was
+    /// deleted.
     pub(crate) fn next_v4(&self, header: &FlatV4, set: u8, rank: u32, valid: impl Fn(u32) -> bool) -> u32 {
         let leaves = self.v4.tables.tables().leaves_v4(header);
         self.v4.next(&self.rules, leaves, &header.into(), set, rank, valid)
@@ -208,7 +210,7 @@ impl Compiled {
     }
 }
 
-/// One IP version while it is made.
+/// The construction of one IP version's tables.
 struct Making<'s> {
     sets: &'s [Vec<HeaderRule>],
     options: Options,
@@ -240,9 +242,9 @@ impl<'s> Making<'s> {
                     destination: Prefix::new(rule.destination),
                     combination: *combination,
                 }),
-                // Ports beyond what the port table holds.
+                // Its ports do not fit into the port table.
                 Some(None) => rest.push(RestRule { rank, rule: *rule }),
-                // Nothing flat can match it.
+                // No flat header can match it.
                 None => {}
             }
         }
@@ -283,7 +285,7 @@ impl<'s> Making<'s> {
     }
 }
 
-/// A group in words.
+/// Describes a group.
 fn said(set: usize, v6: bool, part: &plan::Part) -> String {
     format!(
         "set {set}{}: group of {} rules: {} cells in {} slots, {} lists, {} patterns, {} port classes, {} bytes behind ({})",
@@ -302,7 +304,7 @@ fn said(set: usize, v6: bool, part: &plan::Part) -> String {
     )
 }
 
-/// Rules of all sets that are in no table.
+/// The number of rules of all sets that are in no table.
 fn left(rest: &[Vec<RestRule>]) -> usize {
     rest.iter().map(Vec::len).sum()
 }
@@ -314,7 +316,7 @@ impl Half {
         making.finish()
     }
 
-    /// `None`: more than `rest_max` rules would be in no table.
+    /// Compiles one IP version. `None`: more than `rest_max` rules would be in no table.
     fn within(sets: &[Vec<HeaderRule>], options: Options, v6: bool, rest_max: usize) -> Option<Self> {
         let chosen = Used::of(sets.iter().flatten(), v6).chosen();
         if chosen.beyond > rest_max {
@@ -352,7 +354,7 @@ impl Half {
         next.unwrap_or(best)
     }
 
-    /// Looks at the rules that are in no table, for a block.
+    /// Searches the rules that are in no table, for a block.
     #[inline(always)]
     fn search_rest<H>(&self, headers: &[H], best: &mut [[u32; BLOCK]])
     where
@@ -383,27 +385,27 @@ fn lower(rest: &[RestRule], header: &crate::Header, best: &mut u32) {
     *best = better.map_or(*best, |r| r.rank);
 }
 
-/// Whether headers of this version can match.
+/// Whether the rule can match headers of this IP version.
 fn concerns(rule: &HeaderRule, v6: bool) -> bool {
     [rule.source, rule.destination].into_iter().flatten().all(|n| n.address.is_ipv6() == v6)
 }
 
-/// Combinations that one port table may have.
+/// The most combinations of one port table.
 const COMBINATIONS_MAX: usize = 4096;
 
-/// The combinations of rules that are used most, as many as may be in one port table.
+/// The combinations of most rules, as many as may be in one port table.
 struct Used {
     list: Vec<Combination>,
-    /// Rules whose combinations are not among them; and how many have those that are.
+    /// The number of rules with other combinations, and of rules for each of these.
     beyond: usize,
     uses: Vec<u32>,
 }
 
-/// The combinations that go into the port table.
+/// The combinations for the port table.
 struct Chosen {
     combinations: Vec<Combination>,
     numbers: HashMap<Combination, u32, FixedState>,
-    /// Rules whose combinations are not among them.
+    /// The number of rules with other combinations.
     beyond: usize,
 }
 
@@ -423,7 +425,7 @@ impl Used {
         Used { list, beyond, uses }
     }
 
-    /// As many of the most used as the port table can hold.
+    /// The most used combinations, as many as the port table can hold.
     fn chosen(self) -> Chosen {
         let Used { mut list, mut beyond, uses } = self;
         let (mut fits, mut not) = (0, list.len() + 1);
@@ -454,7 +456,7 @@ mod tests {
 
     const OPTIONS: Options = Options { budget: 64 << 20, fast: true };
 
-    /// So many rules, each with a port of its own; of one address, or of one each.
+    /// So many rules, each with a port of its own; all with one address, or each with its own.
     fn rules(count: u16, apart: bool) -> Vec<Vec<HeaderRule>> {
         let rule = |port: u16| {
             let address = [10, 0, (port >> 8) as u8, port as u8].map(|byte| if apart { byte } else { 10 });

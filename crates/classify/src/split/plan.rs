@@ -13,12 +13,12 @@ use super::ports::{Bits, Combination};
 /// The input of a plan.
 pub(crate) struct Input<'a> {
     pub set: u8,
-    /// In the order of their ranks.
+    /// The rules in the order of their ranks.
     pub rules: &'a [Rule],
     pub combinations: &'a [Combination],
     pub kinds: &'a [Bits],
     pub v6: bool,
-    /// Bytes that the tables of this set may take.
+    /// The bytes that the tables of this set may take.
     pub budget: usize,
     /// Whether groups are merged for speed.
     pub merge: bool,
@@ -31,13 +31,13 @@ pub(crate) struct Part {
     pub aggregate: Aggregate,
 }
 
-/// Groups, and the rules that are in none.
+/// The groups, and the rules that are in none.
 pub(crate) struct Plan {
     pub parts: Vec<Part>,
     pub rest: Vec<Rule>,
 }
 
-/// Nanoseconds of a read from a table of so many bytes, among others in flight (measured on server cores,
+/// Nanoseconds of a read from a table of so many bytes, with others in flight (measured on server cores,
 /// rounded).
 fn read(bytes: usize) -> f64 {
     match bytes {
@@ -49,7 +49,7 @@ fn read(bytes: usize) -> f64 {
     }
 }
 
-/// Nanoseconds of a group in a lookup.
+/// Nanoseconds that a group costs a lookup.
 fn cost(aggregate: &Aggregate) -> f64 {
     let follow = match &aggregate.form {
         Form::Direct(ranks) => read(ranks.len() * 2),
@@ -58,7 +58,7 @@ fn cost(aggregate: &Aggregate) -> f64 {
     0.3 + read(aggregate.cells * 8) + follow
 }
 
-/// Rules by whether source and destination are at least so long.
+/// Splits rules by whether source and destination are at least so long.
 fn split(rules: &[Rule], cut: u8) -> [Vec<Rule>; 4] {
     let mut out: [Vec<Rule>; 4] = Default::default();
     for rule in rules {
@@ -74,14 +74,14 @@ fn split(rules: &[Rule], cut: u8) -> [Vec<Rule>; 4] {
     out
 }
 
-/// The cut with the fewest cells.
+/// The length to split at with the fewest cells.
 fn choose_cut(input: &Input<'_>) -> u8 {
     let cuts: &[u8] = if input.v6 { &[1, 17, 33, 41, 49] } else { &[9, 1, 5, 17] };
     let mut best = (u64::MAX, 0);
     for cut in cuts {
         let cells = split(input.rules, *cut).iter().map(|r| estimate(r).0).sum::<u64>();
         best = best.min((cells, *cut));
-        // Good enough: looking further costs more than it can save.
+        // Good enough: further search costs more than it can save.
         if cells <= 3 * input.rules.len() as u64 + 4096 {
             break;
         }
@@ -126,7 +126,7 @@ impl Plan {
         match Plan::build(input, &rules, bounds) {
             Some((group, aggregate)) => self.parts.push(Part { rules, group, aggregate }),
             None if halvings > 0 && rules.len() > 64 => {
-                // Longer sources and shorter ones cross the least.
+                // Longer and shorter sources cross the least.
                 let mut lengths: Vec<(u8, u8)> =
                     rules.iter().map(|r| (r.source.length, r.destination.length)).collect();
                 let middle = lengths.len() / 2;
@@ -148,7 +148,7 @@ impl Plan {
 
     /// Merges the pair that saves the most, as long as one does.
     fn merge(&mut self, input: &Input<'_>) {
-        // What every pair saves, and its part; pairs that save nothing are not looked at again.
+        // The saving of every pair, and the merged group; pairs without a saving are not tried again.
         let mut pairs: Vec<(f64, usize, usize, Part)> = Vec::new();
         let mut parts: Vec<Option<Part>> = std::mem::take(&mut self.parts).into_iter().map(Some).collect();
         let mut fresh = 0;
@@ -176,7 +176,7 @@ impl Plan {
         self.parts = parts.into_iter().flatten().collect();
     }
 
-    /// Gives up the largest groups until the rest fits.
+    /// Dissolves the largest groups until the others fit.
     fn keep_budget(&mut self, budget: usize) {
         self.parts.sort_by_key(|p| p.aggregate.bytes());
         while self.parts.iter().map(|p| p.aggregate.bytes()).sum::<usize>() > budget {
@@ -186,7 +186,7 @@ impl Plan {
     }
 }
 
-/// The two as one, with what that saves, if it does.
+/// The merged group, with its saving, if there is one.
 fn try_merge(input: &Input<'_>, a: &Part, b: &Part) -> Option<(f64, Part)> {
     let bounds = Bounds { cells: 1 << 18, work: 1 << 18, table: 1 << 19 };
     let rules = merged(&a.rules, &b.rules);
@@ -198,7 +198,7 @@ fn try_merge(input: &Input<'_>, a: &Part, b: &Part) -> Option<(f64, Part)> {
     (saved > 0.0).then_some((saved, Part { rules, group, aggregate }))
 }
 
-/// Both, in the order of their ranks.
+/// The rules of both, in the order of their ranks.
 fn merged(a: &[Rule], b: &[Rule]) -> Vec<Rule> {
     let mut all = [a, b].concat();
     all.sort_unstable_by_key(|r| r.rank);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Small groups with a cell for every pair of classes. Up to two groups of a set are a pool: they share the
-//! classes of their addresses, so that their words are short and one read tells the lists of both.
+//! classes of their addresses, so that their words are short and one read gives the lists of both.
 //!
-//! A lookup takes no branch and needs no check: a cell where no rule matches has the number of an empty list.
+//! A lookup takes no branch and needs no check: a cell that no rule matches has the number of an empty list.
 
 use super::aggregate::{Aggregate, Form, NONE, NONE16};
 use super::field::{Field, bits};
@@ -10,24 +10,24 @@ use super::group::Group;
 use super::prefix::Prefixes;
 use bartizan_base::at::At;
 
-/// Cells of a pool at most.
+/// The most cells of a pool.
 const CELLS_MAX: usize = 1 << 16;
-/// Bytes that cells may take in any case; more, if displaced rows would take a quarter of it.
+/// Bytes that cells may always take; more, if displaced rows would take a quarter of them.
 const BYTES_MIN: usize = 32 << 10;
-/// Numbers that are multiplied have 15 bits at most: vector units multiply signed halves.
+/// The largest factor: 15 bits, since vector units multiply signed halves.
 const FACTOR_MAX: usize = i16::MAX as usize;
 
 /// One group of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub port: Field,
-    /// Port classes.
+    /// The number of port classes.
     pub columns: u32,
     /// A rank for each list and port class; the last list is empty.
     pub ranks: Vec<u16>,
-    /// Its port class for each kind of header; none once words are made.
+    /// The port class for each kind of header; empty once words are made.
     pub port_class: Vec<u16>,
-    /// For each cell its full list, for when the best rule was deleted.
+    /// For each cell its full list, for the case that the best rule was deleted.
     full_of: Vec<u32>,
     full: Vec<u32>,
     full_starts: Vec<u32>,
@@ -39,10 +39,10 @@ pub(crate) struct Pool {
     pub set: u8,
     pub source: Field,
     pub destination: Field,
-    /// Source classes: the cells of a destination class.
+    /// The number of source classes, which is the number of cells of a destination class.
     pub width: u32,
     /// For each destination and source class the list of the first part in the low half, of the second in the
-    /// high one.
+    /// high half.
     pub cells: Vec<u32>,
     pub parts: Vec<Part>,
     /// Classes of source and destination; one each once words are made.
@@ -74,14 +74,14 @@ pub(crate) fn take_pools(groups: &mut Vec<(Group, Aggregate)>) -> Vec<Pool> {
 }
 
 impl Pool {
-    /// `None` if the cells of these groups (one or two) are too many.
+    /// Makes a pool of one or two groups; `None` if they have too many cells.
     fn new(groups: &[&(Group, Aggregate)]) -> Option<Self> {
         let prefixes = [true, false].map(|source| {
             Prefixes::new(groups.iter().flat_map(|(group, _)| &group.prefixes(source).list).copied())
         });
         let [sources, destinations] = &prefixes;
         let width = sources.len();
-        // As many as the fields of the words can name.
+        // As many as the fields of the words can select.
         let cells = ((1usize << bits(destinations.len())) - 1) * width + (1 << bits(width));
         let displaced: usize = groups.iter().map(|(_, aggregate)| aggregate.slots.len() * 8).sum();
         if cells > CELLS_MAX || cells * 4 > BYTES_MIN.max(displaced * 4) || width > FACTOR_MAX {
@@ -114,7 +114,7 @@ impl Pool {
         if lists > FACTOR_MAX || columns > FACTOR_MAX {
             return None;
         }
-        // Lists of the group's own cells; the empty one where there is no run.
+        // Lists of the group's own cells; the empty one if there is no run.
         let own_width = group.columns.len();
         let mut own = vec![(lists as u32, u32::MAX); group.rows.len() * own_width];
         for (runs, row) in group.runs.iter().zip(own.chunks_exact_mut(own_width)) {
@@ -150,7 +150,7 @@ impl Pool {
         Some(())
     }
 
-    /// Forgets what only words are made from.
+    /// Drops the data that words were made from.
     pub fn finish(&mut self) {
         self.prefixes = [Prefixes::default(), Prefixes::default()];
         for part in &mut self.parts {
@@ -176,11 +176,11 @@ impl Pool {
         best
     }
 
-    /// Ranks of all rules of a part whose addresses match, in their order; of each part.
+    /// For each part, the ranks of all its rules whose addresses match, in order.
     pub fn candidates(&self, source: u64, destination: u64) -> impl Iterator<Item = &[u32]> {
         let index = self.index(source, destination) as usize;
         self.parts.iter().map(move |part| {
-            // An empty cell's list is beyond all, where nothing begins or ends.
+            // An empty cell's list is the last one, which has no entries.
             let list = part.full_of.get(index).copied().unwrap_or(u32::MAX) as usize;
             let (from, to) = (part.full_starts.at(list), part.full_starts.at(list + 1));
             part.full.get(from as usize..to as usize).unwrap_or_default()
@@ -195,7 +195,7 @@ impl Pool {
 }
 
 impl Part {
-    /// Rank of the best rule of a list, from the word of the ports.
+    /// The rank of the best rule of a list, from the word of the ports.
     #[inline(always)]
     fn rank(&self, list: u32, ports: u64) -> u32 {
         match self.ranks.at((list * self.columns + self.port.of(ports)) as usize) {

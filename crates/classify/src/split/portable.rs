@@ -12,7 +12,7 @@ use super::tables::{Bundle, PortWords, Searches, Tables, Words};
 use crate::flat::{FlatV4, FlatV6};
 use bartizan_base::at::At;
 
-/// Headers of a block.
+/// The headers of a block.
 pub(crate) const BLOCK: usize = 64;
 
 /// The result of the field stage for a header: leaf of source and destination, index of the port words.
@@ -121,7 +121,7 @@ impl Tables {
         self.stage_v6_ports(headers, stage);
     }
 
-    /// The part of the field stage that is no address.
+    /// The field stage without the addresses.
     #[inline(always)]
     pub(crate) fn stage_v6_ports(&self, headers: &[FlatV6], stage: &mut Stage) {
         for (header, out) in headers.iter().zip(&mut stage.ports) {
@@ -129,7 +129,7 @@ impl Tables {
         }
     }
 
-    /// Aggregation of `count` headers: lowers the ranks in `results`, [`BLOCK`] of each set.
+    /// Aggregation of `count` headers: lowers the ranks in `results`, [`BLOCK`] for each set.
     #[inline(always)]
     pub(crate) fn aggregate(&self, stage: &Stage, count: usize, results: &mut [[u32; BLOCK]]) {
         let mut words = BlockWords { source: [0; BLOCK], destination: [0; BLOCK], ports: [0; BLOCK] };
@@ -149,7 +149,7 @@ impl Tables {
     }
 }
 
-/// One header at a time: as it reads in the books, and for lookups that have no batch.
+/// One header at a time: the plain form of the algorithm, and for lookups without a batch.
 impl Tables {
     /// Field stage of an IPv4 header.
     #[inline]
@@ -185,7 +185,7 @@ impl Tables {
         }
     }
 
-    /// Ranks of all rules of a set whose addresses match, best first in each slice.
+    /// The ranks of all rules of a set whose addresses match, best first in each slice.
     pub(crate) fn candidates(&self, leaves: Leaves, set: u8) -> impl Iterator<Item = &[u32]> {
         self.bundles.iter().flat_map(move |bundle| {
             let [source, destination, _] = bundle.words(leaves);
@@ -198,7 +198,7 @@ impl Tables {
     }
 }
 
-/// Addresses to their leaves, a level of the trie at a time.
+/// Finds the leaves of addresses, a level of the trie at a time.
 #[inline(always)]
 fn find_all<H>(search: &Search4, headers: &[H], address: impl Fn(&H) -> u32, out: &mut [u32; BLOCK]) {
     let mut places = [0u32; BLOCK];
@@ -254,7 +254,8 @@ impl PortWords {
 }
 
 impl Aggregate {
-    /// As [`Aggregate::find`], for a block: what has no rule reads the end of a table, where there is none.
+    /// As [`Aggregate::find`], for a block: a header without a rule reads the end of a table, which means no
+    /// rule.
     #[inline(always)]
     fn find_all(&self, words: &BlockWords, count: usize, results: &mut [u32; BLOCK]) {
         let (rows, columns) = if self.rows_are_source {
@@ -262,7 +263,7 @@ impl Aggregate {
         } else {
             (&words.destination, &words.source)
         };
-        // The slot of each header, and ones if it is its row's.
+        // The slot of each header, and all ones if the slot is its row's.
         let mut slots = [(0u64, 0u32); BLOCK];
         let last = self.slots.len().wrapping_sub(1);
         for ((row, column), out) in rows.iter().zip(columns).zip(&mut slots).take(count) {
@@ -296,7 +297,7 @@ impl Aggregate {
     }
 }
 
-/// All bits or none. By arithmetic: a choice between two values would become a jump.
+/// All bits or none. By arithmetic: a choice between two values would become a branch.
 #[inline(always)]
 fn ones(condition: bool) -> u32 {
     u32::from(condition).wrapping_neg()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything but the addresses: ports, protocol, tenant, link.
+//! The fields besides the addresses: ports, protocol, tenant, link.
 //!
-//! Rule sets use few different combinations of these, so each value gets a class per field, and each
+//! Rule sets use few different combinations of these, so each value has a class in its field, and each
 //! combination of classes the set of rule combinations that it satisfies.
 
 use crate::header::{HeaderRule, Range};
@@ -20,7 +20,7 @@ pub(crate) struct Combination {
 }
 
 impl Combination {
-    /// `None` if no flat header can match: an empty range, a link beyond 8 bits.
+    /// The combination of a rule; `None` if no flat header can match: an empty range, a link beyond 8 bits.
     pub fn new(rule: &HeaderRule) -> Option<Self> {
         let ports = |range: Range| (range.first <= range.last).then_some((range.first, range.last));
         let link = match rule.link {
@@ -39,12 +39,12 @@ impl Combination {
         })
     }
 
-    /// The tenant that it asks for.
+    /// The single tenant of the combination, if it has one.
     pub fn one_tenant(&self) -> Option<u16> {
         (self.tenant.0 == self.tenant.1).then_some(self.tenant.0)
     }
 
-    /// Whether whatever satisfies `other` satisfies this.
+    /// Whether every header that satisfies `other` satisfies this.
     pub fn covers(&self, other: &Combination) -> bool {
         fn wider<T: PartialOrd>(a: (T, T), b: (T, T)) -> bool {
             a.0 <= b.0 && b.1 <= a.1
@@ -69,7 +69,7 @@ pub(crate) fn has(bits: &[u64], bit: u32) -> bool {
 pub(crate) struct Classes {
     /// Class of each value.
     pub of: Vec<u16>,
-    /// Combinations that each class satisfies in this field.
+    /// The combinations that each class satisfies in this field.
     pub sets: Vec<Bits>,
 }
 
@@ -109,18 +109,18 @@ impl Classes {
     }
 }
 
-/// Combinations of all rules, and what headers satisfy.
+/// The combinations of all rules, and the sets of them that headers satisfy.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     /// Source port, destination port, protocol, tenant, link.
     pub fields: [Classes; 5],
-    /// For each combination of classes (the last field counts fastest) its number in `kinds`.
+    /// For each combination of classes (the last field varies fastest) its number in `kinds`.
     pub kind: Vec<u32>,
-    /// The different sets of combinations that headers satisfy.
+    /// The different sets of combinations that headers can satisfy.
     pub kinds: Vec<Bits>,
 }
 
-/// Ranges of each field.
+/// The ranges of each field.
 fn ranges(combinations: &[Combination]) -> [Vec<(u32, u32)>; 5] {
     let of = |f: &dyn Fn(&Combination) -> (u32, u32)| combinations.iter().map(f).collect();
     [
@@ -132,7 +132,7 @@ fn ranges(combinations: &[Combination]) -> [Vec<(u32, u32)>; 5] {
     ]
 }
 
-/// Values of each field.
+/// The number of values of each field.
 const VALUES: [u32; 5] = [1 << 16, 1 << 16, 1 << 8, 1 << 16, 1 << 8];
 
 impl Ports {
@@ -194,7 +194,7 @@ fn count_classes(ranges: &[(u32, u32)], values: u32) -> u64 {
     sums.len() as u64
 }
 
-/// Calls `each` with what every combination of classes satisfies.
+/// Calls `each` with the combinations that every combination of classes satisfies.
 fn fill(fields: &[Classes], so_far: &[u64], each: &mut impl FnMut(&[u64])) {
     let Some((first, rest)) = fields.split_first() else {
         return each(so_far);

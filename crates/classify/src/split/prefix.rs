@@ -7,8 +7,7 @@
 use crate::header::Net;
 use bartizan_base::at::At;
 
-/// Leading bits of an address, at the top of 128. Ordered so that a prefix comes right before those inside
-/// it.
+/// Leading bits of an address, at the top of 128. The order puts a prefix directly before those inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Prefix {
     pub value: u128,
@@ -41,9 +40,9 @@ impl Prefix {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prefixes {
     pub list: Vec<Prefix>,
-    /// The next longer one around it; its own number for the first.
+    /// The number of the next shorter prefix around it; its own number for the first.
     pub parent: Vec<u32>,
-    /// One past the last one inside it.
+    /// One past the last prefix inside it.
     pub end: Vec<u32>,
 }
 

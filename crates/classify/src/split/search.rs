@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From an address to its longest prefix's leaf: a multi-way trie for IPv4, search among intervals for IPv6.
+//! Lookup of an address's longest prefix: a multi-way trie for IPv4, a search among intervals for IPv6.
 
 use super::prefix::{Prefix, Prefixes};
 use bartizan_base::at::At;
@@ -7,11 +7,12 @@ use bartizan_base::at::At;
 /// An entry that points to a node.
 pub(crate) const NODE: u32 = 1 << 31;
 
-/// Bits that the nodes on a way take, after the 16 of the root: fewest reads.
+/// Bits per node on a path, after the 16 of the root: fewest reads.
 const WIDE: &[u8] = &[8, 8];
-/// ... and least memory, with a read more: a /32 by itself takes 64 bytes in its last node, not 1,024.
+/// Bits per node for least memory, with one read more: a single /32 takes 64 bytes in its last node, not
+/// 1,024.
 const NARROW: &[u8] = &[8, 4, 4];
-/// Nodes on a way at most.
+/// The most nodes on a path.
 const LEVELS: usize = 3;
 
 /// The bits of an address that select an entry of a node.
@@ -26,13 +27,13 @@ pub(crate) struct Level4 {
 pub(crate) struct Search4 {
     /// A leaf, or [`NODE`] with the index of the node's first entry.
     pub nodes: Vec<u32>,
-    /// Nodes on the longest way.
+    /// The number of nodes on the longest path.
     pub depth: u8,
     levels: [Level4; LEVELS],
 }
 
 impl Search4 {
-    /// `narrow`: least memory rather than fewest reads.
+    /// Builds the trie. `narrow`: least memory rather than fewest reads.
     pub fn new(prefixes: &Prefixes, leaves: &[u32], narrow: bool) -> Self {
         let mut levels = [Level4::default(); LEVELS];
         let mut rest = 16;
@@ -78,20 +79,20 @@ impl Search4 {
         }
     }
 
-    /// The levels of the longest way, from the root on.
+    /// The levels of the longest path, from the root on.
     #[inline(always)]
     pub fn levels(&self) -> &[Level4] {
         self.levels.get(..usize::from(self.depth)).unwrap_or_default()
     }
 
-    /// The root's place and entry.
+    /// The root's index and entry.
     #[inline(always)]
     pub fn root(&self, address: u32) -> (u32, u32) {
         let place = address >> 16;
         (place, self.nodes.at(place as usize))
     }
 
-    /// From an entry and its place to those one node further, if it is a node: without a branch.
+    /// Advances an entry and its index by one node, if it is a node: without a branch.
     #[inline(always)]
     pub fn step(&self, level: Level4, address: u32, (place, entry): (u32, u32)) -> (u32, u32) {
         let place =
@@ -116,11 +117,11 @@ impl Search4 {
     }
 }
 
-/// IPv6: intervals of the high half; where prefixes are longer than 64 bits, intervals of the low half below
+/// IPv6: intervals of the high half; if prefixes are longer than 64 bits, intervals of the low half below
 /// one.
 ///
-/// All prefixes but the empty one have some bits in common (`skip`); the 16 bits after these select where to
-/// search.
+/// All prefixes but the empty one have some bits in common (`skip`); the 16 bits after these select the range
+/// of the search.
 #[derive(Clone, Debug)]
 pub(crate) struct Search6 {
     pub keys: Vec<u64>,
@@ -130,13 +131,13 @@ pub(crate) struct Search6 {
     pub common: (u64, u64),
     /// The number of these bits, 48 at most.
     pub skip: u32,
-    /// Steps that a search between two roots takes.
+    /// The number of steps of a search between two roots.
     pub steps: u32,
-    /// For each deep high half where its intervals begin; one more at the end.
+    /// For each deep high half the beginning of its intervals; one more at the end.
     deep: Vec<u32>,
     low_keys: Vec<u64>,
     low_values: Vec<u32>,
-    /// For each 16 bits after the common ones the first interval to look at; one more at the end.
+    /// For each value of the 16 bits after the common ones the first interval to search; one more at the end.
     pub roots: Vec<u32>,
 }
 
@@ -247,14 +248,14 @@ impl Search6 {
             self.keys.len()
         } else {
             let root = self.root(high);
-            // The interval that begins before the root's first may reach into it.
+            // The interval before the root's first may reach into the root.
             let (from, to) = (self.roots.at(root) as usize, self.roots.at(root + 1) as usize);
             from + count_up_to(self.keys.get(from..to).unwrap_or_default(), high)
         };
         self.leaf(self.values.at(rank.saturating_sub(1)), low)
     }
 
-    /// From the value of an interval of the high half to the leaf.
+    /// The leaf from the value of an interval of the high half.
     #[inline]
     pub fn leaf(&self, value: u32, low: u64) -> u32 {
         if value & NODE == 0 {

@@ -14,8 +14,9 @@ use super::prefix::Prefixes;
 use super::search::{Search4, Search6};
 use bartizan_base::at::At;
 
-/// Prefixes up to which an IPv4 trie has wide nodes in tables that are not to be the fastest: with more, it
-/// would be most of the memory, and such tables mostly stand while faster ones are built beside them.
+/// The most prefixes with which an IPv4 trie has wide nodes in tables that need not be the fastest: with
+/// more, the trie would take most of the memory, and such tables are mostly temporary, until faster ones are
+/// built.
 const WIDE_MAX: usize = 1 << 14;
 /// The source of the word of an address.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ pub(crate) enum PortWords {
     Wide(Vec<u64>),
 }
 
-/// Groups whose fields are in the same words.
+/// Groups whose fields share their words.
 #[derive(Clone, Debug)]
 pub(crate) struct Bundle {
     pub source: Words,
@@ -48,9 +49,9 @@ pub(crate) struct Bundle {
 pub(crate) enum PortTable {
     /// One class.
     One,
-    /// Up to 256; three bytes more than values.
+    /// Up to 256 classes; three bytes more than values.
     Narrow(Vec<u8>),
-    /// One entry more than values.
+    /// More classes; one entry more than values.
     Wide(Vec<u16>),
 }
 
@@ -89,7 +90,7 @@ pub(crate) enum Searches {
     V6([Search6; 2]),
 }
 
-/// Everything that lookups of one IP version read.
+/// All data that lookups of one IP version read.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     pub searches: Searches,
@@ -109,7 +110,7 @@ const DESTINATION: usize = 1;
 const PORTS: usize = 2;
 
 impl Room {
-    /// Takes a field for so many values.
+    /// Reserves a field for so many values.
     fn take(&mut self, word: usize, values: usize) -> Option<Field> {
         let need = bits(values);
         let at = self.0.get_mut(word)?;
@@ -130,7 +131,7 @@ struct Part {
     pools: Vec<Pool>,
 }
 
-/// Sorts groups and pools into bundles that fit into words, and gives them their fields.
+/// Sorts groups and pools into bundles that fit into words, and assigns their fields.
 fn bundle(groups: Vec<(Group, Aggregate)>, pools: Vec<Pool>) -> Vec<Part> {
     let mut out: Vec<Part> = Vec::new();
     let mut room = Room::default();
@@ -174,14 +175,14 @@ fn place_in<'a>(
     if out.is_empty() || take(&mut after).is_none() {
         out.push(Part::default());
         after = Room::default();
-        // One alone has room: 24 bits are the most that a field takes.
+        // A single one has room: 24 bits are the most that a field takes.
         take(&mut after)?;
     }
     *room = after;
     out.last_mut()
 }
 
-/// The words of an address: for each prefix of `all` what groups and pools make of it.
+/// The words of an address: for each prefix of `all` its classes in groups and pools.
 fn words(all: &Prefixes, part: &Part, source: bool) -> Vec<u64> {
     let mut out = vec![0u64; all.len()];
     let mut add = |own: &Prefixes, field: Field, value: &dyn Fn(u32) -> u32| {
@@ -226,7 +227,7 @@ fn port_words(kinds: usize, part: &Part) -> Vec<u64> {
 
 impl Tables {
     /// Packs groups. `prefixes` are those of all groups: sources, destinations. `fast`: fewest reads,
-    /// whatever memory that takes.
+    /// whatever the memory.
     pub fn new(
         v6: bool,
         fast: bool,
@@ -294,7 +295,7 @@ impl Tables {
         Tables { searches, ports: tables, strides, bundles }
     }
 
-    /// Bytes of everything.
+    /// Bytes of all tables.
     pub fn bytes(&self) -> usize {
         let search = match &self.searches {
             Searches::V4(both) => both.iter().map(Search4::bytes).sum::<usize>(),

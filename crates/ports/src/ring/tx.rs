@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// The offset of the frame in a transmit slot.
 const DATA: usize = libc::TPACKET2_HDRLEN - size_of::<libc::sockaddr_ll>();
 const LENGTH: usize = offset_of!(libc::tpacket2_hdr, tp_len);
-/// A slot with one of these bits is not ours to fill.
+/// The bits of a slot that is not free.
 const BUSY: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING | libc::TP_STATUS_WRONG_FORMAT;
-/// A slot with one of these bits was not taken by the kernel yet.
+/// The bits of a slot that the kernel has not taken yet.
 const WAITING: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_WRONG_FORMAT;
 
 /// Writer of a transmit ring.
@@ -26,11 +26,11 @@ pub(crate) struct TxRing {
     mapping: Arc<Mapping>,
     start: usize,
     geometry: Geometry,
-    /// The slot that the kernel looks at next.
+    /// The slot that the kernel reads next.
     head: Place,
     /// The slot that is filled next.
     tail: Place,
-    /// Slots from head to tail: filled, not taken by the kernel.
+    /// Slots from head to tail: filled, but not taken by the kernel.
     queued: usize,
 }
 
@@ -44,7 +44,7 @@ impl TxRing {
         self.start + place.offset(&self.geometry)
     }
 
-    /// Frames that wait for a `send` call.
+    /// The number of frames that wait for a `send` call.
     pub(crate) const fn queued(&self) -> usize {
         self.queued
     }
@@ -80,7 +80,7 @@ impl TxRing {
         self.mapping.set_status(slot, libc::TP_STATUS_SEND_REQUEST);
     }
 
-    /// Looks what the kernel took after a `send` call.
+    /// Counts the frames that the kernel took by a `send` call.
     pub(crate) fn reap(&mut self) -> Sent {
         let mut sent = Sent::default();
         while self.queued > 0 {
@@ -98,7 +98,7 @@ impl TxRing {
     /// The kind of a frame's destination.
     fn cast(&self, slot: usize) -> usize {
         let [a, b, c, d] = self.mapping.load(slot + DATA).to_ne_bytes();
-        // Mostly this is enough.
+        // Mostly this suffices.
         if a & 1 == 0 {
             return 0;
         }
@@ -136,7 +136,7 @@ impl TxRing {
         self.queued -= 1;
     }
 
-    /// Throws away all waiting frames: how many.
+    /// Drops all waiting frames; returns their number.
     pub(crate) fn drop_all(&mut self) -> u64 {
         let dropped = self.queued as u64;
         let mut place = self.head;

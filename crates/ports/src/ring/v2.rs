@@ -38,7 +38,7 @@ pub(crate) struct Filled {
     pub(crate) copied: u64,
     /// Frames with a checksum that the sender left to hardware.
     pub(crate) checksum_pending: u64,
-    /// Frames skipped: sent by this host, or with a header that makes no sense.
+    /// Frames skipped: sent by this host, or with an invalid header.
     pub(crate) skipped: u64,
     /// Frames with the kernel's timestamp in place of the device's, which they should have.
     pub(crate) unstamped: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
-    /// A frame of so many bytes was put into the batch.
+    /// Counts a frame put into the batch.
     pub(super) fn count(&mut self, length: usize, info: FrameInfo, cast: usize) {
         self.frames += 1;
         self.bytes += u64::from(info.wire_length);
@@ -68,9 +68,9 @@ pub(crate) struct RxV2 {
     next: Place,
     /// Leave out frames that this host sent (for kernels without `PACKET_IGNORE_OUTGOING`).
     pub(crate) skip_outgoing: bool,
-    /// Largest frame that is fetched whole through the socket when it exceeds its slot.
+    /// The largest frame to fetch whole through the socket when it exceeds its slot.
     pub(crate) max_frame: usize,
-    /// The socket says how frames are to be segmented (`PACKET_VNET_HDR`).
+    /// The socket reports the segmentation of frames (`PACKET_VNET_HDR`).
     pub(crate) vnet: bool,
 }
 
@@ -85,7 +85,7 @@ impl RxV2 {
         self.mapping.status(self.next.offset(&self.geometry)) & libc::TP_STATUS_USER != 0
     }
 
-    /// Eighths of the ring that wait to be read: see [`Port::backlog`](crate::Port::backlog).
+    /// Eighths of the ring that are ready to be read: see [`Port::backlog`](crate::Port::backlog).
     pub(crate) fn backlog(&self) -> u8 {
         let frames = self.geometry.frames();
         backlog_of(|part| {
@@ -108,7 +108,7 @@ impl RxV2 {
         }
         filled.lease_free = true;
         let mut copies = 0;
-        // At most one round: slots taken keep the status "user" until the batch gives them back.
+        // At most one round: slots taken keep the status "user" until the batch returns them.
         for _ in 0..self.geometry.frames() {
             if !batch.has_room() {
                 break;
@@ -154,7 +154,7 @@ impl RxV2 {
                     .then(|| vlan_tag(status, header.vlan_tci, header.vlan_tpid));
                 let whole = (header.length as usize).min(self.max_frame);
                 found.info.flags = found.info.flags.without(FrameFlags::TRUNCATED);
-                // The same as before the frame in the ring.
+                // As before the frame in the ring.
                 let head = if self.vnet { VNET_BYTES } else { 0 };
                 let got = batch
                     .push_with((head, whole), tag, found.info, |buffer| sys::receive_copy(fd, buffer).ok());

@@ -3,7 +3,7 @@
 //!
 //! Source: Linux `packet_mmap.rst`, `struct tpacket_block_desc`, `struct tpacket3_hdr`. See [`super`] for why
 //! handing out frames is sound. A block may be larger than a batch: it is then handed out in several batches
-//! and given back with the last.
+//! and returned with the last.
 
 use super::v2::Filled;
 use super::{Header, Mapping};
@@ -28,13 +28,13 @@ pub(crate) struct RxV3 {
     block_size: usize,
     blocks: usize,
     block: usize,
-    /// Packets of the current block not handed out yet, and where the next of them begins in the block.
+    /// The number of packets of the current block not handed out yet, and the offset of the next of them.
     open: Option<(u32, usize)>,
     /// Leave out frames that this host sent (for kernels without `PACKET_IGNORE_OUTGOING`).
     pub(crate) skip_outgoing: bool,
-    /// The socket says how frames are to be segmented (`PACKET_VNET_HDR`).
+    /// The socket reports the segmentation of frames (`PACKET_VNET_HDR`).
     pub(crate) vnet: bool,
-    /// Frames are to have the device's timestamps.
+    /// Frames should have the device's timestamps.
     pub(crate) by_device: bool,
     /// Frames begin with an IP header.
     pub(crate) raw_ip: bool,
@@ -62,12 +62,12 @@ impl RxV3 {
             || self.mapping.status(self.block * self.block_size + BLOCK_STATUS) & libc::TP_STATUS_USER != 0
     }
 
-    /// Whether half of the ring or more waits to be read.
+    /// Whether half of the ring or more is ready to be read.
     pub(crate) fn pressed(&self) -> bool {
         self.waits(self.blocks / 2)
     }
 
-    /// Eighths of the ring that wait to be read: see [`Port::backlog`](crate::Port::backlog).
+    /// Eighths of the ring that are ready to be read: see [`Port::backlog`](crate::Port::backlog).
     pub(crate) fn backlog(&self) -> u8 {
         backlog_of(|part| self.waits(self.blocks * usize::from(part) / usize::from(BACKLOG_PARTS)))
     }
@@ -217,12 +217,12 @@ mod tests {
         block
     }
 
-    /// A ring in a file in place of a socket's: a mapping is one of any file.
+    /// A ring in a file instead of a socket's: any file can be mapped.
     fn ring(name: &str, packets: &[Stamped]) -> RxV3 {
         RxV3::new(in_file(name, BLOCKS * BLOCK_SIZE, &block(packets)), BLOCK_SIZE, BLOCKS)
     }
 
-    /// The times of what a ring hands out, and what it says of it.
+    /// The timestamps of the frames of a ring, and its counts.
     fn read(mut ring: RxV3) -> (Vec<Timestamp>, Filled) {
         let mut batch = Batch::with_capacity(16);
         let filled = ring.fill(&mut batch);
@@ -238,10 +238,10 @@ mod tests {
         let packets = [
             (libc::TP_STATUS_TS_RAW_HARDWARE, 1_700_000_000, 123_456_789),
             (libc::TP_STATUS_TS_SOFTWARE, 1_700_000_001, 5),
-            // Beside what the status says of the packet itself.
+            // Beside the packet's own status.
             (libc::TP_STATUS_TS_RAW_HARDWARE | libc::TP_STATUS_CSUM_VALID, 1_700_000_000, 999_999_999),
-            // Kernels that do not say, and the clock of a device that the kernel has turned into its own,
-            // which is gone from Linux.
+            // Kernels that do not report it, and a device's clock converted by the kernel, which Linux no
+            // longer has.
             (0, 1_700_000_002, 0),
             (libc::TP_STATUS_TS_SYS_HARDWARE, 1_700_000_003, 0),
         ];

@@ -9,7 +9,7 @@
 use super::Mapping;
 use crate::frame::{PendingChecksum, Segmentation};
 
-/// Bytes of it.
+/// The length of the header in bytes.
 pub(crate) const BYTES: usize = 10;
 /// Additional bytes that slots reserve (`PACKET_RESERVE`), so that the network layer's header stays aligned.
 pub(crate) const RESERVE: u32 = 6;
@@ -26,12 +26,12 @@ const CHECKSUM_OFFSET: usize = 8;
 pub(super) struct VnetHeader {
     pub(super) segmentation: Segmentation,
     pub(super) pending: PendingChecksum,
-    /// UDP: a datagram for each segment.
+    /// UDP: each segment is a datagram.
     pub(super) joined: bool,
 }
 
-/// Reads it at `offset`. Of a frame that is not segmented and has its checksum, which most are, only its
-/// first word.
+/// Reads the header at `offset`. For a frame that is not segmented and has its checksum, as most, this reads
+/// only the first word.
 #[inline]
 pub(super) fn read(mapping: &Mapping, offset: usize) -> VnetHeader {
     let [flags, kind] = mapping.half(offset).to_ne_bytes();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ends of headers are compared with what the decoder finds, and with what the builders of packets have
-//! put there.
+//! The ends of headers are compared with those of the decoder, and with those of the packets' builders.
 
 use super::*;
 use crate::bpf::tests::{Received, run_at};
@@ -36,7 +35,7 @@ fn ends(frame: &[u8], link_layer: LinkLayer) -> [Option<usize>; 3] {
     })
 }
 
-/// The innermost packet of a frame, as the decoder finds it: IP header, transport header, payload.
+/// The innermost packet of a frame, by the decoder: IP header, transport header, payload.
 fn decoded(frame: &[u8], link_type: LinkType) -> [Option<usize>; 3] {
     let mut out = DecodeOutput::new();
     Decoder::new(tunnels()).decode(link_type, frame, frame.len() as u32, &mut out);
@@ -83,7 +82,7 @@ fn headers_end_where_the_decoder_finds_that_they_do() {
             let end = |host| (address(outer6, host), 9_999);
             for tunnel in Tunnel::ALL {
                 let around = tunnel.around((end(3), end(4)), v6, &packet).bytes();
-                // Once more: the deepest that is followed.
+                // Once more: the deepest one that is read.
                 let twice = tunnel.around((end(5), end(6)), outer6, &around).bytes();
                 inside.extend([(outer6, around), (outer6, twice)]);
             }
@@ -146,7 +145,7 @@ fn of_other_protocols_and_of_fragments() {
         for (frame, transport) in [
             (of(132, &[1; 100]), 12),
             (of(50, &[1; 100]), 8),
-            // Nothing is known of what follows.
+            // The rest is of an unknown protocol.
             (of(89, &[1; 100]), 0),
             (of(icmp, &[&[echo][..], &[0; 99]].concat()), 8),
             (of(icmp, &error), 8 + quoted_header + 8),
@@ -168,10 +167,10 @@ fn of_other_protocols_and_of_fragments() {
         assert_eq!(ends(&ip.frame(&[5; 400], Some(later)), LinkLayer::Ethernet), at(14, end, end));
         assert_eq!(ends(&ip.frame(&datagram, Some(first)), LinkLayer::Ethernet), at(14, end, end + 8));
     }
-    // Over IPv6 it is an extension header.
+    // Over IPv6 this is an extension header.
     let signed = Ip::new(address(false, 1), address(false, 2), 51).frame(&[6; 100], None);
     assert_eq!(ends(&signed, LinkLayer::Ethernet), at(14, 34, 46));
-    // A datagram to a tunnel's port that is none; a tunnel without an IP packet.
+    // A datagram to a tunnel's port that is no tunnel; a tunnel without an IP packet.
     let (from, to) = (address(false, 1), address(false, 2));
     for load in [[0; 60].to_vec(), vxlan(5, &ethernet(0x0806, &[1; 28])), vec![8; 5]] {
         let ip = Ip::new(from, to, 17);
@@ -211,7 +210,7 @@ fn what_has_no_headers_to_count_from_is_taken_whole() {
         let most = kept(&program(HeaderLayer::Transport, 9, Some(128), LinkLayer::Ethernet), &frame);
         assert_eq!(most, 128);
     }
-    // Only the header that counts is broken.
+    // Only the requested header is broken.
     assert_eq!(ends(&with(46, 0x40), LinkLayer::Ethernet), [Some(14), Some(34), None]);
     assert_eq!(ends(&good[..50], LinkLayer::Ethernet), [Some(14), Some(34), None]);
 }

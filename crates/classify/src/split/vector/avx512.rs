@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! AVX-512: sixteen headers a register, four registers a block, one stage at a time.
 //!
-//! Every function here asks of its caller what `super::Checked` proves: indices formed from these tables are
-//! in bounds.
+//! Every function here requires of its caller the facts that `super::Checked` proves: indices formed from
+//! these tables are in bounds.
 #![cfg(target_arch = "x86_64")]
 #![allow(
     clippy::indexing_slicing,
@@ -243,7 +243,7 @@ fn transpose(headers: &[FlatV4; 16]) -> (__m512i, __m512i, __m512i, __m512i) {
     )
 }
 
-/// Both addresses to their leaves.
+/// Finds the leaves of both addresses.
 /// # Safety
 /// Every node that an entry points to is in its table.
 #[inline]
@@ -270,7 +270,7 @@ unsafe fn search(a: &Search4, b: &Search4, x: &Block, y: &Block) -> (Block, Bloc
     (p, q)
 }
 
-/// One node further, where an entry is a node.
+/// Advances one node, where an entry is a node.
 /// # Safety
 /// As [`search`].
 #[inline]
@@ -427,7 +427,7 @@ unsafe fn aggregate_pool(
         // SAFETY: the fields' masks keep it in the cells.
         cell[i] = unsafe { gather::<4, u32>(&pool.cells, index) };
     }
-    // No rule is the largest of these, too.
+    // "No rule" is the largest value here, too.
     let mut rank = [splat(u32::from(NONE16)); N];
     for part in &pool.parts {
         let port = field(part.port, ports);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether every index that a lookup can form is in bounds. The vector forms rest on this; see
+//! Checks whether every index that a lookup can form is in bounds. The vector forms rely on this; see
 //! [`super::Checked`].
 
 use super::super::aggregate::{Aggregate, BASE_MASK, CHECK_SHIFT, EMPTY, Form, NONE8, PATTERN_SHIFT};
@@ -9,10 +9,10 @@ use super::super::search::{Level4, NODE, Search4, Search6};
 use super::super::tables::{Bundle, PortTable, PortWords, Searches, Tables, Words};
 use bartizan_base::at::At;
 
-/// Values of each port field.
+/// The number of values of each port field.
 const VALUES: [usize; 5] = [1 << 16, 1 << 16, 1 << 8, 1 << 16, 1 << 8];
 
-/// Proves the tables.
+/// Whether all indices of the tables are in bounds.
 pub(super) fn in_bounds(tables: &Tables) -> bool {
     let top = match &tables.searches {
         Searches::V4([source, destination]) => [top_leaf4(source), top_leaf4(destination)],
@@ -29,7 +29,7 @@ fn top_leaf4(search: &Search4) -> Option<usize> {
     (top < NODE).then_some(top as usize)
 }
 
-/// The largest leaf of these entries and below.
+/// The largest leaf among these entries and all below.
 fn top_below(search: &Search4, entries: &[u32], levels: &[Level4]) -> Option<u32> {
     let Some((level, below)) = levels.split_first() else {
         return entries.iter().copied().max();
@@ -96,11 +96,10 @@ fn in_half(field: Field) -> bool {
     field.mask < 1 << 24 && field.shift % 32 + field.mask.trailing_ones() <= 32 && field.shift < 64
 }
 
-/// `port` tells the largest port class that a header can have, for each part.
+/// `port` returns the largest port class that a header can have, for each part.
 fn pool(pool: &Pool, port: impl Fn(usize) -> usize) -> bool {
     let half = i16::MAX as u32;
-    // Whatever classes the words name: the fields' masks are the proof. Factors are multiplied as signed
-    // halves.
+    // The fields' masks bound all classes that the words can have. Factors are multiplied as signed halves.
     let top = u64::from(pool.destination.mask) * u64::from(pool.width) + u64::from(pool.source.mask);
     if !in_half(pool.source) || !in_half(pool.destination) || pool.parts.len() > 2 {
         return false;
@@ -120,7 +119,7 @@ fn pool(pool: &Pool, port: impl Fn(usize) -> usize) -> bool {
 fn aggregate(aggregate: &Aggregate, port: usize) -> bool {
     let fields = [aggregate.row, aggregate.column, aggregate.port];
     let halves = fields.into_iter().all(in_half);
-    // An empty slot's check is all ones, which no row is.
+    // An empty slot's check is all ones, which is no row's number.
     if !halves || !aggregate.slots.len().is_power_of_two() || aggregate.slots.len() > 1 << 24 {
         return false;
     }

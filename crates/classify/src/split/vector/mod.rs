@@ -30,13 +30,13 @@ pub enum Level {
 }
 
 impl Level {
-    /// The best that this machine has.
+    /// The best instruction set of this machine.
     #[must_use]
     pub fn best() -> Self {
         [Level::Avx512, Level::Avx2].into_iter().find(|l| l.is_here()).unwrap_or(Level::Portable)
     }
 
-    /// Whether this machine has it.
+    /// Whether this machine has the instruction set.
     #[must_use]
     pub fn is_here(self) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -62,7 +62,8 @@ impl Level {
 }
 
 impl Checked {
-    /// The tables, and the level they can be used at: `Portable` if an index was found that is not in bounds.
+    /// Checks the tables; returns the instruction set that they can be used with: `Portable` if an index may
+    /// be out of bounds.
     pub fn new(tables: Tables) -> (Self, Level) {
         let level = if check::in_bounds(&tables) { Level::best() } else { Level::Portable };
         (Checked(tables), level)
@@ -72,7 +73,7 @@ impl Checked {
         &self.0
     }
 
-    /// A block of IPv4 headers; `level` is what [`Checked::new`] returned, or lower.
+    /// Looks a block of IPv4 headers up; `level` is that returned by [`Checked::new`], or lower.
     #[inline(always)]
     pub fn block_v4(&self, level: Level, headers: &[FlatV4], best: &mut [[u32; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
@@ -91,7 +92,7 @@ impl Checked {
         portable_v4(&self.0, headers, best);
     }
 
-    /// A block of IPv6 headers, likewise.
+    /// Looks a block of IPv6 headers up, as [`Checked::block_v4`].
     #[inline(always)]
     pub fn block_v6(&self, level: Level, headers: &[FlatV6], best: &mut [[u32; BLOCK]]) {
         #[cfg(target_arch = "x86_64")]
