@@ -4,7 +4,7 @@
 use crate::planted::planted;
 use bartizan_packet::capture::{CaptureReader, MAX_PACKET_LEN};
 
-/// Reads it to its end.
+/// Reads the file to its end.
 pub fn run(data: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(std::io::Cursor::new(data.to_vec()), "fuzz") else { return };
     let mut number = 0;

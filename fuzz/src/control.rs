@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages on the command socket: a stream of them in pieces, as a client may send it, and answers as
-//! `bartizan ctl` reads them. The first byte says how long the pieces are.
+//! `bartizan ctl` reads them. The first byte chooses the length of the pieces.
 
 use crate::planted::planted;
 use bartizan_api::control::{self, Broken, Messages, Reply, Version};
 
-/// Bytes of a message at most: few, so that the bound is met.
+/// The most bytes of a message: few, so that the bound is met.
 const MOST: usize = 256;
 
-/// Every whole message, and what ends the stream.
+/// All whole messages, and the error that ends the stream.
 fn read(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<Broken>) {
     let mut messages = Messages::new(MOST);
     let mut whole = Vec::new();
@@ -28,7 +28,8 @@ fn read(bytes: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<Broken>) {
     (whole, None)
 }
 
-/// Reads it in pieces and at once, which is the same; and looks at each message as program and client do.
+/// Reads the stream in pieces and at once, with equal results; and handles each message as program and client
+/// do.
 pub fn run(data: &[u8]) {
     let Some((piece, bytes)) = data.split_first() else { return };
     let (whole, broken) = read(bytes, usize::from(*piece));

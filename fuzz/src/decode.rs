@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A frame: the first byte chooses the link type, and whether the frame is the beginning of one that was
-//! longer on the wire; the rest is the frame.
+//! A frame: the first byte chooses the link type, and whether the frame is cut; the rest is the frame.
 
 use crate::planted::planted;
 use bartizan_packet::{
@@ -8,7 +7,7 @@ use bartizan_packet::{
     VxlanReservedBits,
 };
 
-/// Every tunnel on every port, so that arbitrary bytes get as deep as they can.
+/// Every tunnel on every port, so that arbitrary bytes nest as deep as possible.
 pub fn open_config() -> DecoderConfig {
     let any = TunnelPorts { enabled: true, ports: PortList::ANY };
     DecoderConfig {
@@ -21,7 +20,7 @@ pub fn open_config() -> DecoderConfig {
     }
 }
 
-/// Decodes it, and looks at everything of every packet in it.
+/// Decodes the frame, and reads everything of every packet in it.
 pub fn run(data: &[u8]) {
     let Some((selector, frame)) = data.split_first() else { return };
     let link = LinkType::SUPPORTED[usize::from(*selector) % LinkType::SUPPORTED.len()];

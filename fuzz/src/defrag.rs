@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fragments of a few datagrams: per fragment its datagram, place, flags, delay and bytes.
+//! Fragments of a few datagrams: per fragment its datagram, offset, flags, delay and bytes.
 
 use crate::planted::planted;
 use crate::take::Take;
@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const MEMORY: usize = 64 << 10;
 
-/// Defragments them, with small bounds so that they are met.
+/// Defragments them, with small bounds so that these are met.
 pub fn run(data: &[u8]) {
     let mut take = Take(data);
     let policy = OverlapPolicy::ALL[usize::from(take.byte()) % OverlapPolicy::ALL.len()];

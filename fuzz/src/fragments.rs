@@ -24,7 +24,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 /// The receivers' hardware address.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// Writes down the datagrams that may go, and refuses some.
+/// Records the datagrams that are allowed, and refuses some.
 struct Witness(Arc<Mutex<BTreeSet<Datagram>>>);
 
 static SPEC: FunctionSpec = FunctionSpec {
@@ -75,7 +75,7 @@ fn datagram_of(view: &PacketView<'_>) -> Option<Datagram> {
     Some(Datagram { v6, addresses, protocol, bytes })
 }
 
-/// Keeps nothing; a refusal has a reason.
+/// A recorder that keeps nothing and checks that each refusal has a reason.
 struct Nobody;
 
 impl Recorder for Nobody {
@@ -101,7 +101,7 @@ static SETTINGS: LazyLock<(EngineSettings, Arc<Engine>)> = LazyLock::new(|| {
 struct Link {
     worker: Worker,
     inspected: Arc<Mutex<BTreeSet<Datagram>>>,
-    /// Frames that went in, and those that left.
+    /// The numbers of frames received, and of those that left.
     sent: u64,
     left: u64,
 }
@@ -115,7 +115,7 @@ impl Link {
         Link { worker, inspected, sent: 0, left: 0 }
     }
 
-    /// A frame at a time in milliseconds; the frames that leave then.
+    /// Sends a frame at a time in milliseconds; returns the frames that leave then.
     fn frame(&mut self, bytes: &[u8], millis: u64) -> Vec<Vec<u8>> {
         let frame = Frame {
             now: Timestamp::from_nanos(millis * 1_000_000),
@@ -139,7 +139,7 @@ impl Link {
         left
     }
 
-    /// Every frame has left, or has been refused with a reason.
+    /// Checks that every frame has left, or was refused with a reason.
     fn end(mut self) {
         self.worker.shutdown(&mut Nobody);
         let counters = self.worker.counters();
@@ -162,7 +162,7 @@ struct Sent {
     wrong: u8,
 }
 
-/// Kinds of [`Sent::wrong`], 0 for none; those of one IP version mean nothing in the other.
+/// Kinds of [`Sent::wrong`], 0 for none; those of one IP version have no effect in the other.
 const WRONGS: u8 = 26;
 
 impl Sent {
@@ -175,7 +175,7 @@ impl Sent {
         (ip.mac, ip.from_mac, ip.id) = (MAC, [2, 0, 0, 0, 0, 1], self.id);
         match self.wrong {
             1 => ip.mac[5] = 9,
-            // Another sender's address: nothing wrong with it.
+            // Another sender's address, which is no fault.
             2 => ip.from_mac[5] = 9,
             3 => ip.tags.push(0),
             4 => ip.tags.push(5),
@@ -188,12 +188,12 @@ impl Sent {
             _ => 0,
         };
         if self.wrong == 8 {
-            // Another code point: nothing wrong with it.
+            // Another code point, which is no fault.
             ecn |= 0x28;
         }
         (ip.ttl, ip.tos) = (hops, ecn);
         let mut frame = if self.v6 { self.ipv6(ip) } else { self.ipv4(ip) };
-        // Padding, as of short frames.
+        // Padding, as in short frames.
         if self.wrong == 9 {
             frame.extend([0; 6]);
         }
@@ -243,7 +243,7 @@ impl Sent {
             15 => (60, vec![44, 0, 7, 9, 0, 0, 0, 0]),
             16 => (0, vec![44, 0, 5, 2, 0, 0, 1, 0]),
             17 => (0, vec![44, 0, 0xc2, 4, 0, 1, 0, 0]),
-            // A fragment header before this one, of a datagram in one piece.
+            // A fragment header before this one, of an unfragmented datagram.
             18 => (44, vec![44, 0, 0, 0, 0, 0, 0, 3]),
             _ => (44, vec![]),
         };
@@ -270,12 +270,12 @@ impl Sent {
     }
 }
 
-/// Sends dirty fragments and compares.
+/// Sends bad fragments, and compares the datagrams that receivers build with the inspected ones.
 pub fn run(data: &[u8]) {
     let mut take = Take(data);
     let mut link = Link::new();
     let mut receivers: Vec<Receiver> = ALL.iter().map(|(_, habits)| Receiver::new(*habits, MAC)).collect();
-    // Two more, to which frames get lost on the way.
+    // Two more receivers, which lose frames on the way.
     let losses = u64::from(take.long());
     for _ in 0..2 {
         let mut receiver = Receiver::new(LINUX, MAC);
@@ -285,7 +285,7 @@ pub fn run(data: &[u8]) {
     let (mut millis, mut fill) = (1_000u64, 0u8);
     while !take.is_empty() {
         let (which, place, wrong) = (take.byte(), take.byte(), take.byte());
-        // Most follow at once; some after the times that receivers wait.
+        // Most follow at once; some after the timeouts of receivers.
         millis += [1, 1, 1, 1, 1, 500, 31_000, 61_000][usize::from(wrong >> 5)];
         let sent = Sent {
             v6: which & 1 == 1,
@@ -296,7 +296,8 @@ pub fn run(data: &[u8]) {
             data: vec![0; (1 + usize::from(place >> 4 & 3)) * 8 + usize::from(which >> 5 == 7)],
             wrong: if wrong & 0x1f < 16 { 0 } else { take.byte() % WRONGS },
         };
-        // By itself, or in a whole datagram: the tail, the head as it is (perhaps wrong), a good head.
+        // The fragment alone, or in a whole datagram: the tail, the head as it is (perhaps wrong), a good
+        // head.
         let mut all = vec![sent.clone()];
         if place >> 6 != 0 {
             let head = Sent { offset: 0, more: true, data: vec![0; 16], ..sent };
@@ -310,8 +311,8 @@ pub fn run(data: &[u8]) {
         for mut sent in all {
             fill = fill.wrapping_add(1);
             sent.data.fill(fill);
-            // A whole packet whose list of options cannot be walked is no IP to the engine, and leaves; no
-            // common receiver reads it.
+            // A whole packet with unreadable options is no IP to the engine, and leaves; no common receiver
+            // accepts it.
             if !sent.v6 && sent.offset == 0 && !sent.more && matches!(sent.wrong, 13 | 17) {
                 sent.wrong = 0;
             }
@@ -330,7 +331,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// Sends good datagrams, each in fragments of random size and order, with fragments of others between them:
-/// all arrive at all receivers that take good ones. `random` gives the numbers.
+/// all arrive at all receivers that accept good ones. `random` returns the numbers.
 pub fn good(mut random: impl FnMut(usize) -> usize) {
     let mut link = Link::new();
     let mut receivers: Vec<(&str, Receiver)> = ALL
@@ -344,7 +345,7 @@ pub fn good(mut random: impl FnMut(usize) -> usize) {
         let v6 = random(2) == 1;
         let most = [100, 3_000, 60_000][random(3)];
         let length = 17 + random(most);
-        // So that no two are the same, and none is forbidden.
+        // So that all differ, and none is forbidden.
         let mut bytes: Vec<u8> = (0..length).map(|_| random(256) as u8).collect();
         bytes[0] = 7 * (id as u8);
         let size = if length > 5_000 { 1_232 } else { 8 * (1 + random(160)) };
@@ -355,7 +356,7 @@ pub fn good(mut random: impl FnMut(usize) -> usize) {
         };
         wanted.insert(Datagram { v6, addresses, protocol: 50, bytes: bytes.clone() });
         let count = length.div_ceil(size);
-        // What good senders and the way differ in.
+        // The differences that good senders and paths cause.
         let harmless = [0, 2, 8, 9][random(4)];
         let mut parts: Vec<Sent> = bytes
             .chunks(size)
@@ -385,7 +386,7 @@ pub fn good(mut random: impl FnMut(usize) -> usize) {
             let again = parts[at].clone();
             parts.push(again);
         }
-        // Between those that are there, each in its own order.
+        // Between the others, each in its own order.
         let mut mixed = Vec::with_capacity(queue.len() + parts.len());
         let (mut a, mut b) = (queue.into_iter().peekable(), parts.into_iter().peekable());
         while a.peek().is_some() || b.peek().is_some() {

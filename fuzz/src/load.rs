@@ -49,7 +49,7 @@ pub fn compile(text: &[u8]) -> Option<RuleSet> {
     Some(loaded.rules)
 }
 
-/// Loads the text.
+/// Compiles the rules of the text.
 pub fn run(data: &[u8]) {
     if let Some(rules) = compile(data) {
         planted(rules.signatures.len() == 2 && rules.report.refused_total() == 1);

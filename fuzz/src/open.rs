@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detection's open state: a flow whose protocol is not known gets a conversation in whole pieces and cut
-//! into segments; the protocol and all that its parser makes of it are the same, and no byte waits for ever.
+//! Flows whose protocol is not detected yet: a conversation is sent in whole pieces and cut into segments;
+//! the protocol and all results of its parser are the same, and no byte waits for ever.
 //!
-//! Left out are port 53, where a few bytes more may look like another protocol, cuts that mean something
-//! (`split`), and one event of HTTP that says which side was read first (`ORDER`).
+//! Left out are port 53, where a few more bytes may look like another protocol, cuts with a meaning of their
+//! own (`split`), and one event of HTTP that depends on the order of the sides (`ORDER`).
 
 use crate::planted::planted;
 use crate::protocol::{look, pieces};
@@ -37,7 +37,7 @@ fn without_order(spec: &ProtocolSpec, mut seen: Vec<String>) -> Vec<String> {
     seen
 }
 
-/// Plays it twice.
+/// Sends the conversation twice, and compares the results.
 pub fn run(data: &[u8]) {
     let engine = Engine::new(&Settings::new(), FileSettings::default()).expect("the built-in settings");
     let mut take = Take(data);
@@ -61,7 +61,7 @@ pub fn run(data: &[u8]) {
     let offsets: Vec<Vec<usize>> = pieces.iter().map(offsets).collect();
     let none = vec![Vec::new(); pieces.len()];
     let make = || if kind & 2 == 0 { Feeder::new(&engine, port) } else { Feeder::passive(&engine, port) };
-    // Which cuts mean something only the entries of such protocols say: that of HTTP.
+    // Only protocols with such an entry in the table have cuts with a meaning: HTTP.
     let (_, http) = protocols::all().find(|(_, spec)| spec.has_trailing_bytes).expect("HTTP is in the table");
     let [whole, cut] = [none, offsets].map(|offsets| {
         let mut flow = cuts::play(http, make, &pieces, &offsets);

@@ -3,7 +3,7 @@
 
 use crate::planted::planted;
 
-/// Parses the text, and asks for everything that the agent asks for.
+/// Parses the text, and reads everything that the agent reads.
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match bartizan_config::policy::parse("fuzz.yaml", &text, &["pfw", "sfw", "ids"]) {

@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// Hands data to the parser when enough is there.
+    /// Passes data to the parser when enough has come.
     pub fn send(&mut self, direction: Direction, data: &[u8]) {
         let d = direction as usize;
         if !self.stopped[d] && !data.is_empty() {
@@ -115,7 +115,7 @@ impl Driver {
         self.waiting[d] = data.get(consumed..).unwrap_or_default().to_vec();
     }
 
-    /// Loses data.
+    /// Drops `missing` bytes of a direction.
     pub fn lose(&mut self, direction: Direction, missing: u64) {
         let d = direction as usize;
         if missing == 0 || self.stopped[d] || self.transport == Transport::Udp {
@@ -157,7 +157,7 @@ impl Driver {
         }
     }
 
-    /// All that can be seen of the conversation, as text.
+    /// All visible results of the conversation, as text.
     pub fn outcome(&self) -> Vec<String> {
         let mut seen = vec![format!("{:?}", self.events.as_slice())];
         seen.extend(look(self.spec, self.parser.as_ref()));
@@ -165,7 +165,7 @@ impl Driver {
     }
 }
 
-/// All that can be seen of a parser's transactions, as text.
+/// All visible properties of a parser's transactions, as text.
 pub fn look(spec: &ProtocolSpec, parser: &dyn Parser) -> Vec<String> {
     let options = LogOptions { extended: true, version: spec.records.version, ..LogOptions::default() };
     let mut seen = Vec::new();
@@ -198,7 +198,7 @@ pub fn look(spec: &ProtocolSpec, parser: &dyn Parser) -> Vec<String> {
     seen
 }
 
-/// Plays it, and looks at everything.
+/// Sends the conversation, and reads all results.
 pub fn run(data: &[u8]) {
     let choices = choices();
     let mut take = Take(data);

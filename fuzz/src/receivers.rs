@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Models of receivers that put fragments together: what Linux throws away, takes and orders, and what others
-//! do otherwise.
+//! Models of receivers that reassemble fragments: the fragments that Linux discards, accepts and orders, and
+//! the differences of others.
 //!
-//! Sources: RFC 791, 815, 2460, 3168, 5722, 6946, 7112, 8200; how Linux behaves is known from its
-//! documentation and from trials (fragments to sockets in a network namespace). Made to be compared with what
-//! the engine inspected; `crates/dataplane/tests` uses it as well.
+//! Sources: RFC 791, 815, 2460, 3168, 5722, 6946, 7112, 8200; Linux's behaviour is known from its
+//! documentation and from experiments (fragments to sockets in a network namespace). The results are compared
+//! with the inspected datagrams; `crates/dataplane/tests` uses this as well.
 //!
-//! A model is one host with one Ethernet address. It knows no tunnels.
+//! A model is one host with one Ethernet address, without tunnels.
 
 use std::collections::HashMap;
 
@@ -15,23 +15,23 @@ use std::collections::HashMap;
 pub struct Habits {
     /// The treatment of bytes that it has already.
     pub overlap: Overlap,
-    /// Options and extension headers that Linux throws packets away for are taken.
+    /// Accepts options and extension headers for which Linux discards packets.
     pub tolerant: bool,
-    /// The checksum of IPv4's header is not looked at.
+    /// Ignores the checksum of IPv4's header.
     pub ignores_checksum: bool,
-    /// Packets with any option or extension header before the fragment header are thrown away.
+    /// Discards packets with any option or extension header before the fragment header.
     pub no_options: bool,
-    /// Frames to other hardware addresses are taken.
+    /// Accepts frames to other hardware addresses.
     pub promiscuous: bool,
-    /// Tags are looked through, also those of VLANs.
+    /// Accepts frames with tags, also those of VLANs.
     pub through_tags: bool,
     /// IPv4: the protocol is no part of a datagram's identity.
     pub ignores_protocol: bool,
-    /// Least hop limit that reaches it.
+    /// The least hop limit with which a packet reaches it.
     pub hops: u8,
-    /// Seconds that it waits.
+    /// The reassembly timeout in seconds.
     pub timeout: u64,
-    /// Largest frame that reaches it.
+    /// The largest frame that reaches it.
     pub mtu: usize,
 }
 
@@ -57,7 +57,7 @@ pub const LINUX: Habits = Habits {
     mtu: 65_535,
 };
 
-/// Receivers that a sequence of frames is tried on.
+/// The receivers that a sequence of frames is tested on.
 pub const ALL: &[(&str, Habits)] = &[
     ("linux", LINUX),
     ("first wins", Habits { overlap: Overlap::First, timeout: 60, ..LINUX }),
@@ -84,16 +84,16 @@ pub struct Datagram {
     pub bytes: Vec<u8>,
 }
 
-/// A datagram in the making.
+/// An incomplete datagram.
 #[derive(Default)]
 struct Queue {
     begun: u64,
-    /// Byte by byte.
+    /// The bytes, each once received.
     bytes: Vec<Option<u8>>,
     /// Its end, once the last fragment came.
     end: Option<usize>,
     protocol: u8,
-    /// ECN marks seen, a bit each.
+    /// The ECN marks seen, a bit each.
     ecn: u8,
 }
 
@@ -102,11 +102,11 @@ pub struct Receiver {
     habits: Habits,
     mac: [u8; 6],
     queues: HashMap<(Vec<u8>, u32, u8), Queue>,
-    /// For experiments: frames lost on the way to it, as bits that are used up from the lowest.
+    /// For experiments: frames lost on the way, as bits used up from the lowest.
     pub losses: u64,
 }
 
-/// A packet or fragment as its IP header has it.
+/// A packet or fragment, by its IP header.
 struct Piece<'a> {
     v6: bool,
     addresses: &'a [u8],
@@ -128,7 +128,7 @@ impl Receiver {
         Receiver { habits, mac, queues: HashMap::new(), losses: 0 }
     }
 
-    /// Takes a frame at a time in seconds.
+    /// Handles a frame at a time in seconds; returns the datagram that it completes.
     pub fn take(&mut self, frame: &[u8], now: u64) -> Option<Datagram> {
         let lost = self.losses & 1 == 1;
         self.losses >>= 1;
@@ -140,7 +140,7 @@ impl Receiver {
         }
         let mut at = 12;
         while frame.len() >= at + 6 && word(frame, at) == 0x8100 {
-            // Linux takes a priority tag for none.
+            // Linux treats a priority tag as none.
             if word(frame, at + 2) & 0xfff != 0 && !self.habits.through_tags {
                 return None;
             }
@@ -235,7 +235,7 @@ impl Receiver {
                 }
                 44 => {
                     let header = rest.get(..8)?;
-                    // Linux takes one fragment header.
+                    // Linux accepts one fragment header.
                     if fragmented && !self.habits.tolerant {
                         return None;
                     }
@@ -267,7 +267,7 @@ impl Receiver {
         let linux = self.habits.overlap == Overlap::Linux;
         let mut data = piece.data;
         if piece.more && !data.len().is_multiple_of(8) {
-            // Linux cuts IPv4, and throws IPv6 away.
+            // Linux trims IPv4 fragments, and discards IPv6 ones.
             if piece.v6 {
                 return None;
             }
@@ -320,7 +320,7 @@ impl Receiver {
             return None;
         }
         let queue = self.queues.remove(&key)?;
-        // RFC 3168: not ECN-capable beside anything else.
+        // RFC 3168: not ECN-capable mixed with another mark.
         if queue.ecn & 1 == 1 && queue.ecn != 1 {
             return None;
         }
@@ -330,7 +330,7 @@ impl Receiver {
         Some(Datagram { v6: piece.v6, addresses: piece.addresses.to_vec(), protocol, bytes })
     }
 
-    /// Extension headers in the part that was put together.
+    /// Skips extension headers in the reassembled part; returns the protocol and its bytes.
     fn behind_extensions(&self, mut next: u8, bytes: Vec<u8>) -> Option<(u8, Vec<u8>)> {
         let mut rest = bytes.as_slice();
         while next == 60 {
@@ -341,12 +341,12 @@ impl Receiver {
             }
             (next, rest) = (header[0], &rest[length..]);
         }
-        // Anything else that is no transport protocol here: of no interest.
+        // Any other header, which is no transport protocol here, is ignored.
         (!matches!(next, 0 | 43 | 44)).then(|| (next, rest.to_vec()))
     }
 }
 
-/// Whether Linux takes a packet with these options of IPv4: well-formed, no source route.
+/// Whether Linux accepts a packet with these options of IPv4: well-formed, no source route.
 fn options_are_good(options: &[u8]) -> bool {
     let mut rest = options;
     while let Some((kind, tail)) = rest.split_first() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Regular expressions: flags, expression, a zero byte, and what to search in.
+//! Regular expressions: flags, expression, a zero byte, and the text to search.
 
 use crate::planted::planted;
 use bartizan_pattern::{Compiler, Config, JitMode, Limits, Regex, RegexFlags, RegexPattern, Scratch};
@@ -13,7 +13,7 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
-/// Compiles it and searches, alone and as a set of one.
+/// Compiles the expression and searches, alone and as a set of one.
 pub fn run(data: &[u8]) {
     let Some((flags, rest)) = data.split_first() else { return };
     let mut parts = rest.splitn(2, |byte| *byte == 0);

@@ -17,7 +17,7 @@ static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _ = bartizan_config::host::parse("fuzz.yaml", &text);
-    // Includes read other files: what they hold is not the fuzzer's.
+    // Includes read other files, which the fuzzer does not control.
     if text.contains("include") || text.len() > 64 << 10 || std::fs::write(&*FILE, data).is_err() {
         return;
     }

@@ -7,7 +7,7 @@ use bartizan_api::southbound::{DecodeError, Decoder, FIRST_VERSION, Message, Pol
 /// Decodes the bytes whole and in pieces: the results are equal, and a message is equal after being written
 /// and read again.
 pub fn run(data: &[u8]) {
-    // The version of the first head is the one that was agreed on.
+    // The version in the first head is the agreed one.
     let version = data.first().copied().filter(|first| VERSIONS.contains(first)).unwrap_or(FIRST_VERSION);
     let (whole, end) = decode(version, &mut data.chunks(data.len().max(1)));
     let (pieces, piecewise) = decode(version, &mut data.chunks(7));
@@ -15,7 +15,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(end, piecewise);
     for message in whole {
         planted(matches!(&message, Message::Policy(_, PolicyMessage::Delete(key)) if key.as_str() == "x"));
-        // What came compressed, or with spaces, may be too long when it is written plainly; nothing else may
+        // A compressed message, or one with spaces, may be too long when it is written plainly; no other may
         // fail.
         let Ok(bytes) = message.encode(version) else { continue };
         let (again, end) = decode(version, &mut bytes.chunks(bytes.len()));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stream parser sees the same conversation whole and cut into pieces: what can be seen of both is the
-//! same.
+//! A stream parser parses the same conversation whole and cut into pieces: all visible results are equal.
 //!
-//! Malformed messages are no exception; the one cut that means something is left out (`suite/cuts.rs` of the
+//! This includes malformed messages; the one cut with a meaning is left out (`suite/cuts.rs` of the
 //! application layer).
 
 use crate::planted::planted;
@@ -24,7 +23,7 @@ impl cuts::Player for Driver {
     }
 }
 
-/// Plays it twice.
+/// Sends the conversation twice, and compares the results.
 pub fn run(data: &[u8]) {
     let choices: Vec<_> =
         choices().into_iter().filter(|(_, transport)| *transport == Transport::Tcp).collect();

@@ -27,7 +27,7 @@ impl<'a> Take<'a> {
         head
     }
 
-    /// Is nothing left?
+    /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

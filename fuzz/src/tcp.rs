@@ -24,7 +24,7 @@ const POLICIES: &[HostPolicy] = &[
     HostPolicy::Vista,
 ];
 
-/// Tracks and reassembles them; readers must move forward only, and no memory may be left over.
+/// Tracks and reassembles the segments; readers only move forward, and no memory stays in use.
 pub fn run(data: &[u8]) {
     let mut take = Take(data);
     let (mode, policy) = (take.byte(), take.byte());

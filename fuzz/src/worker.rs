@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames through a whole worker: decoding, defragmentation, flows, streams, protocols, detection, records.
 //!
-//! The first byte: prevention, the link type, and whether the link has a snap length; then frames, each with
-//! a delay and a length.
+//! The first byte chooses prevention, the link type, and whether the link has a snap length; then come
+//! frames, each with a delay and a length.
 
 use crate::load::{SETTINGS, compile};
 use crate::planted::planted;
@@ -69,7 +69,7 @@ impl Recorder for Sink {
     }
 }
 
-/// Runs them.
+/// Runs the frames.
 pub fn run(data: &[u8]) {
     let mut take = Take(data);
     let first = take.byte();
@@ -79,8 +79,7 @@ pub fn run(data: &[u8]) {
     };
     settings.flow_capacity = 64;
     settings.checksums = bartizan_stages::settings::ChecksumMode::Ignore;
-    // A link with a snap length: frames may be the beginnings of longer ones, by so many bytes as their last
-    // one says.
+    // A link with a snap length: a frame may be cut, and its last byte gives the missing length.
     let is_cut = first & 0x80 != 0;
     settings.decoder = DecoderConfig { cut_frames: is_cut, ..crate::decode::open_config() };
     let Ok(mut worker) = Worker::new(settings, Arc::clone(&ENGINE), Arc::clone(&CHAINS)) else { return };

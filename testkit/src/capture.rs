@@ -4,7 +4,7 @@
 /// Link type of Ethernet.
 pub const ETHERNET: u32 = 1;
 
-/// Microseconds of the moment at which captures of tests begin.
+/// The time at which captures of tests begin, in microseconds since 1970.
 pub const BEGIN: u64 = 1_700_000_000_000_000;
 
 /// A capture file (microseconds, little-endian) of frames with their times in microseconds.
@@ -28,7 +28,7 @@ pub fn paced<F: AsRef<[u8]>>(micros: u64, frames: impl IntoIterator<Item = F>) -
     pcap(ETHERNET, (0..).map(|number| BEGIN + number * micros).zip(frames))
 }
 
-/// Times and frames of a file that [`pcap`] made, or that has its form.
+/// Times and frames of a file in the form that [`pcap`] writes.
 ///
 /// # Panics
 /// It has another form.

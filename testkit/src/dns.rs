@@ -20,7 +20,7 @@ pub fn query(id: u16, asked: &str, rrtype: u16) -> Vec<u8> {
     message(id, 0x0100, (asked, rrtype), &[])
 }
 
-/// An answer that says that all is well.
+/// An answer without an error.
 #[must_use]
 pub fn answer(id: u16, question: (&str, u16), records: &[Record<'_>]) -> Vec<u8> {
     message(id, 0x8180, question, records)

@@ -3,9 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The path of a file of the repository.
-///
-/// `file`: relative to the repository's root.
+/// The path of a file of the repository; `file` is relative to its root.
 #[must_use]
 pub fn committed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)

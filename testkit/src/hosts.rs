@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plain packets between hosts that have numbers, layer by layer: `ethernet(v6, &ip(v6, (1, 2), UDP,
-//! &udp(ports, b"?")))`.
+//! Plain packets between numbered hosts, layer by layer: `ethernet(v6, &ip(v6, (1, 2), UDP, &udp(ports,
+//! b"?")))`.
 //!
-//! Lengths and checksums are right: [`ip`] knows the addresses and fills in the sum of what it carries.
+//! Lengths and checksums are right: [`ip`] knows the addresses and fills in the checksum of its payload.
 
 use crate::packet::{Datagram, Ip, IpFixed, Segment, UDP};
 
@@ -19,7 +19,7 @@ pub fn header(v6: bool, ends: Ends<u8>, protocol: u8) -> Ip {
     Ip { id: 7, fixed, ..Ip::new(address(v6, ends.0), address(v6, ends.1), protocol) }
 }
 
-/// An IP packet around a transport header and payload, whose checksum is made right.
+/// An IP packet around a transport header and payload, whose checksum is corrected.
 #[must_use]
 pub fn ip(v6: bool, ends: Ends<u8>, protocol: u8, body: &[u8]) -> Vec<u8> {
     let header = header(v6, ends, protocol);
@@ -60,11 +60,11 @@ pub fn unreachable(quoted: &[u8]) -> Vec<u8> {
 /// The form of a marked packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing.
+    /// A plain packet.
     Plain,
-    /// It comes in fragments.
+    /// The packet in fragments.
     Fragmented,
-    /// GRE over the other version of IP.
+    /// The packet in GRE over the other version of IP.
     Tunnel,
     /// A tunnel packet in fragments.
     FragmentedTunnel,
@@ -126,7 +126,7 @@ fn marked_datagram(v6: bool, flow: u32, number: u32, word: &[u8]) -> (Ends<u8>, 
 /// The frames of a whole datagram.
 fn shaped(v6: bool, ends: Ends<u8>, id: u32, shape: Shape, datagram: &[u8]) -> Vec<Vec<u8>> {
     let plain = || ip_as_is(v6, ends, UDP, datagram);
-    // Outer and inner version differ, so both are tunnelled in both.
+    // Outer and inner version differ, so each version is tunnelled in the other.
     let outside = header(!v6, (200, 201), 47);
     let pieces = |header: &Ip, body: &[u8], size: usize| {
         Ip { id, fixed: IpFixed::default(), ..header.clone() }.fragments(body, size)

@@ -10,7 +10,7 @@ pub fn ethernet(kind: u16, rest: &[u8]) -> Vec<u8> {
     [&SERVER_MAC[..], &CLIENT_MAC, &kind.to_be_bytes(), rest].concat()
 }
 
-/// Ethernet with the number of an IP version.
+/// Ethernet with the type of an IP version.
 #[must_use]
 pub fn ethernet_ip(v6: bool, packet: &[u8]) -> Vec<u8> {
     ethernet(ip_kind(v6), packet)
@@ -34,7 +34,7 @@ pub fn tagged(tag: u16, mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// GRE, with its flags and what they announce (RFC 2784, 2890).
+/// GRE, with its flags and the fields that they announce (RFC 2784, 2890).
 #[must_use]
 pub fn gre_with(flags: [u8; 2], kind: u16, optional: &[u8], rest: &[u8]) -> Vec<u8> {
     [&flags, &kind.to_be_bytes()[..], optional, rest].concat()
@@ -60,7 +60,7 @@ pub fn geneve(vni: u32, kind: u16, options: &[u8], rest: &[u8]) -> Vec<u8> {
 }
 
 /// GTP-U (3GPP TS 29.281) around an IP packet: the payload of a datagram to port 2152. `flags`: the lowest
-/// three; `optional`: what they announce.
+/// three; `optional`: the fields that they announce.
 #[must_use]
 pub fn gtp(end: u32, flags: u8, optional: &[u8], packet: &[u8]) -> Vec<u8> {
     let length = (optional.len() + packet.len()) as u16;

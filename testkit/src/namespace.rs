@@ -8,7 +8,7 @@ use std::process::Command;
 /// Set in the child.
 const INSIDE: &str = "BARTIZAN_TEST_INSIDE";
 
-/// Runs a program with these words, and gives what it wrote.
+/// Runs a program with these arguments; returns its output.
 ///
 /// # Panics
 /// It cannot be run, or fails.
@@ -20,7 +20,7 @@ pub fn said(program: &str, words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a program with these words.
+/// Runs a program with these arguments.
 ///
 /// # Panics
 /// It cannot be run, or fails.
@@ -47,23 +47,24 @@ pub fn only(test: &str) -> [String; 5] {
     ["--exact".to_owned(), test.to_owned(), whole, "--nocapture".to_owned(), "--test-threads=1".to_owned()]
 }
 
-/// The module that a file of `tests/` is.
+/// The module of a file of `tests/`.
 fn module(file: &str) -> String {
     let below = file.rsplit_once("tests/").map_or(file, |(_, below)| below).trim_end_matches(".rs");
     below.trim_end_matches("/main").replace('/', "::")
 }
 
-/// Whether a test's program says that it ran one test. One that finds none of the name ends well, too.
+/// Whether the output of a test program has one test that ran. A program that finds no test of the name
+/// succeeds, too.
 #[must_use]
 pub fn ran_one(stdout: &[u8]) -> bool {
     String::from_utf8_lossy(stdout).contains("test result: ok. 1 passed; 0 failed;")
 }
 
-/// Runs the test of this name, of the file that calls, again, as root in an empty network namespace, with
-/// mounts of its own; `true`: this is that run. Without root it says so and runs nothing.
+/// Runs the test of this name in the calling file again, as root in an empty network namespace with mounts of
+/// its own; `true`: this is that run. Without root this prints so and runs nothing.
 ///
 /// # Panics
-/// The test fails there.
+/// The test fails in the child.
 #[must_use]
 #[track_caller]
 pub fn inside(test: &str) -> bool {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers that follow from a seed alone (splitmix64), so that a case can be played again.
+//! Random numbers from a seed alone (splitmix64), so that a case can be repeated.
 
 /// A generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// One that begins with `seed`.
+    /// A generator seeded with `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// One for a part of something: `words` say which.
+    /// A generator for a part of a case, which `words` identify.
     #[must_use]
     pub fn of(seed: u64, words: &[u64]) -> Self {
         let mut random = Random(seed);
@@ -31,37 +31,37 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One below `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.draw() % end.max(1) as u64) as usize
     }
 
-    /// One from `low` to `high`, both included.
+    /// A number from `low` to `high`, both included.
     pub fn within(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// Whether something of this probability in percent happens.
+    /// True with this probability in percent.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// One of several elements.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }
 
-    /// Small letters: no rule looks for them.
+    /// Lower-case letters: no rule matches them.
     pub fn letters(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| b"abcdfghjkmnopqrstuwxyz"[self.below(22)]).collect()
     }
 
-    /// Any bytes.
+    /// Random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.draw() as u8).collect()
     }
 
-    /// In another order.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end + 1));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets in tunnels whose outer packets have flows: a packet goes in, and comes out with another one around
-//! it.
+//! Packets in tunnels whose outer packets have flows: each function puts a packet into an outer one.
 
 use crate::layers;
 use crate::packet::{End, Ip, Layer, Packet, udp};
@@ -12,11 +11,11 @@ pub enum Tunnel {
     Ip,
     /// VXLAN of a VNI.
     Vxlan(u32),
-    /// GENEVE of a VNI, with so many options of eight bytes, straight around an IP packet.
+    /// GENEVE of a VNI, with so many options of eight bytes, directly around an IP packet.
     Geneve(u32, u8),
     /// GENEVE of a VNI around an Ethernet frame.
     GeneveBridge(u32),
-    /// GTP-U of an end of a tunnel; with a sequence number, or with so many extension headers.
+    /// GTP-U of a tunnel endpoint; with a sequence number, or with so many extension headers.
     Gtp(u32, bool, u8),
 }
 
@@ -34,7 +33,7 @@ impl Tunnel {
         Tunnel::Gtp(5, false, 2),
     ];
 
-    /// The UDP port that it goes to; `None`: it is not over UDP.
+    /// The tunnel's UDP port; `None`: it is not over UDP.
     #[must_use]
     pub const fn port(self) -> Option<u16> {
         match self {
@@ -45,7 +44,7 @@ impl Tunnel {
         }
     }
 
-    /// Its header and what it carries: an IP packet, without a frame.
+    /// The tunnel's header and its payload: an IP packet, without a frame.
     #[must_use]
     pub fn load(self, v6_inside: bool, packet: &[u8]) -> Vec<u8> {
         let kind = if v6_inside { 0x86dd } else { 0x0800 };
@@ -70,7 +69,7 @@ impl Tunnel {
         }
     }
 
-    /// The packet around another one, from an endpoint to a host. Ports are that of the source, and the
+    /// The outer packet around another one, from an endpoint to a host. Its ports are the source's, and the
     /// tunnel's.
     #[must_use]
     pub fn around(self, (from, to): (End, End), v6_inside: bool, packet: &[u8]) -> Packet {

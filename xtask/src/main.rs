@@ -33,7 +33,7 @@ usage: cargo xtask tidy        check the rules of the house (CONTRIBUTING.md lis
        cargo xtask keywords    of that, write docs/reference/keywords.md and its neighbours from the registry of keywords";
 
 /// The tests that compare committed files with the tables that they are made from: package, file of `tests/`
-/// (the unit tests of its program unless given), test (all unless given).
+/// (by default the unit tests of its program), test (by default all).
 const GENERATED: &[(&str, &str, &str)] = &[
     ("bartizan-detect", "reference_pages", ""),
     ("bartizan-events", "reference_pages", ""),
@@ -63,8 +63,8 @@ fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for (package, file, test) in generated {
         let mut command = std::process::Command::new(&cargo);
-        // Of the workspace: a package by itself has other features of its libraries, and all would be built
-        // once more.
+        // From the workspace: a package by itself has other features of its libraries, and all would be built
+        // again.
         command.args(["test", "--quiet", "--workspace", "--locked"]);
         // One program has all files of a crate's `tests/`, as its modules.
         match *file {
@@ -84,7 +84,7 @@ fn generated(generated: &[(&str, &str, &str)], write: bool) -> ExitCode {
             Ok(output) => {
                 let said = String::from_utf8_lossy(&output.stdout);
                 print!("{said}");
-                // A run that finds no test of the name ends well, too.
+                // A run that finds no test of the name succeeds, too.
                 let ran = said.lines().any(|line| {
                     line.starts_with("test result: ok. ") && !line.starts_with("test result: ok. 0 passed")
                 });
@@ -115,7 +115,7 @@ fn tree() -> Option<Tree> {
         .ok()
 }
 
-/// Circles of files, a line each; of one folder with the uses that make them.
+/// Prints circles of files, a line each; those of one folder with the uses that make them.
 fn circles(below: &str) -> ExitCode {
     let Some(tree) = tree() else { return ExitCode::FAILURE };
     for sources in uses::packages(&tree).iter().filter(|sources| sources.starts_with(below)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fuzz target: dirty fragments through a worker to models of receivers.
+//! Fuzz target: bad fragments through a worker to models of receivers.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| bartizan_fuzz::fragments::run(data));

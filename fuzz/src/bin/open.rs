@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fuzz target: while a flow's protocol is open no byte is lost, however both sides' bytes come.
+//! Fuzz target: no byte is lost before a flow's protocol is detected, in whatever order both sides' bytes
+//! come.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| bartizan_fuzz::open::run(data));

@@ -12,7 +12,7 @@ use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-// What the coverage of the other crates calls; libFuzzer's own `main` stays out, there is one here.
+// The coverage of the other crates calls it; libFuzzer's own `main` stays out, since this program has one.
 use libfuzzer_sys as _;
 
 const LARGEST: usize = 16 << 10;
@@ -107,7 +107,7 @@ fn main() {
     }
 }
 
-/// Messages of the southbound protocol, each for itself and all together.
+/// Messages of the southbound protocol, each separately and all together.
 fn messages(corpus: &mut Corpus, bytes: &[u8]) {
     corpus.add("southbound", bytes);
     let mut rest = bytes;
@@ -148,7 +148,7 @@ fn capture(corpus: &mut Corpus, path: &Path, bytes: &[u8]) {
                 continue;
             }
             let (sender, receiver) = ((src, ports.0), (dst, ports.1));
-            // The side with the lower port is taken for the server.
+            // The side with the lower port counts as the server.
             let to_client = ports.0 < ports.1;
             let key = if sender < receiver { (sender, receiver) } else { (receiver, sender) };
             let flow = flows.entry(key).or_default();

@@ -24,9 +24,9 @@ pub struct MockLevelState {
     pub attached: Vec<PortSetup>,
     /// Interfaces that redirected packets may leave by.
     pub exits: BTreeMap<u8, u32>,
-    /// Devices that it gave.
+    /// The devices that it made.
     pub devices: Vec<DeviceSetup>,
-    /// The generation that acts.
+    /// The generation whose entries act.
     pub generation: u64,
     /// The watch was ended.
     pub watch_ended: bool,
@@ -57,7 +57,7 @@ impl MockDriver {
         lock(&self.state)
     }
 
-    /// Entries of all devices.
+    /// The number of entries of all devices.
     #[must_use]
     pub fn entries(&self) -> usize {
         lock(&self.wires).iter().map(MockWire::entries).sum()

@@ -25,22 +25,22 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// It reads what the host's decoder reads, so it knows all that have a flow around.
+/// It decodes the tunnels that the host's decoder does, so it supports all with an outer flow.
 const TUNNELS: [TunnelKind; 5] =
     [TunnelKind::Ip, TunnelKind::Teredo, TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gtp];
 
 /// The delays of the device, and its capacity and capabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
-    /// Entries.
+    /// The most entries.
     pub entries: u32,
-    /// Polls until a request takes effect, at most.
+    /// The most polls until a request takes effect.
     pub late: u32,
-    /// Packets are counted so much later, at most. Longer than the table's grace loses counts.
+    /// The longest delay until packets are counted. Longer than the table's grace loses counts.
     pub flight: PacketDuration,
     /// One of so many installs is refused; 0: none.
     pub refuses: u32,
-    /// Seed of all of it.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Whether it holds the numbers of connections.
     pub windows: bool,
@@ -52,14 +52,14 @@ pub struct Habits {
     pub fields: Fields,
     /// The actions on packets that it can do.
     pub actions: Actions,
-    /// Whether it knows [`Wish::Update`].
+    /// Whether it supports [`Wish::Update`].
     pub updates: bool,
-    /// It tells of entries that were silent for so long.
+    /// It reports entries that were silent for so long.
     pub ageing: Option<PacketDuration>,
 }
 
 impl Default for Habits {
-    /// At once, whatever comes.
+    /// No delays.
     fn default() -> Self {
         Habits {
             entries: 1 << 20,
@@ -91,11 +91,11 @@ pub struct MockCounters {
     pub dropped_in_tunnels: u64,
     /// Frames that it passed up.
     pub up: u64,
-    /// Entries taken away.
+    /// Entries removed.
     pub deleted: u64,
-    /// Entries taken away or marked while a packet that had found them was not counted yet.
+    /// Entries removed or marked while a packet that had found them was not counted yet.
     pub in_flight: u64,
-    /// Packets whose entry was gone when they were to be counted.
+    /// Packets whose entry was gone before they were counted.
     pub lost: u64,
     /// Entries that went on in another generation.
     pub updated: u64,
@@ -106,11 +106,11 @@ struct Entry {
     install: Install,
     marked: bool,
     counts: Counts,
-    /// By what has left, counted or not.
+    /// The progress by the packets that have left, counted or not.
     sides: Sides,
     /// The numbers of a connection whose segments are compared.
     line: Option<[AtomicU64; WINDOW_WORDS]>,
-    /// Packets that have found it and are not counted.
+    /// Packets that have found it and are not counted yet.
     under_way: u32,
     /// The time when the latest packet found it, or it was made; and whether its silence was reported since.
     busy: Timestamp,
@@ -145,10 +145,10 @@ struct Packet {
     sunk: SunkId,
     end: usize,
     bytes: u64,
-    /// It was dropped for what it carries.
+    /// Whether it was dropped because of its inner packet.
     refused_inside: bool,
     when: Timestamp,
-    /// When it is counted.
+    /// The time when it is counted.
     lands: Timestamp,
 }
 
@@ -172,14 +172,14 @@ struct Core {
     counters: MockCounters,
 }
 
-/// The device's end towards the wire: what a test sends packets through.
+/// The device's wire side: tests send packets through it.
 #[derive(Clone)]
 pub struct MockWire(Arc<Mutex<Core>>);
 
-/// A packet as the device sees it.
+/// The properties of a packet that the device reads.
 #[derive(Clone, Copy, Debug)]
 pub struct MockPacket {
-    /// From the lower endpoint of its key, or from the higher one.
+    /// Whether it is from the lower endpoint of its key.
     pub from_low: bool,
     /// Length of its frame.
     pub bytes: u64,
@@ -198,7 +198,7 @@ pub struct MockStranger {
     pub generation: Generation,
     /// The number of the outcome.
     pub outcome: u32,
-    /// It is in a tunnel: the packet around it.
+    /// The outer packet, if it is in a tunnel.
     pub around: Option<(DeviceKey, MockPacket)>,
 }
 
@@ -216,7 +216,7 @@ pub struct MockDevice {
 }
 
 impl MockDevice {
-    /// A device, and its wire.
+    /// Makes a device, and its wire.
     #[must_use]
     pub fn new(habits: Habits) -> (Self, MockWire) {
         let core = Core {
@@ -262,7 +262,7 @@ fn lock(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 }
 
 impl MockWire {
-    /// Packets have gone on without the host.
+    /// Notes that packets have passed without the host.
     pub fn miss(&self) {
         lock(&self.0).missed = true;
     }
@@ -283,13 +283,14 @@ impl MockWire {
         lock(&self.0).in_tunnel(packets, now)
     }
 
-    /// A packet without an entry arrives, and the list refuses it: whether it is dropped. One of a flow that
-    /// the host knows goes up, and so does one in a tunnel if the packet around has no entry that forwards.
+    /// Handles a packet without an entry that the list refuses: returns whether it is dropped. A packet of a
+    /// flow that the host knows goes up, and so does one in a tunnel if the outer packet has no entry that
+    /// forwards.
     pub fn refuses(&self, packet: &MockStranger, now: Timestamp) -> bool {
         lock(&self.0).refuses(packet, now)
     }
 
-    /// A packet that a device never handles has gone up.
+    /// Counts a packet that a device never handles, which goes up.
     pub fn went_up(&self) {
         lock(&self.0).counters.up += 1;
     }
@@ -302,7 +303,7 @@ impl MockWire {
         core.end_all();
     }
 
-    /// It is there again, without entries.
+    /// Brings the device back, without entries.
     pub fn attach(&self) {
         lock(&self.0).away = false;
     }
@@ -313,7 +314,7 @@ impl MockWire {
         lock(&self.0).counters
     }
 
-    /// Entries that it holds.
+    /// The number of entries that it holds.
     #[must_use]
     pub fn entries(&self) -> usize {
         lock(&self.0).by_key.len()
@@ -321,7 +322,7 @@ impl MockWire {
 }
 
 impl Core {
-    /// A number below `most`, 0 if that is 0 (xorshift).
+    /// A random number below `most`, 0 if that is 0 (xorshift).
     fn draw(&mut self, most: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -329,7 +330,7 @@ impl Core {
         self.random.checked_rem(most).unwrap_or(0)
     }
 
-    /// The place of an entry that acts.
+    /// The place and the action of an entry that acts.
     fn acting(&self, key: &DeviceKey) -> Option<(u32, Action)> {
         let place = *self.by_key.get(key)?;
         let entry = self.entries.get(place as usize)?.as_ref()?;
@@ -388,7 +389,7 @@ impl Core {
             self.counters.up += 1;
             return None;
         };
-        // An entry is not moved on by what does not leave.
+        // Only a packet that leaves advances an entry.
         let leaves =
             action == Action::Forward && self.goes_on(place, inside.from_low, inside.segment.as_ref());
         let drops = matches!(action, Action::Drop(_));
@@ -421,7 +422,8 @@ impl Core {
         true
     }
 
-    /// A packet has found its entry; `refused_inside`: it is dropped for what it carries.
+    /// Handles a packet that has found its entry; `refused_inside`: it is dropped because of its inner
+    /// packet.
     fn handle(&mut self, place: u32, packet: MockPacket, (now, refused_inside): (Timestamp, bool)) {
         let MockPacket { from_low, bytes, segment } = packet;
         let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::as_mut) else { return };
@@ -447,14 +449,14 @@ impl Core {
             });
         }
         let stay = PacketDuration::from_nanos(self.draw(self.habits.flight.as_nanos().saturating_add(1)));
-        // None overtakes another one.
+        // Packets do not overtake each other.
         let lands = self.flight.back().map_or(now, |last| last.lands).max(now + stay);
         let end = usize::from(!from_low);
         self.flight.push_back(Packet { place, sunk, end, bytes, refused_inside, when: now, lands });
         self.land(now);
     }
 
-    /// Packets are counted whose time has come.
+    /// Counts packets whose time has come.
     fn land(&mut self, now: Timestamp) {
         while let Some(packet) = self.flight.pop_front_if(|packet| packet.lands <= now) {
             self.count(&packet);
@@ -574,7 +576,7 @@ impl Core {
         Answered::Done(Answer::Installed)
     }
 
-    /// Tells of entries that were silent for long enough, in bulk.
+    /// Reports entries that were silent for long enough, in bulk.
     fn age(&mut self, now: Timestamp) {
         let Some(after) = self.habits.ageing else { return };
         for (place, entry) in (0u32..).zip(&mut self.entries) {
@@ -601,7 +603,7 @@ impl Core {
         entries.iter().for_each(|request| self.delete(request));
     }
 
-    /// Requests whose time has come, in their order: one waits for all before it.
+    /// Executes requests whose time has come, in order: each waits for all before it.
     fn work(&mut self, all: bool) {
         while let Some((when, request)) = self.work.front().copied()
             && (all || when <= self.polls)

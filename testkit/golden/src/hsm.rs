@@ -27,7 +27,7 @@ const FIELDS: usize = 7;
 /// The segmentation of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segmentation {
-    /// For each set by itself.
+    /// For each set separately.
     Separate,
     /// For all sets together.
     Integrated,
@@ -68,7 +68,7 @@ fn values(header: &Header) -> [u128; FIELDS] {
     ]
 }
 
-/// Segments of a field: where each begins, and its class for each set.
+/// Segments of a field: the beginning of each, and its class for each set.
 #[derive(Clone, Debug, Default)]
 struct Segments {
     starts: Vec<u128>,
@@ -82,7 +82,7 @@ impl Segments {
         self.classes.get(at * self.sets..(at + 1) * self.sets).unwrap_or_default()
     }
 
-    /// 32-bit words that a search reads at most: one for each probe (four for an IPv6 address), and the
+    /// The most 32-bit words that a search reads: one for each probe (four for an IPv6 address), and the
     /// classes, two sets to a word.
     fn words(&self, per_probe: usize) -> usize {
         if self.starts.len() <= 1 {
@@ -109,13 +109,13 @@ impl Cross {
         self.cells.at((a * self.columns + b) as usize)
     }
 
-    /// A table of one row or column that changes nothing needs no read.
+    /// The most 32-bit words of a lookup: a table of one row or column that changes nothing needs no read.
     fn words(&self, rows: usize) -> usize {
         usize::from(rows > 1 && self.columns > 1)
     }
 }
 
-/// Tables of one set.
+/// The tables of one set.
 #[derive(Clone, Debug, Default)]
 struct Tables {
     /// Addresses; ports; with the protocol; tenant and link; with those; all.
@@ -141,7 +141,7 @@ pub struct Hsm {
     parts: [Vec<Part>; 2],
 }
 
-/// Bytes left to build with.
+/// The bytes left for building.
 struct Left(usize);
 
 impl Left {
@@ -167,7 +167,7 @@ fn segment(rules: &[Vec<Option<(u128, u128)>>], left: &mut Left) -> Option<(Segm
         let mut numbers: HashMap<Bits, u16, FixedState> = HashMap::default();
         let mut list: Vec<Bits> = Vec::new();
         let mut bits = vec![0u64; words];
-        // Where rules begin and end, in order: each segment differs from the one before by those.
+        // The beginnings and ends of rules, in order: each segment differs from the one before by these.
         let mut events: Vec<(u128, usize)> = Vec::new();
         for (rule, span) in rules.iter().enumerate() {
             if let Some((first, last)) = span {
@@ -233,7 +233,7 @@ fn cross(a: &[Bits], b: &[Bits], last: bool, left: &mut Left) -> Option<(Cross, 
 }
 
 impl Tables {
-    /// From the classes of each field.
+    /// Builds the tables from the classes of each field.
     fn new(fields: &[Vec<Bits>; FIELDS], left: &mut Left) -> Option<Self> {
         let [source, destination, source_port, destination_port, protocol, tenant, link] = fields;
         let (amt, addresses) = cross(source, destination, false, left)?;
@@ -307,7 +307,7 @@ impl Part {
 }
 
 impl Hsm {
-    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses no more than about `limit` bytes.
+    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses about `limit` bytes at most.
     #[must_use]
     pub fn new(sets: u8, segmentation: Segmentation, limit: usize) -> Self {
         let sets = vec![Vec::new(); usize::from(sets.min(SETS_MAX))];
@@ -337,7 +337,7 @@ impl Hsm {
         Ok(())
     }
 
-    /// 32-bit words that an IPv4 lookup in all sets reads at most.
+    /// The most 32-bit words that an IPv4 lookup in all sets reads.
     #[must_use]
     pub fn words(&self) -> usize {
         let [v4, _] = &self.parts;
@@ -367,8 +367,7 @@ impl Classifier for Hsm {
         let before = self.len();
         let mut sets = self.sets.clone();
         sets.iter_mut().for_each(|list| list.retain(|e| e.fid != fid));
-        // Fewer rules can need more only where the limit is all but reached; then the tables stay, and the
-        // rules too.
+        // Fewer rules can need more memory only close to the limit; then the tables stay, and the rules too.
         if self.replace(sets).is_err() {
             return 0;
         }
@@ -379,7 +378,7 @@ impl Classifier for Hsm {
         results.fill(None);
         let v6 = header.source.is_ipv6();
         if v6 != header.destination.is_ipv6() {
-            // No table for what no packet is.
+            // Headers of mixed versions have no table.
             for (list, result) in self.sets.iter().zip(results) {
                 let found = list.iter().find(|e| e.rule.matches(header));
                 *result = found.map(|e| Match { fid: e.fid, priority: e.priority });

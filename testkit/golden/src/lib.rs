@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Golden models of header classification: structures that the product does not run, to compare with.
+//! Golden models of header classification: structures that the product does not use, for comparison.
 //!
-//! [`StrideBv`] is the twin of the hardware's table, [`Hsm`] the structure of the IPP paper. Both answer as
-//! [`bartizan_classify::Linear`] does, which tests of crate `classify` show.
+//! [`StrideBv`] is the twin of the hardware's table, [`Hsm`] the structure of the IPP paper. Both return the
+//! results of [`bartizan_classify::Linear`], as tests of crate `classify` show.
 
 mod hsm;
 mod line;

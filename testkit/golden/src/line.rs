@@ -23,8 +23,8 @@ impl Line {
     }
 }
 
-/// The first bit in `range` (of lines) that is valid and set in every vector; a vector begins at each of
-/// `starts`.
+/// The first bit in `range` (of lines) that is valid and set in every vector; `starts` has the beginning of
+/// each vector.
 #[inline]
 pub(crate) fn first_bit(
     valid: &[Line],

@@ -3,16 +3,16 @@
 //!
 //! Source: Ganegedara, Jiang, Prasanna, "A Scalable and Modular Architecture for High-Performance Packet
 //! Classification" (TPDS 2014). The key is the header as a row of bits; each stride of four bits has, for
-//! each of its 16 values, a vector with a bit for every ternary entry that agrees. A lookup ands one vector
+//! each of its 16 values, a vector with a bit for every ternary entry that matches. A lookup ands one vector
 //! per stride; the first bit left is the match.
 //!
 //! The twin of the RTL's table: entries are [`Ternary`], key and mask in the order source, destination,
 //! source port, destination port, protocol, link, tenant, most significant bit first; port ranges become
 //! prefixes, so a rule may take several entries, and each entry has a valid bit. Memory is 2 bytes per stride
-//! and entry and does not depend on what the rules are like. Strides in which no entry asks for anything are
-//! left out. Meant for some 1,000 entries.
+//! and entry, whatever the rules are. Strides without a condition of any entry are left out. Meant for some
+//! 1,000 entries.
 //!
-//! Inserts build anew; deletes clear valid bits.
+//! Inserts rebuild the vectors; deletes clear valid bits.
 
 use crate::line::{Line, first_bit};
 use bartizan_base::Fid;
@@ -28,12 +28,12 @@ const VALUES: usize = 16;
 /// Bytes of a key: IPv4 and IPv6.
 const KEYS: [usize; 2] = [16, 40];
 
-/// An entry as hardware holds it: the bits of the key that count and what they have to be.
+/// An entry as hardware holds it: the mask of significant bits, and their values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ternary {
     /// The values that the bits must have; zero where they do not count.
     pub key: Vec<u8>,
-    /// The bits that count.
+    /// The significant bits.
     pub mask: Vec<u8>,
 }
 
@@ -130,14 +130,14 @@ fn key(flat: &Flat) -> ([u8; 40], usize) {
 /// The vectors of one IP version.
 #[derive(Clone, Debug, Default)]
 struct Planes {
-    /// Nibbles of the key that some entry asks for.
+    /// The nibbles of the key with a condition of some entry.
     strides: Vec<u8>,
     /// For each stride and value the lines.
     lines: Vec<Line>,
     valid: Vec<Line>,
-    /// Place in its set's list of each entry, by bit.
+    /// The place of each entry in its set's list, by bit.
     ranks: Vec<u32>,
-    /// First line of each set, and the end of the last.
+    /// The first line of each set, and the end of the last.
     bounds: Vec<usize>,
 }
 
@@ -186,7 +186,7 @@ impl Planes {
         Some(planes)
     }
 
-    /// Rank of the first entry of a set that is left.
+    /// The rank of the first entry of a set that matches.
     fn find(&self, set: usize, key: &[u8]) -> Option<u32> {
         let (from, to) = (self.bounds.at(set), self.bounds.at(set + 1));
         let mut starts = [0usize; 80];
@@ -210,13 +210,13 @@ impl Planes {
 pub struct StrideBv {
     limit: usize,
     sets: Vec<Vec<RankedRule>>,
-    /// Entries that were deleted since the vectors were made, by set and place.
+    /// Entries deleted since the vectors were made, by set and place.
     gone: Vec<Vec<bool>>,
     planes: [Planes; 2],
 }
 
 impl StrideBv {
-    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses no more than about `limit` bytes.
+    /// A classifier of so many rule sets, at most [`SETS_MAX`], that uses about `limit` bytes at most.
     #[must_use]
     pub fn new(sets: u8, limit: usize) -> Self {
         let sets = vec![Vec::new(); usize::from(sets.min(SETS_MAX))];
@@ -288,7 +288,7 @@ impl Classifier for StrideBv {
                     let key = key.get(..*length).unwrap_or_default();
                     planes.find(set, key).and_then(|rank| list.get(rank as usize))
                 }
-                // What has no flat form is in no vector.
+                // A rule without a flat form is in no vector.
                 None => {
                     list.iter().zip(gone).find(|(e, gone)| !**gone && e.rule.matches(header)).map(|(e, _)| e)
                 }

@@ -8,11 +8,11 @@ use std::net::IpAddr;
 /// A transport packet that the kernel sent.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// From.
+    /// Source address.
     pub src: IpAddr,
-    /// To.
+    /// Destination address.
     pub dst: IpAddr,
-    /// TCP, or a UDP datagram with `seq`, `ack` and `flags` 0.
+    /// Whether it is a UDP datagram, with `seq`, `ack` and `flags` 0; else TCP.
     pub udp: bool,
     /// The segment.
     pub segment: Segment,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! IP headers, in Ethernet frames or without (RFC 791, 8200); the sums of the Internet (RFC 1071).
+//! IP headers, in Ethernet frames or without (RFC 791, 8200); Internet checksums (RFC 1071).
 
 use std::net::IpAddr;
 
 /// ICMP's protocol number.
 pub const ICMP: u8 = 1;
-/// TCP's.
+/// TCP's protocol number.
 pub const TCP: u8 = 6;
-/// UDP's.
+/// UDP's protocol number.
 pub const UDP: u8 = 17;
-/// ICMPv6's.
+/// ICMPv6's protocol number.
 pub const ICMPV6: u8 = 58;
 
 /// MAC address of the receivers.
 pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// MAC address of the hosts that exist only here.
+/// MAC address of the hosts that only tests simulate.
 pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
 /// Address of a host by its number: 10.0.0.N, 2001:db8::N.
@@ -32,7 +32,7 @@ pub type Extension = (u8, Vec<u8>);
 pub struct Piece {
     /// Its offset, in bytes.
     pub offset: usize,
-    /// More follows.
+    /// Whether more follows.
     pub more: bool,
 }
 
@@ -58,9 +58,9 @@ pub struct IpFixed {
 /// An IP header.
 #[derive(Clone, Debug)]
 pub struct Ip {
-    /// From.
+    /// Source address.
     pub src: IpAddr,
-    /// To.
+    /// Destination address.
     pub dst: IpAddr,
     /// Time to live, or hop limit.
     pub ttl: u8,
@@ -84,12 +84,12 @@ pub struct Ip {
     pub trailer: usize,
     /// VLAN tags before it, outermost first: priority, "drop eligible" and id.
     pub tags: Vec<u16>,
-    /// By hand.
+    /// The fields set by hand.
     pub fixed: IpFixed,
 }
 
 impl Ip {
-    /// A plain one.
+    /// A plain header.
     #[must_use]
     pub fn new(src: IpAddr, dst: IpAddr, protocol: u8) -> Self {
         Ip {
@@ -222,7 +222,7 @@ impl Ip {
         !sum(u32::from(self.pseudo_sum(protocol, bytes.len())), bytes)
     }
 
-    /// The sum of the pseudo-header of so many bytes.
+    /// The sum of the pseudo-header for so many bytes.
     #[must_use]
     pub fn pseudo_sum(&self, protocol: u8, length: usize) -> u16 {
         let of = |address: IpAddr, begin: u16| match address {
@@ -275,7 +275,7 @@ pub(super) fn udp_sum(ip: &Ip, bytes: &[u8]) -> u16 {
 /// The ones' complement sum of bytes.
 #[must_use]
 pub fn sum(begin: u32, bytes: &[u8]) -> u16 {
-    // Four bytes at a time: the upper half of a word is folded onto the lower one in the end.
+    // Four bytes at a time: in the end the upper half of a word is added to the lower one.
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);

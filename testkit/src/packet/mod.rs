@@ -41,7 +41,7 @@ pub enum Layer {
     Tcp(Segment),
     /// A datagram.
     Udp(Datagram),
-    /// A part of either, or something else.
+    /// A part of either, or other bytes.
     Part(Vec<u8>),
 }
 

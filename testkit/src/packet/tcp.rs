@@ -3,25 +3,25 @@
 
 use super::ip::{Ip, TCP};
 
-/// TCP flags.
+/// The flag of a connection's end; the other TCP flags follow.
 pub const FIN: u16 = 1;
 /// The flag of a connection's first segments.
 pub const SYN: u16 = 2;
 /// The flag of a reset.
 pub const RST: u16 = 4;
-/// Push.
+/// The push flag.
 pub const PSH: u16 = 8;
-/// The acknowledgment holds.
+/// The acknowledgment number is valid.
 pub const ACK: u16 = 16;
-/// The urgent pointer holds.
+/// The urgent pointer is valid.
 pub const URG: u16 = 32;
 
 /// A TCP segment.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
-    /// From.
+    /// Source port.
     pub sport: u16,
-    /// To.
+    /// Destination port.
     pub dport: u16,
     /// Sequence number.
     pub seq: u32,
@@ -45,12 +45,12 @@ pub struct Segment {
     pub dataofs: Option<u8>,
     /// Checksum, set by hand.
     pub chksum: Option<u16>,
-    /// Added to the right checksum.
+    /// A value to add to the right checksum.
     pub chksum_error: u16,
 }
 
 impl Segment {
-    /// A plain one.
+    /// A plain segment.
     #[must_use]
     pub fn new(ports: (u16, u16), (seq, ack): (u32, u32), flags: u16, load: &[u8]) -> Self {
         let (sport, dport) = ports;
@@ -68,8 +68,7 @@ impl Segment {
         bytes
     }
 
-    /// Header and payload for addresses that are not known here: the checksum is the one that is set by hand,
-    /// or 0.
+    /// Header and payload without known addresses: the checksum is the one set by hand, or 0.
     #[must_use]
     pub fn unsummed(&self) -> Vec<u8> {
         let mut options = Vec::new();

@@ -6,20 +6,20 @@ use super::ip::{Ip, UDP, udp_sum};
 /// A UDP datagram.
 #[derive(Clone, Debug, Default)]
 pub struct Datagram {
-    /// From.
+    /// Source port.
     pub sport: u16,
-    /// To.
+    /// Destination port.
     pub dport: u16,
     /// Payload.
     pub load: Vec<u8>,
-    /// By hand; 0 is for none.
+    /// Checksum, set by hand; 0 means none.
     pub chksum: Option<u16>,
-    /// By hand.
+    /// Length, set by hand.
     pub len: Option<u16>,
 }
 
 impl Datagram {
-    /// A plain one.
+    /// A plain datagram.
     #[must_use]
     pub fn new(ports: (u16, u16), load: &[u8]) -> Self {
         Datagram { sport: ports.0, dport: ports.1, load: load.to_vec(), ..Datagram::default() }
@@ -46,8 +46,7 @@ impl Datagram {
         bytes
     }
 
-    /// Header and payload for addresses that are not known here: the checksum is the one that is set by hand,
-    /// or none.
+    /// Header and payload without known addresses: the checksum is the one set by hand, or none.
     #[must_use]
     pub fn unsummed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 + self.load.len());

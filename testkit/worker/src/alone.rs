@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker whose generation holds one function: what it says, packet by packet, as part of the real data
-//! plane.
+//! A worker whose generation holds one function: returns the function's decision for each packet, in the real
+//! data plane.
 //!
-//! The function's rules on headers are searched one by one, and all flows are of one class and tenant, which
-//! the test chooses; with policies and their lookup it is a [`Stack`](crate::Stack).
+//! The function's header rules are searched one by one, and all flows are of one class and tenant, which the
+//! test chooses; [`Stack`](crate::Stack) has policies and their lookup.
 
 use crate::Nothing;
 use bartizan_applayer::file::FileSettings;
@@ -46,7 +46,7 @@ impl Watched {
         context: &mut PacketContext<'_>,
         callback: impl Fn(&dyn Function, &mut PacketContext<'_>) -> Decision,
     ) -> Decision {
-        // The worker keeps nothing for the function: it is here.
+        // The worker holds no state for the function: it is here.
         let mut state = self.state.lock().unwrap();
         core::mem::swap(context.worker, &mut *state);
         let decision = callback(self.inner.as_ref(), context);
@@ -89,7 +89,7 @@ impl Function for Watched {
     }
 }
 
-/// Every flow is of one class; the function's rules on headers are searched one by one.
+/// All flows are of one class; the function's header rules are searched one by one.
 struct OneClass {
     whose: Arc<Mutex<(Fid, TenantId)>>,
     rules: Vec<HeaderRules>,
@@ -114,7 +114,7 @@ impl FlowClassifier for OneClass {
 static ENGINE: LazyLock<(EngineSettings, Arc<Engine>)> = LazyLock::new(|| {
     let mut settings = bartizan_config::suricata::shipped();
     settings.set("flow.memcap", "1mb");
-    // What the engine refuses by itself it does not ask functions about.
+    // The engine does not ask functions about packets that it refuses itself.
     settings.set("exception-policy", "ignore");
     let engine = Engine::new(&settings, FileSettings::default()).expect("an engine");
     let (settings, _) = EngineSettings::from_settings(&settings, true, [1, 2]).expect("settings");
@@ -130,9 +130,9 @@ fn class(rules: &str) -> String {
 }
 
 impl Alone {
-    /// The function with these rules, in prevention. Its class is of a policy `web` with fid 1, from
-    /// 10.0.0.0/8 and 2001:db8::/32; there are a group `bad` (10.9.0.0/16, 2001:db8:9::/48) and a tenant `a`
-    /// with number 1.
+    /// A worker with the function and these rules, in prevention. Its class is of a policy `web` with fid 1,
+    /// from 10.0.0.0/8 and 2001:db8::/32; there are a group `bad` (10.9.0.0/16, 2001:db8:9::/48) and a tenant
+    /// `a` with number 1.
     ///
     /// # Panics
     /// The function refuses the rules.
@@ -141,7 +141,7 @@ impl Alone {
         Alone::tuned(kind, rules, |_| ())
     }
 
-    /// With other settings of the engine.
+    /// As [`Alone::new`], with other settings of the engine.
     ///
     /// # Panics
     /// The function refuses the rules.
@@ -168,7 +168,7 @@ impl Alone {
         make(kind, rules, (1, &HostTables::default()))
     }
 
-    /// Another generation of the same rules or others.
+    /// Enters another generation, of the same rules or others.
     ///
     /// # Panics
     /// The function refuses the rules.
@@ -178,7 +178,7 @@ impl Alone {
         self.watched = watched;
     }
 
-    /// The class of flows that begin from now on.
+    /// Sets the class of flows that begin from now on.
     ///
     /// # Panics
     /// Never.
@@ -186,7 +186,7 @@ impl Alone {
         self.whose.lock().unwrap().0 = fid;
     }
 
-    /// The tenant of packets from now on.
+    /// Sets the tenant of packets from now on.
     ///
     /// # Panics
     /// Never.
@@ -194,7 +194,7 @@ impl Alone {
         self.whose.lock().unwrap().1 = tenant;
     }
 
-    /// The flows end.
+    /// Ends all flows.
     pub fn end_flows(&mut self) {
         self.worker.shutdown(&mut Nothing);
     }
@@ -229,10 +229,11 @@ impl Alone {
         packets.unwrap_or_else(|| panic!("no rule {place}"))
     }
 
-    /// Runs an IP packet; what the function says, `None` when it is no longer on the flow's path.
+    /// Runs an IP packet; returns the function's decision, `None` when the function is no longer on the
+    /// flow's path.
     ///
     /// # Panics
-    /// The packet is malformed, or is not decided as the function says.
+    /// The packet is malformed, or the worker decides otherwise than the function.
     pub fn run(&mut self, bytes: &[u8]) -> Option<Decision> {
         let frame = Frame {
             now: self.now,
@@ -246,7 +247,7 @@ impl Alone {
         let said = core::mem::take(&mut *self.watched.said.lock().unwrap());
         assert!(said.len() < 2, "asked twice of one packet: {said:?}");
         let said = said.first().copied();
-        // The engine may have a reason of its own beside it.
+        // The engine may have a reason of its own as well.
         let refused = said.is_some_and(|said| !said.verdict.forwards());
         assert!(!refused || !decided.verdict.forwards(), "{said:?} is not done: {decided:?}");
         said

@@ -23,12 +23,12 @@ pub fn read(path: &Path) -> Vec<Value> {
     parse(&std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
 }
 
-/// Those of one type.
+/// The events of one type.
 pub fn of_type<'e>(events: &'e [Value], kind: &'e str) -> impl Iterator<Item = &'e Value> {
     events.iter().filter(move |event| event["event_type"] == kind)
 }
 
-/// The first of a type.
+/// The first event of a type.
 ///
 /// # Panics
 /// There is none.
@@ -37,7 +37,7 @@ pub fn first<'e>(events: &'e [Value], kind: &'e str) -> &'e Value {
     of_type(events, kind).next().unwrap_or_else(|| panic!("no event of type {kind} among {}", events.len()))
 }
 
-/// The text of an event without the number of its flow, which is another one in each run.
+/// The text of an event without the number of its flow, which differs between runs.
 #[must_use]
 pub fn without_flow_id(event: &Value) -> String {
     let mut event = event.clone();

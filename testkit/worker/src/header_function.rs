@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A header function that a test makes of a closure.
+//! A header function made of a test's closure.
 
 use bartizan_base::{Decision, FunctionId};
 use bartizan_function::{Function, FunctionKind, FunctionSpec, PacketContext, RuleSource, RulesError};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 type Act = dyn Fn(&mut PacketContext<'_>) + Send + Sync;
 
-/// The kind of a function that runs `act` for each packet and lets it go on.
+/// The kind of a function that runs `act` for each packet and passes it.
 #[must_use]
 pub fn header_function(
     spec: &'static FunctionSpec,

@@ -26,20 +26,20 @@ use bartizan_stages::record::{Recorder, RecorderEvent};
 /// A frame with its time.
 #[derive(Clone, Debug)]
 pub struct Captured {
-    /// When it came.
+    /// The time of arrival.
     pub now: Timestamp,
-    /// Ethernet.
+    /// The bytes, from the Ethernet header on.
     pub bytes: Vec<u8>,
 }
 
 impl Captured {
-    /// A frame so many milliseconds after the first second.
+    /// A frame that arrives so many milliseconds after the first second.
     #[must_use]
     pub fn at_millis(millis: u64, bytes: Vec<u8>) -> Self {
         Captured { now: Timestamp::from_nanos(1_000_000_000 + millis * 1_000_000), bytes }
     }
 
-    /// As workers take it.
+    /// The frame in the form of a worker's input.
     #[must_use]
     pub fn frame(&self, number: u64) -> Frame<'_> {
         Frame {

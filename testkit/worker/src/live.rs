@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One worker on live ports, while a test plays the hosts around it.
+//! One worker on live ports, while a test simulates the hosts around it.
 
 use bartizan_dataplane::driver::{Control, Driver, LiveOptions};
 use bartizan_dataplane::handover::Station;
@@ -34,7 +34,7 @@ pub fn inline<'r, R: Recorder + Send, T>(
     (outcome, driver)
 }
 
-/// Stops the worker, also when the test fails: the scope would wait for it.
+/// Stops the worker, also when the test fails: otherwise the scope would wait for it.
 struct Stop<'c>(&'c Control);
 
 impl Drop for Stop<'_> {

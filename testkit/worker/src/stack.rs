@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker with a policy, detection rules and an EVE file, without ports: what tests of the stack's own
-//! parts hand frames to.
+//! A worker with a policy, detection rules and an EVE file, without ports: tests of the stack's own parts
+//! pass frames to it.
 
 use bartizan_agent::Agent;
 use bartizan_applayer::file::FileSettings;
@@ -110,7 +110,7 @@ pub struct Made<'m> {
     pub name: &'m str,
     /// Keys of the only policy: `chain: [pfw, ids], ...`.
     pub policy: &'m str,
-    /// Suricata's settings beside those that it ships with.
+    /// Suricata's settings in addition to its shipped ones.
     pub set: &'m [(&'m str, &'m str)],
     /// Other settings of the engine.
     pub tune: fn(&mut EngineSettings),
@@ -120,11 +120,11 @@ pub struct Made<'m> {
     pub thresholds: &'m str,
 }
 
-/// A worker in prevention, and where its events go.
+/// A worker in prevention, and the recorder of its events.
 pub struct Stack {
-    /// It runs.
+    /// The worker.
     pub worker: Worker,
-    /// It writes.
+    /// The recorder.
     pub recorder: EveRecorder,
     agent: Agent,
     rules: Arc<Rules>,
@@ -146,7 +146,7 @@ fn chains(agent: &mut Agent, text: &str, name: &str) -> Arc<Chains> {
 }
 
 impl Stack {
-    /// A stack.
+    /// Makes a stack.
     ///
     /// # Panics
     /// The policy or the rules are wrong.
@@ -187,7 +187,7 @@ impl Stack {
         let chains = chains(&mut agent, &file_of(made.policy), name);
         let engine = Arc::new(Engine::new(&settings, FileSettings::default()).unwrap());
         let worker = Worker::new(engine_settings.clone(), Arc::clone(&engine), chains).unwrap();
-        // Two tests of one program may say the same name.
+        // Two tests of one program may use the same name.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder =
@@ -203,7 +203,7 @@ impl Stack {
         Stack { worker, recorder, agent, rules, engine_settings, engine, folder }
     }
 
-    /// Another generation, entered between two frames.
+    /// Enters another generation between two frames.
     ///
     /// # Panics
     /// The policy or the rules are wrong.
@@ -211,7 +211,7 @@ impl Stack {
         self.swap_file(&file_of(policy), rules);
     }
 
-    /// Another generation of a whole policy file.
+    /// Enters another generation of a whole policy file.
     ///
     /// # Panics
     /// The policy file or the rules are wrong.
@@ -221,7 +221,7 @@ impl Stack {
         self.worker.enter_generation(chains);
     }
 
-    /// So many workers in the stack's generation, connected.
+    /// Makes so many connected workers in the stack's generation.
     ///
     /// # Panics
     /// A worker cannot be made.
@@ -234,7 +234,7 @@ impl Stack {
         connect((0..count).map(worker).collect(), &self.engine_settings, 64)
     }
 
-    /// Ends all flows; gives the worker and all events.
+    /// Ends all flows; returns the worker and all events.
     ///
     /// # Panics
     /// The events cannot be written or read.
@@ -243,7 +243,7 @@ impl Stack {
         (self.worker, written(&mut self.recorder, &self.folder))
     }
 
-    /// Runs it inline between two ports while `test` plays ([`crate::live::inline`]), and ends it.
+    /// Runs the worker inline between two ports while `test` runs ([`crate::live::inline`]), and ends it.
     ///
     /// # Panics
     /// Those of [`Stack::finish`]; a port fails.
@@ -261,7 +261,7 @@ impl Stack {
     }
 }
 
-/// The events of a run that is over. Its folder is removed.
+/// The events of a finished run. Its folder is removed.
 fn written(recorder: &mut EveRecorder, folder: &Path) -> Vec<serde_json::Value> {
     assert!(recorder.finish().is_empty());
     let events = crate::events::read(&folder.join("eve.json"));

@@ -5,7 +5,7 @@ use super::rust::code;
 use super::{Finding, Tree};
 use std::collections::BTreeMap;
 
-/// The layers from the top to the bottom. Some of these crates are still to come.
+/// The layers from the top to the bottom. Some of these crates do not exist yet.
 pub const LAYERS: &[(&str, &[&str])] = &[
     ("8", &["bartizan"]),
     ("7", &["runtime"]),
@@ -19,7 +19,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("0", &["base"]),
 ];
 
-/// Helpers of tests, which lie in no layer: dev-dependencies of any crate.
+/// Helpers of tests, which are in no layer: dev-dependencies of any crate.
 const HELPERS: &[&str] = &["testkit", "testkit-device", "testkit-golden", "testkit-worker"];
 
 /// The file with the layer table for people, and the two lines around it.
@@ -31,7 +31,7 @@ pub fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|(_, crates)| crates.contains(&name))
 }
 
-/// Fails on an arrow upward or sideways, also of dev- and build-dependencies.
+/// Finds arrows upward or sideways, also of dev- and build-dependencies.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -60,8 +60,9 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Helpers of tests: `testkit` uses no other crate, so that the tests of every crate may use it, and
-/// `testkit-worker` and `testkit-device` only what tests in `tests/` are linked with as well.
+/// Checks the helpers of tests: `testkit` uses no other crate, so that the tests of every crate may use it,
+/// and only tests in `tests/` use `testkit-worker` and `testkit-device`, which are linked with the same
+/// library.
 #[must_use]
 pub fn check_helpers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -93,7 +94,7 @@ fn dependencies(manifest: &str) -> Vec<(usize, String, bool)> {
         if let Some(section) = line.strip_prefix('[') {
             inside = section.contains("dependencies");
             tests = section.starts_with("dev-dependencies");
-            // A table of its own: [dependencies.bartizan-base]
+            // A table of its own: [dependencies.bartizan-base].
             if let Some((_, name)) = section.trim_end_matches(']').split_once("dependencies.bartizan-") {
                 found.push((index + 1, name.to_owned(), tests));
             }

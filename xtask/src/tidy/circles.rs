@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of a crate that use one another in a circle can only be read, changed and tested together: there are
-//! no circles of more than three.
+//! Files of a crate that use one another in a circle can only be read, changed and tested together: circles
+//! of more than three files are refused.
 
 use super::uses::{self, Graph};
 use super::{Finding, Tree};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
-/// A circle of so many files is let go.
+/// The largest circle that is allowed.
 const LARGEST: usize = 3;
 
-/// Files that call each other by one dispatch, and count as one: the beginning of their paths, and why.
+/// Files that call each other through one dispatch, and count as one: the beginning of their paths, and the
+/// reason.
 const ONE: &[(&str, &str)] = &[(
     "crates/packet/src/decode/",
     "a tunnel's content may be any other header: each decoder hands on to the dispatch, which calls them all",
@@ -19,11 +20,11 @@ const ONE: &[(&str, &str)] = &[(
 /// Files that use one another, directly or through others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Circle {
-    /// Paths from the root of the repository; for files that count as one, what they begin with.
+    /// Paths from the root of the repository; for files that count as one, the beginning of their paths.
     pub files: Vec<String>,
     /// Uses within the circle: user, line, used file, path.
     pub uses: Vec<(String, usize, String, String)>,
-    /// The uses of a shortest way round, as places in `uses`.
+    /// The uses of a shortest circle, as positions in `uses`.
     pub round: Vec<usize>,
 }
 
@@ -36,7 +37,7 @@ pub fn circles(tree: &Tree, sources: &str) -> Vec<Circle> {
     found
 }
 
-/// Fails on circles of more than `LARGEST` files.
+/// Finds circles of more than `LARGEST` files.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -49,7 +50,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A circle in words: its files, and a shortest way round.
+/// A circle as text: its files, and a shortest circle of uses.
 fn said(circle: &Circle, sources: &str) -> String {
     let short = |path: &str| path.strip_prefix(sources).unwrap_or(path).to_owned();
     let files: Vec<String> = circle.files.iter().map(|file| short(file)).collect();
@@ -64,7 +65,7 @@ fn said(circle: &Circle, sources: &str) -> String {
     text + " move what both need to a file below them"
 }
 
-/// The graph with the files of [`ONE`] as one each.
+/// The graph in which the files of each [`ONE`] are one.
 fn joined(graph: Graph) -> Graph {
     let one = |path: &String| match ONE.iter().find(|(begin, _)| path.starts_with(begin)) {
         Some((begin, _)) => (*begin).to_owned(),
@@ -88,7 +89,7 @@ fn joined(graph: Graph) -> Graph {
     joined
 }
 
-/// Sets of more than one file in which each is reached from each (Tarjan's algorithm).
+/// Sets of more than one file in which each is reachable from each (Tarjan's algorithm).
 fn components(graph: &Graph) -> Vec<Vec<usize>> {
     struct Walk<'g> {
         graph: &'g Graph,
@@ -161,7 +162,7 @@ fn circle(graph: &Graph, files: &[usize]) -> Circle {
     Circle { files: files.iter().map(|file| graph.files[*file].clone()).collect(), uses, round }
 }
 
-/// A shortest way from a file back to it, as places of arrows.
+/// A shortest path from a file back to it, as positions of arrows.
 fn way_round(arrows: &[(usize, usize)], start: usize) -> Vec<usize> {
     let mut waiting = VecDeque::from([(start, Vec::new())]);
     let mut seen = BTreeSet::new();
@@ -184,7 +185,7 @@ fn way_round(arrows: &[(usize, usize)], start: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Four files in a circle: through a re-export, a module that was brought in, `super` and a glob.
+    /// Four files in a circle: through a re-export, an imported module, `super` and a glob.
     const FOUR: &[(&str, &str)] = &[
         ("crates/x/Cargo.toml", ""),
         ("crates/x/src/lib.rs", "mod a; mod b; mod c; pub use a::{A, one};"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! No wall clock in the data plane and below: time is that of the packets.
+//! No wall clock in the data plane and below: time comes from packets.
 
 use super::arrows::layer;
 use super::rust::{code, tests_begin};
@@ -15,7 +15,7 @@ const CLOCKS: &[&str] = &[
     "libc::time(",
 ];
 
-/// Files that may, each with the reason.
+/// Files that may read a clock, each with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/events/src/sink/file.rs", "the time in names of files, as Suricata has it; no event gets it"),
     (
@@ -31,7 +31,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Fails on a clock in the sources of a crate of the data plane or below, tests aside.
+/// Finds clocks in the sources of a crate of the data plane or below, tests aside.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let top = layer("dataplane").unwrap_or(0);

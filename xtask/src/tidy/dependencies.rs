@@ -7,10 +7,10 @@
 use super::rust::code;
 use super::{Finding, Tree};
 
-/// Crates whose library has another name than their package.
+/// Crates whose library has another name than the package.
 const NAMES: &[(&str, &str)] = &[("md-5", "md5")];
 
-/// Fails on a dependency of a member of the workspace that its sources do not name.
+/// Finds dependencies of a member of the workspace that its sources do not name.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let manifests: Vec<&str> = tree

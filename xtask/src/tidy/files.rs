@@ -6,10 +6,10 @@ use super::{Finding, Tree};
 /// The first line of every Rust file.
 const SPDX: &str = "// SPDX-License-Identifier: Apache-2.0";
 
-/// Lines of a function.
+/// The most lines of a function.
 const LONGEST_FUNCTION: usize = 100;
 
-/// Files are split before they reach this many lines.
+/// The most lines of a file.
 const LONGEST: usize = 900;
 
 /// Longer files, each with the reason.
@@ -18,7 +18,7 @@ const LONGER: &[(&str, &str)] = &[];
 /// Extensions of source files.
 const SOURCES: &[&str] = &["rs", "py", "sh", "c", "h", "sv"];
 
-/// Every Rust file begins with the licence and then says what it is for.
+/// Every Rust file begins with the licence and then states its purpose.
 #[must_use]
 pub fn check_headers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -34,7 +34,7 @@ pub fn check_headers(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// No source file is longer than a newcomer can find their way in.
+/// No source file is longer than the limit, so that newcomers find their way in it.
 #[must_use]
 pub fn check_length(tree: &Tree) -> Vec<Finding> {
     let sources = tree.files.iter().filter(|file| {
@@ -49,8 +49,7 @@ pub fn check_length(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// No function of the program is longer than a page or two: rustfmt has put its last brace below its first
-/// word.
+/// No function of the program is longer than the limit: rustfmt has put its last brace below its first word.
 #[must_use]
 pub fn check_functions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -83,10 +82,10 @@ pub fn check_functions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Nothing of the machine that it was written on: no absolute paths of work folders and homes.
+/// No source names the machine of its author: no absolute paths of work folders and homes.
 #[must_use]
 pub fn check_paths(tree: &Tree) -> Vec<Finding> {
-    // Put together here so that this file does not find itself.
+    // Assembled here so that this file does not find itself.
     let wanted: Vec<String> =
         ["work", "root", "tmp/ref", "home/user", "Users"].iter().map(|dir| format!("/{dir}/")).collect();
     let mut findings = Vec::new();

@@ -10,7 +10,7 @@ use std::process::Command;
 
 const FLOOR: &str = "tests/compat/floor.list";
 
-/// Fails when a case was taken out of the floor in any commit and does not stand in it now.
+/// Finds cases that some commit removed from the floor and that are not in it now.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let (Some(root), Some(floor)) = (&tree.root, tree.get(FLOOR)) else { return Vec::new() };

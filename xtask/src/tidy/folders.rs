@@ -7,10 +7,10 @@
 
 use super::{Finding, Tree, uses};
 
-/// Crates that have to have an order.
+/// Crates that must have an order.
 const ORDERED: &[&str] = &["crates/dataplane/src/", "crates/detect/src/", "crates/stages/src/"];
 
-/// Fails on uses upward, and on orders that are not those of the folders.
+/// Finds uses upward, and orders that differ from the folders.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     find(tree, ORDERED)
@@ -66,7 +66,7 @@ fn find(tree: &Tree, ordered: &[&str]) -> Vec<Finding> {
     findings
 }
 
-/// A folder (or file) with its place.
+/// A folder (or file) with its position.
 struct Folder {
     name: String,
     line: usize,

@@ -40,14 +40,14 @@ const TCP: &str = "a TCP header by hand: `bartizan_testkit::packet::Segment`";
 const UDP: &str = "a UDP header by hand: `bartizan_testkit::packet::Datagram`";
 const IP: &str = "an IP header by hand: `bartizan_testkit::packet::Ip`";
 
-/// Files that may, each with the reason.
+/// Files that may have copies, each with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/runtime/src/input.rs", "a frame of zstd, which has no IP in it"),
     ("crates/packet/src/capture/tests.rs", "the reader's own tests write every variant of the format"),
     ("crates/packet/src/checksum.rs", "the tests of the checksum itself"),
 ];
 
-/// Fails on a copy of what `testkit` makes, in all that is no part of the program.
+/// Finds copies of parts of `testkit`, in all sources outside of the program.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -69,7 +69,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The whole file is for tests, not only its end.
+/// Whether the whole file is for tests, not only its end.
 fn is_test(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     !path.starts_with("crates/")

@@ -9,7 +9,7 @@ use super::{CHECKS, Finding, Tree};
 const FILE: &str = "ARCHITECTURE.md";
 const MARK: &str = "Architecture invariant:";
 
-/// Fails on an invariant without a keeper and on a keeper that does not exist.
+/// Finds invariants without a check, and checks that do not exist.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let Some(file) = tree.get(FILE) else { return vec![Finding::new(FILE, 0, "is missing")] };
@@ -48,8 +48,8 @@ type Exists = fn(&Tree, &str) -> bool;
 
 const KINDS: &[(&str, Exists)] = &[("Test:", is_test), ("Lint:", is_lint), ("Tidy:", is_check)];
 
-/// A test is a function of that name with `#[test]` above it, in a macro or not, or a file below a `tests`
-/// folder.
+/// Whether there is a test of this name: a function with `#[test]` above it, in a macro or not, or a file
+/// below a `tests` folder.
 fn is_test(tree: &Tree, name: &str) -> bool {
     if name.contains('/') {
         return tree.exists(name);

@@ -7,7 +7,7 @@
 use super::{Finding, Tree};
 use std::process::Command;
 
-/// Licences that fit.
+/// The licences that are allowed.
 pub const ALLOWED: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -25,7 +25,7 @@ pub const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Holds the licence of every dependency against the list.
+/// Compares the licence of every dependency with the list.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let Some(root) = &tree.root else { return Vec::new() };
@@ -84,7 +84,7 @@ fn judge(metadata: &[u8]) -> Vec<Finding> {
 /// Does an SPDX expression leave a choice that is on the list?
 #[must_use]
 pub fn allowed(expression: &str) -> bool {
-    // The old form with a slash means OR.
+    // In the old form a slash means OR.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut at = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links of Markdown files lead somewhere, and every page of the book is in its table of contents.
+//! Links of Markdown files have targets, and every page of the book is in its table of contents.
 
 use super::{File, Finding, Tree};
 
@@ -38,7 +38,7 @@ pub fn check_summary(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Links whose text is the number of a design decision, and whose target has another one.
+/// Links whose text is the number of a design decision, and whose target has another number.
 fn other_numbers(file: &File) -> Vec<(usize, &str, &str)> {
     let is_number = |text: &str| text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut found = Vec::new();
@@ -72,7 +72,7 @@ fn targets(file: &File) -> Vec<(usize, &str)> {
                 found.push((number, rest.split([')', ' ']).next().unwrap_or_default()));
             }
         }
-        // A link whose text is code has its target in the piece after it.
+        // A link with code as its text has its target in the next piece.
         for piece in line.split('`').skip(2).step_by(2).filter_map(|piece| piece.strip_prefix("](")) {
             let target = piece.split([')', ' ']).next().unwrap_or_default();
             if !found.contains(&(number, target)) {

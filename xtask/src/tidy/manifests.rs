@@ -4,7 +4,7 @@
 use super::rust::{code, tests_begin};
 use super::{Finding, Tree};
 
-/// Crates that see no foreign bytes on the packet path: they may unwrap, with care.
+/// Crates without foreign bytes on the packet path: they may unwrap, with care.
 const NO_FOREIGN_BYTES: &[&str] = &["config", "bartizan", "controller"];
 
 /// The four lints of the no-panic header.
@@ -35,7 +35,7 @@ fn opts_in(manifest: &str) -> bool {
     })
 }
 
-/// Crates that see foreign bytes deny what can panic, and nothing but tests takes that back.
+/// Crates with foreign bytes deny what can panic, and only tests may allow it again.
 #[must_use]
 pub fn check_no_panic(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -70,7 +70,7 @@ pub fn check_no_panic(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A crate is there when it has content.
+/// A crate exists only if it has content.
 #[must_use]
 pub fn check_empty(tree: &Tree) -> Vec<Finding> {
     tree.crates()

@@ -28,10 +28,10 @@ pub mod uses;
 
 pub use tree::{File, Finding, Tree};
 
-/// A check: what in the tree breaks the rule?
+/// A check: returns the violations of its rule in the tree.
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
-/// All checks, by the name that is printed.
+/// All checks, by the name to print.
 pub const CHECKS: &[(&str, Check)] = &[
     ("arrows", arrows::check),
     ("layer table", arrows::check_table),

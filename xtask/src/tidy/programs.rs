@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One test program for each crate: each program more is linked with all that is tested. So the files of
-//! `tests/` are modules of `tests/all.rs`, and one that it does not name would silently never run. What has
-//! to be alone in its process says why in `Cargo.toml`.
+//! One test program for each crate: each further program is linked with all code under test. So the files of
+//! `tests/` are modules of `tests/all.rs`, and one that it does not name would silently never run. A test
+//! that has to be alone in its process has its reason in `Cargo.toml`.
 
 use super::{File, Finding, Tree};
 
@@ -18,7 +18,7 @@ struct Program {
     path: String,
 }
 
-/// Each file of `tests/` is run, and all of a crate by one program but for those with a reason.
+/// Each file of `tests/` is run, and all of a crate by one program, except those with a reason.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let manifests = tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -56,7 +56,7 @@ fn is_root_by_default(file: &str) -> bool {
     file.strip_suffix("/main.rs").unwrap_or(file).matches('/').count() == 0
 }
 
-/// Whether a file below `tests/` is a module of another one that is there.
+/// Whether a file below `tests/` is a module of another existing file.
 fn is_named(tree: &Tree, folder: &str, file: &str, files: &[&str]) -> bool {
     let says = |by: &str, line: &str| {
         let lines = tree.get(&format!("{folder}{by}")).map(|by| by.text.lines());
@@ -75,7 +75,7 @@ fn is_named(tree: &Tree, folder: &str, file: &str, files: &[&str]) -> bool {
     }
 }
 
-/// The name of the module that a file is.
+/// The name of a file's module.
 fn module(file: &str) -> &str {
     let path = file.trim_end_matches(".rs");
     let path = path.strip_suffix("/mod").or_else(|| path.strip_suffix("/main")).unwrap_or(path);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Just enough of Rust's lexing to tell code from comments and strings.
+//! Enough of Rust's lexing to separate code from comments and strings.
 
-/// The text with comments and the insides of strings blanked; lines and columns stay.
+/// The text with comments and the contents of strings blanked; lines and columns stay.
 #[must_use]
 pub fn code(text: &str) -> String {
     let bytes = text.as_bytes();
@@ -35,7 +35,7 @@ pub fn code(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Does the word stand in this line of code, not as part of a longer one?
+/// Whether the word is in this line of code, not as part of a longer one.
 #[must_use]
 pub fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
@@ -45,7 +45,7 @@ pub fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Number of the first line of the tests at the bottom of a file (`#[cfg(test)]`), or one past the last.
+/// The number of the first line of the tests at the end of a file (`#[cfg(test)]`), or one past the last.
 #[must_use]
 pub fn tests_begin(text: &str) -> usize {
     let mut lines = text.lines().zip(text.lines().skip(1));

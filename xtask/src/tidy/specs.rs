@@ -13,7 +13,7 @@ use super::{Finding, Tree};
 struct Spec {
     path: &'static str,
     name: &'static str,
-    /// Expressions that hold one, and the beginning of the paths of files where they do.
+    /// Expressions that hold one, and the beginnings of the paths of their files.
     held: &'static [(&'static str, &'static str)],
 }
 
@@ -37,7 +37,7 @@ const SPECS: &[Spec] = &[
     Spec { path: FUNCTION, name: "Counter", held: &[("crates/", "counter_spec")] },
     Spec { path: CONTEXT, name: "Notes", held: &[("crates/", "notes"), (CONTEXT, "self")] },
     Spec { path: HOSTS, name: "HostSlot", held: &[(HOSTS, "slot")] },
-    // Taken apart where they are read.
+    // Destructured by their readers.
     Spec { path: HEADERS, name: "HeaderRules", held: &[] },
     // The suite of its own tests, beside these files, does not count.
     Spec {
@@ -178,7 +178,7 @@ fn takes_apart(text: &str, name: &str, field: &str) -> bool {
 
 /// Whether the code reads a field after an expression. Setting it is no read.
 fn reads(text: &str, held: &str, field: &str) -> bool {
-    // A long chain is broken before its dots.
+    // A long chain has line breaks before its dots.
     let code = in_one_line(text).replace(" .", ".");
     let wanted = format!("{held}.{field}");
     code.match_indices(&wanted).any(|(at, _)| {

@@ -15,7 +15,7 @@ struct Table {
     name: &'static str,
     /// The mark in the text of an entry; files without it are shared by entries.
     mark: &'static str,
-    /// Files that have an entry made elsewhere.
+    /// Files with an entry made elsewhere.
     elsewhere: &'static [&'static str],
 }
 

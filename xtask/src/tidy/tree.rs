@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Folders that hold no source: built, generated or fetched.
+/// Folders without sources: built, generated or fetched.
 const SKIPPED: &[&str] = &[
     "target",
     ".git",
@@ -35,18 +35,18 @@ impl File {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Lines with their numbers, from 1.
+    /// The lines with their numbers, from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
-/// Something that breaks a rule, and where.
+/// A violation of a rule, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Path from the root.
     pub path: String,
-    /// Line from 1; 0 when the file as a whole is meant.
+    /// The line from 1; 0 for the file as a whole.
     pub line: usize,
     /// The violation, and what to do.
     pub message: String,
@@ -74,7 +74,7 @@ impl fmt::Display for Finding {
 pub struct Tree {
     /// The root folder; `None` for a tree made up in a test.
     pub root: Option<PathBuf>,
-    /// Sorted by path.
+    /// The files, sorted by path.
     pub files: Vec<File>,
 }
 
@@ -115,12 +115,12 @@ impl Tree {
             || self.root.as_ref().is_some_and(|root| root.join(path).exists())
     }
 
-    /// Rust files.
+    /// The Rust files.
     pub fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
-    /// Folders of the crates below `crates/`, with their manifests.
+    /// The folders of the crates below `crates/`, with their manifests.
     pub fn crates(&self) -> impl Iterator<Item = (&str, &File)> {
         self.files.iter().filter_map(|file| {
             let name = file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `unsafe` in named modules only, each block with the argument beside it.
 //!
-//! The lint `unsafe_code` (denied for the workspace) makes every use visible as an `allow`; here those are
-//! held against a list, so that a new one is a decision; and each block and implementation has its SAFETY
-//! comment (as clippy's `undocumented_unsafe_blocks` asks, which a macro can hide from).
+//! The lint `unsafe_code` (denied for the workspace) makes every use visible as an `allow`; this check
+//! compares those with a list, so that a new one is a decision; and each block and implementation has its
+//! SAFETY comment (as clippy's `undocumented_unsafe_blocks` requires, which a macro can hide from).
 
 use super::rust::{code, has_word};
 use super::{Finding, Tree};
 
-/// Modules (or files) with `unsafe`, by the file that allows it, and why they cannot do without.
+/// Modules (or files) with `unsafe`, by the file that allows it, and the reason.
 pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("benches/bypass/generate/src/lib.rs", "sys", "packet sockets and bpf(2), system calls"),
     ("crates/classify/examples/bench/common.rs", "", "thread CPU time, a system call"),
@@ -33,7 +33,7 @@ pub const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/bartizan/tests/windows.rs", "", "a thread's own network namespace, a socket option"),
 ];
 
-/// Fails on an `allow(unsafe_code)` that is not on the list and on an `unsafe` without its SAFETY comment.
+/// Finds an `allow(unsafe_code)` that is not on the list and an `unsafe` without its SAFETY comment.
 #[must_use]
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -58,7 +58,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The item below an `allow` is a module on the list, or the file as a whole is.
+/// Whether the item below an `allow` is a module on the list, or the file as a whole is.
 fn listed(path: &str, below: &[&str]) -> bool {
     let item = below.iter().map(|line| line.trim()).find(|line| !line.is_empty() && !line.starts_with("#["));
     let module = item.and_then(|item| item.trim_start_matches("pub ").strip_prefix("mod ")).unwrap_or("");
@@ -66,15 +66,15 @@ fn listed(path: &str, below: &[&str]) -> bool {
     ALLOWED.iter().any(|(file, name, _)| *file == path && (name.is_empty() || *name == module))
 }
 
-/// Does this line of code open something unsafe that needs an argument?
+/// Whether this line of code opens an unsafe block or implementation, which needs an argument.
 fn opens(line: &str) -> bool {
-    // Functions and function pointers ask something of their callers; only blocks and implementations claim
-    // something.
+    // Functions and function pointers make demands on their callers; only blocks and implementations make
+    // claims.
     has_word(line, "unsafe") && ["unsafe {", "unsafe impl"].iter().any(|form| line.contains(form))
 }
 
-/// A SAFETY comment (or a `# Safety` section) on the line, or in the comments and attributes above it. A
-/// statement that begins on a line above is looked through.
+/// Whether there is a SAFETY comment (or a `# Safety` section) on the line, or in the comments and attributes
+/// above it. A statement that begins on a line above is followed.
 fn argued(source: &[&str], index: usize) -> bool {
     let says = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
     if says(source[index]) {

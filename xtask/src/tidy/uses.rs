@@ -11,12 +11,12 @@
 use super::{File, Tree, rust::code};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// One use of a file by another: the first that was found.
+/// The first use of a file by another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
-    /// Line of the user.
+    /// The user's line.
     pub line: usize,
-    /// The path as it is written, aliases left out.
+    /// The path as written, aliases left out.
     pub path: String,
 }
 
@@ -25,7 +25,7 @@ pub struct Use {
 pub struct Graph {
     /// Paths from the root of the repository.
     pub files: Vec<String>,
-    /// For each file those that it uses.
+    /// For each file its uses of others.
     pub uses: Vec<BTreeMap<usize, Use>>,
 }
 
@@ -42,7 +42,7 @@ pub fn graph(tree: &Tree, sources: &str) -> Graph {
     let mut crate_ = Crate { tree, files: Vec::new(), modules: Vec::new() };
     for root in ["lib.rs", "main.rs"] {
         if let Some(file) = tree.get(&format!("{sources}{root}")) {
-            // A program beside a library is a crate of its own, in which no file uses that of its root.
+            // A program beside a library is a crate of its own, in which no file uses the library's root.
             let module = crate_.add_module(None, crate_.files.len(), sources.to_owned());
             crate_.read(file, module);
         }
@@ -55,14 +55,14 @@ pub fn graph(tree: &Tree, sources: &str) -> Graph {
 struct Module {
     parent: Option<usize>,
     file: usize,
-    /// Folder in which the files of its modules lie.
+    /// The folder of the files of its modules.
     folder: String,
     modules: HashMap<String, usize>,
     items: HashMap<String, usize>,
     /// The imports by `use`, by their name here.
     names: HashMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
-    /// Paths that are named, with their lines.
+    /// Paths with their lines.
     paths: Vec<(Vec<String>, usize)>,
     /// Private imports of the module, and re-exports (which count if the file has the name from elsewhere).
     own: Vec<(Vec<String>, usize)>,
@@ -83,11 +83,11 @@ enum Found {
     Module(usize),
     /// An item of this file.
     Item(usize),
-    /// Nothing of this crate.
+    /// Nothing in this crate.
     Nothing,
 }
 
-/// Re-exports of re-exports are followed so far.
+/// The longest chain of re-exports that is followed.
 const DEPTH: usize = 16;
 
 impl Crate<'_> {
@@ -246,7 +246,7 @@ impl Crate<'_> {
                 },
                 (_, "self", now) => now,
                 (_, name, Found::Module(now)) => match self.name(now, name, depth) {
-                    // Something that a macro made, or that comes from outside: the module has it.
+                    // An item that a macro made, or an external one: it counts for the module.
                     Found::Nothing if !self.modules[now].names.contains_key(name) => {
                         Found::Item(self.modules[now].file)
                     }
@@ -260,7 +260,7 @@ impl Crate<'_> {
 
     fn link(self) -> Graph {
         let mut uses = vec![BTreeMap::new(); self.files.len()];
-        // Names that a `pub use` shows on count where the file itself has them elsewhere, too.
+        // Names that a `pub use` re-exports count if the file itself has them elsewhere, too.
         let mut words: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); self.files.len()];
         for module in &self.modules {
             words[module.file].extend(module.words.iter().map(String::as_str));
@@ -299,7 +299,7 @@ fn add(uses: &mut [BTreeMap<usize, Use>], user: usize, used: usize, line: usize,
     }
 }
 
-/// A word or a sign, `::` as one.
+/// A word or a sign; `::` is one sign.
 #[derive(Clone, Copy)]
 struct Token<'t> {
     text: &'t str,
@@ -328,7 +328,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// Whether a text begins as a name does.
+/// Whether a text begins as a name.
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
