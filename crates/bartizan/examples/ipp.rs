@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Rules of the paper's firewalls, and what it measured: words FW+IDS and IPP, bytes FW+IDS and IPP, Gbit/s
+/// Rules of the paper's firewalls, and its measurements: words FW+IDS and IPP, bytes FW+IDS and IPP, Gbit/s
 /// FW+IDS and IPP.
 const PAPER: [(usize, [f64; 6]); 7] = [
     (68, [30.0, 20.0, 563_350.0, 563_484.0, 3.72, 4.64]),
@@ -95,7 +95,7 @@ fn prefixes(first: u32, last: u32, out: &mut Vec<Option<Net>>) {
     }
 }
 
-/// A side of a header, as HeaderRules say it.
+/// A side of a header, as HeaderRules have it.
 type Side = (Vec<Option<Net>>, Vec<Range>);
 
 fn protocol(rule: &Rule) -> Option<u8> {
@@ -237,9 +237,9 @@ fn signature_groups(text: &str, variables: &Variables) -> Result<Vec<RankedRule>
     Ok(groups.header_rules().iter().map(entry).collect())
 }
 
-/// Nanoseconds a header of a batch of 64, in the rules alone and beside those of another set: the best of
-/// nine alternations. And headers on which the answers differ: of the first set from those alone, of some for
-/// both sets from a linear search.
+/// Nanoseconds per header in a batch of 64, in the rules alone and beside those of another set: the best of
+/// nine alternations. And the number of headers with different results: for the first set compared with it
+/// alone, for some headers for both sets compared with a linear search.
 fn with_a_second_set(rules: &[RankedRule], other: &[RankedRule]) -> Result<([f64; 2], usize), Failure> {
     const BATCH: usize = 64;
     let alone = Auto::live(&[rules.to_vec()], BUDGET)?;

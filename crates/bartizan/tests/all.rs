@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All tests of the program in one program: each program more is linked with all that is tested. A file here
-//! is a module; `cargo xtask tidy` finds one that is not named. What has to be alone in its process is a
-//! program of its own in `Cargo.toml`, with the reason.
+//! All tests of the program in one program: each further program is linked with all code under test. A file
+//! here is a module; `cargo xtask tidy` finds one that is not named. A test that has to be alone in its
+//! process is a program of its own in `Cargo.toml`, with the reason.
 
 // What they share.
 mod command_socket;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of application layers stays within its bound, whatever senders make connections hold, and good
-//! requests beside it are still parsed, matched and let through (docs/limits.md).
+//! Memory of application layers stays within its bound, however much senders make connections hold, and good
+//! requests beside them are still parsed, matched and passed (docs/limits.md).
 
 use bartizan_base::{Reason, Timestamp};
 use bartizan_stages::settings::EngineSettings;
@@ -147,7 +147,7 @@ impl Run {
         }
     }
 
-    /// Handles a frame, a fifth of a millisecond after the one before. Returns whether it was let through.
+    /// Handles a frame, a fifth of a millisecond after the one before. Returns whether it passed.
     fn frame(&mut self, bytes: Vec<u8>) -> bool {
         self.frames += 1;
         let now = Timestamp::from_nanos(1_000_000_000 + self.frames * 200_000);
@@ -171,7 +171,7 @@ impl Run {
     }
 }
 
-/// A good connection whose request takes its time.
+/// A good connection with a slow request.
 struct Good {
     connection: Connection,
     left: Vec<Vec<u8>>,
@@ -253,8 +253,8 @@ fn every_shape_stays_within_the_bound_and_good_requests_pass() {
     }
 }
 
-/// A connection that is closed for memory: whether what it sends then passes, refusals of that reason, and
-/// the events.
+/// A connection that is closed for memory: whether its later bytes pass, the number of refusals for that
+/// reason, and the events.
 fn closed(
     name: &str,
     policy: &str,

@@ -9,7 +9,7 @@ use common::{Ended, Folder, capture, run, udp};
 use std::collections::BTreeMap;
 
 const GOOD: &str = "alert udp any any -> any 4000 (msg:\"seen\"; content:\"secret\"; sid:1;)\n";
-/// Right, and not for this engine: a protocol, a keyword.
+/// Valid rules that this engine does not support: a protocol, a keyword.
 const UNSUPPORTED: &str = "alert smtp any any -> any any (msg:\"m\"; content:\"x\"; sid:2;)\nalert tcp any any -> any any (msg:\"m\"; content:\"x\"; asn1:bitstring_overflow; sid:3;)\n";
 /// Rules that Suricata refuses as well: bad syntax, an unknown keyword, a bad value.
 const MALFORMED: &str = "alert tcp any any -> any any (msg:\"m\"; sid:4\nalert tcp any any -> any any (msg:\"m\"; cnotent:\"x\"; sid:5;)\nalert http any any -> any any (msg:\"m\"; http.uri; bsize:a; sid:6;)\nalert nosuch any any -> any any (msg:\"m\"; sid:7;)\n";

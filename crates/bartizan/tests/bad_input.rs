@@ -9,7 +9,7 @@ use common::{Folder, capture, run, udp};
 /// Files of a case: name and content.
 type Files<'a> = &'a [(&'a str, &'a [u8])];
 
-/// One case: files, arguments, exit code, and what standard error (or, for `check`, standard output) says.
+/// One case: files, arguments, exit code, and the message on standard error (for `check`, standard output).
 struct Case<'a> {
     files: Files<'a>,
     arguments: &'a str,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ca`: what an operator types, what comes of it, and who may read it.
+//! `bartizan ca`: an operator's commands, their results, and the rights of the files.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Drop for Folder {

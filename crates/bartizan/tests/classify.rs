@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan classify`: what it prints for rule files and policy files, and rule sets and traces that it
+//! `bartizan classify`: its output for rule files and policy files, and the rule sets and traces that it
 //! draws.
 
 use crate::common;
@@ -87,7 +87,7 @@ default: {action: drop}
 ";
 
 /// Each IP version: source, destination, and the policies of the default tenant, of `red`, and of the default
-/// tenant on the link `branch`; chosen by hand. Policies hold both ways.
+/// tenant on the link `branch`; chosen by hand. Policies apply both ways.
 const CHOSEN: [([&str; 2], [&str; 2], [&str; 3]); 6] = [
     (["10.1.2.3", "2001:db8::1"], ["192.0.2.7", "fd00:aaaa::7"], ["2", "1", "0"]),
     (["192.0.2.7", "fd00:aaaa::7"], ["10.1.2.3", "2001:db8::1"], ["2", "1", "0"]),

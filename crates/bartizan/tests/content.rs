@@ -33,7 +33,7 @@ fn host(folder: &Folder) {
     folder.write("bad.lst", "YQ==\n");
 }
 
-/// The kinds that differ.
+/// The kinds of content whose hashes differ.
 fn changed(before: &Value, after: &Value) -> BTreeSet<&'static str> {
     assert_eq!(before["all"] == after["all"], before == after);
     KINDS.into_iter().filter(|kind| before[kind] != after[kind]).collect()

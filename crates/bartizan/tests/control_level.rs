@@ -134,7 +134,7 @@ fn levels(workers: u16) {
     ends_well(running);
 }
 
-/// Traffic and questions at the same time: each question has its answer, each packet arrives.
+/// Traffic and requests at the same time: each request has its answer, each packet arrives.
 #[test]
 fn many_flows_are_told_of_while_traffic_goes_on() {
     in_namespace(|| {

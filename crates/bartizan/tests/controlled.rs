@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` that belongs to a controller: what the controller says refuses traffic accordingly, goes on
-//! without it and over a restart, is refused whole when it is broken; alerts and counters arrive once (needs
-//! root; says so and returns otherwise).
+//! `bartizan run` that belongs to a controller: the controller's policies refuse traffic, stay in force
+//! without the controller and over a restart, and are refused whole when broken; alerts and counters arrive
+//! once (needs root; without, it prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -34,7 +34,7 @@ fn host(more: &str) -> String {
     )
 }
 
-/// Datagrams of new flows to these ports: those to which they came out at the other end.
+/// Sends datagrams of new flows to these ports; returns the ports of those that came out at the other end.
 fn passed(net: &mut [InlinePort; 2], ports: &[u16]) -> Vec<u16> {
     use std::sync::atomic::{AtomicU16, Ordering};
     static SOURCE: AtomicU16 = AtomicU16::new(1_024);
@@ -55,7 +55,7 @@ fn tenant() -> Object {
     )
 }
 
-/// The policy of the tenant that lets datagrams to one port go on and looks at them.
+/// The policy of the tenant that passes datagrams to one port and inspects them.
 fn web(port: u16) -> Object {
     let said = json!({
         "name": "acme/web", "tenant": ["acme"], "chain": ["pfw", "ids"], "ids": {"level": "web"},
@@ -217,8 +217,8 @@ fn bad() -> Object {
     part(3, "bad", &json!({"policy": bad, "order": 1}))
 }
 
-/// The program was killed while it built what cannot be built, which was stored beside that: the generation
-/// before holds.
+/// The program was killed while it built a broken generation, which was stored beside the running one: the
+/// earlier generation stays in force.
 fn killed_while_it_built(folder: &Folder, net: &mut [InlinePort; 2]) {
     let mut store = FileStore::new(&folder.path("state/edge"));
     let held = store.load().unwrap();

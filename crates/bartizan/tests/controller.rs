@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller as a program: what it has answered survives its sudden end, a full disk loses nothing,
-//! requests that are none are refused and counted, and only one runs on a state.
+//! The controller as a program: acknowledged changes survive its sudden end, a full disk loses nothing,
+//! malformed requests are refused and counted, and only one controller runs on a state.
 
 use crate::common;
 use crate::planes;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The administrator's token, by the bootstrap token of the state.
+/// The administrator's token, made by the bootstrap token of the state.
 fn administrator(running: &Controller, state: &Path) -> String {
     let bootstrap = std::fs::read_to_string(state.join("bootstrap-token")).unwrap();
     let mut client = running.client(state, bootstrap.trim());
@@ -233,8 +233,7 @@ fn what_is_no_request_is_refused_and_counted() {
     assert!(matches!(wrong.ask(Method::Get, "/v1/tenants", None, &[]), Err(ClientError::Unreachable { .. })));
 }
 
-/// More connections than there are places, by somebody who says nothing: who has a token is answered all the
-/// same, at once.
+/// Silent connections beyond the limit: a client with a token is answered all the same, at once.
 #[test]
 fn connections_that_say_nothing_keep_nobody_out() {
     let folder = Folder::new();

@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A controller that runs, and a user with a file that says so.
+/// A running controller, and a user with a configuration file for it.
 struct World {
     controller: Controller,
     folder: Folder,
@@ -369,8 +369,8 @@ fn a_change_is_replayed_before_it_is_put() {
     world.refused(&["replay", "--device", "none", "c.pcap"], 1, "there is no device `none`");
 }
 
-/// A document larger than the controller takes is refused in words, not by a signal, though the socket closes
-/// while it is sent.
+/// A document larger than the controller's limit is refused by a message, not by a signal, though the socket
+/// closes while it is sent.
 #[test]
 fn a_document_beyond_the_limit_is_refused_in_words() {
     let world = World::new();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan ctl replay`: what a policy would make of captures and of flow records, beside what became of the
-//! flows.
+//! `bartizan ctl replay`: a policy's verdicts for captures and flow records, beside the recorded ones.
 
 use crate::common;
 
@@ -51,7 +50,7 @@ fn changed(report: &Value) -> Vec<(u64, String, String)> {
     all
 }
 
-/// The flow to 53 was let go on and would be refused, that to 99 the other way round.
+/// The flow to port 53 passed and would be refused, that to 99 the other way round.
 fn both() -> Vec<(u64, String, String)> {
     let (on, refused) = ("forwarded".to_owned(), "refused".to_owned());
     vec![(53, on.clone(), refused.clone()), (99, refused, on)]

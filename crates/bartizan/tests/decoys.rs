@@ -19,7 +19,7 @@ fn message(name: &[u8; 4], answer: bool) -> Vec<u8> {
     bytes
 }
 
-/// A datagram with its checksum right.
+/// A datagram with a right checksum.
 fn datagram(v6: bool, ends: (u8, u8), ports: (u16, u16), load: &[u8]) -> Vec<u8> {
     ethernet(v6, &ip(v6, ends, 17, &udp(ports, load)))
 }
@@ -112,7 +112,7 @@ fn a_query_is_one_whatever_came_before_it() {
     gate.end();
 }
 
-/// A client that writes an answer is no server: from a server's port, too.
+/// A client that sends an answer does not become a server, even from a server's port.
 #[test]
 fn an_answer_to_nothing_turns_no_flow() {
     let mut gate = Gate::new("answers", &[]);
@@ -209,7 +209,7 @@ fn a_rst_hides_nothing_that_comes_behind_it() {
     gate.end();
 }
 
-/// The settings that let TCP segments with wrong checksums count do so here.
+/// Settings that accept TCP segments with wrong checksums have that effect here.
 #[test]
 fn checksums_count_as_the_settings_say() {
     for (name, set) in [

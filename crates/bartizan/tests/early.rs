@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with `early-drop`, in a network namespace of its own (needs root; says so and returns
-//! otherwise): a flood from a block list of 10,000 prefixes is dropped by the kernel while connections of
-//! others go on, also while policies are loaded anew; every packet is counted for its rule.
+//! `bartizan run` with `early-drop`, in a network namespace of its own (needs root; without, it prints so and
+//! returns): the kernel drops a flood from a block list of 10,000 prefixes while other connections go on,
+//! also during reloads of policies; every packet is counted for its rule.
 
 use crate::command_socket;
 use crate::common;
@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 
 /// Prefixes of the block list: every second network of 24 bits from 11.0.0.0 on.
 const PREFIXES: u32 = 10_000;
-/// Frames of the flood that are sent at once.
+/// Frames of the flood sent at once.
 const BURST: usize = 500;
 
-/// A policy that drops what the list names, and UDP to a port.
+/// A policy that drops sources on the list, and UDP to a port.
 fn policy(port: u16) -> String {
     let mut list = String::new();
     for number in 0..PREFIXES {
@@ -70,7 +70,7 @@ fn of_flood(number: u32) -> Vec<u8> {
     Packet::tcp(&Ip::new(source, target, TCP), segment).frame()
 }
 
-/// Sends so many packets of the flood from a number on, as fast as they go.
+/// Sends so many packets of the flood from a number on, as fast as possible.
 fn flood(port: &mut InlinePort, first: u32, count: usize) {
     for number in (first..).take(count) {
         port.transmit_frame(&of_flood(number)).unwrap();
@@ -86,7 +86,7 @@ fn of_rule() -> u64 {
     value(&get("/metrics"), "bartizan_filter_rule_packets_total", &["policy=\"all\"", "rule=\"bad\""])
 }
 
-/// Frames that came by the client's port, by what became of them. What its ring had no room for is in none.
+/// Frames that arrived by the client's port, by outcome. Frames that its ring had no room for are in none.
 fn by_port(what: &str) -> u64 {
     value(&get("/metrics"), "bartizan_port_level_total", &["port=\"a1\"", &format!("what=\"{what}\"")])
 }
@@ -95,7 +95,7 @@ fn arrived() -> u64 {
     ["up", "forwarded", "dropped", "early"].iter().map(|what| by_port(what)).sum()
 }
 
-/// Waits until all that came is counted: counts are made once a second, on a busy machine later.
+/// Waits until all frames are counted: counts are updated once a second, on a busy machine later.
 fn counted() {
     let begin = Instant::now();
     let (mut before, mut steady) = (arrived(), 0);
@@ -168,7 +168,7 @@ fn dropped_early(workers: u16) {
     assert_eq!(packets, good);
 }
 
-/// Without it the same flood comes up and has records. What both cost is printed.
+/// Without early drop the same flood comes up and has records. The cost of both is printed.
 #[test]
 fn without_early_drop_the_flood_comes_up_and_has_records() {
     in_namespace(|| {
@@ -205,8 +205,8 @@ fn without_early_drop_the_flood_comes_up_and_has_records() {
     });
 }
 
-/// Reloads that follow each other while workers do not run: the table that the level reads is not written
-/// over, so what rules refuse is refused while the link is open.
+/// Reloads in quick succession while workers do not run: the table that the level reads is not overwritten,
+/// so refusals by rules hold while the link is open.
 #[test]
 fn reloads_before_a_worker_runs_the_first_of_them_leave_the_table_in_use_alone() {
     in_namespace(|| {
@@ -269,8 +269,8 @@ fn reloads_before_a_worker_runs_the_first_of_them_leave_the_table_in_use_alone()
     });
 }
 
-/// Two links with rules of their own: in generations of odd numbers the first one refuses datagrams to a
-/// port, in others the second one; both refuse what a list names.
+/// Two links with rules of their own: in odd generations the first one refuses datagrams to a port, in even
+/// ones the second one; both refuse sources on a list.
 fn policy_of_two(generation: u32) -> String {
     let (closed, open) = if generation % 2 == 1 { ("one", "two") } else { ("two", "one") };
     let bad = 0x0b00_0000 + generation % 7 * 512;
@@ -284,7 +284,7 @@ fn policy_of_two(generation: u32) -> String {
     )
 }
 
-/// A datagram of a flow of its own, from a host or one that the list names.
+/// A datagram of a flow of its own, from a host or from a source on the list.
 fn datagram_of(number: u32, bad: bool) -> Vec<u8> {
     let source = Ipv4Addr::from(if bad { 0x0c00_0000 + number } else { 0x0a00_0001 + number % 60_000 });
     let ports = (1024 + (number % 50_000) as u16, 4000);
@@ -292,8 +292,8 @@ fn datagram_of(number: u32, bad: bool) -> Vec<u8> {
     Packet { ip: Ip::new(source.into(), Ipv4Addr::new(192, 0, 2, 2).into(), UDP), layer, piece: None }.frame()
 }
 
-/// Hundreds of reloads with two links: each packet is judged by its own link's rules of the generation that
-/// runs, and counted once.
+/// Hundreds of reloads with two links: each packet is judged by its own link's rules of the running
+/// generation, and counted once.
 #[test]
 fn two_links_keep_their_own_rules_over_hundreds_of_reloads() {
     in_namespace(|| {
@@ -358,8 +358,8 @@ enum Told {
     Vni,
 }
 
-/// A datagram from one of two tenants, whose packets differ in nothing but the tag or the tunnel: each of a
-/// flow of its own.
+/// A datagram of one of two tenants, whose packets differ only in the tag or the tunnel: each of a flow of
+/// its own.
 fn of_tenant(told: Told, tenant: usize, v6: bool, number: u16, port: u16) -> Vec<u8> {
     let host = |last: u16| common::address(v6, last as u8);
     let mut packet = packet::udp((host(11), 1024 + number), (host(12), port), b"equal");
@@ -399,8 +399,8 @@ fn of_closed(policy: &str) -> u64 {
     value(&get("/metrics"), "bartizan_filter_rule_packets_total", &labels)
 }
 
-/// A tenant's refusal acts below, another tenant's equal addresses pass: by VLANs and by VXLAN, of IPv4 and
-/// of IPv6, over a reload that turns both round, and not where a policy is staged.
+/// A tenant's refusal acts below, another tenant's equal addresses pass: by VLANs and by VXLAN, for IPv4 and
+/// IPv6, over a reload that swaps the two, and not under a staged policy.
 #[test]
 fn a_tenants_refusal_acts_below_and_anothers_equal_addresses_pass() {
     let ways = [Told::Vlan, Told::Vni].into_iter().flat_map(|told| [1, 2].map(|workers| (told, workers)));

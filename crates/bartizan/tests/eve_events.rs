@@ -177,7 +177,7 @@ fn captures_whose_checksums_are_mostly_wrong_are_told_of() {
     assert!(!ran.stderr().contains("wrong checksum"), "{}", ran.stderr());
 }
 
-/// Events without what differs by nature: numbers of flows, and statistics.
+/// Events without members that always differ: numbers of flows, and statistics.
 fn multiset(folder: &Folder, out: &str) -> BTreeMap<String, u32> {
     let mut events = BTreeMap::new();
     for event in events::read(&folder.path().join(out).join("eve.json")) {

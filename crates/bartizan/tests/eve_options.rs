@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Options of the EVE outputs, through the whole program over captures, over IPv4 and IPv6: for whom a proxy
-//! forwards (`xff`), whose Ethernet addresses stand beside whose (`ethernet`), what `drop` records and
-//! `blocked` say. The answers are those of Suricata 8.0.8 for the same packets.
+//! Options of the EVE outputs, through the whole program over captures, over IPv4 and IPv6: the client behind
+//! a proxy (`xff`), the order of Ethernet addresses (`ethernet`), `drop` records and `blocked`. The expected
+//! results are those of Suricata 8.0.8 for the same packets.
 
 use crate::sample as common;
 
@@ -30,8 +30,8 @@ fn inspect(folder: &Folder, rules: &str, out: &str, options: &[&str], more: &[&s
     assert_eq!(ran.code(), 0, "{}", ran.stderr());
 }
 
-/// A connection with requests that have these fields, each with its answer; `together`: all requests, then
-/// all answers.
+/// A connection with requests with these headers, each with its answer; `together`: all requests, then all
+/// answers.
 fn requests(capture: &mut Capture, (client, server): (End, End), fields: [&str; 3], together: bool) {
     let (mut c, mut s) = (101u32, 901u32);
     capture.tcp(client, server, (100, 0), SYN, b"");
@@ -76,7 +76,7 @@ fn shown(event: &Value) -> [&str; 3] {
     [event["src_ip"].as_str().unwrap(), event["dest_ip"].as_str().unwrap(), extra]
 }
 
-/// Events of a type (of alerts, of a rule) of one IP version, as `shown`.
+/// Events of a type (for alerts, of a rule) of one IP version, as `shown`.
 fn all_shown(folder: &Folder, out: &str, (kind, sid): (&str, u64), version: u64) -> Vec<[String; 3]> {
     let events = folder.events(out, kind).into_iter();
     let events = events.filter(|e| e["ip_v"] == version && (sid == 0 || e["alert"]["signature_id"] == sid));
@@ -212,7 +212,7 @@ fn records_beside_kept_files_show_it_by_their_own_setting() {
 const CLIENT_MAC: &str = "02:00:00:00:00:03";
 const SERVER_MAC: &str = "02:00:00:00:00:02";
 
-/// Sends between these two, each with its own Ethernet address.
+/// Sends packets between these two, each with its own Ethernet address.
 struct Wire {
     capture: Capture,
     client: IpAddr,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fields of events over whole captures, over IPv4 and IPv6. The answers are those of Suricata 8.0.8 for the
-//! same packets.
+//! Fields of events over whole captures, over IPv4 and IPv6. The expected values are those of Suricata 8.0.8
+//! for the same packets.
 
 use crate::sample as common;
 

@@ -60,7 +60,7 @@ impl Reader {
         Reader { end, thread }
     }
 
-    /// Whole lines that it got.
+    /// The whole lines that it received.
     fn lines(self) -> u64 {
         let _ = self.end.send(());
         let text = self.thread.join().unwrap();
@@ -73,7 +73,7 @@ fn counter(folder: &Folder, name: &str) -> u64 {
     stats[name].as_u64().unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// The run lost so many events at its socket, and says so wherever it tells of events.
+/// Checks that the run lost so many events at its socket, and reports so wherever it reports events.
 fn assert_lost(folder: &Folder, ended: &Ended, lost: u64) {
     assert_eq!(counter(folder, "events.lost"), lost, "{ended:?}");
     assert_eq!(ended.code, Some(if lost == 0 { 0 } else { 3 }), "{ended:?}");
@@ -130,13 +130,14 @@ fn run(folder: &Folder, workers: &str) -> Running {
     running
 }
 
-/// Lines of flows in the file, which nothing is lost of.
+/// The lines of flows in the file, which loses none.
 fn in_file(folder: &Path) -> u64 {
     let text = std::fs::read_to_string(folder.join("o/eve.json")).unwrap();
     text.lines().filter(|line| line.contains(r#""event_type":"flow""#)).count() as u64
 }
 
-/// A tap's ring shows frames some time after they came: those that came right before the word to stop, too.
+/// A tap's ring shows frames some time after they came: also those that came directly before the signal to
+/// stop.
 #[test]
 fn frames_right_before_the_end_of_a_run_are_inspected() {
     in_namespace(|| {

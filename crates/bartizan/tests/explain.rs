@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `explain flow` and `explain rule`: what they say, and what they say to wrong input.
+//! `explain flow` and `explain rule`: their output, and their messages for wrong input.
 
 use crate::sample as common;
 
 use common::stage;
 use serde_json::Value;
 
-/// The answer of a function.
+/// The result of a function.
 fn answer<'v>(told: &'v Value, function: &str) -> &'v Value {
     told["functions"].as_array().unwrap().iter().find(|f| f["function"] == function).expect(function)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan run` that is killed or hangs, with the XDP level below it, in a network namespace and with a bpf
-//! file system of its own (needs root; says so and returns otherwise): the link fails open or closed as the
-//! host file says, refused flows stay refused, and the next run takes over.
+//! file system of its own (needs root; without, it prints so and returns): the link fails open or closed as
+//! the host file says, refused flows stay refused, and the next run takes over.
 
 use crate::common;
 use crate::level;
@@ -27,7 +27,7 @@ const BLOCKED: u16 = 777;
 const REFUSED: u16 = 666;
 const FORWARDED: u16 = 4000;
 const OTHERS: u16 = 5000;
-/// When a worker has failed (`stale`), and how long it takes at most until that is seen.
+/// The time after which a worker has failed (`stale`), and the longest time until that is noticed.
 const STALE: Duration = Duration::from_secs(1);
 const SURELY_STALE: Duration = Duration::from_millis(1_500);
 /// The folder where attachments are pinned.
@@ -55,7 +55,7 @@ fn opening(v6: bool, from: u16, to: u16) -> Packet {
     Packet::tcp(&Ip::new(source, destination, TCP), Segment::new((from, to), (1, 0), SYN, &[]))
 }
 
-/// Packets to a port, each of a flow of its own, as anybody may send them.
+/// Packets to a port, each of a flow of its own, as any host may send them.
 fn strangers(from: u16, to: u16) -> Vec<Vec<u8>> {
     let mut frames: Vec<Vec<u8>> = [false, true]
         .iter()
@@ -72,7 +72,7 @@ fn strangers(from: u16, to: u16) -> Vec<Vec<u8>> {
 /// The number of [`strangers`].
 const STRANGERS: usize = 6;
 
-/// Sends them, and takes what arrives.
+/// Sends [`strangers`]; returns the number that arrive.
 fn strangers_arrive(ports: &mut [InlinePort; 2], from: u16, to: u16) -> usize {
     let [client, server] = ports;
     send(client, &strangers(from, to));
@@ -89,7 +89,7 @@ fn kill(running: Running) {
     assert_eq!(running.wait().code, None);
 }
 
-/// Sends so many rounds of datagrams of 8 flows, and takes what arrives.
+/// Sends so many rounds of datagrams of 8 flows; returns the number that arrive.
 fn arrive(ports: &mut [InlinePort; 2], port: u16, rounds: usize) -> usize {
     let [client, server] = ports;
     let mut came = 0;
@@ -100,7 +100,7 @@ fn arrive(ports: &mut [InlinePort; 2], port: u16, rounds: usize) -> usize {
     came
 }
 
-/// Sends what must be refused.
+/// Sends datagrams that must be refused.
 fn nothing_arrives([client, server]: &mut [InlinePort; 2], frames: &[Vec<u8>]) -> bool {
     send(client, frames);
     quiet(server)
@@ -186,7 +186,7 @@ fn a_killed_run_fails_closed_and_the_next_one_works() {
     });
 }
 
-/// A host file that says otherwise after a kill: nothing that fails open is left.
+/// A host file that fails closed, after a kill: no program that fails open is left.
 #[test]
 fn what_was_left_open_is_closed_by_a_run_that_wants_it_closed() {
     beside_each_other([true, false], |offload| {
@@ -337,14 +337,14 @@ impl Arrived {
         [&self.forwarded, &self.others].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// More of both kinds arrive than before.
+    /// More packets of both kinds arrive than before.
     fn go_on(&self, what: &str) {
         let before = self.passed();
         until(what, || self.passed().iter().zip(before).all(|(now, before)| *now > before + 8));
     }
 }
 
-/// Runs `test` while datagrams of 8 flows of each kind are under way, a round of them each few milliseconds.
+/// Runs `test` while datagrams of 8 flows of each kind are sent, a round of them every few milliseconds.
 fn under_traffic(ports: &mut [InlinePort; 2], arrived: &Arrived, test: impl FnOnce()) {
     let ends = AtomicBool::new(false);
     let [client, server] = ports;
@@ -379,7 +379,7 @@ fn under_traffic(ports: &mut [InlinePort; 2], arrived: &Arrived, test: impl FnOn
     });
 }
 
-/// Ends what runs beside a test, however it ends.
+/// Ends the background threads of a test, however it ends.
 struct Over<'e>(&'e AtomicBool);
 
 impl Drop for Over<'_> {
@@ -388,7 +388,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A number of the environment, for longer runs (tests/kills/run).
+/// A number from the environment, for longer runs (tests/kills/run).
 fn asked(name: &str, usual: u64) -> u64 {
     std::env::var(name)
         .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))

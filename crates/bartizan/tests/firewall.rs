@@ -13,7 +13,7 @@ const FIN_ACK: u8 = 17;
 const IDS: &str = "chain: [ids], ids: {rules: r}";
 const REQUEST: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: example.org\r\nUser-Agent: curl\r\n\r\n";
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: nginx\r\n\r\nhello";
-/// Every packet goes on to the next table.
+/// Every packet continues with the next table.
 const ALL: &str = "accept:hook ip:all any any -> any any (sid:1;)\n";
 
 /// A conversation, packet by packet: side, flags, payload.
@@ -46,7 +46,7 @@ fn cut() -> Packets {
     http(&[&REQUEST[..30], &REQUEST[30..]], &[&RESPONSE[..20], &RESPONSE[20..]])
 }
 
-/// One letter for each packet: what became of it.
+/// One letter for each packet: its verdict.
 fn letter(reason: Option<Reason>) -> char {
     match reason {
         None => '.',
@@ -110,8 +110,8 @@ impl Run {
     }
 }
 
-/// Plays the packets under the rules, in both versions of IP; gives one answer, and the alerts: sid and
-/// packet.
+/// Runs the packets under the rules, in both versions of IP; returns the common verdicts, and the alerts: sid
+/// and packet.
 fn outcome(
     name: &str,
     set: &[(&str, &str)],

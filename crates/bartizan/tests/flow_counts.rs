@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/flow-records.md: what each row's packets come to in records of flows.
+//! docs/flow-records.md: the counts of each row's packets in flow records.
 
 use bartizan_testkit::generated;
 
@@ -20,7 +20,7 @@ struct Row {
     packets: &'static str,
     policy: Policy,
     frames: fn() -> Vec<Sent>,
-    /// A record each: protocol, packets and bytes of the client and the server, and what else it says.
+    /// One record each: protocol, packets and bytes of the client and the server, and further members.
     records: &'static [&'static str],
     note: &'static str,
 }
@@ -30,9 +30,9 @@ struct Row {
 enum Policy {
     /// Detection of a tap, with these rules.
     Tap(&'static str),
-    /// Detection that refuses what these rules say.
+    /// Detection that refuses by these rules.
     Prevention(&'static str),
-    /// The packet filter lets nothing but UDP to port 53 pass.
+    /// A packet filter that passes only UDP to port 53.
     Filter,
 }
 
@@ -54,13 +54,13 @@ impl From<Packet> for Sent {
     }
 }
 
-/// Settings of detection, as they are shipped.
+/// The shipped settings of detection.
 fn passive(settings: &mut EngineSettings) {
     let shipped: Settings = bartizan_config::suricata::shipped();
     *settings = EngineSettings::from_settings(&shipped, false, [1, 2]).unwrap().0;
 }
 
-/// The records of flows that frames come to.
+/// The flow records of frames.
 fn records(row: &Row) -> Vec<String> {
     let (chain, rules, tune): (_, _, fn(&mut EngineSettings)) = match row.policy {
         Policy::Tap(rules) => ("[ids], ids: {rules: [r]}", rules, passive),

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// The port that every second policy refuses.
 const TOGGLED: u16 = 668;
-/// Flows that a rule lets go, the first ones.
+/// The number of the first flows, which a rule bypasses.
 const BYPASSED: usize = 192;
 /// The number of flows that send most packets while reloads remove entries.
 const BUSY: usize = 6;

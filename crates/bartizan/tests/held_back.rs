@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tenant breaks its policy, and a real device refuses that: what others change runs before, meanwhile and
-//! afterwards, and what the tenant had protects on, also over a start of the device (needs root; says so and
-//! returns otherwise).
+//! A tenant breaks its policy, and a real device refuses that: changes of others are applied before,
+//! meanwhile and afterwards, and the tenant's old policy stays in force, also over a restart of the device
+//! (needs root; without, it prints so and returns).
 
 use crate::common;
 use crate::inline_pair;
@@ -24,7 +24,7 @@ alert udp any any -> any any (content:\"c\"; sid:3;)
 
 struct World(Apart);
 
-/// The policy of a tenant that lets datagrams to one port go on.
+/// The policy of a tenant that passes datagrams to one port.
 fn web(network: &str, port: u16) -> Value {
     json!({
         "from": format!("{network}.0/24"), "chain": ["pfw"],
@@ -33,7 +33,7 @@ fn web(network: &str, port: u16) -> Value {
 }
 
 impl World {
-    /// With two tenants.
+    /// Starts with two tenants.
     fn new() -> Self {
         let mut apart = Apart::begin();
         for (tenant, network) in [("acme", "192.0.2"), ("other", "198.51.100")] {
@@ -43,7 +43,7 @@ impl World {
         World(apart)
     }
 
-    /// A policy of a tenant, and what the device answered to it.
+    /// Writes a policy of a tenant; returns the device's answer.
     fn policy(&mut self, path: &str, policy: Value) -> Value {
         let path = format!("/v1/tenants/{path}?wait=60");
         self.0.rest.put(&path, json!({"policy": policy}))["answers"]["edge"].clone()
@@ -83,7 +83,7 @@ fn is_held_back(answer: &Value, why: &str) {
     assert_eq!(answer["held-back"].as_object().unwrap().len(), 1, "{answer}");
 }
 
-/// More rules than the tenant may have, of a library: how many can be used is known on the device.
+/// More rules than the tenant may have, from a library: only the device knows the number of usable ones.
 fn too_many_rules(world: &mut World) {
     world.0.rest.library("three", RULES);
     let quota = json!({"select": {"prefixes": ["192.0.2.0/24"]}, "quotas": {"rules": 3}});
@@ -108,8 +108,8 @@ fn wrong_section(world: &mut World) {
     assert_eq!(world.policy("acme/policies/web", policy)["state"], "running");
 }
 
-/// A policy names a link and a port of a device that is away, and comes back without them; it is killed while
-/// it goes on without the policy.
+/// A policy names a link and a port of a device that is away, and comes back without them; the device is
+/// killed while it runs on without the policy.
 fn no_such_link(world: &mut World, running: Running) -> Running {
     assert_eq!(running.stop().code, Some(0));
     world.is_away();

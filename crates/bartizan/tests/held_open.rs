@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transfers that are open while the policy changes: curl fetches through `bartizan run` inline, in both IP
-//! versions, of a server that sends a line now and then and never ends. One port's flows are bypassed by a
-//! rule, the other's are passed by one. A policy that blocks stops both, one that inspects finds what they
-//! carry from then on, and the connections themselves are whole all the time. At the host and with the XDP
-//! level below (needs root and curl; says so and returns otherwise).
+//! versions, from a server that sends a line now and then and never ends. One port's flows are bypassed by a
+//! rule, the other's are passed by one. A policy that blocks stops both, one that inspects matches their
+//! content from then on, and the connections themselves stay whole all the time. At the host and with the XDP
+//! level below (needs root and curl; without, it prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -24,15 +24,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// A test on a busy machine.
+/// The time limit of a test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const OFFLOAD: &str = ", offload: {level: xdp, entries: 1024, stale: 30s}";
 /// The line that the server sends at its pace, and the one that a rule matches.
 const LINE: &[u8] = b"a line of a long story, as good as any other one of it, which nobody minds at all\n";
 const EVIL: &[u8] = b"now the line that a rule of detection knows: forbidden-bytes, and the story goes on\n";
 const PACE: Duration = Duration::from_millis(10);
-/// So long nothing comes, then a transfer has stopped: the server sends a line a hundred times as often, and
-/// its kernel tries again meanwhile.
+/// After so long without a byte a transfer has stopped: the server sends a line a hundred times as often, and
+/// its kernel retransmits meanwhile.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Ports of the server: its flows are bypassed, or passed.
@@ -68,7 +68,7 @@ fn start(folder: &Folder, workers: u16, offload: &str) -> Running {
     running
 }
 
-/// Reloads with a policy; from then on it judges.
+/// Reloads with a policy, and waits until it is in force.
 fn reload(folder: &Folder, running: &Running, generation: u32, policy: &str) {
     folder.write("policy.yaml", policy);
     running.signal("USR2");
@@ -80,9 +80,9 @@ fn reload(folder: &Folder, running: &Running, generation: u32, policy: &str) {
 struct Server {
     /// The number of times that each connection has to send the forbidden line.
     evil: AtomicU64,
-    /// End.
+    /// Set when the server has to end.
     over: AtomicBool,
-    /// Bytes that its kernel took, of all connections.
+    /// Bytes that its kernel accepted, of all connections.
     sent: AtomicU64,
 }
 
@@ -210,7 +210,7 @@ impl Drop for Transfer {
     }
 }
 
-/// Everything that a case has to do with.
+/// The state of a case.
 struct Case {
     folder: Folder,
     running: Running,
@@ -246,7 +246,7 @@ impl Case {
         case
     }
 
-    /// Waits until the flows of all transfers stand so under a generation, by their ports.
+    /// Waits until the flows of all transfers have this disposition under a generation, by their ports.
     fn stand(&mut self, generation: u64, course: impl Fn(u16) -> &'static str) {
         let Case { asks, transfers, below, .. } = self;
         for Transfer { flow, port, .. } in transfers {
@@ -270,7 +270,7 @@ impl Case {
         self.transfers.iter().map(|transfer| transfer.got(&self.folder)).collect()
     }
 
-    /// Each transfer gets so many lines more.
+    /// Waits until each transfer has received so many more lines.
     fn goes_on(&mut self, lines: u64) {
         let before = self.got();
         until("more bytes of each transfer", || {
@@ -294,7 +294,7 @@ impl Case {
         ends
     }
 
-    /// Stops all: each byte that a transfer got is one that was sent, and in its place.
+    /// Stops all; checks that each byte received is the one sent at its position.
     fn end(self) {
         let Case { folder, running, server, mut transfers, .. } = self;
         server.over.store(true, Ordering::Release);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ICMP errors belong to the flow that they quote, whichever worker they arrive at: all kinds of both
-//! versions, also in tunnels, get the verdict that one worker gives, and that is the right one.
+//! versions, also in tunnels, get the verdict that one worker gives, which is the right one.
 
 use crate::common::{Folder, capture, run as run_program};
 
@@ -21,11 +21,11 @@ enum About {
     Sent { by_server: bool },
     /// A segment with a number that was never sent, or an echo that was never requested.
     Foreign,
-    /// The flow, with so little of the packet that its number is missing.
+    /// The flow, with a quote too short to include the sequence number.
     Short,
     /// Another flow.
     Unknown,
-    /// The flow, sent to somebody else.
+    /// The flow, sent to another host.
     Elsewhere,
 }
 
@@ -71,12 +71,12 @@ fn number_of(protocol: Flow, v6: bool) -> u8 {
     }
 }
 
-/// Around a packet: an Ethernet header, or a tunnel as well.
+/// The outer header: Ethernet, or a tunnel as well.
 fn wrap(v6: bool, tunnel: bool, packet: Vec<u8>) -> Vec<u8> {
     if tunnel { ethernet(!v6, &ip(!v6, (200, 201), 47, &gre(v6, &packet))) } else { ethernet(v6, &packet) }
 }
 
-/// The packets with which a flow begins; the last data of client and server are at 101 and 501.
+/// The first packets of a flow; the last data of client and server are at 101 and 501.
 fn opening(flow: Flow, number: u8, v6: bool) -> Vec<Vec<u8>> {
     let port = 1000 + u16::from(number);
     let there = |body: &[u8]| ip(v6, (CLIENT, SERVER), number_of(flow, v6), body);
@@ -124,7 +124,7 @@ impl Error {
         wrap(v6, self.tunnel, packet)
     }
 
-    /// Whether sfw lets it through.
+    /// Whether sfw passes it.
     fn is_good(&self) -> bool {
         match self.about {
             About::Sent { .. } => true,
@@ -139,7 +139,7 @@ fn captured(bytes: Vec<u8>, millis: u64) -> Captured {
     Captured { now: Timestamp::from_nanos(1_000_000_000 + millis * 1_000_000), bytes }
 }
 
-/// Hands a frame to a station; takes until it is decided.
+/// Passes a frame to a station; waits until it is decided.
 fn decide(stations: &mut [Station], arrival: usize, frame: &Captured) -> Decision {
     let arrival = arrival % stations.len();
     let mut decided = match stations[arrival].frame(&frame.frame(1), 0, &mut Nothing) {
@@ -210,8 +210,7 @@ fn stack(name: &str, policy: &str) -> Stack {
     Stack::new(&Made { name, policy, set: &set, tune: |_| (), rules: "", thresholds: "" })
 }
 
-/// Only errors of what the client and the server say to each other are a matter of the policy; the router has
-/// none.
+/// The policy applies only to errors about packets between the client and the server; the router has none.
 const OF_THE_FLOW: &str = "to: [10.0.0.2, '2001:db8::2'], chain: [pfw, sfw], \
     pfw: {default: drop, rules: [{allow: tcp, to-ports: 80}, {allow: udp, to-ports: 53}, {allow: [icmp, icmpv6], type: [8, 128]}]}";
 
@@ -230,8 +229,8 @@ proptest! {
     }
 }
 
-/// Every kind about every protocol, in the policy of the flow that it is about, though the router is of no
-/// policy.
+/// Every kind of error about every protocol, judged by the policy of the quoted flow, though the router has
+/// no policy.
 #[test]
 fn errors_are_judged_by_the_policy_of_their_flow() {
     let stack = stack("errors-policy", OF_THE_FLOW);

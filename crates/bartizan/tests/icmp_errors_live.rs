@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An ICMP error decides for itself, never for the flow that it quotes: `bartizan run` inline, without a
-//! level below and with XDP, in network namespaces of their own (needs root; says so and returns
-//! otherwise). Rules and packet filters pass and drop errors about flows of UDP and TCP over both IP
-//! versions; the flows go on, are inspected, and are not handed to the level.
+//! level below and with XDP, in network namespaces of their own (needs root; without, it prints so and
+//! returns). Rules and packet filters pass and drop errors about flows of UDP and TCP over both IP versions;
+//! the flows go on, are inspected, and are not handed to the level.
 
 use crate::common::{Folder, PROGRAM, Running, get, value};
 use crate::level::exchange::Exchange;
@@ -16,7 +16,7 @@ use std::process::Command;
 const EVIL: &str = "drop ip any any -> any any (msg:\"evil\"; content:\"evil\"; sid:1;)\n\
     pass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2;)\n";
 
-/// The judge of errors, and whether they pass.
+/// The function that judges errors, and whether they pass.
 struct Way {
     chain: &'static str,
     rule: &'static str,

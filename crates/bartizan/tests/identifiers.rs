@@ -34,7 +34,8 @@ fn of_type<'e>(events: &'e [Value], kind: &'e str) -> impl Iterator<Item = &'e V
     events.iter().filter(move |event| event["event_type"] == kind)
 }
 
-/// A TCP connection to a port: what each side sends, the client first; it is closed unless it stays open.
+/// A TCP connection to a port, with the data of each side, the client first; it is closed unless it stays
+/// open.
 fn connection(port: u16, says: &[(bool, &[u8])], closes: bool) -> Vec<Vec<u8>> {
     let ends: [End; 2] = [(address(false, 1), 40_000), (address(false, 2), port)];
     let mut next = [100u32, 900];
@@ -75,9 +76,9 @@ struct Hello {
     ciphers: &'static [u16],
     /// Types and bodies.
     extensions: &'static [(u16, &'static [u8])],
-    /// Here, and in Suricata 8.0.8.
+    /// The value here, and in Suricata 8.0.8.
     ja4: &'static str,
-    /// By FoxIO's text.
+    /// The value by FoxIO's text.
     text: &'static str,
 }
 
@@ -275,7 +276,7 @@ fn community_ids_are_those_of_the_page() {
     }
 }
 
-/// A file that comes in an answer.
+/// A file in an answer.
 struct Download {
     case: &'static str,
     answer: fn() -> Vec<u8>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Good traffic that is silent for long, through the inline loop between ports in memory, whose clock the
-//! test moves: connections go on after the silence as if nothing had been. The suite in `tests/good-traffic`
-//! does the same with real hosts for 90 s.
+//! Good traffic with long silences, through the inline loop between ports in memory, whose clock the test
+//! moves: connections go on after the silence unaffected. The suite in `tests/good-traffic` does the same
+//! with real hosts for 90 s.
 
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_dataplane::driver::{Control, LiveOptions};
@@ -63,9 +63,8 @@ fn go_on(v6: bool, client_first: bool) -> Vec<Sent> {
     }
 }
 
-/// Sends `before`, lets so many seconds of the ports' clock go by, sends `after`; each frame has to leave
-/// before the next one comes. Gives the number of the first that does not leave, and of what the worker
-/// refused.
+/// Sends `before`, advances the ports' clock by so many seconds, sends `after`; each frame has to leave
+/// before the next one comes. Returns the number of the first that does not leave, and the worker's refusals.
 fn silence(policy: &str, seconds: u64, before: &[Sent], after: &[Sent]) -> (Option<usize>, u64) {
     let name = format!("idle-{:?}", std::thread::current().id()).replace(['(', ')'], "-");
     let made = Made { name: &name, policy, set: &[], tune: |_| (), rules: "", thresholds: "" };
@@ -99,7 +98,7 @@ fn silence(policy: &str, seconds: u64, before: &[Sent], after: &[Sent]) -> (Opti
     (lost, worker.counters().refused.iter().sum())
 }
 
-/// Whether the frame comes, unchanged, before a time has gone by that is long for any machine.
+/// Whether the frame comes, unchanged, within a time that is long for any machine.
 fn arrives(port: &mut TestPort, frame: &[u8]) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(20) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The running program inline between two hosts: generations that are swapped under traffic (invariant 2),
-//! and how few system calls it makes (invariant 8).
+//! and the number of system calls (invariant 8).
 
 use crate::inline_net;
 
@@ -31,7 +31,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Puts a file there, whole at once.
+    /// Writes a file, whole at once.
     fn put(&self, name: &str, text: &str) {
         let fresh = self.file("fresh");
         std::fs::write(&fresh, text).unwrap();
@@ -101,7 +101,7 @@ impl Program {
         run(&format!("kill -{signal} {}", self.pid));
     }
 
-    /// Ends it; gives its summary.
+    /// Stops the program; returns its summary.
     fn stop(mut self) -> String {
         self.signal("TERM");
         let mut summary = String::new();
@@ -126,7 +126,7 @@ fn sum_of_ports(summary: &str, word: &str) -> u64 {
 }
 
 const SWAPS: usize = 200;
-/// Datagrams that may be under way: fewer than any socket's buffer holds.
+/// The most datagrams under way: fewer than any socket's buffer holds.
 const UNANSWERED: u64 = 100;
 const STOP: &str = "BARTIZAN_TEST_STOP";
 
@@ -136,7 +136,7 @@ fn policy(rules: &str) -> String {
     )
 }
 
-/// Policies that no generation can be built of, each with what the message has to name.
+/// Policies from which no generation can be built, each with the name that the message has to contain.
 fn broken(turn: usize) -> (String, &'static str) {
     match turn % 4 {
         0 => (policy("a.rules").replace("chain", "chian"), "chain"),
@@ -218,7 +218,7 @@ fn two_hundred_swaps_lose_no_packet() {
     });
 }
 
-/// Swaps generations and tries broken ones in between; gives the rules of each generation by its number.
+/// Swaps generations and tries broken ones in between; returns the rules of each generation by its number.
 fn swap(program: &Program, folder: &Folder) -> BTreeMap<u64, u64> {
     let mut generations = BTreeMap::from([(1, 1)]);
     // After the lines of the first generation.
@@ -261,7 +261,7 @@ fn sums_agree(summary: &str) {
     assert_eq!(sum_of_ports(summary, "sent"), forwarded, "{summary}");
 }
 
-/// Each datagram that says `probe` makes two alerts: both of one generation, with the rules of that.
+/// Each datagram with `probe` makes two alerts: both of one generation, by its rules.
 fn one_generation_a_packet(eve: &Path, rules: &BTreeMap<u64, u64>, sent: u64) {
     let mut alerts: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
     for event in events::of_type(&events::read(eve), "alert") {
@@ -295,7 +295,7 @@ fn echo_all(socket: &UdpSocket, done: &AtomicBool) {
     }
 }
 
-/// Bytes of the transfer, whose content has to be right; tells the client how many.
+/// Receives the transfer, whose content has to be right; returns the number of bytes to the client.
 fn receive_all(listener: &TcpListener) -> u64 {
     let (mut stream, _) = listener.accept().unwrap();
     let mut buffer = vec![0; 1 << 16];

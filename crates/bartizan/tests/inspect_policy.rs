@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `inspect --policy`: captures go through the policy's chains, and every refusal says who and why.
+//! `inspect --policy`: captures go through the policy's chains, and every refusal has its function and
+//! reason.
 
 use crate::sample as common;
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 const POLICY: &str = "policies: [{name: all, from: any, to: any, chain: [pfw, ids], pfw: {default: allow}, ids: {rules: [local.rules]}}]\ndefault: {action: drop}\n";
 const RULES: &str = "drop udp any any -> any 666 (msg:\"no\"; sid:1;)\n";
 const PORT: u16 = 5000;
-/// When a worker has failed (`stale`, 1 s) for sure.
+/// The time after which a worker has certainly failed (`stale`, 1 s).
 const SURELY_STALE: Duration = Duration::from_millis(1_500);
 
 /// A run with these links.
@@ -55,19 +55,19 @@ fn kill(running: Running) {
     assert_eq!(running.wait().code, None);
 }
 
-/// Whether all of 8 flows arrives.
+/// Whether all datagrams of 8 flows arrive.
 fn arrives([from, to]: [&mut InlinePort; 2]) -> bool {
     send(from, &datagrams(PORT, b"load"));
     take(to, 8) == 8
 }
 
-/// Whether nothing of them does.
+/// Whether no datagram of these arrives.
 fn nothing_arrives([from, to]: [&mut InlinePort; 2]) -> bool {
     send(from, &datagrams(PORT, b"load"));
     quiet(to)
 }
 
-/// A run on a1 and b1 that is killed, and whose link is open then.
+/// A run on a1 and b1 that is killed, after which its link is open.
 fn left_open(ports: &mut [InlinePort; 2]) {
     let folder = Folder::new();
     let running = start(&folder, &open_link("a1", "b1"));

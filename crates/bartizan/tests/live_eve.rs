@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The running program beside a host with its interfaces as they are by default: senders leave checksums and
-//! segmentation to a device that does not exist. Nothing of it is missed, the sums agree, and statistics come
-//! at their interval.
+//! The running program beside a host with its interfaces' default settings: senders leave checksums and
+//! segmentation to a device that does not exist. No byte is missed, the sums agree, and statistics come at
+//! their interval.
 
 use crate::inline_net;
 
@@ -100,7 +100,7 @@ fn answer(mut stream: TcpStream) {
     let _ = stream.write_all(&[head.as_bytes(), &body].concat());
 }
 
-/// Fetches; gives the length of what came.
+/// Fetches a page; returns the length of the answer.
 fn fetch(address: &str, path: &str) -> usize {
     let mut stream = TcpStream::connect((address, 80)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -110,7 +110,7 @@ fn fetch(address: &str, path: &str) -> usize {
     all.len()
 }
 
-/// Asks for a name.
+/// Sends a DNS query for a name.
 fn ask(address: &str) {
     let socket = UdpSocket::bind(if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" }).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -127,7 +127,7 @@ alert http any any -> any any (msg:\"answer\"; flow:to_client; http.stat_code; c
 alert tcp any any -> any any (msg:\"wrong\"; tcpv4-csum:invalid; sid:3;)
 ";
 
-/// The events of a type that are whole in the file: the program may be writing the next line.
+/// The whole events of a type in the file: the program may be writing the next line.
 fn whole_events(folder: &Folder, kind: &str) -> Vec<Value> {
     let text = folder.read("o/eve.json");
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -135,7 +135,7 @@ fn whole_events(folder: &Folder, kind: &str) -> Vec<Value> {
     events::of_type(&all, kind).cloned().collect()
 }
 
-/// Two plain requests and a large answer over each IP version: what must be seen of them.
+/// Two plain requests and a large answer over each IP version: checks their events.
 fn check(folder: &Folder, ended: &common::Ended) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(!ended.stdout.contains("the sums do not agree"), "{}", ended.stdout);
@@ -274,7 +274,7 @@ fn inline_between_hosts_with_offloads_all_arrives_and_is_seen() {
     });
 }
 
-/// Fetches all over both IP versions.
+/// Fetches all pages over both IP versions.
 fn client(device: &str) {
     configure(device, 1);
     until("the server", || TcpStream::connect((SERVERS[1], 80)).is_ok());

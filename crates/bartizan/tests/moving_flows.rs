@@ -26,8 +26,8 @@ fn sid_of(rule: &str) -> Option<&str> {
     rest.split(';').next().map(str::trim)
 }
 
-/// Rules of ET Open: those that match something of the capture, those that set or ask for bits of flows and
-/// hosts, and each tenth of the others.
+/// Rules of ET Open: those that match in the capture, those with bits of flows and hosts, and each tenth of
+/// the others.
 fn some_rules(rules: &str, alerts: &str) -> String {
     let wanted: BTreeSet<String> =
         events::parse(alerts).iter().map(|alert| alert["sid"].to_string()).collect();

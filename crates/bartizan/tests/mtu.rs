@@ -31,7 +31,7 @@ fn port(name: &str) -> InlinePort {
     InlinePort::open(name, &InlineOptions { frames: 64, ..InlineOptions::default() }).unwrap()
 }
 
-/// Sends frames to the link until they have come out of it as they are, or 10 seconds are over.
+/// Sends frames to the link until they have come out of it unchanged, or 10 seconds are over.
 fn passes(frames: &[Vec<u8>]) -> bool {
     let (mut from, mut to) = (port("a0"), port("b0"));
     let mut batch = Batch::with_capacity(16);
@@ -99,7 +99,7 @@ fn an_inline_link_follows_an_mtu_that_is_changed() {
     });
 }
 
-/// Frames of this test that come to the far end within a moment without any.
+/// The number of this test's frames at the far end, until none comes for a moment.
 fn arrive(to: &mut InlinePort, frames: &[Vec<u8>]) -> u64 {
     let (mut batch, mut came, mut last) = (Batch::with_capacity(16), 0, Instant::now());
     while last.elapsed() < Duration::from_secs(1) {

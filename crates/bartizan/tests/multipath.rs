@@ -21,7 +21,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 const SERVERS: [(&str, &str); 2] = [("AF_INET", "192.0.2.2"), ("AF_INET6", "2001:db8::2")];
 
-/// Answers each connection with what it says and whether it is one of Multipath TCP.
+/// Answers each connection with its data, and whether it is one of Multipath TCP.
 const SERVER: &str = "
 import socket, threading
 def serve(listener):
@@ -41,7 +41,7 @@ for family in socket.AF_INET, socket.AF_INET6:
 print('there', flush=True)
 ";
 
-/// Says something, and prints the answer and whether the connection is one of Multipath TCP.
+/// Sends some text, and prints the answer and whether the connection is one of Multipath TCP.
 const CLIENT: &str = "
 import socket, sys
 family, server, says, patience = sys.argv[1:]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups by DNS name in a live inline run, in a network namespace of its own (needs root; says so and
-//! returns otherwise): an answer holds for the packet that its receiver sends because of it, whichever worker
-//! has that one, and metrics count.
+//! Groups by DNS name in a live inline run, in a network namespace of its own (needs root; without, it prints
+//! so and returns): an answer holds for the packet that its receiver sends because of it, whichever worker
+//! gets that packet, and metrics count.
 
 use crate::common;
 use crate::namespace;
@@ -35,7 +35,7 @@ fn host_file(workers: u16) -> String {
     )
 }
 
-/// Waits until a packet with these bytes at its end comes; none for so long: false.
+/// Waits until a packet with these bytes at its end comes; false if none does in time.
 fn comes(port: &mut InlinePort, last: &[u8], patience: Duration) -> bool {
     let mut batch = Batch::with_capacity(64);
     let end = Instant::now() + patience;

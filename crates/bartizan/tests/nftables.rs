@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/nftables.md: each row of its tables on a worker, the policy that it recommends, and the policies
-//! beside the statements of nftables.
+//! docs/nftables.md: each row of its tables on a worker, its recommended policy, and the policies beside the
+//! statements of nftables.
 
 use crate::nftables_rows::trial::{In, Out, stack};
 use crate::nftables_rows::{POLICY, Row, Trial, differ, same};
@@ -82,13 +82,13 @@ fn the_tables_of_the_page_are_those_of_the_rows() {
     generated::check_section("docs/nftables.md", "what each meets", &(tables() + "\n"));
 }
 
-/// The YAML blocks of the page: the first is a whole policy file, the others are what a policy has.
+/// The YAML blocks of the page: the first is a whole policy file, the others are parts of a policy.
 fn blocks() -> Vec<String> {
     let text = std::fs::read_to_string(path()).expect("the page");
     text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// Datagrams of other addresses than those of a [`Trial`].
+/// Datagrams with other addresses than those of a [`Trial`].
 fn udp(from: (&str, u16), to: (&str, u16)) -> Vec<u8> {
     let ip = Ip::new(from.0.parse().unwrap(), to.0.parse().unwrap(), UDP);
     ip.frame(&Datagram::new((from.1, to.1), b"?").bytes(&ip), None)
@@ -174,7 +174,7 @@ fn policies_beside_statements_are_policies() {
     }
 }
 
-/// The statements of docs/open.md about sfw beside the standards hold.
+/// The statements of docs/open.md about sfw and the standards are true.
 #[test]
 fn data_behind_its_own_fin_goes_on_and_acknowledgements_of_unsent_data_are_refused() {
     let with_detection = POLICY.replace("chain: [pfw, sfw],", "chain: [pfw, sfw, ids], ids: {rules: [r]},");

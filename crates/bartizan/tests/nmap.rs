@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Seconds after which a scan is given up.
+/// The time limit of a scan in seconds.
 const LIMIT: &str = "20";
 /// The longest wait for an event.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ fn host() -> Child {
     child
 }
 
-/// Waits until something is there.
+/// Waits until `get` returns a value.
 fn wait<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -59,7 +59,7 @@ fn inside(host: &Child, command: &str) -> String {
     format!("nsenter --net=/proc/{}/ns/net {command}", host.id())
 }
 
-/// The alerts so far: number of the rule and the scanning address.
+/// The alerts so far: number of the rule, and the scanning address.
 fn alerts(eve: &Path) -> Vec<(u64, String)> {
     let text = std::fs::read_to_string(eve).unwrap_or_default();
     // The last line may not be whole yet.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with the XDP level below it, in a network namespace of its own (needs root; says so and
-//! returns otherwise): decided flows are handled by the kernel, records and counters have every packet, a
-//! reload takes flows up, and where the level cannot be used the run says what to do.
+//! `bartizan run` with the XDP level below it, in a network namespace of its own (needs root; without, it
+//! prints so and returns): the kernel handles decided flows, records and counters have every packet, a reload
+//! takes flows up, and if the level cannot be used the run says what to do.
 
 use crate::common;
 use crate::level;
@@ -37,7 +37,7 @@ fn start(folder: &Folder, workers: u16, policy: &str) -> Running {
     running
 }
 
-/// Two datagrams of each flow, which the host decides on; then its word is waited for.
+/// Two datagrams of each flow, which the host decides; then the test waits for the installation below.
 fn begin(ports: &mut [InlinePort; 2], port: u16, arrives: bool) {
     let [client, server] = ports;
     for _ in 0..2 {
@@ -144,8 +144,8 @@ fn forwarded(workers: u16) {
     assert_eq!((counter(&folder, "offload.entries"), counter(&folder, "offload.orphan_pkts")), (0, 0));
 }
 
-/// The far end stops polling: one frame of a batch is lost, and counted; what follows goes through the host
-/// until the far end is as it was.
+/// The far end stops polling: one frame of a batch is lost, and counted; later ones go through the host until
+/// the far end is as before.
 #[test]
 fn a_port_that_takes_nothing_any_more_is_told_and_its_flows_go_on_through_the_host() {
     in_namespace(|| {
@@ -185,7 +185,7 @@ fn a_port_that_takes_nothing_any_more_is_told_and_its_flows_go_on_through_the_ho
     });
 }
 
-/// A connection that is bypassed with its SYN goes below with the SYN/ACK, and all that follows is handled
+/// A connection that is bypassed with its SYN goes below with the SYN/ACK, and all later packets are handled
 /// there, its end as well: the record has it.
 #[test]
 fn connections_end_below_and_their_records_say_so() {
@@ -367,7 +367,7 @@ fn large_frames_go_below_as_well() {
     });
 }
 
-/// The sum over a UDP datagram of IPv4 and its pseudo header is what it has to be.
+/// Whether the checksum of an IPv4 UDP datagram and its pseudo header is right.
 fn is_right(frame: &[u8]) -> bool {
     let (addresses, datagram) = (&frame[26..34], &frame[34..]);
     let length = u16::from_be_bytes([datagram[4], datagram[5]]);
@@ -417,7 +417,7 @@ fn checksums_that_the_far_end_leaves_open_are_filled_in() {
     });
 }
 
-/// Starts it where it cannot work. What it says.
+/// Starts the program where it cannot work; returns its message.
 fn refused(prepare: impl FnOnce(&Folder)) -> String {
     let folder = Folder::new();
     drop(network(1500));
@@ -483,7 +483,8 @@ fn drops_below_are_told_of_by_samples() {
     });
 }
 
-/// Rounds of datagrams of the flows that are decided; how many of their frames went below, by the metrics.
+/// Rounds of datagrams of the decided flows; returns the number of their frames that went below, by the
+/// metrics.
 fn below(ports: &mut [InlinePort; 2], rounds: usize) -> u64 {
     let [client, server] = ports;
     let before = forwarded_by("a1");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with the XDP level below it, and packets in tunnels: decided flows inside go below with the
-//! packets around them, and records have what the sender has sent (needs root; says so and returns
-//! otherwise).
+//! `bartizan run` with the XDP level below it, and packets in tunnels: decided inner flows go below with the
+//! outer packets, and records have the packets that the sender has sent (needs root; without, it prints so
+//! and returns).
 
 use crate::common;
 use crate::level;
@@ -37,7 +37,7 @@ const BYPASS: &str = "pass udp any any -> any 4000 (msg:\"known\"; bypass; sid:2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Xdp,
-    /// There is none below: bypassed flows stay with this program.
+    /// No level below: bypassed flows stay with this program.
     Host,
 }
 
@@ -67,7 +67,7 @@ fn start_at(folder: &Folder, at: At, workers: u16, policy: &str) -> Running {
     running
 }
 
-/// A frame of a datagram inside of a tunnel between two hosts; `back`: of the answer. The packets around come
+/// A frame of a datagram inside of a tunnel between two hosts; `back`: the answer's. The outer packets come
 /// from a port of each side's own.
 fn frame(tunnel: Tunnel, (v6, v6_inside): (bool, bool), back: bool, load: &[u8]) -> Vec<u8> {
     let turned = |ends: [packet::End; 2]| if back { (ends[1], ends[0]) } else { (ends[0], ends[1]) };
@@ -90,7 +90,7 @@ fn sums(flow: &Value) -> [u64; 4] {
         .map(|name| number(&flow["flow"][name]))
 }
 
-/// Frames until everything is decided, each with time for a turn of the worker.
+/// The frames until all flows are decided, each with time for a turn of the worker.
 fn begin([client, server]: &mut [InlinePort; 2], frame: &[u8]) {
     for _ in 0..3 {
         send(client, &[frame.to_vec()]);
@@ -275,8 +275,8 @@ const REFUSE: &str = "\
     - {name: inside, from: any, to: any, chain: [pfw], pfw: {default: allow, rules: [{drop: udp, to-ports: 4000, name: there}, {drop: udp, from-ports: 4000}]}}\n\
     default: {action: drop}\n";
 
-/// A tunnel with traffic that is refused, and one that has some that is not; with the level and without it
-/// all sums are the same.
+/// A tunnel whose traffic is all refused, and one with some that is not; all sums are equal with the level
+/// and without it.
 #[test]
 fn what_is_refused_in_a_tunnel_is_dropped_below_and_all_sums_are_those_without_a_level() {
     for (kind, around) in [

@@ -35,7 +35,7 @@ fn passes_frame(net: &mut [InlinePort; 2], frame: Vec<u8>) -> bool {
     !passed_frames(net, &[frame]).is_empty()
 }
 
-/// A tenant, the library, and the policy that looks at its traffic.
+/// A tenant, the library, and the policy that inspects its traffic.
 fn begin(rest: &mut Rest) {
     rest.put("/v1/tenants/acme", json!({"select": {"prefixes": ["192.0.2.0/24"]}}));
     rest.library("web", RULES);
@@ -80,10 +80,10 @@ fn an_alert_comes_out_and_what_is_answered_blocks() {
     });
 }
 
-/// Two tenants of one device: the port that each lets through, and its network.
+/// Two tenants of one device: the port that each passes, and its network.
 const TENANTS: [(&str, u16, &str); 2] = [("acme", 4_000, "192.0.2"), ("other", 5_000, "198.51.100")];
 
-/// Everything of a tenant has the names that the other's has; its rules look for what the other's look for.
+/// All objects of a tenant have the same names as the other's, and its rules match the same content.
 fn begin_tenant(rest: &mut Rest, (tenant, port, network): (&str, u16, &str)) {
     let sid = 3_000 + u32::from(port);
     let rules = format!(

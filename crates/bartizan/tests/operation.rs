@@ -157,7 +157,7 @@ fn what_was_lost_is_in_the_exit_code() {
     assert!(ran.stdout().contains(" lost"), "{}", ran.stdout());
 }
 
-/// Nothing but text: no control characters, however they came there, and no invalid UTF-8.
+/// Checks that there is only text: no control characters from any source, and no invalid UTF-8.
 fn only_text(what: &str, bytes: &[u8]) {
     let text = std::str::from_utf8(bytes).unwrap_or_else(|e| panic!("{what}: {e}"));
     let control = |c: char| matches!(c, '\0'..='\x08' | '\x0b'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

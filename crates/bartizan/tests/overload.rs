@@ -18,19 +18,19 @@ const FIRST: [u32; 2] = [100, 500];
 const RULES: &str = "alert http any any -> any any (msg:\"good\"; http.uri; content:\"/good\"; sid:1;)\n\
     alert http any any -> any any (msg:\"body\"; http.request_body; content:\"nothing of it\"; sid:2;)\n";
 
-/// Data, and whether it goes to the server.
+/// Data, and whether it is for the server.
 type Said = Vec<(bool, Vec<u8>)>;
 /// The data of a connection of a shape.
 type Shape = fn() -> Said;
 
-/// A connection of port `from` to a server's port 80, and what it sends.
+/// A connection of port `from` to a server's port 80, and its data.
 struct Talk {
     v6: bool,
     server: u8,
     vlan: Option<u16>,
     from: u16,
     said: Vec<(bool, Vec<u8>)>,
-    /// Both sides end it.
+    /// Whether both sides end it.
     ends: bool,
     /// The numbers that client and server begin with.
     at: [u32; 2],
@@ -54,7 +54,7 @@ impl Talk {
         frame
     }
 
-    /// Its frames, the last first.
+    /// Its frames, the last one first.
     fn frames(&self) -> Vec<Vec<u8>> {
         let mut sent = self.at;
         let mut frames = vec![self.frame(true, sent, SYN, b"")];
@@ -96,7 +96,7 @@ fn good() -> Vec<(bool, Vec<u8>)> {
     ]
 }
 
-/// A capture of connections that take turns, a millisecond between packets.
+/// A capture of connections by turns, a millisecond between packets.
 fn capture(talks: &[Talk]) -> Vec<u8> {
     let mut left: Vec<_> = talks.iter().map(Talk::frames).collect();
     let mut frames = Vec::new();
@@ -250,7 +250,7 @@ fn flows_give_way_before_memory_of_streams_refuses_others() {
     }
 }
 
-/// A connection that is opened at a moment (in microseconds), with its frames and their times.
+/// A connection opened at a time (in microseconds), with its frames and their times.
 fn timed(
     from: u16,
     at: u64,

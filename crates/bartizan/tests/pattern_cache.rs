@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiled patterns on disk, as users meet them: found at the second start, several programs at once,
-//! damaged and foreign files, folders that others can write to. Without libhs nothing is compiled; says so
-//! and returns then.
+//! Compiled patterns on disk: found at the second start, several programs at once, damaged and foreign files,
+//! folders that others can write to. Without libhs no pattern is compiled; then this prints so and returns.
 
 use crate::common;
 
@@ -48,7 +47,7 @@ fn cache(ended: &Ended) -> [u64; 3] {
     })
 }
 
-/// Everything was found.
+/// All sets were found.
 fn is_warm(ended: &Ended) -> bool {
     let [found, compiled, damaged] = cache(ended);
     found > 0 && (compiled, damaged) == (0, 0)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bypass` of a policy: how much of a flow is inspected at most. Both IP versions, passive and in
-//! prevention.
+//! `bypass` of a policy: the most bytes of a flow to inspect. Both IP versions, passive and in prevention.
 
 use crate::sample as common;
 
@@ -10,7 +9,7 @@ use std::net::IpAddr;
 
 type End = (IpAddr, u16);
 
-/// With a size of packets a rule looks at each of them, not at the stream.
+/// A rule with a packet size inspects each packet, not the stream.
 const RULES: &str = "alert tcp any any -> any any (msg:\"seen\"; dsize:8; content:\"secret\"; sid:1;)\n\
     alert udp any any -> any any (msg:\"seen\"; content:\"secret\"; sid:2;)\n";
 

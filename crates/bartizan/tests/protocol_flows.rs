@@ -37,7 +37,7 @@ fn stack(policy: &str) -> Stack {
     stack
 }
 
-/// The whole matrix on a worker; gives what passed, and the flows.
+/// Runs the whole matrix on a worker; returns the packets that passed, and the flows.
 fn on_a_worker() -> (Passed, Vec<FlowKey>) {
     let mut stack = stack(&policies());
     let mut passed = Passed::new();
@@ -153,9 +153,9 @@ fn the_committed_page_of_protocols_is_what_a_worker_does() {
     generated::check("docs/protocols.md", &page(&passed, &keys));
 }
 
-/// Frames that are sent at once, before it is waited for what comes.
+/// Frames sent at once, before the test waits for those that pass.
 const BURST: usize = 256;
-/// For what has to come, on a busy machine.
+/// The time limit for frames that have to come, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Datagrams that all policies allow, by number: sent after other frames, so that those are handled when
@@ -170,7 +170,7 @@ fn is_signal(frame: &[u8], number: u16) -> bool {
     frame.get(26..30) == Some(&[192, 0, 2, 1]) && frame.get(34..36) == Some(&number.to_be_bytes())
 }
 
-/// Sends frames and then a signal; gives the exchanges of what comes out before the signal does.
+/// Sends frames and then a signal; returns the exchanges of the frames that come out before the signal.
 fn through(
     from: &mut InlinePort,
     to: &mut InlinePort,
@@ -241,11 +241,11 @@ fn every_protocol_passes_as_the_policy_says_live() {
     });
 }
 
-/// A policy by which only the inside opens.
+/// A policy with which only the inside may open.
 const FROM: &str = "groups: {inside: [10.0.0.0/8, 'fd00::/16']}\n\
     policies: [{name: lan, from: [inside], to: any, chain: CHAIN}]\ndefault: {action: drop}\n";
 
-/// Chains that let only the inside open.
+/// Chains with which only the inside may open.
 const CHAINS: [&str; 3] = [
     "[sfw], sfw: {initiate: from}",
     "[pfw], pfw: {default: drop, rules: [{allow: any}]}",
@@ -256,8 +256,8 @@ fn policy_of(chain: &str) -> String {
     FROM.replace("CHAIN", chain)
 }
 
-/// Exchanges of the first policy's addresses of all protocols that are about a datagram or the like: no
-/// connection, no question of ICMP.
+/// Exchanges of the first policy's addresses, of all protocols whose packets are like datagrams: no
+/// connection, no ICMP query.
 fn plain_exchanges(first: First) -> impl Iterator<Item = Exchange> {
     let plain = |e: &Exchange| {
         e.case == 0 && e.protocol != 6 && !matches!((e.protocol, e.v6), (1, false) | (58, true))
@@ -265,7 +265,7 @@ fn plain_exchanges(first: First) -> impl Iterator<Item = Exchange> {
     Exchange::all().filter(move |exchange| plain(exchange) && exchange.first == first)
 }
 
-/// Hands in a frame at a time in milliseconds; whether it passes.
+/// Passes a frame in at a time in milliseconds; returns whether it passes.
 fn passes(stack: &mut Stack, millis: u64, frame: Vec<u8>) -> bool {
     let frame = Captured::at_millis(millis, frame);
     stack.worker.frame(&frame.frame(1), &mut stack.recorder).expect("no fragment").verdict.forwards()

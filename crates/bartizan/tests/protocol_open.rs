@@ -17,12 +17,12 @@ const URI: &str = "drop http any any -> any any (msg:\"u\"; http.uri; content:\"
 const STRICT: &[(&str, &str)] = &[("app-layer.protocols.http.strict", "yes")];
 const SNI: &str = "drop tls any any -> any any (msg:\"s\"; tls.sni; content:\"evil.example\"; sid:1;)";
 const ONLY_TLS: &str = "drop tcp any any -> any any (msg:\"n\"; app-layer-protocol:!tls; sid:1;)";
-/// It waits for the protocol, but not on this port.
+/// The step waits for the protocol, but not on this port.
 const ELSEWHERE: &str = "drop tcp any any -> any 9 (msg:\"n\"; app-layer-protocol:!tls; sid:1;)
 drop tcp any any -> any any (msg:\"r\"; content:\"evil\"; sid:2;)";
 
-/// Plays a connection to port 80; the client's next number is 101, the server's 501. Says what refused each
-/// step.
+/// Plays a connection to port 80; the client's next number is 101, the server's 501. Returns the reason of
+/// each refusal.
 fn play(name: &str, rules: &str, set: &[(&str, &str)], v6: bool, steps: &[Step<'_>]) -> Vec<Option<Reason>> {
     run(name, rules, set, v6, steps).0
 }
@@ -206,8 +206,8 @@ fn server_first_and_unknown_protocols_are_not_held() {
     }
 }
 
-/// Receivers differ over a folded field about the body and over a bare CR: some read on where others see a
-/// body, or a body as it came.
+/// Receivers differ in their treatment of a folded header about the body, and of a bare CR: some continue
+/// with headers where others see a body, or a body in another encoding.
 #[test]
 fn messages_over_which_receivers_differ_do_not_leave() {
     const NOTHING: &str = "drop http any any -> any any (msg:\"n\"; http.uri; content:\"/nothing\"; sid:1;)";
@@ -264,7 +264,7 @@ fn what_may_become_a_request_is_of_no_protocol_when_the_connection_is_over() {
     }
 }
 
-/// A staged policy holds nothing back, and takes nothing of that from an enforced one beside it.
+/// A staged policy holds no packet back, and does not affect an enforced one beside it.
 #[test]
 fn beside_a_staged_policy_an_enforced_one_holds_beginnings() {
     let again: &[Step<'_>] = &[(1, true, 101, b"\x16"), (100, true, 101, b"\x16"), (201, true, 101, b"\x16")];

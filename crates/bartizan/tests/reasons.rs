@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Invariant 3: every reason is reached by a packet, its EVE drop record says it, and the reasons sum up to
+//! Invariant 3: every reason is reached by a packet, its EVE drop record has it, and the reasons add up to
 //! the drops.
 //!
 //! [`row`] has one row for each variant of `Reason`: a new one does not compile without a row.
@@ -47,9 +47,9 @@ struct Packets {
     tune: fn(&mut EngineSettings),
     rules: &'static str,
     frames: fn(bool) -> Vec<Vec<u8>>,
-    /// The frame's own reason, where the reason is that of a packet around or in another one.
+    /// The frame's own reason, if it differs from that of its inner or outer packet.
     counted_as: Option<Reason>,
-    /// A function that an order stops before.
+    /// A function that is stopped before.
     stopped: Option<&'static str>,
     /// Backlog of the worker, in eighths of a ring.
     backlog: u8,
@@ -83,7 +83,7 @@ fn segment(v6: bool, ports: (u16, u16), seq: u32, ack: u32, flags: u8, payload: 
     ethernet(v6, &ip(v6, (1, 2), 6, &tcp(ports, seq, ack, flags, payload)))
 }
 
-/// A connection from 1:1000 to 2:80 and more segments of the client, (number, flags, payload), whose next
+/// A connection from 1:1000 to 2:80 and more segments of the client (number, flags, payload), whose next
 /// number is 101.
 fn connection(v6: bool, more: &[(u32, u8, &[u8])]) -> Vec<Vec<u8>> {
     let answer = ethernet(v6, &ip(v6, (2, 1), 6, &tcp((80, 1000), 500, 101, SYN | ACK, b"")));
@@ -105,7 +105,7 @@ fn stray_error(v6: bool) -> Vec<Vec<u8>> {
 }
 
 const DROP_EVIL: &str = "drop udp any any -> any any (msg:\"evil\"; content:\"evil\"; sid:1;)";
-/// For the rules with the number 1 of all rows.
+/// The rate filter for the rule of sid 1, for all rows.
 const RATE: &str =
     "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 60\n";
 const FIREWALL: &[(&str, &str)] = &[("firewall.enabled", "yes")];
@@ -319,8 +319,8 @@ fn play_staged(row: &Packets, v6: bool, name: &str) -> (BTreeMap<String, u64>, u
     (would, alerts.len())
 }
 
-/// The functions, the engine by itself, whatever cannot be kept or read: nothing is dropped, held or changed,
-/// and each verdict that would have been is an event.
+/// The functions, the engine itself, and packets that cannot be kept or read: no packet is dropped, held or
+/// changed, and each would-be verdict is an event.
 #[test]
 fn a_staged_policy_drops_nothing_whoever_would_have() {
     let mut wrong = Vec::new();

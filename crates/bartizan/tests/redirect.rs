@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bartizan run` with a policy that redirects flows to a named port: packets of both sides leave by it, with
-//! the XDP level below and without; what the port does not take goes nowhere, and is counted; a reload sends
-//! the flows across again (needs root; says so and returns otherwise).
+//! the XDP level below and without; packets that the port refuses are dropped, and counted; a reload sends
+//! the flows across the link again (needs root; without, it prints so and returns).
 
 use crate::common;
 use crate::level;
@@ -48,7 +48,7 @@ fn start(folder: &Folder, workers: u16, offload: &str) -> Running {
     running
 }
 
-/// Answers to datagrams of flows to a port.
+/// Whether answers to datagrams of flows to a port arrive.
 fn answers(port: u16) -> Vec<Vec<u8>> {
     let answer = |flow: u16| {
         let v6 = flow.is_multiple_of(2);

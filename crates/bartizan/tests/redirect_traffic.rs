@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Redirected flows as they come: connections of both directions, fragments, flows that are bypassed besides,
-//! hosts in namespaces of their own, and what comes back from the port, with the XDP level below and without
-//! (needs root; says so and returns otherwise).
+//! Redirected flows of all kinds: connections of both directions, fragments, flows that are bypassed as well,
+//! hosts in namespaces of their own, and packets that come back from the port, with the XDP level below and
+//! without (needs root; without, it prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -60,7 +60,7 @@ fn flows(folder: &Folder) -> Vec<Value> {
     events
 }
 
-/// Time for a turn of a worker, also of one that sleeps.
+/// Time for a turn of a worker, also of a sleeping one.
 fn turn() {
     std::thread::sleep(Duration::from_millis(300));
 }
@@ -153,8 +153,7 @@ fn connections(workers: u16, offload: &str) {
     assert_eq!((counter(&folder, "ips.blocked"), counter(&folder, "offload.orphan_pkts")), (0, 0));
 }
 
-/// A datagram in fragments, in their order and turned round; the level passes them up, and they leave as they
-/// came.
+/// A datagram in fragments, in order and reversed; the level passes them up, and they leave unchanged.
 #[test]
 fn fragments_leave_by_the_port_of_their_datagram() {
     everywhere(fragments);
@@ -203,8 +202,8 @@ fn fragments(workers: u16, offload: &str) {
     }
 }
 
-/// A flow that is bypassed as well is redirected all the same, also after a reload, which takes the redirect
-/// away only with its rule.
+/// A flow that is bypassed as well is redirected all the same, also after a reload; only a reload without its
+/// rule ends the redirect.
 #[test]
 fn a_bypassed_flow_is_redirected_until_a_reload_takes_its_rule_away() {
     everywhere(bypassed);
@@ -250,8 +249,8 @@ fn bypassed(workers: u16, offload: &str) {
     }
 }
 
-/// A host in a network namespace of its own, which is there until this is dropped: its end of a pair goes
-/// with it.
+/// A host in a network namespace of its own, which lives until this is dropped: its end of a pair goes with
+/// it.
 struct Host<T> {
     gives: mpsc::Receiver<T>,
     _stays: mpsc::Sender<()>,
@@ -264,8 +263,8 @@ impl<T> Host<T> {
     }
 }
 
-/// A host with this end of a pair, address and hardware address, which knows its neighbour's; what it does is
-/// done in a thread of its namespace.
+/// A host with this end of a pair, address and hardware address, and with its neighbour's in its tables;
+/// `task` runs in a thread of its namespace.
 fn host<T: Send + 'static>(
     device: &'static str,
     (own, other): (u8, u8),
@@ -295,8 +294,8 @@ fn host<T: Send + 'static>(
 }
 
 /// Real hosts: a client, the gateway, and a sinkhole at the port that has the server's addresses. The
-/// sinkhole has all datagrams and the client's SYNs; what it answers goes nowhere, since nothing is received
-/// by a named port, and the server sees nothing.
+/// sinkhole gets all datagrams and the client's SYNs; its answers are dropped, since a named port receives
+/// nothing, and the server sees no packet.
 #[test]
 fn a_sinkhole_has_the_traffic_and_its_answers_go_nowhere() {
     everywhere(sinkhole);

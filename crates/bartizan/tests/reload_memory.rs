@@ -15,8 +15,8 @@ use std::time::Duration;
 const RULES: usize = 10_000;
 const RELOADS: usize = 8;
 
-/// Rules like those that are in use: contents, an expression, and some text. One in a hundred is of revision
-/// `rev`. All are looked for by the same content, so that it does not matter which library searches.
+/// Realistic rules: contents, an expression, and some text. One in a hundred is of revision `rev`. All have
+/// the same fast pattern, so that the pattern library does not matter.
 fn rules(rev: usize) -> String {
     let mut text = String::new();
     for n in 0..RULES {

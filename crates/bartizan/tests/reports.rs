@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 const RULES: &str = "alert udp any any -> any any (msg:\"a secret\"; content:\"secret\"; sid:2001; rev:1;)\n";
 
-/// A tenant with quotas whose traffic is looked at, and one that has no traffic.
+/// A tenant with quotas whose traffic is inspected, and one without traffic.
 fn begin(rest: &mut Rest) {
     let quotas = json!({"flows": 3, "alerts-per-second": 1});
     rest.put("/v1/tenants/acme", json!({"select": {"prefixes": ["192.0.2.0/24"]}, "quotas": quotas}));

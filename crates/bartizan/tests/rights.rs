@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` without one of the rights that it takes, in a network namespace of its own (needs root;
-//! says so and returns otherwise): it does not begin, and says which right is missing. The page that names
-//! the rights names all of them.
+//! `bartizan run` without one of the rights that it needs, in a network namespace of its own (needs root;
+//! without, it prints so and returns): it does not start, and names the missing right. The page about rights
+//! names all of them.
 
 use crate::common::{Ended, Folder, PROGRAM, Running, run};
 use crate::level::network;

@@ -16,7 +16,7 @@ fn hosts() -> [[IpAddr; 3]; 2] {
         .map(|three| three.map(|address| address.parse().unwrap()))
 }
 
-/// Runs over a capture; `mode`: more arguments.
+/// Runs the program over a capture; `mode`: more arguments.
 fn inspect(folder: &Folder, rules: &str, out: &str, mode: &[&str]) {
     folder.write("r.rules", rules);
     let args = ["inspect", "--rules", "r.rules", "--out", out];
@@ -24,14 +24,14 @@ fn inspect(folder: &Folder, rules: &str, out: &str, mode: &[&str]) {
     assert_eq!(ran.code(), 0, "{}", ran.stderr());
 }
 
-/// The numbers of the packets of a rule's alerts; 0 where there is none.
+/// The packet numbers of a rule's alerts; 0 for an alert without one.
 fn alerts(folder: &Folder, out: &str, sid: u32) -> Vec<u64> {
     let all = folder.events(out, "alert");
     let of_rule = all.iter().filter(|alert| alert["alert"]["signature_id"] == sid);
     of_rule.map(|alert| alert["pcap_cnt"].as_u64().unwrap_or(0)).collect()
 }
 
-/// The numbers of the packets that alerts say were refused.
+/// The packet numbers of alerts with a refusal.
 fn refused(folder: &Folder, out: &str) -> Vec<u64> {
     let all = folder.events(out, "alert");
     let blocked = all.iter().filter(|alert| alert["alert"]["action"] == "blocked");
@@ -40,7 +40,7 @@ fn refused(folder: &Folder, out: &str) -> Vec<u64> {
 
 const MODES: [(&str, &[&str]); 2] = [("passive", &[]), ("inline", &["--ips"])];
 
-/// An error about a packet, which the client has sent.
+/// An error about a packet that the client has sent.
 fn error(from: IpAddr, to: IpAddr, quoted: &packet::Packet) -> Vec<u8> {
     let bytes = quoted.bytes();
     packet::icmp(from, to, (3, 1), if from.is_ipv4() { 3 } else { 4 }, &[&[0; 4], bytes.as_slice()].concat())
@@ -126,7 +126,7 @@ fn a_rule_on_an_icmp_error_decides_for_the_error_alone() {
     }
 }
 
-/// A connection: what client and server say by turns, and its end; `c`: by the client.
+/// A connection: data of client and server by turns, and its end; `c`: by the client.
 fn talk(capture: &mut Capture, client: End, server: End, said: &[(char, &[u8])]) {
     let (mut c, mut s) = (101, 901);
     capture.tcp(client, server, (100, 0), SYN, b"");
@@ -247,7 +247,7 @@ alert http any any -> any any (http.uri; content:\"/\"; http.request_body; absen
     assert!(posts.iter().all(|at| found.contains(at)), "{found:?}");
 }
 
-/// As in Suricata a rule with a packet's buffer is one on packets, also beside a transaction's.
+/// As in Suricata a rule with a packet's buffer inspects packets, also beside a transaction's buffer.
 #[test]
 fn a_rule_with_a_packets_buffer_decides_for_the_packet() {
     let folder = Folder::new("packet-buffer");
@@ -383,9 +383,9 @@ fn bytes_that_a_rule_refused_with_their_packet_are_refused_again() {
     }
 }
 
-/// `app-layer-protocol` over datagrams, and in prevention over TCP: with the packet that ends detection, and
-/// with the next one of each direction.
-/// While nothing is known, nothing that is negated holds.
+/// `app-layer-protocol` over datagrams, and in prevention over TCP: evaluated with the packet that ends
+/// detection, and with the next one of each direction. While the protocol is unknown, no negated condition
+/// holds.
 #[test]
 fn rules_on_the_protocol_over_udp_and_tcp() {
     let folder = Folder::new("protocol");

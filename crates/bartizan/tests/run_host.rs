@@ -47,7 +47,7 @@ fn start(folder: &Folder, arguments: &[&str]) -> Running {
     running
 }
 
-/// Sends frames from one side and takes what arrives at the other. Gives how many UDP frames came.
+/// Sends frames from one side and receives at the other. Returns the number of UDP frames that came.
 fn exchange(from: &mut InlinePort, to: &mut InlinePort, frames: &[Vec<u8>], expected: usize) -> usize {
     for frame in frames {
         from.transmit_frame(frame).unwrap();
@@ -178,7 +178,7 @@ fn the_host_file(workers: u16) {
     assert!(got == wanted, "{} events in the socket, {} in the file", got.len(), wanted.len());
 }
 
-/// A reload that works, then one that is refused and changes nothing.
+/// A successful reload, then one that is refused and changes nothing.
 fn reloads(folder: &Folder, running: &Running) {
     running.signal("USR2");
     running.until("generation 2: 1 rules loaded, 0 refused");
@@ -227,7 +227,7 @@ fn reloads(folder: &Folder, running: &Running) {
     assert_eq!(value(&page, "bartizan_filter_rule_packets_total", &["rule=\"no-dns\""]), 3);
 }
 
-/// Runs the program, which is to end by itself.
+/// Runs the program until it ends by itself.
 fn ends(folder: &Folder, arguments: &[&str]) -> Ended {
     Running::start(Command::new(PROGRAM).arg("run").args(arguments).current_dir(&folder.0)).wait()
 }
@@ -428,7 +428,7 @@ fn a_full_disk_costs_events_and_nothing_else() {
     });
 }
 
-/// A question that leaves a record.
+/// A DNS query, which leaves a record.
 fn dns_query(port: u16, id: u16) -> Vec<u8> {
     let mut message = id.to_be_bytes().to_vec();
     message.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);

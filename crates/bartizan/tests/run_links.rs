@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` with several links in one process, in a network namespace of its own (needs root; says so
-//! and returns otherwise): equal packets on two links never meet, each link has its events and counters, and
-//! a link that goes and comes back disturbs no other.
+//! `bartizan run` with several links in one process, in a network namespace of its own (needs root; without,
+//! it prints so and returns): equal packets on two links never meet, each link has its events and counters,
+//! and a link that goes and comes back disturbs no other.
 
 use crate::common;
 use crate::namespace;
@@ -91,7 +91,7 @@ fn send(from: &mut InlinePort, frames: &[Vec<u8>]) {
     }
 }
 
-/// Takes frames of the test until so many came, or none come any more. Gives them as they came.
+/// Receives frames of the test until so many came, or no more come; returns them.
 fn take(to: &mut InlinePort, expected: usize) -> Vec<Vec<u8>> {
     let mut batch = Batch::with_capacity(256);
     let end = Instant::now() + Duration::from_secs(5);
@@ -108,7 +108,7 @@ fn take(to: &mut InlinePort, expected: usize) -> Vec<Vec<u8>> {
 }
 
 /// Eight conversations of both IP versions with an alert each, three packets to a port that red refuses, and
-/// two datagrams in fragments. The same for every link.
+/// two datagrams in fragments. Equal for every link.
 fn frames() -> Vec<Vec<u8>> {
     let mut frames: Vec<_> = (0..8u16).map(|n| udp(n % 2 == 0, 50_000 + n, 4_000, b"secret")).collect();
     frames.extend((0..3u16).map(|n| udp(n % 2 == 0, 40_000 + n, 53, b"query")));
@@ -208,7 +208,8 @@ fn equal_packets_of_two_links_never_meet() {
     });
 }
 
-/// Each link's events are its own: its rule, its policy, its interface, flows of as many packets as it saw.
+/// Each link's events are its own: its rule, its policy, its interface, flows with the numbers of its
+/// packets.
 fn check_events(eve: &str) {
     let events = events::parse(eve);
     for (link, interface, policy, sid) in
@@ -395,7 +396,7 @@ fn links_that_cannot_be_are_named() {
     });
 }
 
-/// A run on a tap with a filter. Gives what it had inspected when `expected` frames had come.
+/// A run on a tap with a filter. Returns the inspected packets when `expected` frames had come.
 fn filtered(outside: &mut InlinePort, frames: &[Vec<u8>], link: &str, expected: u64) -> common::Ended {
     let folder = Folder::new();
     let file = format!("links: [{link}]\ncache: none\nmetrics: {{listen: '127.0.0.1:9100'}}\n");
@@ -614,8 +615,8 @@ fn a_snap_length_counts_from_the_link_header_without_the_tag_that_the_kernel_tak
     });
 }
 
-/// Blocks of the ring are handed over by time as well: who does not look for a while must not lose what
-/// trickles in meanwhile.
+/// Blocks of the ring are handed over by time as well: a worker that pauses must not lose frames that come
+/// slowly meanwhile.
 #[test]
 fn a_small_ring_holds_what_trickles_in_while_nobody_looks() {
     in_namespace(|| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run` on taps of several interfaces (needs root; says so and returns otherwise): the two
-//! directions of connections that come in by two interfaces give the events that one interface gives, and an
-//! interface that is quiet or gone keeps no other from being watched.
+//! `bartizan run` on taps of several interfaces (needs root; without, it prints so and returns): the two
+//! directions of connections on two interfaces give the events of one interface, and a quiet or missing
+//! interface does not stop the watch of the others.
 
 use crate::inline_net;
 
@@ -87,7 +87,7 @@ fn server() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Answers requests of a connection, one after another.
+/// Answers the requests of a connection, one after another.
 fn answer(mut stream: TcpStream) {
     let mut request = Vec::new();
     let mut piece = [0; 4096];
@@ -105,7 +105,7 @@ fn answer(mut stream: TcpStream) {
     }
 }
 
-/// Asks for several things in one connection.
+/// Sends several requests in one connection.
 fn fetch(address: &str, number: usize) {
     let mut stream = TcpStream::connect((address, 80)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan run --workers 2` between network namespaces (needs root; says so and returns otherwise): TCP
+//! `bartizan run --workers 2` between network namespaces (needs root; without, it prints so and returns): TCP
 //! arrives whole, a numbered UDP stream in order, sums are exact, reloads under traffic lose nothing.
 //!
 //! Programs in other namespaces are this test again, with a role in the environment.
@@ -33,7 +33,7 @@ fn server_address(v6: bool, port: u16) -> SocketAddr {
     SocketAddr::new(if v6 { IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2)) } else { v4 }, port)
 }
 
-/// Echoes what comes by TCP and UDP until standard input ends.
+/// Echoes data that arrives by TCP and UDP until standard input ends.
 fn server() {
     let _offloads = OffloadGuard::switch_off("inside");
     for v6 in [false, true] {
@@ -84,7 +84,7 @@ fn size(index: u16, number: u32) -> usize {
     60 + more + number as usize % 1000
 }
 
-/// Sends a numbered stream; what comes back must be in order. Gives the number of packets that came back.
+/// Sends a numbered stream; its echoes must be in order. Returns the number of packets that came back.
 fn udp(index: u16) -> u32 {
     let v6 = index % 2 == 1;
     let any = if v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { IpAddr::from([0, 0, 0, 0]) };
@@ -134,7 +134,7 @@ fn client() {
     println!("udp {received} of {}", UDP_PACKETS * u32::from(UDP_STREAMS));
 }
 
-/// This test again, when it plays a role in a namespace.
+/// Runs this test again in a role in a namespace.
 #[test]
 fn role() {
     match std::env::var(ROLE).as_deref() {
@@ -144,7 +144,7 @@ fn role() {
     }
 }
 
-/// Three namespaces in a row; removed when dropped, with what runs in them.
+/// Three namespaces in a row; removed when dropped, with their programs.
 struct Net {
     prefix: String,
     folder: PathBuf,
@@ -227,7 +227,7 @@ fn can_run() -> bool {
     there
 }
 
-/// The process itself, not the `ip` before it: that one executes it.
+/// The process itself; the `ip` before it executes it.
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
@@ -245,7 +245,7 @@ fn wait(mut child: Child, what: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// A number of the summary: the word before `what`.
+/// A number of the summary, before the word `what`.
 fn number(summary: &str, what: &str) -> u64 {
     let at = summary.find(what).unwrap_or_else(|| panic!("no `{what}` in {summary}"));
     summary[..at].split_whitespace().last().unwrap().trim_end_matches(',').parse().unwrap()
@@ -312,7 +312,7 @@ fn two_workers_share_a_link_and_lose_and_reorder_nothing() {
     check_events(&fs::read_to_string(out.join("eve.json")).unwrap());
 }
 
-/// No packet of the streams is lost, but for those whose id their host chose twice within the time that ids
+/// No packet of the streams is lost, except those whose id their host chose twice within the time that ids
 /// are remembered. Linux draws ids of IPv6 at random from 32 bits: two of 4,000 are equal in one run of 500.
 /// Each such packet came in two or three fragments.
 fn check_streams(got: u64, sent: u64, stats: &str) {

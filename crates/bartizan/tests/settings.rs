@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of Suricata that the program does not carry out: each whose loss weakens has a message of its
-//! own, types of events that are not
-//! written have one together, and both are errors with `--strict`, whichever command reads them and wherever
-//! they stand.
+//! Settings of Suricata that the program does not implement: each one whose loss weakens has a message of its
+//! own, unwritten types of events have a common one, and both are errors with `--strict`, for every command
+//! that reads them and wherever they are.
 
 use crate::common;
 use common::{Ended, Folder, capture, run, udp};
 
-/// A site with tenants, a filter and rights of its own; the tenants stand in a file that is included.
+/// A site with tenants, a filter and rights of its own; the tenants are in an included file.
 const SITE: &str = "%YAML 1.1\n---\nrun-as: {user: nobody}\naf-packet:\n  - interface: eth0\n    bpf-filter: not port 22\n    threads: 1\nsecurity: {limit-noproc: yes, landlock: {enabled: no}}\noutputs:\n  - eve-log: {enabled: yes, filename: eve.json, types: [alert]}\ninclude: part.yaml\n";
 const PART: &str = "multi-detect:\n  enabled: yes\n  selector: vlan\napp-layer:\n  protocols:\n    http:\n      libhtp:\n        server-config:\n          - iis: {address: [10.0.0.0/8], double-decode-path: yes}\n";
 /// The messages about it.
@@ -47,7 +46,7 @@ const COMMANDS: [&str; 6] = [
     "run -c h.yaml --out o",
 ];
 
-/// Runs all of them, with `more`; those that only a signal ends only with `--strict`, where they do not
+/// Runs all of them, with `more`; those that only a signal ends run only with `--strict`, where they do not
 /// start.
 fn all(folder: &Folder, more: &[&str], code: i32, parts: &[&str]) {
     for command in COMMANDS {

@@ -31,7 +31,7 @@ fn alerts(folder: &Folder, out: &str, sid: u32) -> Vec<Value> {
     of_rule.map(|alert| alert["pcap_cnt"].clone()).collect()
 }
 
-/// Three packets that open a connection: the client goes on with 101, the server with 901.
+/// Three packets that open a connection: the client continues with 101, the server with 901.
 fn open(capture: &mut Capture, client: (IpAddr, u16), server: (IpAddr, u16)) {
     capture.tcp(client, server, (100, 0), SYN, b"");
     capture.tcp(server, client, (900, 101), SYN | ACK, b"");
@@ -67,8 +67,8 @@ alert tcp-pkt any any -> any any (msg:\"p\"; content:\"GOOD\"; sid:4;)
     assert_eq!(alerts(&folder, "passive", 4), [json!(4), json!(10)]);
 }
 
-/// Prevention refuses what belongs to no connection; rules on stream events and on headers tell why, and none
-/// looks at its payload.
+/// Prevention refuses packets of no connection; rules on stream events and on headers report the cause, and
+/// none inspects their payload.
 #[test]
 fn what_tracking_refuses_is_shown_to_rules_on_events_and_headers() {
     let folder = Folder::new("refused-by-tracking");
@@ -132,7 +132,7 @@ alert tcp any any -> any any (msg:\"p\"; content:\"abc\"; content:\"def\"; withi
     assert_eq!(alerts(&folder, "inline", 2).first(), Some(&json!(5)));
 }
 
-/// The stream waits for the next packet that is part of its connection.
+/// The stream waits for the next packet of its connection.
 #[test]
 fn a_packet_with_a_wrong_checksum_shows_nothing_of_the_stream() {
     let folder = Folder::new("wrong-checksum");
@@ -155,7 +155,7 @@ alert tcp-pkt any any -> any any (msg:\"p\"; content:\"stray\"; sid:2;)
     assert_eq!(alerts(&folder, "passive", 2), [json!(6), json!(14)]);
 }
 
-/// Each piece of the stream that a packet shows is looked at beside the transactions that come with it.
+/// Each piece of the stream that a packet releases is inspected beside the transactions that come with it.
 #[test]
 fn what_lies_behind_a_hole_is_looked_for_beside_transactions() {
     let folder = Folder::new("beside-a-hole");
@@ -226,7 +226,8 @@ alert tcp any any -> any any (msg:\"a piece\"; pcre:\"/^.{35}$/s\"; sid:2;)
     assert_eq!(alerts(&folder, "passive", 2), [] as [Value; 0]);
 }
 
-/// `tcp:all` names each packet and binds a rule to none: its contents are looked for in the stream as well.
+/// `tcp:all` means each packet but does not bind a rule to packets: its contents are searched in the stream
+/// as well.
 #[test]
 fn a_rule_for_all_packets_looks_at_the_stream() {
     let folder = Folder::new("hook-all");
@@ -296,7 +297,7 @@ alert tcp any any -> any any (msg:\"hole\"; content:\"Please Me\"; sid:3;)
     assert_eq!(alerts(&folder, "inline", 3), [] as [Value; 0]);
 }
 
-/// The sender did not end where the bytes end that came: some that followed are known to be missing.
+/// The sender's data did not end with the received bytes: some later ones are known to be missing.
 #[test]
 fn a_body_before_a_hole_is_cut_off_and_not_closed() {
     let folder = Folder::new("before-a-hole");
@@ -325,8 +326,8 @@ fn a_body_before_a_hole_is_cut_off_and_not_closed() {
     }
 }
 
-/// Each side's rest is read with the packet that is made for it: what an answer alone tells comes from the
-/// server.
+/// The rest of each side is inspected with the packet made for it: results of an answer alone are the
+/// server's.
 #[test]
 fn what_the_end_of_a_flow_tells_comes_from_the_side_that_sent_it() {
     let folder = Folder::new("told-at-the-end");
@@ -416,8 +417,8 @@ fn with_one_side_in_sight_nothing_waits_for_the_other() {
     }
 }
 
-/// The other side was only late: what it answers belongs to no request that was taken for over, and what
-/// comes then is paired again.
+/// The other side was only late: its answer belongs to no request that was regarded as over, and later ones
+/// are paired again.
 #[test]
 fn a_side_that_comes_late_is_read_from_there_on() {
     let folder = Folder::new("late-side");

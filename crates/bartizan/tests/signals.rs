@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signals with Suricata's meanings, both ways of logrotate, the pid file (the live part needs root; says so
-//! and returns otherwise).
+//! Signals with Suricata's meanings, both ways of logrotate, the pid file (the live part needs root; without,
+//! it prints so and returns).
 
 use crate::common;
 use crate::namespace;

@@ -78,7 +78,7 @@ impl Bench {
     }
 }
 
-/// Reasons of would-be refusals, in their order.
+/// Reasons of would-be refusals, in order.
 fn would_be(events: &[Value]) -> Vec<&'static str> {
     let staged = events.iter().filter(|event| event["alert"]["gid"] == 9_000);
     staged
@@ -158,7 +158,7 @@ fn an_empty_chain_forwards_connections_without_a_beginning_and_says_nothing() {
     }
 }
 
-/// A packet whose policy cannot be known is judged as by the strictest policy that traffic can have.
+/// A packet whose policy is unknown is judged by the strictest policy that traffic can have.
 #[test]
 fn what_has_no_policy_is_judged_as_by_the_strictest() {
     let staged = "{name: one, from: [10.0.0.1, '2001:db8::1'], chain: [ids], ids: {rules: r}, staged: true}";
@@ -198,7 +198,7 @@ fn what_has_no_policy_is_judged_as_by_the_strictest() {
     }
 }
 
-/// The flow of a packet around one that is refused has a verdict in its record.
+/// The outer flow of a refused packet has a verdict in its record.
 #[test]
 fn the_record_of_a_refused_tunnel_says_so() {
     for (policy, reason) in [(ENFORCED, Some("tunnel_inner")), (STAGED, None)] {

@@ -30,7 +30,7 @@ const STAGED: &str =
     "policies: [{name: watched, chain: [sfw, ids], staged: true}]\ndefault: {action: drop}\n";
 const ENFORCED: &str = "policies: [{name: watched, chain: [sfw, ids]}]\ndefault: {action: drop}\n";
 const EMPTY: &str = "default: {action: allow}\n";
-/// After so long without a frame none is on its way.
+/// The time without a frame after which none is on its way.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 fn start(folder: &Folder, policy: &str) -> Running {
@@ -69,7 +69,8 @@ fn strange() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Sends frames: those that come out at the other end, as they came. Workers keep the order of a flow only.
+/// Sends frames; returns those that come out unchanged at the other end. Workers keep the order within a flow
+/// only.
 fn passed([from, to]: &mut [InlinePort; 2], frames: &[Vec<u8>]) -> Vec<usize> {
     let mut batch = Batch::with_capacity(256);
     let (mut came, mut end) = (Vec::new(), Instant::now() + PATIENCE);
@@ -149,11 +150,11 @@ fn an_empty_chain_forwards_whatever_comes() {
     });
 }
 
-/// The first verdict that a run reports of each flow, by the client's port and the IP version.
+/// The first verdict reported for each flow, by the client's port and the IP version.
 type First = BTreeMap<(u64, u64), String>;
 
-/// The frames of some flows, and by which end they enter: what functions, the engine and rules refuse, and
-/// what they do not.
+/// The frames of some flows, and the end that they enter by: refused by functions, the engine and rules, and
+/// not refused.
 fn flows(v6: bool) -> Vec<(bool, Vec<u8>)> {
     let mut frames = Vec::new();
     let mut packet = |by_client: bool, server: u8, protocol: u8, body: &[u8]| {
@@ -188,7 +189,7 @@ fn flows(v6: bool) -> Vec<(bool, Vec<u8>)> {
     frames
 }
 
-/// Datagrams of flows that only the packet filter judges: it would refuse the first.
+/// Datagrams of flows that only the packet filter judges: the first would be refused.
 fn filtered(v6: bool) -> [Vec<u8>; 2] {
     [(5000, 777), (5001, 53)].map(|ports| ethernet(v6, &ip(v6, (1, 3), 17, &udp(ports, b"good"))))
 }
@@ -228,7 +229,7 @@ fn flow_of(event: &Value) -> (u64, u64) {
     (port("src_port").max(port("dest_port")), event["ip_v"].as_u64().unwrap())
 }
 
-/// Sends all frames through a run: how many did not pass, and its events.
+/// Sends all frames through a run; returns the number that did not pass, and its events.
 fn play(xdp: bool, more: &str) -> (usize, Vec<Value>) {
     let folder = Folder::new();
     let mut link = Exchange::new();
@@ -251,7 +252,7 @@ fn play(xdp: bool, more: &str) -> (usize, Vec<Value>) {
     (refused, events::read(&folder.path("out/eve.json")))
 }
 
-/// The first refusal of each flow, done or would-be.
+/// The first refusal of each flow, actual or would-be.
 fn first_refusals(events: &[Value]) -> First {
     let mut first = First::new();
     for event in events {

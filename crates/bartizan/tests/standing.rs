@@ -17,7 +17,7 @@ const IDS: &str = "chain: [ids], ids: {rules: r}";
 const SFW_IDS: &str = "chain: [sfw, ids], ids: {rules: r}";
 const BLOCK: &str = "chain: [pfw], pfw: {default: drop}";
 
-/// A flow through a stack: what its ends send, byte by byte in order.
+/// A flow through a stack: the bytes of its ends, in order.
 struct Talk {
     stack: Stack,
     v6: bool,
@@ -71,7 +71,7 @@ impl Talk {
         }
     }
 
-    /// Sends and is acknowledged, when it goes on.
+    /// Sends bytes, and acknowledges them if they pass.
     fn say(&mut self, side: usize, payload: &[u8]) -> Option<Reason> {
         let refused = self.segment(side, ACK, 0, payload);
         if refused.is_none() {
@@ -203,8 +203,7 @@ fn a_new_connection_on_the_ports_of_a_bypassed_one_is_inspected() {
     }
 }
 
-/// A bypassed connection that its server has given up: what opens another one on its ports is not bypassed
-/// with it.
+/// A bypassed connection that its server has abandoned: a new connection on its ports is not bypassed.
 #[test]
 fn a_connection_whose_server_has_forgotten_the_bypassed_one_is_inspected() {
     for v6 in versions() {
@@ -432,7 +431,7 @@ fn a_firewall_with_another_initiator_refuses_what_is_open() {
     }
 }
 
-/// A limit counts flows from when they meet it: of two that were bypassed before one is too many.
+/// A limit counts flows from the time that they meet it: of two that were bypassed before, one is too many.
 #[test]
 fn a_firewall_with_a_limit_refuses_one_of_two_open_flows() {
     for v6 in versions() {
@@ -449,8 +448,7 @@ fn a_firewall_with_a_limit_refuses_one_of_two_open_flows() {
     }
 }
 
-/// Flows that the firewall itself let in before it had a limit stay, and are among those that their source
-/// may have.
+/// Flows that the firewall itself admitted before it had a limit stay, and count for their source.
 #[test]
 fn a_limit_counts_flows_that_were_let_in_before() {
     for v6 in versions() {

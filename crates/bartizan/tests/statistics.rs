@@ -14,7 +14,7 @@ use std::path::Path;
 /// live, with all protocols.
 const SURICATA: &str = include_str!("statistics/suricata-8.0.8.txt");
 
-/// Counters that come with ports, with a setting, or with the first thing counted.
+/// Counters that appear with ports, with a setting, or with their first count.
 const ELSEWHERE: [&str; 6] = [
     "capture.kernel_packets",
     "capture.kernel_drops",
@@ -55,7 +55,7 @@ fn fits(name: &str, pattern: &str) -> bool {
     }
 }
 
-/// A counter of a protocol without a parser under the name of all such.
+/// A counter of a protocol without a parser, under the common name of all such.
 fn of_unparsed(name: &str) -> Option<String> {
     let mut parts: Vec<&str> = name.split('.').collect();
     let ["app_layer", "flow" | "tx" | "error", protocol, ..] = parts.as_slice() else { return None };

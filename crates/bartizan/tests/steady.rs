@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP program is attached, changed, replaced and taken away under a steady stream of numbered frames,
-//! both ways (needs root; says so and returns otherwise). Which frames may be lost is stated for each case
-//! (docs/offload.md); none of the others is, and none comes twice.
+//! The XDP program is attached, changed, replaced and removed under a steady stream of numbered frames, both
+//! ways (needs root; without, it prints so and returns). The frames that may be lost are stated for each case
+//! (docs/offload.md); no other is lost, and none comes twice.
 
 use crate::common;
 use crate::level;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 /// Frames a second of each side.
 const RATE: u64 = 20_000;
-/// When a worker has failed (`stale`, 1 s) for sure.
+/// The time after which a worker has certainly failed (`stale`, 1 s).
 const SURELY_STALE: Duration = Duration::from_millis(1_500);
 
-/// Rules and policy of a generation: each refuses something else of what the stream does not have.
+/// Rules and policy of a generation: each refuses other packets, none of which the stream has.
 fn write(folder: &Folder, generation: u64) {
     let refused = 700 + generation;
     folder.write(
@@ -50,7 +50,7 @@ fn start(folder: &Folder, fail: &str) -> Running {
     Running::start(command.args(["run", "-c", "bartizan.yaml", "--control", "none"]).current_dir(&folder.0))
 }
 
-/// Frames that may be lost: of one kind or both, from one moment to another.
+/// Frames that may be lost: of one kind or both, between two moments.
 struct May {
     what: &'static str,
     of: Option<Of>,
@@ -58,7 +58,7 @@ struct May {
     to: Option<Moment>,
 }
 
-/// Each frame that has not arrived was one that may be lost. Of each such case how many were.
+/// Checks that each missing frame is one that may be lost. Returns the number for each case.
 fn check(arrived: &Arrived, cases: &[May]) {
     let mut lost_of = vec![0; cases.len()];
     for (way, (kind, lost)) in arrived.lost().into_iter().enumerate() {
@@ -98,7 +98,7 @@ fn before(mut moment: Moment) -> Moment {
     moment
 }
 
-/// Waits until all bypassed flows of the stream are below: of what comes only the others' frames go up.
+/// Waits until all bypassed flows of the stream are below: only the frames of others go up.
 fn is_below() {
     let counts = || {
         let page = get("/metrics");
@@ -125,7 +125,7 @@ fn change(folder: &Folder, running: &Running) {
     }
 }
 
-/// Somebody takes the program away from each interface.
+/// Another user detaches the program from each interface.
 fn take_away(running: &Running) {
     for (number, name) in ["a1", "b1"].into_iter().enumerate() {
         until("pins", || pins().len() == 2);

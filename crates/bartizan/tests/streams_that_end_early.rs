@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A direction that cannot be read on, cause by cause, passive and in prevention, IPv4 and IPv6: what becomes
-//! of its transactions, of detection, of records and of the connection. The table is
+//! A direction that cannot be read further, cause by cause, passive and in prevention, IPv4 and IPv6: the
+//! effects on its transactions, detection, records and the connection. The table is
 //! docs/design/0010-streams-that-end-early.md; each outcome was compared with Suricata 8.0.8 on the same
 //! packets.
 
@@ -16,7 +16,7 @@ const PSH: u8 = 8;
 const ACK: u8 = 16;
 const SEGMENT: usize = 1400;
 
-/// Rules that look at each kind of thing a stream is read for.
+/// Rules on each kind of data that a stream is parsed for.
 const RULES: &str = r#"
 alert http any any -> any any (msg:"uri"; http.uri; content:"/after"; sid:1;)
 alert http any any -> any any (msg:"header"; flow:to_client; http.header; content:"X-Late"; sid:2;)
@@ -63,7 +63,7 @@ impl Talk {
         self.ends[from as usize].2 += counted;
     }
 
-    /// Sends data in segments but for the one of number `lost`, which the receiver acknowledges all the same.
+    /// Sends data in segments except the one of number `lost`, which the receiver acknowledges all the same.
     fn send_but(&mut self, from: From, data: &[u8], lost: Option<usize>) {
         let other = if matches!(from, From::Client) { From::Server } else { From::Client };
         for (number, piece) in data.chunks(SEGMENT).enumerate() {
@@ -109,7 +109,7 @@ struct Row {
     talk: fn(&mut Talk),
     /// Records: path and status, in any order.
     http: &'static [&'static str],
-    /// Alerts of the rules: (sid, how many), sids without any left out.
+    /// Alerts of the rules: (sid, number); sids without any are left out.
     alerts: &'static [(u32, u64)],
     /// The expected effects in prevention, where they differ.
     prevented: Option<Prevented>,
@@ -117,7 +117,7 @@ struct Row {
 
 /// The effects of a cause in prevention.
 struct Prevented {
-    /// The connection is refused from there on.
+    /// The reason by which the connection is refused from there on.
     reason: Option<&'static str>,
     http: &'static [&'static str],
     alerts: &'static [(u32, u64)],

@@ -8,7 +8,7 @@ use bartizan_testkit_worker::events;
 use common::{Folder, capture, run, udp};
 use std::fs;
 
-/// Rules whose heads hang on variables, directly and through others.
+/// Rules whose heads depend on variables, directly and through others.
 const RULES: &str = "\
 alert udp $HOME_NET any -> any any (msg:\"from inside\"; sid:1;)
 alert udp any any -> $HOME_NET any (msg:\"to inside\"; sid:2;)

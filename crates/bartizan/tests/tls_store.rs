@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `tls.store` through the whole program: certificates that a rule asks for lie on disk as Suricata 8.0.8
-//! writes them. IPv4 and IPv6 alike.
+//! `tls.store` through the whole program: the stored certificates have the form of Suricata 8.0.8. IPv4 and
+//! IPv6 alike.
 
 use crate::sample as common;
 
@@ -61,7 +61,7 @@ fn client_chain() -> Vec<Vec<u8>> {
     vec![certificate("inter", "client")]
 }
 
-/// For each IP version a session of TLS 1.2 in which both sides show certificates: 10 packets.
+/// For each IP version a session of TLS 1.2 in which both sides send certificates: 10 packets.
 fn capture() -> Vec<u8> {
     let hello = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0, 0x2f, 1, 0]].concat();
     let answer = [&[3, 3][..], &[9; 32], &[0, 0, 0x2f, 0]].concat();

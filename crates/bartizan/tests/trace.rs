@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ctl trace` on running workers: it says what `explain rule` says of the same packets, ends as it should,
-//! and is refused with the reason (needs root; says so and returns otherwise).
+//! `ctl trace` on running workers: it reports what `explain rule` reports for the same packets, ends as it
+//! should, and is refused with the reason (needs root; without, it prints so and returns).
 
 use crate::command_socket;
 use crate::common;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::thread::JoinHandle;
 
-/// A rule that shares a sid, one that is left out, and what `explain rule` is tested with.
+/// A rule that shares a sid, one that is left out, and the rule for `explain rule`.
 const MORE: &str = "\
 alert udp any any -> any 4000 (msg:\"seen\"; content:\"secret\"; sid:6;)
 alert udp any any -> any 4001 (msg:\"other\"; gid:5; sid:6;)
@@ -55,7 +55,7 @@ fn begun(client: &mut Client, traces: u64) {
     assert_eq!(client.ok("function-list", Value::Null)["late_workers"], json!([]));
 }
 
-/// Attempts without what tells captures and live traffic apart.
+/// Attempts without the members that differ between captures and live traffic.
 fn attempts(trace: &Value) -> Vec<String> {
     let strip = |attempt: &Value| {
         let own = ["packet", "timestamp", "worker", "generation", "flow_id", "rule"];

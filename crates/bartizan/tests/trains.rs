@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detection over trains: what rules say of segments that came together is what they say of them one by one.
+//! Detection over trains: the results for segments in a train equal those for single segments.
 
 use bartizan_base::Timestamp;
 use bartizan_stages::train;
@@ -103,7 +103,7 @@ fn play(name: &str, rules: &str, frames: &[Vec<u8>], joined: bool) -> Outcome {
     Outcome { leaves, alerts, drops, waited, flow }
 }
 
-/// Text that nothing looks for, with words at places.
+/// Text that no rule matches, with words at offsets.
 fn body(words: &[(usize, &[u8])]) -> Vec<u8> {
     let mut body: Vec<u8> = (0..60_000u32).map(|n| b'a' + (n * 7 % 13) as u8).collect();
     for (at, word) in words {
@@ -112,7 +112,7 @@ fn body(words: &[(usize, &[u8])]) -> Vec<u8> {
     body
 }
 
-/// Offset in the body where the segment of that number begins.
+/// Offset in the body of the beginning of the segment with that number.
 fn begin_of(segment: usize) -> usize {
     segment * SIZE - "HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n".len()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections under the stateful firewall with the XDP level below `bartizan run`: real hosts in namespaces
-//! of their own, big transfers both ways, ends, resets, ports that are used again, and somebody on the way
-//! who makes segments up (needs root; says so and returns otherwise).
+//! of their own, large transfers both ways, ends, resets, reused ports, and an attacker on the path who
+//! forges segments (needs root; without, it prints so and returns).
 
 use crate::common;
 use crate::level;
@@ -26,7 +26,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const PORT: u16 = 7_000;
 /// Bytes of a connection, in each direction.
 const AMOUNT: usize = 24 << 20;
-/// A test on a busy machine.
+/// The time limit of a test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The server's behaviour on a connection, chosen by the client's first byte.
@@ -122,7 +122,8 @@ fn serve(listener: &TcpListener, done: &mpsc::Sender<()>) {
     }
 }
 
-/// The server's host, in a namespace of its own; says when it has received and sent all of a connection.
+/// The server's host, in a namespace of its own; signals when it has received and sent all data of a
+/// connection.
 fn server() -> mpsc::Receiver<()> {
     let (served, done) = mpsc::channel();
     let (say, hear) = mpsc::channel();
@@ -144,7 +145,7 @@ fn server() -> mpsc::Receiver<()> {
     done
 }
 
-/// Both hosts: what somebody on the way sends with, and what says that the server has done with a connection.
+/// Both hosts: the attacker's socket, and the channel that signals the end of a connection at the server.
 fn hosts() -> (InlinePort, mpsc::Receiver<()>) {
     let [attacker, other] = network(1500);
     drop(other);
@@ -173,7 +174,7 @@ fn connect() -> TcpStream {
     }
 }
 
-/// Everything that waits at a port.
+/// Receives all frames that wait at a port.
 fn waiting(port: &mut InlinePort) -> Vec<Vec<u8>> {
     let mut batch = Batch::with_capacity(256);
     let mut all = Vec::new();

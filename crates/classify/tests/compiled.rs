@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiled tables answer as the linear search does, at every level, for both IP versions and several sets.
+//! Compiled tables give the results of the linear search, with every instruction set, for both IP versions
+//! and several sets.
 
 use bartizan_base::{LinkId, TenantId};
 use bartizan_classify::{Compiled, Flat, FlatV4, FlatV6, Header, HeaderRule, Level, Net, Options, Range};
@@ -131,7 +132,7 @@ proptest! {
     }
 }
 
-/// Rules over the whole space, many lengths, many ports: the shapes that no supplied set has.
+/// Rules over the whole space, many lengths, many ports: shapes that no supplied set has.
 #[test]
 fn random_sets_of_all_shapes() {
     use bartizan_classify::trace::Random;
@@ -188,7 +189,7 @@ fn random_sets_of_all_shapes() {
 }
 
 /// Every rule crosses every other: long sources with wild destinations and the other way round, nested, with
-/// ranges of ports that all overlap. That may cost speed, not memory.
+/// ranges of ports that all overlap. This may cost speed, but no memory.
 #[test]
 fn adversarial_sets_stay_within_their_budget() {
     use bartizan_classify::trace::{Draw, Random, draw};
@@ -234,7 +235,7 @@ fn adversarial_sets_stay_within_their_budget() {
 }
 
 /// The headers of an intrusion detection's rules: many source ports, many destination ports, few pairs of
-/// both. What counts is how many classes the ports have, not how many bounds.
+/// both. The number of classes of the ports counts, not that of bounds.
 #[test]
 fn rules_of_many_ports_on_either_side_fit_tables() {
     let one = |port| Range { first: port, last: port };

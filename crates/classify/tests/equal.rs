@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every classifier answers as the linear search does.
+//! Every classifier gives the results of the linear search.
 
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::trace::{Draw, draw};
@@ -116,7 +116,7 @@ proptest! {
         }
     }
 
-    /// Whatever values of its segments a header takes, the same rules match it; one step beyond, some rule
+    /// Whatever values of its segments a header has, the same rules match it; one step beyond, some rule
     /// begins or ends.
     #[test]
     fn segments_are_as_far_as_no_rule_notices(
@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// Both forms of lookup against the reference.
+/// Compares both forms of lookup with the reference.
 fn same(linear: &Linear, live: &Live, headers: &[Header]) {
     let mut flats = (Vec::new(), Vec::new());
     for header in headers {
@@ -268,8 +268,8 @@ fn deletes_in_large_and_small_groups_are_as_the_linear_search() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// A header by itself is found without a batch's stages: as in a batch, however many sets there are, with
-    /// rules in tables and in none, deleted and added ones.
+    /// A single header is looked up without a batch's stages: with a batch's results, however many sets there
+    /// are, with rules in tables and in none, deleted and added ones.
     #[test]
     fn one_header_is_found_as_in_a_batch(
         rules in proptest::collection::vec(proptest::collection::vec(rule(), 0..40), 16),

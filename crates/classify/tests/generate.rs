@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generated rule sets have the statistics of what they were drawn from, load, and are found like any other.
+//! Generated rule sets have the statistics of their source, load, and are found like any other.
 //!
-//! The statistics are counted here anew, not taken from the generator. Tolerances: the distribution of
+//! The statistics are counted here separately, not taken from the generator. Tolerances: the distribution of
 //! (source length, destination length) differs in at most 10 % of the rules from that of the source, wild
-//! fields in 5 % of the rules; distinct prefixes per rule by a factor of 2, how deep they lie in one another
-//! by 1 on average (in a set ten times as large, where short prefixes lie above more others by chance, up to
-//! 4 deeper); all port ranges but one in ten are there, and none is new.
+//! fields in 5 % of the rules; distinct prefixes per rule by a factor of 2, nesting depth by 1 on average (in
+//! a set ten times as large, where short prefixes contain more others by chance, up to 4 deeper); all port
+//! ranges but one in ten are present, and none is new.
 
 use crate::common;
 
@@ -85,7 +85,7 @@ fn shape(rules: &[HeaderRule]) -> Shape {
     }
 }
 
-/// Compares; `widened` tells what the source's lengths have become.
+/// Compares two shapes; `widened` maps the source's lengths to the new ones.
 fn alike(what: &str, source: &Shape, drawn: &Shape, widened: impl Fn(u8) -> u8, deeper: f64) {
     let keys: BTreeSet<(u8, u8)> = source
         .lengths
@@ -117,7 +117,7 @@ fn alike(what: &str, source: &Shape, drawn: &Shape, widened: impl Fn(u8) -> u8, 
     }
 }
 
-/// A set that needs no data: sites of networks of hosts, some services, some rules with one side open.
+/// A set that needs no data: sites of networks of hosts, some services, some rules with one wild side.
 fn made(v6: bool) -> Vec<HeaderRule> {
     let mut random = Random(11);
     let net = |number: u32, length: u8| {
@@ -165,7 +165,7 @@ fn made(v6: bool) -> Vec<HeaderRule> {
     rules
 }
 
-/// Every header's first match in `Auto`'s choice and in `Live` is the linear search's.
+/// Checks that every header's first match in `Auto`'s choice and in `Live` is the linear search's.
 fn found_alike(rules: &[HeaderRule], headers: usize) {
     let entry =
         |(i, r): (usize, &HeaderRule)| RankedRule { fid: Fid(i as u32), priority: i as u32, rule: *r };

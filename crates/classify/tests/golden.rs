@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ClassBench sets: every structure gives the golden answers. The data is not part of the project; the tests
-//! say so where it is missing.
+//! ClassBench sets: every structure gives the golden results. The data is not part of the project; if it is
+//! missing, the tests print so.
 
 use crate::common;
 
@@ -68,7 +68,7 @@ fn traces_are_as_asked_for() {
     }
 }
 
-/// The golden answers hold for the same rules and headers in IPv6, wherever the 32 bits stand.
+/// The golden results hold for the same rules and headers in IPv6, at whatever position of the 32 bits.
 #[test]
 fn the_same_in_ipv6() {
     use bartizan_classify::{FlatV6, HeaderRule, Net};

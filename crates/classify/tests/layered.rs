@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generations of rule sets that share tables answer as the linear search of their own lists does, however
-//! they came about.
+//! Generations of rule sets that share tables give the results of the linear search of their own lists,
+//! whatever their history.
 
 use bartizan_base::{Fid, LinkId, TenantId};
 use bartizan_classify::{
@@ -61,7 +61,7 @@ fn header(random: &mut Random) -> Header {
     }
 }
 
-/// Rules in their order as entries: numbered on, some sharing their number as those of one policy do.
+/// Rules in order as entries: numbered consecutively, some with a common number like those of one policy.
 fn list(rules: &[HeaderRule], shift: u32) -> List {
     let entry = |(place, rule): (u32, &HeaderRule)| RankedRule {
         fid: Fid(shift + place / 2 * 3),
@@ -71,7 +71,7 @@ fn list(rules: &[HeaderRule], shift: u32) -> List {
     (0u32..).zip(rules).map(entry).collect()
 }
 
-/// Rules that leave tables too much: each has ports of its own.
+/// Rules that leave tables too many to search: each has ports of its own.
 fn odd_rule(random: &mut Random) -> HeaderRule {
     let first = random.below(9) as u16;
     let destination_ports = Range { first, last: first + 20 + random.below(20_000) as u16 };
@@ -117,7 +117,7 @@ fn same(layered: &Layered, lists: &[List], headers: &[Header]) {
     }
 }
 
-/// A chain of generations with compactions at random; also those before stay what they were.
+/// A chain of generations with compactions at random; earlier generations stay unchanged.
 fn chain(seed: u64, rule: Kind, counts: [usize; 3]) -> (usize, usize) {
     let mut random = Random::new(seed);
     let mut rules: [Vec<HeaderRule>; 3] = counts.map(|count| (0..count).map(|_| rule(&mut random)).collect());

@@ -25,7 +25,7 @@ mod live;
 
 use split::Level;
 
-/// As `src/sync.rs`.
+/// Replaces `src/sync.rs`.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
     pub(crate) use loom::thread::yield_now as spin_loop;
@@ -75,7 +75,7 @@ mod sync {
         }
     }
 
-    /// Is seen to be set by those who see the flag.
+    /// A cell whose value every thread sees that sees the flag.
     #[derive(Debug)]
     pub(crate) struct OnceLock<T>(AtomicBool, std::sync::OnceLock<T>);
 
@@ -96,7 +96,7 @@ mod sync {
     }
 }
 
-/// As `src/split`, by linear search.
+/// Replaces `src/split`, by linear search.
 mod split {
     use crate::flat::{FlatV4, FlatV6};
     use crate::header::{Header, HeaderRule};
@@ -205,7 +205,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 enum Step {
     Insert(RankedRule),
     Delete(Fid),
-    /// Compiles anew and publishes; the next step comes between the two.
+    /// Compiles anew and publishes; the next step comes in between.
     Begin,
     Finish,
 }
@@ -235,13 +235,13 @@ fn answers(first: &[RankedRule], steps: &[Step]) -> Vec<Fid> {
 
 /// Steps begun and done.
 struct Progress {
-    /// Not of the model: whatever value a lookup saw, the step that wrote it has begun.
+    /// Outside of the model: whatever value a lookup saw, the step that wrote it has begun.
     begun: std::sync::atomic::AtomicUsize,
     done: AtomicUsize,
 }
 
-/// Runs the steps beside so many lookups of a reader, in every order with so many preemptions. Entries `gone`
-/// are deleted beforehand.
+/// Runs the steps during so many lookups of a reader, in every order with so many preemptions. Entries `gone`
+/// are deleted before.
 fn check(first: &[RankedRule], gone: &[Fid], steps: &[Step], lookups: usize, preemptions: usize) {
     // A header by itself and headers of a batch are found in different ways.
     for headers in [1, 2] {

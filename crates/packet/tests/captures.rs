@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decodes captures that lie beside the repository, if they are there.
+//! Decodes captures beside the repository, if they exist.
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView, TunnelKind};
 use std::path::{Path, PathBuf};
 

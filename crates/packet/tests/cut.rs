@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames whose end was not captured, decoded as such ([`DecoderConfig::cut_frames`]): as far as headers are
-//! there a descriptor is that of the whole frame.
+//! captured, the descriptor is that of the whole frame.
 use crate::build;
 
 use bartizan_packet::DecodeEvent as E;
@@ -51,7 +51,7 @@ fn around(v6: bool, rest: &[u8]) -> Vec<u8> {
     eth(if v6 { 0x86dd } else { 0x0800 }, rest)
 }
 
-/// TCP with timestamps and selective acknowledgements, its checksum right.
+/// TCP with timestamps and selective acknowledgements, and a right checksum.
 fn segment(v6: bool) -> Vec<u8> {
     let (from, to) = addresses(v6);
     let ip = Ip::new(from, to, 6);

@@ -100,8 +100,8 @@ fn run(command: &mut Command) {
     );
 }
 
-/// A program that reads a block from standard input and prints each field's place, its number by the
-/// structure and by the accessor; then the block that the accessors write from those numbers.
+/// A program that reads a block from standard input and prints each field's offset, and its number by the
+/// structure and by the accessor; then the block that the accessors write from these numbers.
 fn c_program() -> String {
     let mut text = format!(
         "#include <stddef.h>\n#include <stdio.h>\n#include <string.h>\n#include \"{}\"\n\
@@ -201,7 +201,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// The header is one that a BPF compiler takes, too.
+/// A BPF compiler accepts the header, too.
 #[test]
 fn clang_compiles_the_header_for_bpf() {
     if !is_there("clang") {
@@ -225,7 +225,7 @@ fn clang_compiles_the_header_for_bpf() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A module whose elaboration fails where a field of the sample block is not what Rust says.
+/// A module whose elaboration fails if a field of the sample block differs from Rust's.
 fn checks() -> String {
     let (generic, extended, block) = sample();
     let vector =

@@ -11,7 +11,7 @@ use etherparse::{PacketBuilder, SlicedPacket};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Every tunnel, on every port, so that arbitrary bytes get as deep as they can.
+/// Every tunnel, on every port, so that arbitrary bytes nest as deep as possible.
 fn open_config() -> DecoderConfig {
     let any = TunnelPorts { enabled: true, ports: bartizan_packet::PortList::ANY };
     DecoderConfig {
@@ -77,7 +77,7 @@ fn seeded() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(start, rest)| build::join(&[&start, &rest]))
 }
 
-/// A valid frame with tunnels, to be damaged.
+/// A valid frame with tunnels, as input for damage.
 fn nested_frame() -> Vec<u8> {
     use build::*;
     let tcp = tcp(&[2, 4, 5, 0xb4, 1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2], b"payload");

@@ -139,8 +139,8 @@ fn rust(layout: &Layout, bytes: &[u8]) -> String {
     }
 }
 
-/// The program prints what it reads in the form of Rust. It is given the bytes as numbers of eight bytes, as
-/// host and program exchange them.
+/// The program prints the blocks that it reads in the form of Rust. Its input is the bytes as numbers of
+/// eight bytes, as host and program exchange them.
 fn program(blocks: &[(&Layout, Vec<u8>)]) -> String {
     let mut text = String::from(
         "#include <stdio.h>\n#include <string.h>\n#include \"bartizan_slots.h\"\nint main(void) {\n",

@@ -49,7 +49,7 @@ fn type_name(layout: &Layout) -> String {
     rust(layout, &vec![0; layout.len]).0.split(' ').next().unwrap().to_owned()
 }
 
-/// Random entries, those first whose bits are all alike.
+/// Random entries; the first ones have all bits equal.
 fn entries(layout: &Layout) -> Vec<Vec<u8>> {
     let mut random = Random::of(19, &[layout.len as u64]);
     let mut all = vec![vec![0; layout.len], vec![0xff; layout.len]];
@@ -80,7 +80,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A program that reads entries of each kind from standard input. It prints each by the structure and by the
-/// accessors, as Rust does, then the bytes that the accessors write of what they have read.
+/// accessors, as Rust does, then the bytes that the accessors write from it.
 fn c_program(count: usize) -> String {
     let mut text = String::from(
         "#include <stdio.h>\n#include <string.h>\n#include \"bartizan_tables.h\"\nint main(void) {\n",
@@ -166,7 +166,7 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// The header is one that a BPF compiler takes, too.
+/// A BPF compiler accepts the header, too.
 #[test]
 fn clang_compiles_the_header_for_bpf() {
     if !is_there("clang") {
@@ -190,7 +190,7 @@ fn clang_compiles_the_header_for_bpf() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A module whose elaboration fails where a field of an entry is not what Rust says.
+/// A module whose elaboration fails if a field of an entry differs from Rust's.
 fn checks() -> String {
     let mut text = String::from("module check;\n  import bartizan_tables_pkg::*;\n");
     for layout in ENTRIES {

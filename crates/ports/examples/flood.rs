@@ -15,7 +15,7 @@ use bartizan_testkit::random::Random;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Frames given up rather than sent in one burst, as time.
+/// The most delay that is made up for in one burst; later frames are given up.
 const LATE: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_micros(100);
 
@@ -72,7 +72,7 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
-/// Global unicast, as far as kernels look: no private, loopback, link-local, multicast or reserved first
+/// Global unicast, as far as kernels check: no private, loopback, link-local, multicast or reserved first
 /// byte.
 fn source4(random: &mut Random) -> [u8; 4] {
     loop {
@@ -92,7 +92,7 @@ fn source6(random: &mut Random) -> [u8; 16] {
     source
 }
 
-/// A SYN with the options of a Linux client but time stamps: MSS, SACK, window scale.
+/// A SYN with the options of a Linux client except timestamps: MSS, SACK, window scale.
 fn syn(from: [u8; 6], to: &Arguments, v6: bool, random: &mut Random) -> Vec<u8> {
     const OPTIONS: [u8; 12] = [2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7];
     let words = random.draw().to_le_bytes();

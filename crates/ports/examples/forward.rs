@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Raw forwarder between two interfaces: what an empty inline path costs. Prints the ports' counters at the
+//! Raw forwarder between two interfaces: the cost of an empty inline path. Prints the ports' counters at the
 //! end.
 //!
 //! `forward A B [--spin MICROSECONDS] [--batch FRAMES] [--frames SLOTS] [--calls] [--fix-offloads] [--seconds
-//! N]`; ends on SIGINT or SIGTERM. Not done: it looks at no packet.
+//! N]`; ends on SIGINT or SIGTERM. Not done: it inspects no packet.
 
 use bartizan_ports::{Batch, InlineOptions, InlinePair, PortStats, Side, TransmitPath};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The AF_PACKET ports on veth pairs in a network namespace of their own (needs root; says so and returns
-//! otherwise).
+//! The AF_PACKET ports on veth pairs in a network namespace of their own (needs root; without, it prints so
+//! and returns).
 
 use crate::common;
 
@@ -21,7 +21,7 @@ fn options(transmit: TransmitPath) -> InlineOptions {
     InlineOptions { frames: 256, transmit_frames: 256, transmit, ..Default::default() }
 }
 
-/// Takes what arrives at a port until `count` frames came or two seconds went by.
+/// Receives at a port until `count` frames came or two seconds went by.
 fn collect(port: &mut dyn Port, count: usize) -> Vec<Vec<u8>> {
     let mut batch = Batch::with_capacity(64);
     let mut frames = Vec::new();
@@ -36,7 +36,7 @@ fn collect(port: &mut dyn Port, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Takes what arrives at a port until nothing came for a while (a block is handed over within 10 ms).
+/// Receives at a port until no frame came for a while (a block is handed over within 10 ms).
 fn drain(port: &mut PassivePort) -> Vec<Vec<u8>> {
     let mut batch = Batch::with_capacity(64);
     let mut frames = Vec::new();

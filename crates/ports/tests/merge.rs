@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several ports that are watched as one: order, bound of waiting, and that no frame is lost, whatever comes
-//! when.
+//! Several ports watched as one: order, bound of waiting, and that no frame is lost, whatever arrives when.
 
 use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{MergedTap, Port, TestClock, TestPort, Woke};
@@ -18,7 +17,7 @@ fn start() -> Timestamp {
     Timestamp::from_parts(1_000, 0)
 }
 
-/// A frame that says where it comes from.
+/// A frame with the number of its source.
 fn frame(source: u32, number: u32) -> Vec<u8> {
     let mut frame = vec![0; 52];
     frame.extend_from_slice(&source.to_be_bytes());
@@ -33,7 +32,7 @@ struct Bench {
     tap: MergedTap,
 }
 
-/// A frame that was handed out.
+/// A frame handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Out {
     source: usize,
@@ -54,7 +53,7 @@ impl Bench {
         Bench { clock, far, tap: MergedTap::new(near, WAIT, batch, window) }
     }
 
-    /// Has the ring of an interface show a frame.
+    /// Makes the ring of an interface show a frame.
     fn show(&self, source: usize, number: u32, time: Timestamp) {
         self.far[source].deliver(&frame(source as u32, number), time);
     }
@@ -86,7 +85,7 @@ impl Bench {
     }
 }
 
-/// Frames of one interface: number, timestamp, when the ring shows it.
+/// Frames of one interface: number, timestamp, time when the ring shows it.
 type Plan = Vec<(u32, Timestamp, Timestamp)>;
 
 /// Traffic of seeded rates, shown in blocks up to `delay` late.
@@ -107,8 +106,8 @@ fn plan(random: &mut Random, delay: u64, end: u64) -> Plan {
     plan
 }
 
-/// Runs seeded traffic through a tap, a turn each 500 microseconds. Gives what came out with the clock at
-/// that time, and the counters.
+/// Runs seeded traffic through a tap, a turn every 500 microseconds. Returns the frames handed out with the
+/// clock at that time, and the counters.
 fn run(seed: u64, delay: u64) -> (Vec<Plan>, Vec<(Out, Timestamp)>, [u64; 3]) {
     const STEP: u64 = 500;
     let mut random = Random::new(seed);
@@ -131,7 +130,7 @@ fn run(seed: u64, delay: u64) -> (Vec<Plan>, Vec<(Out, Timestamp)>, [u64; 3]) {
     (plans, out, bench.counted())
 }
 
-/// Each frame came out once, those of an interface in their order, none later than it may.
+/// Checks that each frame came out once, those of an interface in order, none later than allowed.
 fn check(plans: &[Plan], out: &[(Out, Timestamp)], seed: u64) {
     for (source, plan) in plans.iter().enumerate() {
         let numbers = out.iter().filter(|(frame, _)| frame.source == source).map(|(frame, _)| frame.number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Datagrams that a sender on this host leaves to a device to take apart (`UDP_SEGMENT`), as the ports hand
-//! them out: with the size that the kernel says (needs root; says so and returns otherwise).
+//! Datagrams that a sender on this host leaves to a device to split (`UDP_SEGMENT`), as the ports hand them
+//! out: with the size that the kernel reports (needs root; without, it prints so and returns).
 
 use crate::common;
 

@@ -47,7 +47,7 @@ fn index(name: &str) -> Result<u32, Failed> {
     Ok(String::from_utf8(output.stdout)?.split(':').next().unwrap_or_default().trim().parse()?)
 }
 
-/// Memory of the maps that this process holds, as the kernel tells, in MiB.
+/// Memory of the maps that this process holds, according to the kernel, in MiB.
 fn memory() -> Result<f64, Failed> {
     let mut bytes = 0;
     let mut seen = Vec::new();
@@ -64,8 +64,8 @@ fn memory() -> Result<f64, Failed> {
     Ok(bytes as f64 / 1048576.0)
 }
 
-/// Instructions that the kernel's verifier has looked at to load the program; 0 where the kernel does not
-/// say.
+/// Instructions that the kernel's verifier has checked to load the program; 0 if the kernel does not report
+/// it.
 fn verified() -> Result<u64, Failed> {
     let mut most = 0;
     for entry in std::fs::read_dir("/proc/self/fdinfo")? {
@@ -76,7 +76,7 @@ fn verified() -> Result<u64, Failed> {
     Ok(most)
 }
 
-/// A datagram in VXLAN, and the keys of its flow and of the one around.
+/// A datagram in VXLAN, and the keys of its flow and of the outer one.
 fn in_vxlan() -> (Vec<u8>, [Key; 2]) {
     const VXLAN: u64 = 7;
     let (client, server) = ends(0);
@@ -103,8 +103,8 @@ fn warm(program: &mut Program, frame: &[u8], lan: u32) -> Result<String, Failed>
     Ok(median(runs.collect::<Result<_, _>>()?))
 }
 
-/// A segment that its connection's numbers let go on, and the same without comparing. (It is the same one
-/// again and again, so no number moves.)
+/// A segment that its connection's numbers pass, and the same without comparing. (It is repeated, so no
+/// number moves.)
 fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
     let (tables, (client, server)) = (program.tables(), ends(0));
     let segment = tcp(client, server, (1_000, 5_000), 16, b"").frame();
@@ -123,7 +123,7 @@ fn compared(program: &mut Program, lan: u32) -> Result<(), Failed> {
 
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
 
-/// Nanoseconds of single runs on frames of different flows, with the kernel's reading of its clock twice.
+/// Nanoseconds of single runs on frames of different flows, including two readings of the kernel's clock.
 fn single(program: &mut Program, flows: u32, lan: u32) -> Result<String, Failed> {
     let mut random = Random::new(1);
     let mut times = Vec::new();
@@ -135,7 +135,8 @@ fn single(program: &mut Program, flows: u32, lan: u32) -> Result<String, Failed>
     Ok(format!("p50 {:.0}, p90 {:.0}", times[times.len() / 2], times[times.len() * 9 / 10]))
 }
 
-/// Two ports with an end each, as a level asks for them: frames reach the program one by one, whole.
+/// Two ports with an end each, with the settings that a level needs: frames reach the program one by one,
+/// whole.
 fn ports() -> Result<(), Failed> {
     for (port, end) in [("lan", "a"), ("wan", "b")] {
         run("ip", &format!("link add {port} type veth peer name {end}"))?;
@@ -205,8 +206,7 @@ fn one_flow(program: &mut Program, frame: &[u8], lan: u32) -> Result<(), Failed>
     Ok(())
 }
 
-/// Tables full of flows: made and taken away one at a time and many at a time, counted, and gone through by
-/// packets.
+/// Tables full of flows: added and removed one at a time and in bulk, counted, and visited by packets.
 fn many_flows(program: &mut Program, flows: u32, frame: &[u8], lan: u32) -> Result<(), Failed> {
     let tables = program.tables();
     let begin = Instant::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames of ports by the kind of their destination: counted where they come, and where they leave.
+//! Frames of ports by the kind of their destination: counted on arrival and on departure.
 
 use crate::common;
 
@@ -8,7 +8,7 @@ use bartizan_testkit::packet::{TCP, UDP};
 use bartizan_xdp::{Action, Control, Program, Tables};
 use common::{DROP, PASS, REDIRECT, ends, in_namespace, key, level, number, plain};
 
-/// Puts the flow of plain packets over IPv4 there.
+/// Installs the flow of plain packets over IPv4.
 fn install(tables: &Tables, slot: u32, protocol: u8, action: Action) {
     let [low, high] = ends(false);
     assert!(tables.clear(slot) && tables.set_control(slot, Control { action, generation: 0 }));

@@ -22,13 +22,13 @@ use common::{
 
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
 
-/// Puts a flow there.
+/// Installs a flow.
 fn install(tables: &Tables, slot: u32, key: &Key, control: Control) {
     assert!(tables.clear(slot) && tables.set_control(slot, control));
     tables.insert(key, slot).unwrap();
 }
 
-/// Puts the flows of all plain packets there, in slots 0 to 3.
+/// Installs the flows of all plain packets, in slots 0 to 3.
 fn install_all(tables: &Tables, control: Control) {
     for (slot, (v6, protocol)) in KINDS.into_iter().enumerate() {
         let [low, high] = ends(v6);
@@ -40,7 +40,7 @@ fn result(program: &mut Program, frame: &[u8]) -> u32 {
     program.run_on(frame, number("lan"), 1).unwrap().result
 }
 
-/// The frame goes up, and nothing of it is counted for a flow.
+/// Checks that the frame goes up, and that no flow's counters change.
 fn goes_up(program: &mut Program, tables: &Tables, frame: &[u8], why: &str) {
     let before: Vec<_> = (0..4).map(|slot| tables.counts(slot, bartizan_xdp::boot_time())).collect();
     let (seen, up) = (tables.port_counters(4).unwrap().frames, tables.port_counters(4).unwrap().up);
@@ -240,7 +240,8 @@ fn one_endpoint_can_be_refused_alone() {
     });
 }
 
-/// A FIN that goes up is the host's: noted as well, it would end a connection whose end has not left.
+/// A FIN that goes up is the host's: if it were noted as well, it would end a connection whose end has not
+/// left.
 #[test]
 fn a_fin_that_does_not_leave_is_not_noted() {
     in_namespace(|| {
@@ -292,7 +293,7 @@ fn the_level_never_goes_back_to_a_generation() {
     });
 }
 
-/// Options of TCP that are broken, or that open connections have seldom.
+/// Options of TCP that are broken, or rare at the opening of connections.
 const ODD_OPTIONS: [&[u8]; 12] = [
     &[1, 1, 1, 1],
     &[1, 1, 8, 10],

@@ -33,7 +33,7 @@ fn watch(fail: Fail, workers: u16) -> Watch {
     Watch { fail, stale: STALE, spread: Spread::new([7, 8], workers).of_link(LinkId(5)), first: 0 }
 }
 
-/// Attaches a program to both ports of the link, which is watched.
+/// Attaches a program to both ports of the link, with a watch.
 fn attach(program: &mut Program, watch: Watch) -> Result<bool, XdpError> {
     let mut waits = false;
     for mut port in ports() {
@@ -43,7 +43,7 @@ fn attach(program: &mut Program, watch: Watch) -> Result<bool, XdpError> {
     Ok(waits)
 }
 
-/// A program on a new link that is watched.
+/// A program on a new link, with a watch.
 fn watched(watch: Watch) -> (Program, Arc<Tables>) {
     wires(1500);
     let mut program = program(16);
@@ -56,7 +56,7 @@ fn watched(watch: Watch) -> (Program, Arc<Tables>) {
     (program, tables)
 }
 
-/// A worker was heard of so long ago.
+/// Writes a sign of life of a worker so long ago.
 fn heard(tables: &Tables, worker: u32, ago: Duration) {
     assert!(tables.beat(worker, monotonic_time() - ago.as_nanos() as u64));
 }
@@ -205,7 +205,7 @@ fn what_is_decided_stays_decided_while_nobody_serves() {
     });
 }
 
-/// Ways to send a datagram or segment that no entry handles: name, frame, whether it passes where its flow is
+/// Ways to send a datagram or segment that no entry handles: name, frame, whether it passes if its flow is
 /// not refused.
 fn wrapped(v6: bool, protocol: u8) -> Vec<(&'static str, Vec<u8>, bool)> {
     let plain = plain(v6, protocol);
@@ -297,7 +297,7 @@ fn wrapped(v6: bool, protocol: u8) -> Vec<(&'static str, Vec<u8>, bool)> {
     all
 }
 
-/// The tunnel that a packet of [`wrapped`] is in, as its key has it: kind and number.
+/// The tunnel of a packet of [`wrapped`], as in its key: kind and number.
 fn tunnel_of(name: &str) -> Option<u64> {
     match name {
         "VXLAN" | "VXLAN's first fragment" => Some(7 << 32 | 5),
@@ -409,8 +409,8 @@ fn tagged(frame: &[u8], tags: usize) -> Vec<u8> {
     bytes
 }
 
-/// Packets of many hosts, of the kinds that the sockets' filter tells apart, and what of them decides besides
-/// the addresses.
+/// Packets of many hosts, of the kinds that the sockets' filter distinguishes, and the parts that decide in
+/// addition to the addresses.
 fn kinds(v6: bool, host: u8) -> Vec<(Vec<u8>, IpAddr, IpAddr, Part)> {
     let address = |last: u8| -> IpAddr {
         if v6 {
@@ -498,7 +498,7 @@ fn frames(v6: bool, count: u16) -> Vec<Vec<u8>> {
     (0..count).map(|number| udp(low, high, &number.to_be_bytes()).frame()).collect()
 }
 
-/// So many datagrams arrive.
+/// Checks that so many datagrams arrive.
 fn arrive(a: &Wire, b: &Wire, v6: bool, count: u16) {
     for frame in frames(v6, count) {
         a.send(&frame);
@@ -506,7 +506,7 @@ fn arrive(a: &Wire, b: &Wire, v6: bool, count: u16) {
     }
 }
 
-/// So many datagrams do not arrive.
+/// Checks that so many datagrams do not arrive.
 fn vanish(a: &Wire, b: &Wire, v6: bool, count: u16) {
     frames(v6, count).iter().for_each(|frame| a.send(frame));
     quiet(b);

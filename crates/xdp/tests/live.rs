@@ -26,7 +26,7 @@ fn install(tables: &Tables, control: Control) {
     }
 }
 
-/// A datagram with a number in it, from the lower to the higher endpoint or back.
+/// A numbered datagram, from the lower to the higher endpoint or back.
 fn frame(v6: bool, back: bool, number: u16, load: usize) -> Vec<u8> {
     let [low, high] = ends(v6);
     let mut bytes = vec![b'L'; load];
@@ -34,7 +34,7 @@ fn frame(v6: bool, back: bool, number: u16, load: usize) -> Vec<u8> {
     if back { udp(high, low, &bytes).frame() } else { udp(low, high, &bytes).frame() }
 }
 
-/// Sends datagrams both ways; each arrives as it was, in order, and is counted once.
+/// Sends datagrams both ways; each arrives unchanged, in order, and is counted once.
 fn both_ways(mode: ModeChoice, mtu: u32, load: usize) {
     wires(mtu);
     if mode == ModeChoice::Only(Mode::Generic) {
@@ -166,13 +166,13 @@ fn a_hook_that_is_taken_is_left_alone() {
     });
 }
 
-/// The command that an error names.
+/// The command in an error's message.
 fn command(error: &XdpError, begin: &str) -> String {
     let text = error.to_string();
     text.split('`').find(|part| part.starts_with(begin)).unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
-/// Runs the command that an error names.
+/// Runs the command in an error's message.
 fn obey(error: &XdpError, begin: &str) {
     let command = command(error, begin);
     let mut words = command.split(' ');
@@ -180,7 +180,7 @@ fn obey(error: &XdpError, begin: &str) {
     assert!(output.status.success(), "{command}");
 }
 
-/// The refusal of a taken hook, with who holds it.
+/// The refusal of a taken hook, with the holders of its program.
 fn refusal() -> (XdpError, Holders) {
     let error = common::program(16).attach(&ports()[0]).unwrap_err().with_holders();
     match &error {
@@ -263,8 +263,8 @@ fn default_pairs_are_refused_until_their_commands_were_run() {
     });
 }
 
-/// A port that takes nothing any more loses one frame: that is counted, and what follows goes up until it
-/// takes frames again.
+/// A port that takes no frames any more loses one frame: this is counted, and later ones go up until it takes
+/// frames again.
 #[test]
 fn a_port_that_loses_frames_is_left_alone_until_it_takes_them() {
     in_namespace(|| {

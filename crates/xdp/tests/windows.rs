@@ -24,7 +24,7 @@ const AROUND: u32 = 5;
 const OUTSIDE: (bool, bool) = (false, false);
 const FORWARD: Control = Control { action: Action::Forward, generation: 0 };
 
-/// The keys of a connection, and of the flow around it.
+/// The keys of a connection, and of its outer flow.
 fn keys(v6: bool, in_tunnel: bool) -> (Key, Option<Key>) {
     let [low, high] = ends(v6);
     let mut own = key(TCP, low, high, [0; 3]);
@@ -47,7 +47,7 @@ fn install(tables: &Tables, (v6, in_tunnel): (bool, bool), windows: &Windows) {
     tables.insert(&own, SLOT).unwrap();
 }
 
-/// A segment of an endpoint as a frame, and the interface that it comes by.
+/// A segment of an endpoint as a frame, and the interface of its arrival.
 fn frame((v6, in_tunnel): (bool, bool), from_high: bool, compared: &Compared) -> (Vec<u8>, u32) {
     let mut packet: Packet = plain(v6, TCP);
     if from_high {
@@ -208,8 +208,8 @@ fn is_after(a: u32, b: u32) -> bool {
 }
 
 /// Both directions of a connection at full rate, each on a processor of its own, with an attacker in each: a
-/// segment that was legal by what its sender knew goes on or goes up, one that no order makes legal never
-/// goes on, and no number goes back.
+/// segment that was legal by its sender's knowledge passes or goes up, one that no order makes legal never
+/// passes, and no number goes back.
 #[test]
 fn both_directions_on_processors_of_their_own_keep_what_is_promised() {
     const ROUNDS: u32 = 30_000;

@@ -26,7 +26,7 @@ impl Client {
         Client { stream, held: Vec::new() }
     }
 
-    /// One that is welcome.
+    /// A client after the first exchange of messages.
     pub fn greeted(path: &Path) -> Self {
         let mut client = Client::connect(path);
         // Without a line end, as suricatasc does.
@@ -88,7 +88,7 @@ pub fn ctl(folder: &Folder, arguments: &[&str]) -> Ended {
     Running::start(Command::new(PROGRAM).args(all).current_dir(&folder.0)).wait()
 }
 
-/// Waits until the program takes commands.
+/// Waits until the program accepts commands.
 pub fn ready(folder: &Folder, running: &Running) {
     running.until("commands: ");
     until("the socket", || folder.path("c.socket").exists());

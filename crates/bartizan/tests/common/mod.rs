@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program as its users run it: folders for it, a run that is waited for, one that is talked to
-//! meanwhile.
+//! The program as its users run it: folders for it, a run that ends by itself, and one that goes on during
+//! the test.
 #![allow(dead_code)]
 
 use bartizan_testkit::packet;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_bartizan");
-/// Longest time that something may take: more than it does on a machine with much else to do.
+/// The longest time of a step: more than it takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A folder of its own for a test, gone afterwards.
+/// A folder of its own for a test, removed afterwards.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -59,12 +59,12 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Runs the program in a folder until it ends. No cache of patterns, unless the arguments say otherwise.
+/// Runs the program in a folder until it ends. Without a cache of patterns, unless the arguments name one.
 pub fn run(folder: &Path, arguments: &[&str]) -> Ended {
     Running::start(Command::new(PROGRAM).args(arguments).current_dir(folder)).wait()
 }
 
-/// A program that runs.
+/// A running program.
 pub struct Running {
     child: Child,
     stdout: Arc<Mutex<String>>,
@@ -108,10 +108,10 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits until standard error says something.
+    /// Waits until standard error contains `text`.
     ///
     /// # Panics
-    /// The program has ended without it, or does not say it.
+    /// The program ends without it, or the time limit is over.
     pub fn until(&self, text: &str) {
         let begun = Instant::now();
         loop {
@@ -155,7 +155,7 @@ impl Running {
         Ended { code, stdout, stderr: self.stderr() }
     }
 
-    /// Stops it as an operator does.
+    /// Stops it as an operator does, by a signal.
     pub fn stop(self) -> Ended {
         self.signal("TERM");
         self.wait()
@@ -169,7 +169,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until something holds.
+/// Waits until `holds` is true.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder that is gone with its test.
+/// A folder that is removed with its test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -51,7 +51,7 @@ impl Drop for Folder {
     }
 }
 
-/// A run that is over.
+/// A finished run.
 pub struct Ran(pub Output);
 
 impl Ran {
@@ -82,7 +82,7 @@ pub const FIN: u8 = 1;
 pub struct Capture(Vec<Vec<u8>>);
 
 impl Capture {
-    /// A frame as it is.
+    /// Adds a frame unchanged.
     pub fn frame(&mut self, frame: Vec<u8>) {
         self.0.push(frame);
     }
@@ -99,7 +99,7 @@ impl Capture {
         self.0.push(packet.frame());
     }
 
-    /// One that its receiver throws away: with a wrong checksum.
+    /// Adds a frame that its receiver discards: with a wrong checksum.
     pub fn unsummed(&mut self, from: End, to: End, numbers: (u32, u32), flags: u8, data: &[u8]) {
         let mut packet = packet::tcp(from, to, numbers, flags, data);
         if let Layer::Tcp(segment) = &mut packet.layer {
@@ -122,7 +122,7 @@ impl Capture {
         self.tcp(client, server, (102 + r, 902 + s), ACK, b"");
     }
 
-    /// As a classic capture file.
+    /// The frames as a classic capture file.
     pub fn pcap(&self) -> Vec<u8> {
         bartizan_testkit::capture::paced(10_000, &self.0)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program between two interfaces with a controller somewhere: the far ends of its link, and which
-//! datagrams get through.
+//! The program between two interfaces with a controller: the far ends of its link, and the datagrams that
+//! pass.
 
 use crate::command_socket::ready;
 use crate::common::{Folder, PROGRAM, Running, udp};
@@ -9,7 +9,7 @@ use bartizan_ports::{Batch, InlineOptions, InlinePort, Port, wait_any};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// After so long without a datagram none is on its way.
+/// The time without a datagram after which none is on its way.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// The far ends, a0 and b0; the program's are a1 and b1.
@@ -22,7 +22,7 @@ pub fn network() -> [InlinePort; 2] {
     })
 }
 
-/// The program, as the folder's `bartizan.yaml` says, once it takes commands.
+/// Starts the program by the folder's `bartizan.yaml`; returns once it accepts commands.
 pub fn start(folder: &Folder) -> Running {
     let mut command = Command::new(PROGRAM);
     let running = Running::start(command.args(["run", "-c", "bartizan.yaml"]).current_dir(&folder.0));
@@ -30,15 +30,15 @@ pub fn start(folder: &Folder) -> Running {
     running
 }
 
-/// Sends `a secret` in a datagram of each flow (source and destination port): the flows of those that come
-/// out at the other end.
+/// Sends `a secret` in a datagram of each flow (source and destination port); returns the flows of those that
+/// come out at the other end.
 pub fn passed(net: &mut [InlinePort; 2], flows: &[(u16, u16)]) -> Vec<(u16, u16)> {
     let frames: Vec<_> = flows.iter().map(|(source, port)| udp(false, *source, *port, b"a secret")).collect();
     passed_frames(net, &frames)
 }
 
-/// Sends frames with a datagram each: the ports (source and destination) of those that come out at the other
-/// end.
+/// Sends frames with a datagram each; returns the ports (source and destination) of those that come out at
+/// the other end.
 pub fn passed_frames([from, to]: &mut [InlinePort; 2], frames: &[Vec<u8>]) -> Vec<(u16, u16)> {
     for frame in frames {
         from.transmit_frame(frame).unwrap();

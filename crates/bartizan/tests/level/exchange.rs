@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames through a running link one after the other, with an answer for each: whether it has passed.
+//! Frames through a running link one after the other, each with the result whether it passed.
 
 use super::network;
 use bartizan_ports::{Batch, InlinePort, Port, wait_any};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A link with the XDP level below it: two hosts, traffic between them, and what the program has counted.
+//! A link with the XDP level below it: two hosts, traffic between them, and the program's counters.
 #![allow(dead_code)]
 
 pub mod exchange;
@@ -31,8 +31,8 @@ pub fn network(mtu: u32) -> [InlinePort; 2] {
     ends(["a", "b"], mtu)
 }
 
-/// Runs a test in several ways beside each other, each in a network namespace of its own: they wait for most
-/// of their time.
+/// Runs a test in several ways in parallel, each in a network namespace of its own: they wait for most of
+/// their time.
 pub fn beside_each_other<W: Send + 'static>(
     ways: impl IntoIterator<Item = W>,
     test: impl Fn(W) + Copy + Send + 'static,
@@ -71,12 +71,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The wait for a frame that must not come. A passed frame needs milliseconds even on a busy machine.
 const QUIET: Duration = Duration::from_millis(700);
 
-/// Takes frames of the test until so many came. Gives how many.
+/// Receives frames of the test until so many came; returns the number.
 pub fn take(to: &mut InlinePort, expected: usize) -> usize {
     take_within(to, expected, PATIENCE)
 }
 
-/// Takes frames of the test until none come any more. Gives how many.
+/// Receives frames of the test until no more come; returns the number.
 pub fn take_what_comes(to: &mut InlinePort) -> usize {
     take_within(to, usize::MAX, QUIET)
 }
@@ -103,8 +103,8 @@ fn take_within(to: &mut InlinePort, expected: usize, pause: Duration) -> usize {
     came
 }
 
-/// Waits until so many flows are below, as the program says on the page of its metrics. A worker has its turn
-/// within a second, on a busy machine later.
+/// Waits until so many flows are below, according to the program's metrics. A worker takes its turn within a
+/// second, on a busy machine later.
 pub fn gone_below(flows: u64) {
     let entries = || value(&get("/metrics"), "bartizan_stats", &["name=\"offload.entries\""]);
     until(&format!("{flows} flows below"), || entries() >= flows);
@@ -115,7 +115,7 @@ pub fn datagrams(port: u16, payload: &[u8]) -> Vec<Vec<u8>> {
     (0..8u16).map(|flow| udp(flow % 2 == 0, 40_000 + flow, port, payload)).collect()
 }
 
-/// A number, 0 where there is none.
+/// A number, 0 if the member is absent.
 pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
@@ -127,14 +127,14 @@ pub fn counter(folder: &Folder, name: &str) -> u64 {
     number(&stats[name])
 }
 
-/// The frames of a port in `stats.json` at the end: those to one station, to groups, to all.
+/// The frames of a port in the final `stats.json`: unicast, multicast, broadcast.
 pub fn casts(folder: &Folder, port: &str, direction: &str) -> [u64; 3] {
     let stats: Value = serde_json::from_str(&folder.read("out/stats.json")).unwrap();
     ["unicast", "multicast", "broadcast"]
         .map(|cast| number(&stats["ports"][port][format!("{direction}.{cast}")]))
 }
 
-/// Stops the program: nothing of its sums is wrong.
+/// Stops the program, and checks its sums.
 pub fn ends_well(running: Running) -> Ended {
     let ended = running.stop();
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);

@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Flows of the stream, of both versions of IP: of every two the first is of the port that is bypassed, the
-/// second of the one that is inspected.
+/// Flows of the stream, of both versions of IP: the first of every two uses the bypassed port, the second the
+/// inspected one.
 const FLOWS: usize = 16;
 pub const BYPASSED: u16 = 4000;
 pub const INSPECTED: u16 = 5000;
-/// Frames of one side that were sent after the last one that has arrived, at most. A virtual Ethernet pair
-/// has room for 256.
+/// The most frames of one side sent after the last one that has arrived. A virtual Ethernet pair has room for
+/// 256.
 pub const UNDER_WAY: u32 = 160;
-/// When nothing of a flow has arrived for so long it is waited for no more: the frames are lost, which the
+/// The time without a frame after which the stream no longer waits for a flow: its frames are lost, which the
 /// test finds.
 const LOST: Duration = Duration::from_secs(5);
-/// Bytes before the number in a payload, which begins at an even place.
+/// Bytes before the number in a payload, at an even offset.
 const NUMBER: usize = 4;
 
 /// The number of frames sent, of each flow and side: those of [`Stream::now`].
@@ -74,8 +74,8 @@ fn datagram(frame: &[u8]) -> usize {
     if frame[12..14] == [8, 0] { 34 } else { 54 }
 }
 
-/// The sum of a frame's pseudo header (RFC 768, RFC 8200 section 8.1): a checksum that is left to a device
-/// looks like that, so the level passes up the one of 65,536 frames that has it by chance.
+/// The sum of a frame's pseudo header (RFC 768, RFC 8200 section 8.1): a checksum left to a device has this
+/// value, so the level passes up the one of 65,536 frames that has it by chance.
 fn left_open(frame: &[u8]) -> u16 {
     let at = datagram(frame);
     let addresses = if at == 34 { &frame[26..34] } else { &frame[22..54] };
@@ -85,7 +85,7 @@ fn left_open(frame: &[u8]) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// Puts a number into a frame, and beside it a word by which its checksum is a plain one.
+/// Writes a number into a frame, and before it a word with which the checksum is neither 0 nor `left_open`.
 fn number(frame: &mut [u8], number: u32, sum: u16, left_open: u16) {
     let at = datagram(frame);
     let sums = (0..).map(|beside| (beside, summed(sum, [number, beside])));
@@ -100,7 +100,8 @@ fn number(frame: &mut [u8], number: u32, sum: u16, left_open: u16) {
 /// One end of the link.
 struct End {
     port: InlinePort,
-    /// Frames of the side that sends here, with their checksums, and those that they are not to have.
+    /// Frames of the side that sends from this end, with their checksums, and the values that these must not
+    /// have.
     frames: Vec<(usize, Vec<u8>, [u16; 2])>,
     sent: u64,
     /// The last frame that has arrived of each flow sent from this end, and when.
@@ -142,7 +143,7 @@ impl End {
 }
 
 impl Stream {
-    /// Begins it, with so many frames a second of each side, for which it does not wait.
+    /// Begins the stream, with so many frames a second of each side, without waiting for any.
     pub fn begin(ports: [InlinePort; 2], rate: u64) -> Self {
         let counts = || (0..2 * FLOWS).map(|_| AtomicU32::new(0)).collect();
         let (over, waits) = (AtomicBool::new(false), [AtomicBool::new(false), AtomicBool::new(false)]);
@@ -152,8 +153,7 @@ impl Stream {
         Stream { shared, thread }
     }
 
-    /// From now on it waits for the frames of these kinds, which come through; those of others may all be
-    /// lost.
+    /// Makes the stream wait for the frames of these kinds, which pass; those of others may all be lost.
     pub fn waits_for(&self, kinds: &[Of]) {
         for kind in [Of::Bypassed, Of::Inspected] {
             self.shared.waits[kind as usize].store(kinds.contains(&kind), Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl Stream {
         self.shared.sent.iter().map(|count| count.load(Ordering::Acquire)).collect()
     }
 
-    /// Waits until something of each flow has arrived that is sent from now on.
+    /// Waits until a frame of each flow has arrived that is sent from now on.
     pub fn arrives(&self, what: &str) -> Moment {
         let now = self.now();
         until(what, || {
@@ -174,7 +174,7 @@ impl Stream {
         self.now()
     }
 
-    /// Ends it: what has arrived.
+    /// Ends the stream; returns the frames that arrived.
     pub fn end(self) -> Arrived {
         self.shared.over.store(true, Ordering::Relaxed);
         let sent = Arc::clone(&self.shared);
@@ -213,7 +213,7 @@ fn run(ports: [InlinePort; 2], rate: u64, shared: &Shared) -> Vec<Vec<u8>> {
     }
 }
 
-/// Takes what has come to one end.
+/// Receives the frames that have come to one end.
 fn take(ends: &mut [End; 2], at: usize, batch: &mut Batch, seen: &mut [Vec<u8>], shared: &Shared) {
     loop {
         ends[at].port.receive(batch).unwrap();
@@ -245,7 +245,7 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Frames that were sent.
+    /// The number of frames sent.
     pub fn sent(&self) -> u64 {
         self.sent.iter().map(|sent| u64::from(*sent)).sum()
     }
@@ -270,7 +270,7 @@ impl Arrived {
         (0..self.sent.len()).map(of).collect()
     }
 
-    /// Frames that came more than once.
+    /// The number of frames that came more than once.
     pub fn twice(&self) -> usize {
         self.seen.iter().flatten().filter(|times| **times > 1).count()
     }

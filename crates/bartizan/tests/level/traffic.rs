@@ -17,13 +17,13 @@ pub const FIRST_PORT: u16 = 10_000;
 /// The most frames of one side under way that have to arrive. A virtual Ethernet pair has room for 256
 /// frames; as many again under way need not arrive.
 const UNDER_WAY: u64 = 96;
-/// Frames that are handed to the kernel at once.
+/// Frames passed to the kernel at once.
 const BURST: usize = 32;
-/// The lengths of payloads that a flow has, in each direction.
+/// The lengths of a flow's payloads, in each direction.
 const LENGTHS: usize = 4;
 /// The longest payload.
 const LONGEST: usize = 700;
-/// Bytes that a connection has under way at most: within any window.
+/// The most bytes under way of a connection: within any window.
 const IN_WINDOW: u32 = 10_000;
 /// The time limit for a frame that has to arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,11 +31,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The expected handling of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Each goes on.
+    /// Each packet passes.
     Passes,
-    /// None goes on.
+    /// No packet passes.
     Refused,
-    /// As the policy of the moment says.
+    /// As the present policy says.
     Depends,
 }
 
@@ -46,7 +46,7 @@ pub enum Kind {
     Datagrams,
     /// A connection that lives as long as the test.
     Connection,
-    /// Connections of the same ports, one after the other, which end as connections do.
+    /// Connections of the same ports, one after the other, each with an orderly end.
     Connections,
 }
 
@@ -57,7 +57,7 @@ pub struct Flows {
     pub fate: Fate,
     /// The number of the host that begins them; the other one is 2.
     pub client: u8,
-    /// The port of the other one.
+    /// The port of the other host.
     pub port: u16,
     pub count: u16,
 }
@@ -89,7 +89,7 @@ enum Course {
     Open,
     /// A side has closed.
     Half(usize),
-    /// So has the other one.
+    /// The other side has closed, too.
     Last(usize),
 }
 
@@ -101,7 +101,7 @@ pub struct Flow {
     /// The frames that each side has sent, and those that have arrived at the other end.
     pub sent: [Sum; 2],
     pub arrived: [Sum; 2],
-    /// Frames of each side by length; of segments with the numbers 0.
+    /// Templates of each side's frames by length; segments have the numbers 0.
     frames: [Vec<Vec<u8>>; 2],
     ends: [packet::End; 2],
     course: Course,
@@ -158,7 +158,7 @@ impl Flow {
         packet::tcp(self.ends[side], self.ends[1 - side], numbers, flags as u8, b"").frame()
     }
 
-    /// A segment with data of a side, or an acknowledgement alone where too much is under way.
+    /// A segment with data of a side, or a bare acknowledgement if too much is under way.
     fn data(&mut self, side: usize, random: &mut Random) -> Vec<u8> {
         let under_way = self.next[side].wrapping_sub(self.acknowledged[side]);
         let mut frame = random.pick(&self.frames[side]).clone();
@@ -242,8 +242,8 @@ impl Flow {
     }
 }
 
-/// The far ends merge segments that follow each other and have the same header (GRO, which they need on so
-/// that they poll): every second frame has another time to live, or class.
+/// The far ends merge segments that follow each other and have the same header (GRO, which they need for
+/// polling): every second frame has another time to live, or class.
 fn unlike_the_last(frame: &mut [u8]) {
     if frame[12..14] == [0x86, 0xdd] {
         frame[15] ^= 0x40;
@@ -254,7 +254,7 @@ fn unlike_the_last(frame: &mut [u8]) {
     frame[24..26].copy_from_slice(&(((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
 }
 
-/// A checksum after words that were 0 have got values (RFC 1624).
+/// The checksum after words of 0 have got values (RFC 1624).
 pub fn summed(old: u16, words: [u32; 2]) -> u16 {
     let mut sum = u32::from(!old);
     for word in words {
@@ -271,9 +271,9 @@ pub struct Traffic {
     ports: [InlinePort; 2],
     batch: Batch,
     random: Random,
-    /// Frames of each side that have to arrive and have not yet.
+    /// Frames of each side that still have to arrive.
     under_way: [u64; 2],
-    /// Flows that send much, from this one on; all, if there are none.
+    /// Flows with much traffic, from this one on; all, if there are none.
     busy: Option<(usize, usize)>,
 }
 
@@ -294,7 +294,7 @@ impl Traffic {
         self.busy = Some((first, count));
     }
 
-    /// All send alike again.
+    /// Makes all flows send equally again.
     pub const fn favour_none(&mut self) {
         self.busy = None;
     }
@@ -348,7 +348,7 @@ impl Traffic {
         self.wait(UNDER_WAY);
     }
 
-    /// Waits until only so many frames of each side have still to arrive.
+    /// Waits until only so many frames of each side still have to arrive.
     fn wait(&mut self, left: u64) {
         let begun = Instant::now();
         while self.under_way.iter().any(|under_way| *under_way > left) {
@@ -375,7 +375,7 @@ impl Traffic {
         shown.collect::<Vec<_>>().join("; ")
     }
 
-    /// Goes on until something holds.
+    /// Goes on until `holds` is true.
     pub fn until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !holds() {
@@ -394,7 +394,7 @@ impl Traffic {
         }
     }
 
-    /// All has arrived that has to, and what need not has come as far as it gets.
+    /// Waits until all frames have arrived that have to, and the others as far as they get.
     pub fn settle(&mut self) {
         self.wait(0);
         let mut last = (self.arrived(), Instant::now());
@@ -434,7 +434,7 @@ fn refusals() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The number of a frame's flow, of what a side has sent. None of what this test has not sent.
+/// The number of a frame's flow, sent by a side. `None` for a frame that this test has not sent.
 pub fn flow_of(frame: &[u8], side: usize) -> Option<usize> {
     let at = match frame.get(12..14)? {
         [8, 0] => 34,

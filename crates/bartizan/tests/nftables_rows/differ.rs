@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rows in which nftables and Bartizan differ: what Bartizan lets go on because its receiver drops it, and
-//! what differs by decision.
+//! Rows in which nftables and Bartizan differ: packets that Bartizan passes because their receiver drops
+//! them, and differences by decision.
 
 use super::Versions::{Both, V4, V6};
 use super::trial::{In, Out, Trial};

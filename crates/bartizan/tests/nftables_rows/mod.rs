@@ -7,7 +7,7 @@ pub mod trial;
 
 pub use trial::{POLICY, Trial};
 
-/// The IP versions that a row is about.
+/// The IP versions of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versions {
     Both,
@@ -39,7 +39,7 @@ pub struct Row {
     pub run: fn(&mut Trial),
 }
 
-/// A row in which both do the same.
+/// A row with equal verdicts.
 const fn same(
     packets: &'static str,
     versions: Versions,
@@ -50,7 +50,7 @@ const fn same(
     Row { packets, versions, nftables, bartizan, why: "", run }
 }
 
-/// A row in which they differ.
+/// A row with different verdicts.
 const fn differ(
     packets: &'static str,
     versions: Versions,

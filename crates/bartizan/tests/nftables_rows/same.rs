@@ -395,7 +395,7 @@ pub const ICMP: &[Row] = &[
     ),
 ];
 
-/// The pieces of a datagram of the inside, 16 bytes each.
+/// The pieces of a datagram from the inside, 16 bytes each.
 fn pieces(t: &Trial, id: u32) -> Vec<Vec<u8>> {
     let ip = Ip { id, ..t.ip(In, UDP) };
     ip.fragment_frames(&ip.summed(&Datagram::new(t.ports(In), &[b'f'; 56]).unsummed()), 16)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One row of the comparison on a worker: an inside that may open, an outside that may not, and what becomes
-//! of each packet.
+//! One row of the comparison on a worker: an inside that may open, an outside that may not, and the verdict
+//! on each packet.
 
 use bartizan_testkit::packet::{ACK, Datagram, ICMP, ICMPV6, Ip, SYN, Segment, TCP, UDP};
 use bartizan_testkit_worker::{Captured, Made, Nothing, Stack};
@@ -29,7 +29,7 @@ impl Side {
 /// A worker that a row's packets go through.
 pub struct Trial {
     pub v6: bool,
-    /// The inside's port; each connection of a row has its own.
+    /// The inside's port, different for each connection of a row.
     pub port: u16,
     stack: Stack,
     policy: String,
@@ -39,7 +39,7 @@ pub struct Trial {
     pub steps: Vec<String>,
 }
 
-/// A worker in prevention under a policy file, with the checks of packets that a live link has.
+/// A worker in prevention with a policy file, and with a live link's checks of packets.
 pub fn stack(policy: &str, flows: Option<u32>) -> Stack {
     let mut stack = Stack::new(&Made {
         name: "nftables",
@@ -67,17 +67,17 @@ impl Trial {
         }
     }
 
-    /// Begins anew, as after a start of the program.
+    /// Starts again, as after a start of the program.
     pub fn restart(&mut self) {
         self.stack = stack(&self.policy, None);
     }
 
-    /// Begins anew with room for 64 flows.
+    /// Starts again with room for 64 flows.
     pub fn with_little_room(&mut self) {
         self.stack = stack(&self.policy, Some(64));
     }
 
-    /// Time goes by.
+    /// Advances the time.
     pub fn wait(&mut self, millis: u64) {
         self.millis += millis;
     }
@@ -100,20 +100,20 @@ impl Trial {
         }
     }
 
-    /// A packet that only prepares: it has to pass.
+    /// A preparing packet, which has to pass.
     #[track_caller]
     pub fn set(&mut self, frame: Vec<u8>) {
         assert_eq!(self.hand_in(frame).as_deref(), Some("pass"), "what prepares a row has to pass");
     }
 
-    /// A packet whose verdict the row is about.
+    /// A packet whose verdict is part of the row.
     #[track_caller]
     pub fn judge(&mut self, frame: Vec<u8>) {
         let outcome = self.hand_in(frame).expect("no fragment");
         self.note(outcome);
     }
 
-    /// A packet that comes twice.
+    /// A packet that arrives twice.
     #[track_caller]
     pub fn judge_twice(&mut self, frame: Vec<u8>) {
         self.judge(frame.clone());
@@ -140,7 +140,7 @@ impl Trial {
         assert!(last != "pass" || waiting == released, "{waiting} waited, {released} left");
     }
 
-    /// The verdicts on the row's packets, equal neighbours once.
+    /// The verdicts on the row's packets, without repetitions of neighbours.
     pub fn outcome(&self) -> String {
         self.outcomes.join("; ")
     }
@@ -155,7 +155,7 @@ impl Trial {
         text.parse().unwrap()
     }
 
-    /// An address that is neither host: a router, or another host of the outside.
+    /// An address other than the hosts': a router, or another outside host.
     pub fn stranger(&self) -> IpAddr {
         if self.v6 { "2001:db8:9::9" } else { "203.0.113.9" }.parse().unwrap()
     }
@@ -208,7 +208,7 @@ impl Trial {
         self.raw(by, UDP, &Datagram::new(ports, load).unsummed())
     }
 
-    /// A packet of any protocol, with the checksum that it has to have.
+    /// A packet of any protocol, with its right checksum.
     pub fn raw(&self, by: Side, protocol: u8, body: &[u8]) -> Vec<u8> {
         let ip = self.ip(by, protocol);
         ip.frame(&ip.summed(body), None)
@@ -231,7 +231,7 @@ impl Trial {
         self.icmp(by, kind, 0, &[a, b, 0, number, b'p', b'i', b'n', b'g'])
     }
 
-    /// An ICMP error of a router about a frame, to its sender; of the packet so many bytes are quoted.
+    /// An ICMP error of a router about a frame, to its sender, with a quote of so many bytes.
     pub fn error(&self, about: &[u8], (kind, code): (u8, u8), bytes: usize) -> Vec<u8> {
         let source = if self.v6 {
             IpAddr::from(<[u8; 16]>::try_from(&about[22..38]).unwrap())
@@ -254,7 +254,7 @@ impl Trial {
         self.icmp_between(from, to, (kind, kind), code, &rest)
     }
 
-    /// Types and codes of errors: of both versions those that the other version has not are left out.
+    /// Types and codes of errors in both versions; those that only one version has are left out.
     pub fn errors(&self) -> &'static [(u8, u8)] {
         if self.v6 {
             &[
@@ -291,7 +291,7 @@ impl Trial {
         }
     }
 
-    /// The bytes of a packet that an error quotes at least: IP header and 8 bytes.
+    /// The least bytes of a packet that an error quotes: IP header and 8 bytes.
     pub fn least_quote(&self) -> usize {
         if self.v6 { 48 } else { 28 }
     }

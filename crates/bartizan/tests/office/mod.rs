@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller for tests: it wants one generation of the one device that there is, and keeps what comes.
+//! A controller for tests: it publishes one generation for the only device, and keeps its messages.
 #![allow(dead_code)]
 
 use bartizan_agent::session::client::{enrol, wall_clock};
@@ -112,7 +112,7 @@ impl Backend for Office {
     }
 }
 
-/// The controller's process, as it were; dropping it is its end.
+/// The controller's process, simulated; dropping it ends it.
 pub struct Site {
     authority: Authority,
     pin: [u8; 32],
@@ -122,7 +122,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// One whose device serves these tenants.
+    /// A controller whose device serves these tenants.
     pub fn new(folder: &Path, tenants: &[u16]) -> Self {
         let clock = wall_clock();
         let now = clock();
@@ -151,7 +151,7 @@ impl Site {
         enrol(ADDRESS, &token.text(), &device, folder, &clock).unwrap();
     }
 
-    /// Wants a generation.
+    /// Publishes a generation.
     pub fn publish(&self, generation: u64, objects: &[Object]) {
         let objects = objects.iter().map(|object| (object.key(), Arc::new(object.clone()))).collect();
         self.shared().wanted = Some(Arc::new(Wanted::new(generation, objects)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Program and controller, as tests of several planes begin them: the program between two interfaces with its
-//! controller in it, or with one that this process is; or the controller as a program of its own.
+//! Program and controller for tests of several planes: the program between two interfaces with its own
+//! controller, or with one in this process; or the controller as a program of its own.
 
 use crate::common::{Folder, PROGRAM, Running};
 use crate::inline_pair::{network, start};
@@ -25,7 +25,7 @@ const AGENTS: &str = "127.0.0.1:7443";
 /// The controller's address for REST.
 pub const LISTEN: &str = "127.0.0.1:9443";
 
-/// A host file with an inline link; `controller`: where its controller is.
+/// A host file with an inline link; `controller` is the address of its controller.
 fn host(controller: &str) -> String {
     format!(
         "links: [{{name: wan, inline: {{a: a1, b: b1}}}}]\ncache: none\noutputs: {{eve: {{dir: out}}}}\ncontrol: {{socket: c.socket}}\n\
@@ -33,7 +33,7 @@ fn host(controller: &str) -> String {
     )
 }
 
-/// A folder with the host file of a program that has its controller in it, with the device `edge`.
+/// A folder with the host file of a program with its own controller, and the device `edge`.
 pub fn folder() -> Folder {
     let folder = Folder::new();
     let own = format!("here: {{state: controller, listen: '{LISTEN}', agents: '{AGENTS}', device: edge}}");
@@ -41,7 +41,7 @@ pub fn folder() -> Folder {
     folder
 }
 
-/// All planes in one process; ended before its folder goes.
+/// All planes in one process; stopped before its folder is removed.
 pub struct Here {
     pub running: Running,
     pub net: [InlinePort; 2],
@@ -50,7 +50,7 @@ pub struct Here {
 }
 
 impl Here {
-    /// Begins them; its state has nothing in it yet.
+    /// Starts the program with an empty state.
     pub fn begin() -> Self {
         let (folder, net) = (folder(), network());
         let running = start(&folder);
@@ -58,7 +58,7 @@ impl Here {
         Here { running, net, rest, folder }
     }
 
-    /// Somebody with a scope in one tenant.
+    /// A user with a scope in one tenant.
     pub fn user(&mut self, tenant: &str, scope: &str) -> Rest {
         let body = json!({"name": tenant, "scope": scope, "tenant": tenant});
         let token = self.rest.ask(Method::Post, "/v1/tokens", Some(body))["token"].clone();
@@ -66,8 +66,8 @@ impl Here {
     }
 }
 
-/// A controller in this process, which knows nothing of what functions say of their sections, and a folder
-/// for a program that is its device `edge` and may come and go.
+/// A controller in this process, which does not check the sections of functions, and a folder for a program
+/// that is its device `edge` and may come and go.
 pub struct Apart {
     pub net: [InlinePort; 2],
     pub rest: Rest,
@@ -76,7 +76,7 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Begins the controller, and enrols the device.
+    /// Starts the controller, and enrols the device.
     pub fn begin() -> Self {
         let (folder, net) = (Folder::new(), network());
         folder.write("bartizan.yaml", host(&format!("address: '{AGENTS}'")));
@@ -107,14 +107,14 @@ pub fn datagram(network: &str, (source, destination): (u16, u16), payload: &[u8]
     udp((host(1), source), (host(2), destination), payload).frame()
 }
 
-/// A controller that is a program; killed when dropped.
+/// A controller as a program; killed when dropped.
 pub struct Controller {
     pub child: Child,
     pub address: SocketAddr,
 }
 
 impl Controller {
-    /// On a state, at a port that is free.
+    /// Starts it on a state, at a free port.
     pub fn command(state: &Path) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(["controller", "--listen", "127.0.0.1:0", "--state"]).arg(state);
@@ -151,7 +151,7 @@ impl Controller {
         Client::new(self.address, &certificate, Some(token.to_owned())).unwrap()
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL, and waits for the end.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

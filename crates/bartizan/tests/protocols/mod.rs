@@ -21,7 +21,7 @@ const fn case(chain: &'static str, initiate: Option<&'static str>, may_open: [bo
     Case { chain, initiate, may_open }
 }
 
-/// All policies. Rules of `pfw` allow what the inside opens.
+/// All policies. Rules of `pfw` allow the inside's own openings.
 pub const CASES: [Case; 10] = [
     case("sfw", Some("from"), [true, false]),
     case("sfw", Some("to"), [false, true]),
@@ -35,7 +35,7 @@ pub const CASES: [Case; 10] = [
     case("sfw, ids", Some("from"), [true, false]),
 ];
 
-/// The policy file of the matrix, and a policy that lets all of its own addresses through.
+/// The policy file of the matrix, and a policy that passes all packets between its own addresses.
 pub fn policies() -> String {
     let mut groups = String::from("groups: {");
     let mut policies = String::from("policies:\n");
@@ -65,7 +65,7 @@ pub enum First {
     Outside,
 }
 
-/// The exchange of two hosts: three packets, the second one of the side that is not first.
+/// The exchange of two hosts: three packets, the second one by the side that did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exchange {
     pub case: usize,
@@ -75,7 +75,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// All of them.
+    /// All exchanges.
     pub fn all() -> impl Iterator<Item = Exchange> {
         (0..CASES.len()).flat_map(|case| {
             [First::Inside, First::Outside].into_iter().flat_map(move |first| {
@@ -104,7 +104,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the outside sends a packet (from 0).
+    /// Whether the outside sends a packet (counted from 0).
     pub fn is_by_outside(self, packet: usize) -> bool {
         (self.first == First::Outside) != (packet == 1)
     }
@@ -119,7 +119,7 @@ impl Exchange {
         })
     }
 
-    /// The frame of a packet, `passed` of those before having passed.
+    /// The frame of a packet after `passed` earlier ones have passed.
     pub fn frame(self, packet: usize, passed: usize) -> Vec<u8> {
         let outside = self.is_by_outside(packet);
         let (from, to) = (self.address(outside), self.address(!outside));
@@ -169,7 +169,7 @@ impl Exchange {
         }
     }
 
-    /// The exchange that a frame is of.
+    /// The exchange of a frame.
     pub fn of_frame(frame: &[u8]) -> Option<Exchange> {
         let octets = |at: usize| frame.get(at..at + 16);
         let (v6, protocol, ends) = match frame.get(12..14)? {

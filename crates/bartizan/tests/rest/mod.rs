@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// With its token.
+/// A client with this token.
 pub struct Rest(Client, pub String);
 
 impl Rest {
@@ -18,7 +18,7 @@ impl Rest {
         Rest(client.unwrap(), token.to_owned())
     }
 
-    /// With the token that the first start left, a new administrator's.
+    /// A client with a new administrator's token, made by the token of the first start.
     pub fn administrator(state: &Path) -> Self {
         let first = std::fs::read_to_string(state.join("bootstrap-token")).unwrap();
         let body = json!({"name": "test", "scope": "admin"});
@@ -36,7 +36,7 @@ impl Rest {
         self.ask(Method::Put, path, Some(body))
     }
 
-    /// A change that the device is to run when it is answered.
+    /// A change that the device applies before the answer.
     pub fn bring(&mut self, path: &str, body: Value) {
         let outcome = self.put(&format!("{path}?wait=30"), body);
         let (generation, edge) = (&outcome["generation"], &outcome["answers"]["edge"]);

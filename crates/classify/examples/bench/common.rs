@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// Headers of a call.
+/// The headers of a call.
 pub const CALL: usize = 64;
-/// Bytes that tables may take.
+/// The most bytes of tables.
 pub const BUDGET: usize = 256 << 20;
 
 pub fn cpu_ns() -> u64 {
@@ -76,7 +76,7 @@ pub fn best(times: usize, mut pass: impl FnMut() -> f64) -> f64 {
     (0..times).map(|_| pass()).fold(f64::MAX, f64::min)
 }
 
-/// The rows, for people and as JSON.
+/// The rows, as text and as JSON.
 pub struct Rows(std::fs::File);
 
 impl Rows {
@@ -84,7 +84,7 @@ impl Rows {
         Rows(std::fs::File::create(out).expect("the output file"))
     }
 
-    /// A row that says why there is no figure.
+    /// A row with the reason why it has no figure.
     pub fn refused(&mut self, name: &str, why: &str) {
         println!("{name:<36} {:>10} {why}", "-");
         writeln!(
@@ -94,8 +94,7 @@ impl Rows {
         .expect("the output file");
     }
 
-    /// A row of a sweep: nanoseconds, MiB, seconds to build; beside the peer's nanoseconds where there are
-    /// some.
+    /// A row of a sweep: nanoseconds, MiB, seconds to build; with the peer's nanoseconds if there are any.
     pub fn swept(
         &mut self,
         name: [&str; 2],
@@ -135,7 +134,7 @@ impl Rows {
     }
 }
 
-/// A classifier in its fastest form, with the seconds to first answers and to that form.
+/// A classifier in its fastest form, with the seconds to first results and to that form.
 pub fn build(rules: &[HeaderRule]) -> (Live, f64, f64) {
     let start = Instant::now();
     let mut live = Live::new(1, BUDGET);

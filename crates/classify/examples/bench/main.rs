@@ -4,7 +4,7 @@
 //!
 //! FOLDER holds ClassBench sets (`rules/SET.rules[.gz]`); ACL is the program of the peer
 //! (`benches/classify/acl.c`). Both sides look the same headers up in strict alternation on one core, by
-//! thread CPU time; the answers are compared header by header. Writes OUT: a JSON object a line.
+//! thread CPU time; the results are compared header by header. Writes OUT: a JSON object a line.
 
 mod common;
 mod peer;
@@ -16,7 +16,7 @@ mod updates;
 use common::Rows;
 use std::path::Path;
 
-/// Sets with the ratio aimed at.
+/// Sets with the intended ratio.
 const SETS: [(&str, f64); 7] = [
     ("acl1_1k", 1.5),
     ("fw1_1k", 2.0),

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Its methods.
+/// The peer's methods.
 pub const METHODS: [&str; 5] = ["scalar", "sse", "avx2", "avx512x16", "avx512x32"];
 
 /// The peer's process.
@@ -16,14 +16,14 @@ pub struct Peer {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// Seconds that it took to build.
+    /// The seconds of its build.
     pub build: f64,
-    /// Bytes that its tables take.
+    /// The bytes of its tables.
     pub memory: f64,
 }
 
 impl Peer {
-    /// Starts it on the files in a folder; None if it cannot build the rules.
+    /// Starts it on the files in a folder; `None` if it cannot build the rules.
     pub fn try_start(acl: &Path, files: &Path) -> Option<Self> {
         let mut child = Command::new(acl)
             .args([files.join("rules"), files.join("headers")])
@@ -53,7 +53,7 @@ impl Peer {
         Some(peer)
     }
 
-    /// Starts it.
+    /// Starts the process.
     pub fn start(acl: &Path, files: &Path) -> Self {
         Self::try_start(acl, files).expect("the peer ended: run it by hand to see why")
     }
@@ -82,7 +82,7 @@ impl Drop for Peer {
     }
 }
 
-/// Writes rules and headers as the peer reads them.
+/// Writes rules and headers in the peer's form.
 pub fn write_files(files: &Path, rules: &[HeaderRule], headers: &[FlatV4]) {
     let mut text = String::new();
     let net = |net: Option<Net>| match net {

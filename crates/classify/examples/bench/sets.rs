@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The supplied sets against the peer; IP versions, levels of vector units, two sets.
+//! The supplied sets compared with the peer; IP versions, instruction sets, two sets.
 
 use crate::common::{BUDGET, CALL, Rows, best, build, entries, load, pass_v4, pass_v6, peak, v4, v6};
 use crate::peer::{METHODS, Peer, write_files};

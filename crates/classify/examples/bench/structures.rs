@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other structures on a set, each against the compiled tables: nanoseconds, memory, time to build, or
-//! that it does not fit the budget.
+//! The other structures on a set, each compared with the compiled tables: nanoseconds, memory, time to build,
+//! or that it does not fit the budget.
 
 use crate::common::{BUDGET, CALL, Rows, build, cpu_ns, entries, load, v4};
 use bartizan_base::Fid;
@@ -20,13 +20,13 @@ const PASS_NS: u64 = 100_000_000;
 pub struct Structure {
     /// Its name.
     pub name: &'static str,
-    /// None where it does not fit.
+    /// `None` if it does not fit.
     pub filled: Option<Box<dyn Classifier>>,
     /// Seconds until it was filled or refused.
     pub seconds: f64,
 }
 
-/// Fills each of the structures but the compiled tables.
+/// Fills each structure except the compiled tables.
 pub fn fill(rules: &[HeaderRule]) -> Vec<Structure> {
     let empty: [(&str, Box<dyn Classifier>); 4] = [
         ("linear", Box::new(Linear::new(1))),
@@ -43,7 +43,8 @@ pub fn fill(rules: &[HeaderRule]) -> Vec<Structure> {
     empty.into_iter().map(fill).collect()
 }
 
-/// Looks headers up until they end or time is over; nanoseconds a header, and how many were looked up.
+/// Looks headers up until they end or time is over; returns nanoseconds per header, and the number of
+/// lookups.
 pub fn pass(classifier: &dyn Classifier, headers: &[FlatV4], results: &mut [Fid]) -> (f64, usize) {
     let (start, mut done, mut spent) = (cpu_ns(), 0, 0);
     for (headers, results) in headers.chunks(CALL).zip(results.chunks_mut(CALL)) {

@@ -9,7 +9,7 @@ use bartizan_classify::trace::{Draw, draw};
 use bartizan_classify::{Classifier, NO_FID};
 use std::path::Path;
 
-/// Rules.
+/// The number of rules.
 const SIZES: [usize; 7] = [100, 300, 1_000, 3_000, 10_000, 30_000, 100_000];
 const SEED: u64 = 1;
 /// Processes of the peer, and alternations in each.

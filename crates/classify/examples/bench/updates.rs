@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inserts and deletes with lookups going on.
+//! Inserts and deletes during lookups.
 
 use crate::common::{CALL, Rows, build, cpu_ns, entries, load, v4};
 use bartizan_base::Fid;

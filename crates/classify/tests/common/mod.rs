@@ -32,7 +32,7 @@ fn read(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// Rules and golden answers of a set; `None`, with a word on stderr, where the data is missing.
+/// Rules and golden results of a set; `None`, with a message on stderr, if the data is missing.
 pub fn load(set: &str) -> Option<(Vec<HeaderRule>, Golden)> {
     let loaded = folder().and_then(|folder| {
         let rules = [format!("rules/{set}.rules"), format!("rules/{set}.rules.gz")];

@@ -22,7 +22,7 @@ const XDP: Habits = Habits {
 };
 const RTL: Habits = Habits { level: Level::Rtl, ..XDP };
 
-/// A rig with a second device; its wire.
+/// A rig with a second device, and that device's wire.
 fn two(first: Habits, second: Habits) -> (Rig, MockWire) {
     let mut rig = Rig::new(first);
     let (device, wire) = MockDevice::new(second);
@@ -134,8 +134,8 @@ fn what_a_device_refuses_when_it_was_asked_goes_to_the_next_at_once() {
     }
 }
 
-/// The first device still has an entry of these addresses and ports, which handles its packets: at another
-/// level none would find the new one.
+/// The first device still has an entry with these addresses and ports, which handles its packets: at another
+/// level none would reach the new entry.
 #[test]
 fn a_flow_whose_key_a_level_still_has_goes_to_none() {
     let (mut rig, next) = two(RTL, XDP);
@@ -172,7 +172,7 @@ fn a_level_that_is_taken_away_gives_its_counts_and_its_flows_go_to_the_next() {
     assert_eq!((level_of(&rig, other), level_of(&rig, id)), (Level::Rtl, Level::Xdp), "who is there stays");
 }
 
-/// A flow that goes from one device to another with the call that takes it up is up when that returns.
+/// A flow that goes to another device with the call that takes it up is up when that call returns.
 #[test]
 fn a_flow_on_its_way_to_the_next_level_is_up_before_the_packet_that_raised_it_goes_on() {
     let (mut rig, next) = two(Habits { refuses: 1, ..RTL }, XDP);
@@ -194,7 +194,7 @@ fn each_level_has_one_device() {
     assert_eq!(manager().spilling_to(Box::new(MockDevice::new(XDP).0)).unwrap().levels().count(), 2);
 }
 
-/// Offers a flow that is below, as another generation has decided.
+/// Offers a flow that is below, with another generation's decision.
 fn renew(rig: &mut Rig, id: FlowId, action: Action, generation: u64) -> bool {
     let generation = Generation(generation);
     let offer = Offer { action, generation, expected: 0, again: false, windows: None };
@@ -242,8 +242,8 @@ fn entries_that_cannot_go_on_in_place_come_up() {
     assert_eq!((rig.manager.counters().outdated, rig.wire.entries()), (1, 0));
 }
 
-/// Silent flows come up when the busy ones had their time, and generations that follow each other fast do not
-/// put that off.
+/// Silent flows come up when the busy ones had their time, and generations in quick succession do not delay
+/// that.
 #[test]
 fn entries_without_packets_come_up_a_while_after_another_generation_began() {
     for fast in [false, true] {
@@ -263,7 +263,7 @@ fn entries_without_packets_come_up_a_while_after_another_generation_began() {
     }
 }
 
-/// A device that is late is at another generation again when it comes to it: then the entry does not act, and
+/// A late device is at another generation again when it handles a renewal: then the entry does not act, and
 /// comes up.
 #[test]
 fn an_update_that_comes_late_lets_nothing_go_on() {

@@ -59,7 +59,7 @@ impl Rig {
         self.wire.packet(&DeviceKey::of(&key(port)), packet, self.now)
     }
 
-    /// Turns over so many milliseconds.
+    /// Takes turns over so many milliseconds.
     fn pass(&mut self, millis: u64) -> Vec<Done> {
         let mut done = Vec::new();
         for _ in 0..millis.div_ceil(50) {
@@ -102,7 +102,7 @@ fn a_flow_goes_down_is_counted_and_comes_up_in_another_generation() {
     assert_eq!((rig.wire.entries(), rig.manager.counters().outdated), (0, 1));
 }
 
-/// So many flows that are below.
+/// Makes so many flows that are below.
 fn many(flows: u16) -> Rig {
     let mut rig = Rig::with_room(Habits::default(), LevelWaits::default(), flows.into());
     for port in 1..=flows {
@@ -137,7 +137,7 @@ fn most_are_up_before_the_last_of_many_generations() {
     assert_eq!(rig.manager.counters().outdated, 6 * u64::from(RAISES_PER_TURN));
 }
 
-/// A worker without packets sleeps a tenth of a second, and a thousandth while it owes something.
+/// A worker without packets sleeps a tenth of a second, and a thousandth while work is owed.
 #[test]
 fn all_counts_are_read_once_a_second_also_by_an_idle_worker() {
     let flows = 60_000;

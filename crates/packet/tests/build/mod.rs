@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets for the decoder's tests, whose fields all have a value of their own: each function wraps bytes
-//! into one more header.
+//! Packets for the decoder's tests, each field with a different value: each function adds one header around
+//! bytes.
 #![allow(dead_code, unused_imports)]
 
 pub use bartizan_testkit::layers::{ethernet as eth, geneve, gre_with as gre, vlan, vxlan};

@@ -12,12 +12,12 @@ use std::fmt::Write as _;
 const PARTS: [(&str, usize, usize); 2] =
     [("generic", 0, GENERIC_LEN), ("extended", GENERIC_LEN, EXTENDED_LEN)];
 
-/// The fields of a part that begins there and has so many bytes.
+/// The fields of a part from an offset on, with so many bytes.
 pub fn fields_of(start: usize, len: usize) -> impl DoubleEndedIterator<Item = &'static Field> {
     FIELDS.iter().filter(move |field| (start..start + len).contains(&field.offset))
 }
 
-/// Every action with its code: those that a block is read with.
+/// Every action with its code.
 pub fn actions() -> Vec<(u8, String)> {
     let read = |code: u8| {
         let mut block = [0; GENERIC_LEN];

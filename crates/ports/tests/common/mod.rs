@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longest time that one test may take: more than it does on a machine with much else to do.
+/// The longest time of one test: more than it takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
 #[allow(unsafe_code)]
@@ -34,8 +34,8 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Gives this thread a bpf file system of its own, with all that is pinned there gone when it and its
-/// children have ended.
+/// Gives this thread a bpf file system of its own, which ends with the thread and its children, with all pins
+/// in it.
 #[allow(unsafe_code)]
 pub fn own_bpf_file_system() {
     let mount = |what: &CStr, at: &CStr, kind: &CStr, flags| {
@@ -50,7 +50,7 @@ pub fn own_bpf_file_system() {
     mount(c"bpf", c"/sys/fs/bpf", c"bpf", 0);
 }
 
-/// Takes a program away whose attachment is pinned there, as `bpftool link detach` does.
+/// Removes a program whose attachment is pinned, as `bpftool link detach` does.
 #[allow(unsafe_code)]
 pub fn detach_pinned(path: &Path) {
     const OBJ_GET: libc::c_long = 7;
@@ -70,13 +70,12 @@ pub fn detach_pinned(path: &Path) {
     bpf(LINK_DETACH, words);
 }
 
-/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not
-/// possible.
+/// Runs `test` in a thread with an empty network namespace. Prints a line and returns if that is impossible.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     in_namespace_for(LIMIT, test);
 }
 
-/// [`in_namespace`], for a test that may take so long.
+/// [`in_namespace`], for a test with a time limit of its own.
 pub fn in_namespace_for(limit: Duration, test: impl FnOnce() + Send + 'static) {
     if !is_root() {
         eprintln!("needs root: not run (network namespaces and packet sockets)");
@@ -164,19 +163,19 @@ impl Drop for Still {
     }
 }
 
-/// `ip ARGUMENTS`, which must succeed.
+/// Runs `ip ARGUMENTS`, which must succeed.
 pub fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("ip can be run");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A veth pair with an MTU, up, offloads as the kernel sets them.
+/// A veth pair with an MTU, up, with the kernel's default offloads.
 pub fn veth(a: &str, b: &str, mtu: u32) {
     veth_down(a, b, mtu);
     up([a, b]);
 }
 
-/// A veth pair with an MTU that has to be made ready before anybody uses it.
+/// A veth pair with an MTU that has to be prepared before use.
 pub fn veth_down(a: &str, b: &str, mtu: u32) {
     ip(&format!("link add {a} mtu {mtu} type veth peer name {b} mtu {mtu}"));
 }

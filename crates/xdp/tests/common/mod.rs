@@ -41,7 +41,7 @@ fn enter_new_namespace() -> bool {
     unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
 }
 
-/// Runs `test` in a thread that may do nothing that only root may.
+/// Runs `test` in a thread without root's rights.
 #[allow(unsafe_code)]
 pub fn without_rights(test: impl FnOnce() + Send + 'static) {
     /// `_LINUX_CAPABILITY_VERSION_3`.
@@ -60,8 +60,7 @@ pub fn without_rights(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs `test` in a thread with an empty network namespace. Prints a line and returns when that is not
-/// possible.
+/// Runs `test` in a thread with an empty network namespace. Prints a line and returns if that is impossible.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     if !is_root() {
         eprintln!("needs root: not run (network namespaces and BPF programs)");
@@ -97,7 +96,7 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Gives this thread mounts of its own, which are gone with it and its children.
+/// Gives this thread mounts of its own, which end with it and its children.
 #[allow(unsafe_code)]
 fn enter_own_mounts() {
     // SAFETY: no pointers; changes what the calling thread sees only.
@@ -134,18 +133,18 @@ fn run(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// `ip ARGUMENTS`, which must succeed.
+/// Runs `ip ARGUMENTS`, which must succeed.
 pub fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
-/// `ethtool ARGUMENTS`, which must succeed.
+/// Runs `ethtool ARGUMENTS`, which must succeed.
 pub fn ethtool(arguments: &str) {
     run("ethtool", arguments);
 }
 
-/// A TAP device with one queue, which is there as long as the file is open. Its driver sends no frames that
-/// lie in several buffers.
+/// A TAP device with one queue, which lives as long as the file is open. Its driver sends no frames in
+/// several buffers.
 #[allow(unsafe_code)]
 pub fn tap(name: &str) -> std::fs::File {
     /// `TUNSETIFF`.
@@ -201,7 +200,7 @@ pub fn wires(mtu: u32) {
     }
 }
 
-/// A pair as the kernel makes it.
+/// A pair with the kernel's default settings.
 pub fn plain_wire(port: &str, end: &str, mtu: u32) {
     ip(&format!("link add {port} mtu {mtu} type veth peer name {end} mtu {mtu}"));
     for name in [port, end] {
@@ -227,7 +226,7 @@ pub fn port(name: &str, side: Side, index: u8, pair: u8) -> PortSetup {
     }
 }
 
-/// Both ports, `lan` on the first side.
+/// The setup of both ports, `lan` on the first side.
 pub fn ports() -> [PortSetup; 2] {
     [port("lan", Side::First, 4, 9), port("wan", Side::Second, 9, 4)]
 }
@@ -270,7 +269,7 @@ fn number_of(address: IpAddr) -> u128 {
     }
 }
 
-/// The key of a packet that comes by the first port, by the description of a flow's entry.
+/// The key of a packet that arrives by the first port, from the description of a flow's entry.
 pub fn key(protocol: u8, from: End, to: End, vlans: [u16; 3]) -> Key {
     let reversed = (number_of(from.0), from.1) > (number_of(to.0), to.1);
     let (low, high) = if reversed { (to, from) } else { (from, to) };
@@ -315,7 +314,7 @@ pub fn plain(v6: bool, protocol: u8) -> Packet {
     }
 }
 
-/// The segment of a packet, to be changed.
+/// The segment of a packet, mutable.
 pub fn segment(packet: &mut Packet) -> &mut Segment {
     match &mut packet.layer {
         bartizan_testkit::packet::Layer::Tcp(segment) => segment,
@@ -323,7 +322,7 @@ pub fn segment(packet: &mut Packet) -> &mut Segment {
     }
 }
 
-/// The datagram of a packet, to be changed.
+/// The datagram of a packet, mutable.
 pub fn datagram(packet: &mut Packet) -> &mut Datagram {
     match &mut packet.layer {
         bartizan_testkit::packet::Layer::Udp(datagram) => datagram,
@@ -345,7 +344,7 @@ pub struct Wire(OwnedFd);
 
 #[allow(unsafe_code)]
 impl Wire {
-    /// Opens one; it does not see what it sends.
+    /// Opens a socket that does not receive its own frames.
     pub fn open(interface: &str) -> Self {
         let protocol = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: no pointers; the result is checked.
@@ -384,7 +383,7 @@ impl Wire {
         assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
     }
 
-    /// The next frame, if one comes within so many milliseconds. Those that try ports are left out.
+    /// The next frame, if one comes within so many milliseconds. Frames that test ports are left out.
     pub fn next(&self, milliseconds: i32) -> Option<Vec<u8>> {
         loop {
             let frame = self.any(milliseconds)?;
@@ -440,7 +439,7 @@ fn owned(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Attaches a program of somebody else, `somebody`, which passes all up.
+/// Attaches another user's program, `somebody`, which passes all up.
 pub fn attach_other(ifindex: u32) -> OwnedFd {
     const LINK_CREATE: libc::c_long = 28;
     let program = other_program();
@@ -451,7 +450,7 @@ pub fn attach_other(ifindex: u32) -> OwnedFd {
     owned(bpf(LINK_CREATE, &words))
 }
 
-/// Pins a program of somebody else and attaches it without a link.
+/// Pins another user's program and attaches it without a link.
 pub fn attach_by_name(interface: &str, path: &Path) {
     pin(&other_program(), path);
     let name = path.to_str().unwrap();
@@ -460,7 +459,7 @@ pub fn attach_by_name(interface: &str, path: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Loads a program of somebody else, `somebody`, which passes all up.
+/// Loads another user's program, `somebody`, which passes all up.
 fn other_program() -> OwnedFd {
     const PROG_LOAD: libc::c_long = 5;
     /// `BPF_PROG_TYPE_XDP`.
@@ -484,7 +483,7 @@ pub fn pin(attachment: &OwnedFd, path: &Path) {
     bpf(OBJ_PIN, &words);
 }
 
-/// Takes a program away that is pinned, as `bpftool link detach` does.
+/// Removes a pinned program, as `bpftool link detach` does.
 pub fn detach_pinned(path: &Path) {
     const OBJ_GET: libc::c_long = 7;
     const LINK_DETACH: libc::c_long = 34;
