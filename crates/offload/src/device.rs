@@ -212,7 +212,7 @@ pub enum Wish {
     Update {
         /// Packets of another generation go up.
         generation: Generation,
-        /// Where segments are compared: their numbers advance to these.
+        /// For a connection whose segments are compared: its numbers advance to these.
         windows: Option<Windows>,
     },
     /// Pass the flow's packets up.

@@ -4,7 +4,7 @@
 //! Source: Linux `kernel/bpf/arraymap.c` (`array_map_mmap`), BPF_F_MMAPABLE. This is one of the crate's two
 //! modules with `unsafe` (the other one is `sys`).
 //!
-//! Why it is sound: the kernel keeps the pages of such an array as long as the mapping exists, also when
+//! Soundness: the kernel keeps the pages of such an array as long as the mapping exists, also when
 //! all descriptors are closed, and never moves them. The mapping is made here, is not given away, and ends
 //! with its owner, from which every reference to it is borrowed. Its content is accessed as 64-bit atomic
 //! numbers only: the program and other threads write at the same time, with single aligned stores of 64

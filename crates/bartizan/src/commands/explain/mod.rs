@@ -17,7 +17,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Why a flow is treated as it is: policy, chain, verdicts; or what happened to it in a capture.
+    /// Explain the treatment of a flow: policy, chain, verdicts; or its history in a capture.
     ///
     /// With a 5-tuple, the policy is evaluated for the flow's first packet: tenant, policy and rule with
     /// their places in the file, fid, path, level, and the verdict of each function. With a capture, the
