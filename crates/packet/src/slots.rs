@@ -4,7 +4,7 @@
 //! Source: Linux `include/uapi/linux/bpf.h` (arrays that are mapped into memory). Program and host run on
 //! one machine, so numbers are in its own order, other than in the [tables](crate::tables), which a device
 //! reads as well. `ebpf/bartizan_slots.h` is generated from this: `cargo xtask generate`,
-//! `tests/table_headers.rs`.
+//! `tests/slot_headers.rs`.
 //!
 //! *Words* are blocks of eight bytes that are read and written at once: the program and the host never see
 //! half of one. A field's place in a word is by value: the field at byte n is `word >> 8 * n`. All other
