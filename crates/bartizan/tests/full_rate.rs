@@ -255,7 +255,7 @@ fn busier_flows(seconds: u64, seed: u64) -> u64 {
     removed
 }
 
-/// So many entries are to be taken away in the long form.
+/// The number of entries to remove in the long form.
 fn asked() -> Option<u64> {
     let text = std::env::var("BARTIZAN_REMOVALS").ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("BARTIZAN_REMOVALS is no number: {text}")))

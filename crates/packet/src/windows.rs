@@ -12,7 +12,7 @@
 //! | | compared with | of |
 //! |---|---|---|
 //! | it acknowledges at most what was sent | `sent` | the other side's progress |
-//! | without data, it lies at most where its sender is | `sent` | its sender's progress |
+//! | without data, it is at most at its sender's progress | `sent` | its sender's progress |
 //! | it ends within the window | `edge` | what was offered to its sender |
 //! | it ends at most [`FLIGHT_MAX`] before what is acknowledged | `acknowledged` | what was offered to its sender |
 //! | it acknowledges no less than before | `acknowledged` | what its sender offers |

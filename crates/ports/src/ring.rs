@@ -5,7 +5,7 @@
 //! crate's two modules with `unsafe` (with its parts below): frames are handed out as `&mut [u8]` inside
 //! memory that the kernel writes too. Why that is sound:
 //!
-//! * a slot (V2: a frame, V3: a block) has one owner, said by its status word. The kernel gives it with the
+//! * a slot (V2: a frame, V3: a block) has one owner, named by its status word. The kernel gives it with the
 //!   bit `TP_STATUS_USER` (read with acquire order) and does not touch it until the word is
 //!   `TP_STATUS_KERNEL` again (written with release order);
 //! * a span is leased only while its slot is ours, spans of one lease come from distinct slots (or distinct
@@ -14,9 +14,9 @@
 //! * a lease holds the mapping alive, gives its slots back when it is cleared or dropped, and a lease that is
 //!   leaked only starves the port;
 //! * header words are read as relaxed atomics, never through references to whole structures; every offset is
-//!   checked against the mapping, although the kernel is trusted. What stands directly before a frame
-//!   (`vnet`) is read while the slot is ours and before the frame is leased, since a tag that is put back
-//!   lies over it.
+//!   checked against the mapping, although the kernel is trusted. The header directly before a frame
+//!   (`vnet`) is read while the slot is ours and before the frame is leased, since a restored tag overwrites
+//!   it.
 
 pub(crate) mod tx;
 pub(crate) mod v2;
