@@ -56,4 +56,6 @@ rules! {
     folders_of_a_crate_use_those_below = tidy::folders::check;
     every_test_file_is_run_by_one_program_of_its_crate = tidy::programs::check;
     every_dependency_is_used = tidy::dependencies::check;
+    no_comment_is_wider_than_the_code = tidy::comments::check_width;
+    doc_lines_say_what_the_thing_is = tidy::comments::check_openings;
 }

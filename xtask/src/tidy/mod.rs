@@ -9,6 +9,7 @@
 pub mod arrows;
 pub mod circles;
 pub mod clocks;
+pub mod comments;
 pub mod dependencies;
 pub mod files;
 pub mod floor;
@@ -58,4 +59,6 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("folders", folders::check),
     ("test programs", programs::check),
     ("dependencies", dependencies::check),
+    ("comment width", comments::check_width),
+    ("doc lines", comments::check_openings),
 ];
