@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which heads are found by an address, and the ranges that they are found by ([`crate::model::addresses`]).
+//! Builds the search for rule heads by address: the heads it covers and their address ranges
+//! ([`crate::model::addresses`]).
 
 use crate::model::addresses::{ByAddress, End, OfTenant, Ranges};
 use crate::model::heads::{Head, Heads};
 use bartizan_rules::{AddressSet, Bound, Ranges as SetRanges};
 use std::collections::{BTreeSet, HashMap};
 
-/// Fewer heads are not worth two searches for each flow.
+/// With fewer heads, two searches for each flow cost more than comparing the heads one by one.
 pub(crate) const HEADS_MIN: usize = 32;
-/// A set that more heads name is left to the groups: it is one of few.
+/// An address set that more heads name is left to the groups, which handle the few sets of this kind.
 const NAMED_MAX: usize = 8;
-/// A set of more than one in so many IPv4 addresses rules out too little.
+/// A set with more than one in this many IPv4 addresses excludes too few flows.
 const SHARE: u64 = 16;
-/// Heads in all different lists together, at most. With more, all heads are held against each flow as before.
+/// Limit of heads, summed over all different lists. Beyond it, every flow is compared with each head.
 pub(crate) const ENTRIES_MAX: usize = 1 << 22;
 
-/// The end by whose address a head is found.
+/// The end (source or destination) by whose address a head is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Source,
     Destination,
 }
 
-/// Finds those of the `wanted` heads by address that a small set of their own is asked of.
+/// Builds the search by address for those of the `wanted` heads that have a small address set of their own.
 pub(crate) fn build(heads: &Heads, wanted: &BTreeSet<u32>) -> ByAddress {
     let mut named: HashMap<&AddressSet, usize> = HashMap::new();
     for head in heads.common().iter().flatten() {
@@ -65,7 +66,7 @@ pub(crate) fn build(heads: &Heads, wanted: &BTreeSet<u32>) -> ByAddress {
 struct Lists {
     lists: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, u32>,
-    /// Heads in all of them.
+    /// Number of heads in all lists.
     entries: usize,
 }
 
@@ -99,7 +100,7 @@ impl Lists {
                     By::Destination => &head.destination,
                 };
                 if *by == end || head.bidirectional {
-                    // With a tenant's variables it may be any address.
+                    // With a tenant's variables the set may contain any address.
                     sets.push((*number, set.as_deref().unwrap_or(&all)));
                 }
             }
@@ -114,7 +115,7 @@ impl Lists {
         &mut self,
         sets: impl Iterator<Item = (u32, &'s SetRanges<T>)>,
     ) -> Ranges<T> {
-        // Where a head begins or ends to name addresses.
+        // Addresses at which the set of a head begins or ends.
         let mut bounds: Vec<(T, u32, bool)> = Vec::new();
         for (head, set) in sets {
             for (low, high) in set.as_slice() {
@@ -126,7 +127,7 @@ impl Lists {
         let mut ranges = Ranges { starts: Vec::new(), lists: Vec::new() };
         let mut here = BTreeSet::new();
         for at in bounds.chunk_by(|(one, ..), (other, ..)| one == other) {
-            // No set has two ranges that touch, so none ends and begins at once.
+            // Ranges of one set never touch, so no head begins and ends at the same address.
             for (_, head, begins) in at {
                 if *begins {
                     here.insert(*head)
@@ -175,8 +176,8 @@ mod tests {
     }
 
     proptest! {
-        /// No head that holds is missed, for the tenants with variables of their own as well; what is found
-        /// names an end.
+        /// The search misses no head that holds, also for tenants with variables of their own, and every head
+        /// that it finds names the searched end.
         #[test]
         fn heads_that_hold_are_found(common in heads(), own in heads(), source in 0u32..70, destination in 0u32..70, six in any::<bool>()) {
             let own: Vec<_> = own.into_iter().chain(core::iter::repeat(None)).take(common.len()).collect();

@@ -17,7 +17,7 @@ use bartizan_applayer::protocols;
 use bartizan_base::{Direction, PerDirection, RuleId};
 use std::sync::Arc;
 
-/// How far a keyword brought a rule: what the signature has of each kind, its own included. For `explain`.
+/// Size of the signature after a keyword: the number of its parts of each kind so far. For `explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The keyword.
@@ -26,15 +26,15 @@ pub struct Origin {
     pub packet: usize,
     /// Conditions on transactions.
     pub tx: usize,
-    /// Effects, and what is asked of records and files.
+    /// Effects, and requests about records and files.
     pub effects: usize,
     /// Thresholds.
     pub thresholds: usize,
 }
 
-/// A signature in the making.
+/// A signature under construction.
 pub struct SignatureBuilder<'e> {
-    /// Surroundings.
+    /// Inputs from outside of the rule.
     pub environment: &'e Environment<'e>,
     /// Identity; known before the keywords are parsed.
     pub id: RuleId,
@@ -42,7 +42,7 @@ pub struct SignatureBuilder<'e> {
     pub protocol: ProtocolMatch,
     /// The state of a transaction at which the rule is evaluated.
     pub hook: Option<Hook>,
-    /// Some keyword asks for a state of transactions.
+    /// Some keyword is tied to a state of transactions.
     pub hooked: bool,
     /// Queries about the result of protocol detection.
     pub detection: Vec<DetectionQuery>,
@@ -64,37 +64,37 @@ pub struct SignatureBuilder<'e> {
     pub tx: Vec<TxCheck>,
     /// Effects.
     pub effects: Vec<Box<dyn Effect>>,
-    /// What is asked of records and files.
+    /// Requests about records and files.
     pub requests: Vec<Request>,
     /// Thresholds.
     pub thresholds: Vec<Arc<dyn Limit>>,
-    /// How many keywords set something above that is no list (`noalert`, `bypass`, `ip_proto`).
+    /// Number of keywords that set a field above that is no list (`noalert`, `bypass`, `ip_proto`).
     pub flags_set: u32,
-    /// MD5, SHA-1, SHA-256 of files are asked for.
+    /// The rule needs the MD5, SHA-1 or SHA-256 of files.
     pub file_hashes: [bool; 3],
-    /// How the rule takes part in the order of evaluation.
+    /// The rule's part in the order of evaluation.
     pub ordering: Ordering,
-    /// Keywords seen so far, in order, for those that must stand before or after others.
+    /// Keywords so far, in order; some keywords must precede or follow others.
     pub seen: Vec<&'static str>,
-    /// How far the head, and then each of them, brought the rule.
+    /// The signature's size after the head and after each keyword.
     pub origins: Vec<Origin>,
     values: Vec<ValueCheck>,
     /// Index of the value that content keywords add to; `None` for the payload.
     current: Option<usize>,
-    /// Where the last `content` stands: value and item.
+    /// Position of the last `content`: value and item.
     last_literal: Option<(usize, usize)>,
-    /// Value that the last item went to: relative items without a sticky buffer go there, too.
+    /// Value that received the last item. Relative items without a sticky buffer go to the same value.
     last_value: Option<usize>,
-    /// The current sticky buffer was named again: nothing was asked of it since.
+    /// The current sticky buffer was named again and has no condition since.
     reselected: bool,
     /// A `base64_data` is open: further items belong to the program of the `base64_decode` in this value.
     in_base64: Option<usize>,
     variables: Vec<String>,
-    /// Stands in for a value that is not there; never looked at.
+    /// Returned in place of a missing value; never evaluated.
     spare: ValueCheck,
 }
 
-/// A check of a buffer that asks for nothing yet.
+/// A check of a buffer without conditions.
 fn empty_check(buffer: BufferRef, direction: Option<Direction>) -> ValueCheck {
     ValueCheck { buffer, direction, transforms: Vec::new(), program: Program::default(), absent: Absent::No }
 }
@@ -137,14 +137,14 @@ impl<'e> SignatureBuilder<'e> {
         }
     }
 
-    /// The rule reports nothing.
+    /// Makes the rule report nothing.
     pub fn silence(&mut self) {
         self.noalert = true;
         self.flags_set += 1;
     }
 
-    /// How much keywords have added so far: grows with every condition, modifier, effect and limit. A keyword
-    /// of such a role after which it is what it was before had no effect.
+    /// Weight of all that keywords have added so far; grows with every condition, modifier, effect and limit.
+    /// A keyword of such a role that leaves the weight unchanged had no effect.
     #[must_use]
     pub fn weight(&self) -> usize {
         let of_value = |value: &ValueCheck| {
@@ -162,13 +162,13 @@ impl<'e> SignatureBuilder<'e> {
             + self.values.iter().map(of_value).sum::<usize>()
     }
 
-    /// A keyword was parsed.
+    /// Records that a keyword was parsed.
     pub fn note(&mut self, keyword: &'static str) {
         self.seen.push(keyword);
         self.note_origin(keyword);
     }
 
-    /// Notes how far the rule is; also for its head, which is no keyword.
+    /// Records the signature's size after a keyword, or after the head, which is no keyword.
     pub fn note_origin(&mut self, keyword: &'static str) {
         self.origins.push(Origin {
             keyword,
@@ -179,7 +179,7 @@ impl<'e> SignatureBuilder<'e> {
         });
     }
 
-    /// Makes a buffer the one that the following content keywords look at.
+    /// Selects the buffer that the following content keywords inspect.
     ///
     /// # Errors
     /// The buffer is unknown, or the rule's application protocol does not have it.
@@ -187,7 +187,7 @@ impl<'e> SignatureBuilder<'e> {
         self.sticky_in(name, None)
     }
 
-    /// As [`SignatureBuilder::sticky`], looked at in one direction only.
+    /// Does as [`SignatureBuilder::sticky`], for one direction only.
     ///
     /// # Errors
     /// As there.
@@ -220,8 +220,8 @@ impl<'e> SignatureBuilder<'e> {
                 .unwrap_or_default();
             self.narrow_app(&providers, name)?;
         }
-        // A buffer that has one value is one program, however often it is named; each naming of one that has
-        // several may be about another of its values.
+        // A buffer with one value is one program, however often a rule names it. Each naming of a buffer with
+        // several values may concern another of its values.
         let single = match buffer {
             BufferRef::Tx(index) => !self.environment.buffers.tx(index).is_some_and(|b| b.is_multi()),
             BufferRef::Packet(_) | BufferRef::Payload => true,
@@ -238,10 +238,9 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// Makes frames of a kind what the following content keywords look at.
+    /// Selects frames of a kind as the buffer that the following content keywords inspect.
     ///
-    /// # Errors
-    /// The buffer before was not looked at.
+    /// The previous buffer has no condition.
     pub fn sticky_frame(&mut self, frame: BufferRef) -> Result<(), KeywordError> {
         self.close_empty()?;
         self.reselected = false;
@@ -251,10 +250,9 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// Back to the payload (`pkt_data`).
+    /// Selects the payload again (`pkt_data`).
     ///
-    /// # Errors
-    /// The buffer before was named and not looked at.
+    /// The previous buffer has no condition.
     pub fn payload(&mut self) -> Result<(), KeywordError> {
         self.close_empty()?;
         self.current = None;
@@ -262,7 +260,7 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// A sticky buffer that nothing was asked of is an error, as in Suricata.
+    /// A sticky buffer without a condition is an error, as in Suricata.
     fn close_empty(&self) -> Result<(), KeywordError> {
         let Some(value) = self.current.and_then(|i| self.values.get(i)) else { return Ok(()) };
         let is_asked = !value.program.is_empty() || value.absent != Absent::No;
@@ -278,8 +276,8 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// Transforms behind the last thing that is asked of their buffer change nothing, and Suricata takes such
-    /// a rule.
+    /// Removes transforms after the last condition on their buffer. They change nothing, and Suricata accepts
+    /// such a rule.
     fn forget_trailing_transforms(&mut self) {
         let Some(index) = self.current else { return };
         let Some((value, before)) = self.values.get(..=index).and_then(|v| v.split_last()) else { return };
@@ -291,8 +289,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Narrows the rule to application protocols.
     ///
-    /// # Errors
-    /// The rule is about others already.
+    /// The rule concerns other protocols already.
     pub fn narrow_app(&mut self, protocols: &[ProtocolId], keyword: &str) -> Result<(), KeywordError> {
         if self.protocol.app.is_empty() {
             self.protocol.app = protocols.to_vec();
@@ -316,8 +313,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Narrows the rule to a protocol by name.
     ///
-    /// # Errors
-    /// No such parser in this build, or the rule is about others already.
+    /// This build has no such parser, or the rule concerns other protocols already.
     pub fn narrow_app_named(&mut self, name: &str, keyword: &str) -> Result<ProtocolId, KeywordError> {
         let (id, _) = protocols::by_name(name).ok_or_else(|| {
             KeywordError::new(
@@ -329,7 +325,7 @@ impl<'e> SignatureBuilder<'e> {
         Ok(id)
     }
 
-    /// The value that content keywords add to, made if it is the payload and not there yet.
+    /// The value that receives content keywords; the payload's value is made when it is missing.
     pub fn value(&mut self) -> &mut ValueCheck {
         let index = self.value_index();
         self.values.get_mut(index).unwrap_or(&mut self.spare)
@@ -348,7 +344,7 @@ impl<'e> SignatureBuilder<'e> {
         }
     }
 
-    /// The buffer that content keywords look at now.
+    /// The buffer that content keywords inspect now.
     #[must_use]
     pub fn current_buffer(&self) -> BufferRef {
         self.current.and_then(|i| self.values.get(i)).map_or(BufferRef::Payload, |v| v.buffer)
@@ -356,15 +352,14 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Adds an item to the current value.
     ///
-    /// # Errors
-    /// The buffer must not be there (`absent`).
+    /// The buffer must be missing (`absent`).
     pub fn push_item(&mut self, item: Item) -> Result<(), KeywordError> {
         let index = self.in_base64.unwrap_or_else(|| self.value_index());
         self.push_to(index, item)
     }
 
-    /// Adds an item that may start from the cursor. Without a sticky buffer a relative one goes where the
-    /// item before it went (`content:"a"; http_uri; isdataat:5,relative;`).
+    /// Adds an item that may start from the cursor. Without a sticky buffer a relative item joins the value
+    /// of the item before it (`content:"a"; http_uri; isdataat:5,relative;`).
     ///
     /// # Errors
     /// As [`SignatureBuilder::push_item`].
@@ -420,8 +415,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// `absent`: the current sticky buffer must, or may, be missing.
     ///
-    /// # Errors
-    /// There is no sticky buffer, or it was looked at already.
+    /// The rule has no sticky buffer, or the buffer has a condition already.
     pub fn set_absent(&mut self, absent: Absent) -> Result<(), KeywordError> {
         let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else {
             return Err(KeywordError::context("`absent` needs a sticky buffer before it"));
@@ -436,10 +430,9 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// `base64_data`: what follows looks at the decoded bytes.
+    /// `base64_data`: the following keywords inspect the decoded bytes.
     ///
-    /// # Errors
-    /// There is no `base64_decode` before it.
+    /// No `base64_decode` precedes it.
     pub fn enter_base64(&mut self) -> Result<(), KeywordError> {
         let decodes = |v: &ValueCheck| v.program.items.iter().any(|i| matches!(i, Item::Base64 { .. }));
         self.in_base64 = self.values.iter().rposition(decodes);
@@ -454,10 +447,9 @@ impl<'e> SignatureBuilder<'e> {
         }
     }
 
-    /// The literal that a modifier (`nocase`, `depth`, ...) is about: the last one.
+    /// The literal that a modifier (`nocase`, `depth`, ...) applies to: the last one.
     ///
-    /// # Errors
-    /// There is none.
+    /// The rule has no literal so far.
     pub fn last_literal(&mut self, modifier: &str) -> Result<&mut Literal, KeywordError> {
         let missing = || {
             KeywordError::context(format!("`{modifier}` needs a `content` before it"))
@@ -485,8 +477,8 @@ impl<'e> SignatureBuilder<'e> {
         }
     }
 
-    /// Gives the literal that was added last `endswith`, if it is negated and nothing stands behind it;
-    /// whether it is.
+    /// Sets `endswith` on the last literal if that literal is negated and the value's last item. Returns
+    /// whether `endswith` was set.
     pub fn end_negated_literal(&mut self) -> bool {
         let items = match self.last_literal {
             Some((value, _)) if self.in_base64.is_none() => self.values.get_mut(value),
@@ -503,8 +495,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// An old-style buffer modifier (`http_uri`): moves the last literal of the payload to a buffer.
     ///
-    /// # Errors
-    /// There is none, or a sticky buffer is in force.
+    /// The rule has no such literal, or a sticky buffer is in force.
     pub fn move_last_to(&mut self, name: &str, modifier: &str) -> Result<(), KeywordError> {
         if self.is_sticky() {
             return Err(KeywordError::context(format!("`{modifier}` cannot be used behind a sticky buffer"))
@@ -520,7 +511,7 @@ impl<'e> SignatureBuilder<'e> {
         }
         let item = items.remove(at);
         if items.is_empty() {
-            // Kept until the end of the rule: other values are known by their index.
+            // The emptied value stays until the end of the rule, since other values are known by their index.
             self.last_value = self.last_value.filter(|v| *v != payload);
         }
         self.push_named(name, item)
@@ -528,8 +519,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Adds an item to a named buffer without making it sticky.
     ///
-    /// # Errors
-    /// The buffer is not known, or not of the rule's protocol.
+    /// The buffer is unknown, or does not belong to the rule's protocol.
     pub fn push_named(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
         let buffer = self.environment.buffers.find(name);
         let known = self.values.iter().position(|v| Some(v.buffer) == buffer && v.transforms.is_empty());
@@ -542,8 +532,8 @@ impl<'e> SignatureBuilder<'e> {
         pushed
     }
 
-    /// Adds an item to a named buffer and leaves the current one as it is. Of a buffer that can have several
-    /// values each item asks for one of its own.
+    /// Adds an item to a named buffer and keeps the current buffer. Each item on a buffer with several values
+    /// needs a value of its own.
     ///
     /// # Errors
     /// As [`SignatureBuilder::push_named`].
@@ -574,8 +564,8 @@ impl<'e> SignatureBuilder<'e> {
         let Some(index) = self.current.filter(|_| self.in_base64.is_none()) else {
             return Err(KeywordError::context(format!("`{keyword}` needs a sticky buffer before it")));
         };
-        // The same buffer before and after a transform are two values: what was asked before looks at the
-        // first.
+        // The same buffer before and after a transform is two values: conditions that precede the transform
+        // apply to the first.
         let matched = self.values.get(index).is_some_and(|v| !v.program.is_empty());
         if matched && self.values.get(index).is_some_and(|v| !v.transforms.is_empty()) && !self.reselected {
             return Err(KeywordError::context(format!(
@@ -594,11 +584,10 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// Adds a condition on the transactions of one protocol; `state`: the one that it belongs to, if any
-    /// ([`TxCheck::state`]).
+    /// Adds a condition on the transactions of one protocol; `state`: the transaction state that the
+    /// condition belongs to, if any ([`TxCheck::state`]).
     ///
-    /// # Errors
-    /// The rule is about other protocols.
+    /// The rule concerns other protocols.
     pub fn push_tx(
         &mut self,
         protocol: ProtocolId,
@@ -612,10 +601,9 @@ impl<'e> SignatureBuilder<'e> {
         Ok(())
     }
 
-    /// The variable of a name, made if `create`.
+    /// The index of a variable by its name; makes the variable if `create`.
     ///
-    /// # Errors
-    /// It does not exist, or there are too many.
+    /// The variable does not exist, or the rule has too many.
     pub fn variable(&mut self, name: &str, create: bool) -> Result<u8, KeywordError> {
         if let Some(index) = self.variables.iter().position(|v| v == name) {
             return Ok(index as u8);
@@ -631,10 +619,9 @@ impl<'e> SignatureBuilder<'e> {
         Ok((self.variables.len() - 1) as u8)
     }
 
-    /// A number or the name of a variable.
+    /// Parses a number or the name of a variable.
     ///
-    /// # Errors
-    /// It is neither.
+    /// The text is neither.
     pub fn number(&mut self, text: &str) -> Result<Number, KeywordError> {
         match bartizan_rules::integer(text.as_bytes()) {
             Ok(value) => Ok(Number::Constant(value)),
@@ -642,10 +629,9 @@ impl<'e> SignatureBuilder<'e> {
         }
     }
 
-    /// Ends the building of values: what was collected, checked.
+    /// Finishes and checks the values that were collected.
     ///
-    /// # Errors
-    /// The last sticky buffer was not looked at; literals that can never match.
+    /// The last sticky buffer has no condition, or literals can never match.
     pub fn finish_values(&mut self) -> Result<Vec<ValueCheck>, KeywordError> {
         self.forget_trailing_transforms();
         self.close_empty()?;
@@ -662,7 +648,7 @@ impl<'e> SignatureBuilder<'e> {
             value.program.check()?;
             value.program.items.shrink_to_fit();
         }
-        // A length that is asked of a buffer holds wherever else the rule asks for that buffer.
+        // A length condition on a buffer holds wherever else the rule names that buffer.
         for value in values.iter().filter(|value| value.transforms.is_empty()) {
             let same = values.iter().rev().filter(|v| v.buffer == value.buffer && v.transforms.is_empty());
             if let Some(room) = same.filter_map(|v| v.program.uri_room()).next().flatten() {

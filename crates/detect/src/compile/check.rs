@@ -6,7 +6,7 @@ use crate::model::content::{Item, Literal, Number, Program};
 use bartizan_rules::UintMatch;
 
 impl Program {
-    /// Refuses what can never match or has no meaning.
+    /// Refuses programs that can never match or have no meaning.
     ///
     /// # Errors
     /// Literals that need more bytes than `bsize` allows; `fast_pattern:only` with a place.
@@ -50,8 +50,9 @@ impl Program {
         Ok(())
     }
 
-    /// Bytes that the last `urilen` among the items leaves room for, as Suricata counts: one more than the
-    /// largest length where that is not given as such, and none (any number) for a length of 0.
+    /// Number of bytes for which the last `urilen` among the items leaves room, as Suricata counts: one more
+    /// than the largest length unless `urilen` names that length itself, and none (any number) for a length
+    /// of 0.
     pub(crate) fn uri_room(&self) -> Option<Option<u64>> {
         let last = self.items.iter().rev().find_map(|item| match item {
             Item::Size { check, uri: true } => Some(check),
@@ -64,11 +65,9 @@ impl Program {
         })
     }
 
-    /// Refuses contents that are longer than `urilen` leaves room for, each by itself and wherever it is to
-    /// lie.
+    /// Refuses contents that are longer than `urilen` leaves room for, each by itself and whatever its place.
     ///
-    /// # Errors
-    /// One is.
+    /// A content is too long.
     pub(crate) fn check_uri_room(&self, room: u64) -> Result<(), KeywordError> {
         let long = self.literals().find(|(_, literal)| literal.bytes.len() as u64 > room);
         long.map_or(Ok(()), |(_, literal)| {
@@ -79,9 +78,9 @@ impl Program {
         })
     }
 
-    /// Bytes that the first literal and those that lie behind one another need. As in Suricata, which refuses
-    /// rules by it, a literal that begins anew counts for nothing, however long it is: rules that are in use
-    /// have such.
+    /// Number of bytes that the first literal and the literals relative to it need. As in Suricata, which
+    /// refuses rules by this number, a literal with a place of its own does not count, however long it is:
+    /// rules in use have such literals.
     fn needed(&self) -> u64 {
         let constant = |number: Option<Number>| match number {
             Some(Number::Constant(value)) => value,

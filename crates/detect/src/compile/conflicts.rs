@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules whose parts cannot be asked together. Suricata refuses them; taken, they would look at something
-//! else than their author means, or at nothing.
+//! Refuses rules with parts that exclude each other, as Suricata does. Such rules would inspect other data
+//! than their author means, or none.
 
 use crate::compile::keyword::KeywordError;
 use crate::model::buffers::{BufferRef, Buffers};
@@ -14,8 +14,7 @@ const DIRECTED: FlowNeeds = FlowNeeds::TO_SERVER.union(FlowNeeds::TO_CLIENT);
 
 /// Checks a rule before its direction is derived from its buffers.
 ///
-/// # Errors
-/// What is about one packet stands beside what is about transactions or about the stream only;
+/// The rule combines conditions on one packet with conditions on transactions or on the stream only, or has
 /// `http.header.raw` without a direction.
 pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), KeywordError> {
     let of_packet = signature.protocol.packet_only
@@ -36,7 +35,7 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
         .help("leave out `only_stream`, or write `tcp` or `tcp-pkt` instead of `tcp-stream`"));
     }
     fits(signature)?;
-    // Suricata asks this of the plain buffer only.
+    // Suricata applies this check to the buffer without transforms only.
     let raw = |v: &ValueCheck| v.transforms.is_empty() && buffers.name(v.buffer) == "http.header.raw";
     if !signature.flow.intersects(DIRECTED) && signature.values.iter().any(raw) {
         return Err(KeywordError::context(
@@ -47,8 +46,8 @@ pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), Keyw
     Ok(())
 }
 
-/// Checks that the contents about the payload have room within `dsize`: the first one with its offset, and
-/// those that are relative to the one before, as Suricata counts them.
+/// Checks that `dsize` leaves room for the contents on the payload: the first content with its offset, and
+/// the contents relative to the one before, as Suricata counts them.
 fn fits(signature: &Signature) -> Result<(), KeywordError> {
     let Some(most) = signature.packet.iter().filter_map(|c| c.room_for_contents()).min() else {
         return Ok(());
@@ -85,8 +84,7 @@ fn fits(signature: &Signature) -> Result<(), KeywordError> {
 
 /// Checks a rule whose direction is known.
 ///
-/// # Errors
-/// It asks for something that only the other direction of a transaction has.
+/// The rule inspects something that only the other direction of a transaction has.
 pub(crate) fn check_direction(
     signature: &Signature,
     arrow: RuleDirection,

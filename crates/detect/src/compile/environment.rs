@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What compiling needs from outside of the rule.
+//! Inputs of compilation from outside of the rule: settings, buffers, shared state, folders.
 
 use crate::model::buffers::Buffers;
 use crate::state::Names;
@@ -8,7 +8,7 @@ use bartizan_base::Settings;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// What building needs from outside of the rule.
+/// Inputs of a signature's construction from outside of the rule.
 pub struct Environment<'e> {
     /// Buffers by name.
     pub buffers: &'e Buffers,
@@ -16,13 +16,14 @@ pub struct Environment<'e> {
     pub settings: &'e Settings,
     shared: &'e Arc<Shared>,
     rule_folder: &'e std::path::Path,
-    /// Whether something was asked for that may be another thing at the next load.
+    /// A keyword has used an input that may differ at the next load.
     outside: Cell<bool>,
 }
 
 impl<'e> Environment<'e> {
-    /// What building needs. `shared`: names, datasets, thresholds, what outlives a generation; `rule_folder`:
-    /// to which relative file names in rules are resolved after the working folder (the rule file's own).
+    /// Collects the inputs. `shared`: names, datasets, thresholds and other state that outlives a generation;
+    /// `rule_folder`: the rule file's own folder, where relative file names in rules are resolved after the
+    /// working folder.
     #[must_use]
     pub const fn new(
         buffers: &'e Buffers,
@@ -33,34 +34,35 @@ impl<'e> Environment<'e> {
         Environment { buffers, settings, shared, rule_folder, outside: Cell::new(false) }
     }
 
-    /// Names of variables: they stay what they are.
+    /// Names of variables, which are the same at every load.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.shared.names
     }
 
-    /// Some rule tags hosts.
+    /// Records that some rule tags hosts.
     pub fn note_host_tags(&self) {
         self.shared.note_host_tags();
     }
 
-    /// What is read from files, anew for each generation: datasets, reputations, places. A rule that asked is
-    /// compiled anew as well.
+    /// State that each generation reads anew from files: datasets, reputations, places. A rule that uses this
+    /// state is compiled again at each load.
     #[must_use]
     pub fn outside(&self) -> &'e Shared {
         self.outside.set(true);
         self.shared
     }
 
-    /// The folder of the rule file, to read a file of it: as [`Environment::outside`].
+    /// The folder of the rule file, for reading files beside it; marks the rule as [`Environment::outside`]
+    /// does.
     #[must_use]
     pub fn rule_folder(&self) -> &'e std::path::Path {
         self.outside.set(true);
         self.rule_folder
     }
 
-    /// Whether a rule asked for something that may be another thing at the next load, since the last
-    /// question.
+    /// Whether a rule has used an input that may differ at the next load since the last call; resets the
+    /// mark.
     pub(crate) fn take_outside(&self) -> bool {
         self.outside.replace(false)
     }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which literal of a rule the prefilter looks for.
+//! Chooses the literal of a rule that the prefilter searches for.
 
 use crate::model::buffers::{BufferRef, Buffers};
 use crate::model::signature::{Absent, FastPattern, Signature};
 use std::sync::Arc;
 
-/// Buffers whose few values say little: their literals come behind those of the payload. Of rules on a buffer
-/// and on the stream it depends on that how often they match (`Status::Repeats` in `engine/txstate.rs`), so
-/// these are Suricata's.
+/// Buffers with few different values: their literals select little, so literals of the payload are preferred.
+/// The buffer of the fast pattern also decides how often a rule on a buffer and on the stream matches
+/// (`Status::Repeats` in `engine/txstate.rs`), so this list is Suricata's.
 const SAY_LITTLE: [&str; 2] = ["http.method", "http.stat_code"];
 
-/// The literal that the prefilter looks for: the one that the rule names, else the longest that must occur, a
-/// transaction buffer before the payload, and that before the buffers that say little.
+/// The literal that the prefilter searches for: the one that the rule names, else the longest that must
+/// occur. Transaction buffers come before the payload, and the payload before the buffers in [`SAY_LITTLE`].
 pub(crate) fn choose(signature: &Signature, buffers: &Buffers) -> Option<FastPattern> {
     let mut best: Option<(bool, u8, usize, FastPattern)> = None;
     for (value, check) in signature.values.iter().enumerate() {
-        // Payloads and headers are searched as they are; what a transform makes of them is not there to be
-        // found.
+        // The prefilter searches payloads and headers without transforms, so transformed bytes cannot be
+        // found there.
         let searched = check.transforms.is_empty() || matches!(check.buffer, BufferRef::Tx(_));
         if check.absent != Absent::No || !searched {
             continue;
@@ -45,7 +45,7 @@ pub(crate) fn choose(signature: &Signature, buffers: &Buffers) -> Option<FastPat
     best.map(|b| b.3)
 }
 
-/// How much a literal of a buffer is preferred.
+/// Rank of a buffer's literals in the choice of the fast pattern; higher is preferred.
 fn worth(buffer: BufferRef, buffers: &Buffers) -> u8 {
     match buffer {
         BufferRef::Tx(index) => {
@@ -56,7 +56,7 @@ fn worth(buffer: BufferRef, buffers: &Buffers) -> u8 {
     }
 }
 
-/// How selective a literal is: length, less repeated bytes.
+/// Selectivity of a literal: its length, less for repeated bytes.
 fn strength(bytes: &[u8]) -> usize {
     let mut seen = [false; 256];
     let mut distinct = 0;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Signature groups: which heads of rules the packets of a flow can meet, found by the lookup of the flow's
-//! first packet.
+//! Signature groups: the rule heads that a flow's packets can meet, found by the lookup of the flow's first
+//! packet.
 //!
-//! For flows of TCP and UDP the space of headers is cut into cells: networks of the client and of the server,
-//! and ports of the server, at the bounds that the heads name. All headers of a cell meet the same heads, a
-//! bit for each head and direction. The cells are rules on headers in the generation's one lookup. Ports of
-//! the client would multiply the cells: what heads ask of them stands apart, in a table of ports. Both
-//! together are the flow's group; detection evaluates rules of the group only, and does not even look at the
-//! others that have no literal to be found by.
+//! For flows of TCP and UDP the space of headers is cut into cells (networks of the client and of the server,
+//! ports of the server) at the bounds that the heads name. All headers of a cell meet the same heads, which
+//! are one bit for each head and direction. The cells are header rules in the generation's one lookup. Ports
+//! of the client would multiply the cells, so conditions on the client's port have a table of their own. Cell
+//! and client port together give the flow's group; detection evaluates rules of the group only, and skips all
+//! others that no literal finds.
 //!
-//! A group may have more heads than a flow meets, never fewer: the head of a candidate is looked at all the
-//! same. So what would make too many cells is left out: address sets beyond those that most heads name, and
-//! bounds of ports that lie close together.
+//! A group may have more heads than a flow meets, never fewer: the inspection checks the head of a candidate
+//! in any case. Bounds that would make too many cells are therefore left out: address sets beyond those that
+//! most heads name, and bounds of ports that lie close together.
 
 use crate::model::heads::{Head, Heads};
 use crate::model::signature::Family;
@@ -23,40 +23,40 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Header rules of all groups at most.
+/// Limit of header rules of all groups.
 pub const RULES_MAX: usize = 8192;
-/// Bytes of all groups at most.
+/// Limit of all groups, in bytes.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
-/// Pairs of a client's and a server's network for one tenant at most.
+/// Limit of pairs of a client's and a server's network for one tenant.
 pub(crate) const PAIRS_MAX: usize = 64;
-/// With fewer header rules for a tenant it has no groups.
+/// A tenant with fewer header rules has no groups.
 const CELLS_MIN: usize = 8;
-/// Address sets that are tried, those of most heads first.
+/// Number of address sets that are tried; sets that most heads name come first.
 const SETS_TRIED: usize = 256;
 /// The IP protocols whose flows have groups: TCP and UDP.
 const PROTOCOLS: [u8; 2] = [6, 17];
 
-/// Heads by bit.
+/// A set of heads, one bit each.
 type Bits = Box<[u64]>;
 
-/// See the module.
+/// The signature groups of a generation; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     /// Number of a header rule and what it matches; see [`bartizan_function::HeaderRules`].
     rules: Arc<[(u32, HeaderRule)]>,
-    /// Of each number the cell's heads, and where the client's ports stand.
+    /// By header rule number: index of the cell's heads, and index of the table of client ports.
     of_rule: Vec<(u32, u32)>,
     cells: Vec<PerDirection<Bits>>,
-    /// What heads ask of the client's port, by tenant and protocol.
+    /// Conditions of heads on the client's port, by tenant and protocol.
     clients: Vec<ClientPorts>,
-    /// The word in which each rule set's heads begin, and the end.
+    /// First word of each rule set's heads, and the end.
     firsts: Vec<usize>,
 }
 
-/// Ports of clients, each class with the heads that ask for nothing else.
+/// Client ports in classes, each with the heads that accept its ports.
 #[derive(Clone, Debug, Default)]
 struct ClientPorts {
-    /// Last port of each class, rising.
+    /// Last port of each class, ascending.
     ends: Vec<u16>,
     classes: Vec<PerDirection<Bits>>,
 }
@@ -69,7 +69,7 @@ pub struct Group<'g> {
 }
 
 impl Group<'_> {
-    /// Whether a head is among them.
+    /// Whether the group has a head.
     #[inline]
     #[must_use]
     pub fn has(self, head: u32) -> bool {
@@ -80,14 +80,14 @@ impl Group<'_> {
     #[inline]
     #[must_use]
     pub fn word(self, word: u32) -> u64 {
-        // A head that is not known may be met.
+        // An unknown head may be met.
         let word = word as usize;
         self.cell.get(word).zip(self.client.get(word)).map_or(u64::MAX, |(cell, client)| cell & client)
     }
 }
 
 impl Groups {
-    /// Forms the groups of some rule sets together, with so many header rules at most.
+    /// Forms the groups of several rule sets together; `most` limits the header rules.
     #[must_use]
     pub fn new(sets: &[&Heads], most: usize) -> Self {
         let mut firsts = vec![0];
@@ -98,15 +98,16 @@ impl Groups {
         let mut tenants: Vec<TenantId> = sets.iter().flat_map(|s| s.tenants()).collect();
         tenants.sort_unstable();
         tenants.dedup();
-        // Half for the cells, half for ports of clients.
+        // Half of the bytes for cells, half for client ports.
         let fit = BYTES_MAX / 2 / (words * 16).max(1);
         let most = most.min(fit) / (tenants.len() + 1);
         let mut groups = Groups { firsts, ..Groups::default() };
         let (mut known, mut rules) = (HashMap::new(), Vec::new());
-        // A tenant's own first: what holds for all matches the tenant's headers, too.
+        // Tenants' own cells first: cells for all tenants match a tenant's headers, too.
         for tenant in tenants.into_iter().map(Some).chain([None]) {
             if most < CELLS_MIN {
-                // A tenant's headers must not meet the cells of others; without any, they have no group.
+                // A tenant's headers must not match the cells of other tenants; without cells the tenant has
+                // no group.
                 if tenant.is_some() {
                     let number = u32::try_from(groups.of_rule.len()).unwrap_or(u32::MAX);
                     groups.of_rule.push((u32::MAX, u32::MAX));
@@ -130,21 +131,21 @@ impl Groups {
             groups.clients.extend(clients);
         }
         if groups.cells.len() <= 1 && groups.clients.iter().all(|c| c.ends.len() <= 1) {
-            // All flows can meet the same heads: nothing to look up.
+            // All flows can meet the same heads, so no lookup is needed.
             rules.clear();
         }
         groups.rules = rules.into();
         groups
     }
 
-    /// The header rules by which a flow's group is found.
+    /// The header rules that find a flow's group.
     #[must_use]
     pub fn header_rules(&self) -> &Arc<[(u32, HeaderRule)]> {
         &self.rules
     }
 
-    /// The heads of a rule set that packets of a flow can meet, by the number of the header rule that was
-    /// found for the flow and its client's port.
+    /// The heads of a rule set that packets of a flow can meet, by the number of the header rule that the
+    /// flow's lookup found, and by the client's port.
     #[inline]
     #[must_use]
     pub fn find(&self, number: u32, set: usize, client_port: u16, direction: Direction) -> Option<Group<'_>> {
@@ -160,29 +161,29 @@ impl Groups {
     }
 }
 
-/// The addresses of a network that lie in no smaller one of the list.
+/// The addresses of a network without those in smaller networks of the list.
 struct AddressClass {
     net: Net,
-    /// Heads whose source they may be, and whose destination.
+    /// Heads that accept the class as source, and heads that accept it as destination.
     source: Bits,
     destination: Bits,
 }
 
-/// The classes of an IP version; that of the network of all addresses is among them.
+/// The address classes of an IP version, the class of the network of all addresses included.
 struct Version {
     family: Family,
     classes: Vec<AddressClass>,
 }
 
-/// Ports of the server between two bounds.
+/// Server ports between two bounds.
 struct PortClass {
     ports: Range,
-    /// Heads whose source ports, and whose destination ports, have some of them.
+    /// Heads that accept some of the ports as source ports, and those that accept some as destination ports.
     source: Bits,
     destination: Bits,
 }
 
-/// The heads as one tenant's traffic, or that of all others, sees them; each with its bit.
+/// The heads that apply to the traffic of one tenant, or of all others; each with its bit.
 struct Scope<'h> {
     tenant: Option<TenantId>,
     heads: Vec<(usize, &'h Head)>,
@@ -209,8 +210,8 @@ impl<'h> Scope<'h> {
         bits
     }
 
-    /// Calls `each` for every cell in the order in which they are to be tried: its header rule, the place of
-    /// its protocol and its heads. Returns what heads ask of the client's port, by protocol.
+    /// Calls `each` for every cell in the order of matching, with the cell's header rule, the index of its
+    /// protocol and its heads. Returns the conditions on the client's port, by protocol.
     fn cells(&self, most: usize, mut each: impl FnMut(HeaderRule, usize, (Bits, Bits))) -> Vec<ClientPorts> {
         let versions = self.versions(PAIRS_MAX.min(most / PROTOCOLS.len()));
         let pairs: usize = versions.iter().map(|v| v.classes.len() * v.classes.len()).sum();
@@ -218,8 +219,8 @@ impl<'h> Scope<'h> {
         let either_way = self.bits(|h| h.bidirectional);
         for version in &versions {
             let here = PROTOCOLS.map(|protocol| self.bits(|h| is_about(h, protocol, version.family)));
-            // What a network's class says is right only where no smaller network lies in it: long prefixes
-            // come first.
+            // A network's class is right only for addresses outside smaller networks, so long prefixes come
+            // first.
             let all = &version.classes;
             let mut pairs: Vec<_> = all.iter().flat_map(|a| all.iter().map(move |b| (a, b))).collect();
             pairs.sort_by_key(|(a, b)| core::cmp::Reverse(u16::from(a.net.length) + u16::from(b.net.length)));
@@ -244,7 +245,7 @@ impl<'h> Scope<'h> {
         ports.iter().map(|ports| ClientPorts::new(ports, &either_way)).collect()
     }
 
-    /// Address sets by the number of heads that name them, those of most heads first.
+    /// Address sets by the number of heads that name them, most heads first.
     fn address_sets(&self) -> Vec<&'h AddressSet> {
         let mut counts: HashMap<&AddressSet, usize> = HashMap::new();
         for (_, head) in &self.heads {
@@ -253,19 +254,19 @@ impl<'h> Scope<'h> {
             }
         }
         let mut sets: Vec<_> = counts.into_iter().collect();
-        // Equal counts in an order that is the same each time.
+        // Ties have a stable order, so that each run gives the same groups.
         sets.sort_by_cached_key(|(set, count)| (core::cmp::Reverse(*count), set.to_string()));
         sets.into_iter().map(|(set, _)| set).take(SETS_TRIED).collect()
     }
 
-    /// Classes of addresses, by the sets that most heads name, as far as they make few pairs.
+    /// Classes of addresses from the sets that most heads name, as long as they make few pairs.
     fn versions(&self, most: usize) -> [Version; 2] {
         let mut chosen: Vec<&AddressSet> = Vec::new();
         let pairs = |sets: &[&AddressSet]| {
             let (v4, v6) = (networks(sets, Family::V4).len(), networks(sets, Family::V6).len());
             v4 * v4 + v6 * v6
         };
-        // One of more ranges is of more networks than there may be.
+        // A set of more ranges has more networks than the limit.
         let is_small = |set: &&AddressSet| set.v4.as_slice().len() + set.v6.as_slice().len() <= most;
         for set in self.address_sets().into_iter().filter(is_small) {
             chosen.push(set);
@@ -279,7 +280,7 @@ impl<'h> Scope<'h> {
                 let address = only_in(*net, &nets);
                 let may = |set: Option<&AddressSet>| match set {
                     None => true,
-                    // Of a set that was not chosen nothing is known.
+                    // A set that was not chosen may contain any address.
                     Some(set) => !chosen.contains(&set) || address.is_none_or(|a| set.contains(a)),
                 };
                 AddressClass {
@@ -292,8 +293,8 @@ impl<'h> Scope<'h> {
         })
     }
 
-    /// Ports of the server between the bounds that heads of a protocol name, neighbours joined until they are
-    /// not more than so many.
+    /// Server ports between the bounds that heads of a protocol name; neighbours are joined until at most
+    /// `most` classes are left.
     fn ports(&self, protocol: u8, most: usize) -> Vec<PortClass> {
         let concerned = |h: &Head| h.protocols.is_empty() || h.protocols.contains(&protocol);
         let mut starts = vec![0u16];
@@ -314,7 +315,7 @@ impl<'h> Scope<'h> {
             destination: vec![0; self.words].into_boxed_slice(),
         };
         let mut classes: Vec<PortClass> = starts.iter().enumerate().map(new).collect();
-        // Head by head: most name a single port.
+        // Ports are marked head by head: most heads name a single port.
         let set_bits = |classes: &mut [PortClass], set: Option<&PortSet>, bit: usize, side: Side| {
             let all = [(0, u16::MAX)];
             for (first, last) in set.map_or(all.as_slice(), PortSet::as_slice) {
@@ -344,13 +345,13 @@ enum Side {
     Destination,
 }
 
-/// Whether a head is about packets of a protocol and IP version.
+/// Whether a head applies to packets of a protocol and IP version.
 fn is_about(head: &Head, protocol: u8, family: Family) -> bool {
     (head.protocols.is_empty() || head.protocols.contains(&protocol))
         && (head.family == Family::Any || head.family == family)
 }
 
-/// Addresses of client and server, and the heads about packets of a protocol between them.
+/// Address classes of client and server, and the heads for packets of a protocol between them.
 struct Pair<'c> {
     client: &'c AddressClass,
     server: &'c AddressClass,
@@ -359,8 +360,8 @@ struct Pair<'c> {
 }
 
 impl Pair<'_> {
-    /// Ports of the server with the heads that packets meet, to the server and to the client; neighbours that
-    /// meet the same are one.
+    /// Ranges of server ports with the heads that packets to the server and to the client meet; neighbours
+    /// with equal heads are joined.
     fn runs(&self, ports: &[PortClass]) -> Vec<(Range, (Bits, Bits))> {
         let mut runs: Vec<(Range, (Bits, Bits))> = Vec::new();
         for class in ports {
@@ -373,10 +374,10 @@ impl Pair<'_> {
         runs
     }
 
-    /// The heads that packets in a direction meet as they are written, or turned if they hold either way.
+    /// The heads that packets in a direction meet, as written or, for bidirectional heads, turned round.
     fn heads(&self, ports: &PortClass, direction: Direction) -> Bits {
         let at = |bits: &Bits, word: usize| bits.get(word).copied().unwrap_or(0);
-        // Of a head whose source is the client the server's ports are the destination's.
+        // For a head whose source is the client, the server's ports are the destination ports.
         let from_client =
             |w| at(&self.client.source, w) & at(&self.server.destination, w) & at(&ports.destination, w);
         let from_server =
@@ -393,8 +394,8 @@ impl Pair<'_> {
 }
 
 impl ClientPorts {
-    /// What heads ask of the client's port: source ports to the server, destination ports to the client, and
-    /// either if the rule goes both ways.
+    /// Conditions of heads on the client's port: source ports to the server, destination ports to the client,
+    /// and either for a bidirectional rule.
     fn new(ports: &[PortClass], either_way: &Bits) -> Self {
         let mut clients = ClientPorts::default();
         for class in ports {
@@ -419,8 +420,8 @@ impl ClientPorts {
     }
 }
 
-/// Networks by which address sets are known, that of all addresses among them: a set has all or none of the
-/// addresses of a network that lie in no smaller one.
+/// Networks that represent address sets, the network of all addresses included: a set has all or none of a
+/// network's addresses outside smaller networks.
 fn networks(sets: &[&AddressSet], family: Family) -> Vec<Net> {
     let v4 = family == Family::V4;
     let mut nets = vec![net(0, 0, v4)];
@@ -438,8 +439,8 @@ fn networks(sets: &[&AddressSet], family: Family) -> Vec<Net> {
     nets
 }
 
-/// The fewest prefixes (number, length) inside one that tell what lies in the ranges and what does not, the
-/// longest prefix counting: if what is around it does not, and if it does.
+/// The fewest prefixes (number, length) inside `prefix` that separate addresses in the ranges from all others
+/// by longest match: first for surroundings outside of the ranges, then for surroundings inside.
 fn cover(ranges: &[(u128, u128)], prefix: (u128, u8), bits: u8) -> [Vec<(u128, u8)>; 2] {
     let (first, length) = prefix;
     let last = first | u128::MAX.checked_shr(128 - u32::from(bits - length)).unwrap_or(0);
@@ -454,7 +455,7 @@ fn cover(ranges: &[(u128, u128)], prefix: (u128, u8), bits: u8) -> [Vec<(u128, u
     for (all, more) in both.iter_mut().zip(cover(ranges, (first | half, length + 1), bits)) {
         all.extend(more);
     }
-    // Or the other way round from here on.
+    // Alternatively this prefix inverts its surroundings.
     let [out, inside] = &both;
     let turned = |other: &[(u128, u8)]| [prefix].into_iter().chain(other.iter().copied()).collect();
     match out.len().cmp(&inside.len()) {
@@ -464,7 +465,7 @@ fn cover(ranges: &[(u128, u128)], prefix: (u128, u8), bits: u8) -> [Vec<(u128, u
     }
 }
 
-/// An address of a network that lies in no smaller one; `None` if there is none.
+/// An address of a network outside all smaller networks; `None` if they cover all of it.
 fn only_in(net: Net, nets: &[Net]) -> Option<IpAddr> {
     let inside = || nets.iter().filter(|n| n.length > net.length && net.contains(n.address));
     let behind = inside().filter_map(|n| match n.address {
@@ -477,7 +478,7 @@ fn only_in(net: Net, nets: &[Net]) -> Option<IpAddr> {
             Some(IpAddr::V6(last.checked_add(1)?.into()))
         }
     });
-    // Gaps begin with the network or behind a smaller one.
+    // Gaps begin at the network's first address or after a smaller network.
     [net.address].into_iter().chain(behind).find(|a| net.contains(*a) && !inside().any(|n| n.contains(*a)))
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which literals of a transaction guard the rules that always are candidates for it.
+//! Chooses the literals that guard the rules which are candidates for every transaction.
 
 use crate::model::buffers::{BufferRef, Buffers};
 use crate::model::content::{Item, Literal};
@@ -11,7 +11,7 @@ use bartizan_base::Direction;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What makes a guard: buffer, letter case, bytes.
+/// Identity of a guard: buffer, letter case, bytes.
 type Key<'s> = (u16, bool, &'s [u8]);
 
 /// Gives the rules on transactions of a protocol and direction their guards.
@@ -37,7 +37,7 @@ pub(crate) fn add(
         }
     }
     let mut guards: Vec<_> = shared.into_iter().collect();
-    // The order is that of the rules' wishes, then one that does not change from run to run.
+    // Guards that most rules want come first; ties have an order that is the same in each run.
     guards.sort_unstable_by_key(|(key, (rules, _))| (Reverse(*rules), *key));
     guards.truncate(GUARDS_MAX);
     let places: HashMap<Key<'_>, usize> =
@@ -51,8 +51,8 @@ pub(crate) fn add(
     rules.guards = guards.into_iter().map(|(_, (_, guard))| guard).collect();
 }
 
-/// Not where what is missing may still come with the other direction, nor where it is of interest what the
-/// rule computes although it does not match.
+/// Whether guards may exclude the rule: not if missing data may still come with the other direction, and not
+/// if the rule computes values that count even without a match.
 fn can_be_guarded(signature: &Member) -> bool {
     let computes = |check: &ValueCheck| {
         check.program.items.iter().any(|item| matches!(item, Item::Custom(_) | Item::Base64 { .. }))
@@ -60,7 +60,7 @@ fn can_be_guarded(signature: &Member) -> bool {
     !signature.spans_directions && !signature.values.iter().any(computes)
 }
 
-/// The literal that a check begins with, if the check fails wherever that is not in the value.
+/// The first literal of a check, if the check fails for every value without that literal.
 fn guard_of<'s>(
     check: &'s ValueCheck,
     buffers: &Buffers,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbering the heads of rules while they are read, and resolving each for the tenants.
+//! Numbers the heads of rules while rules are read, and resolves each head for all tenants.
 
 use crate::model::heads::{Head, Heads};
 use crate::model::signature::{Family, ProtocolMatch};
@@ -10,7 +10,7 @@ use bartizan_rules::{
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A head as it is written.
+/// A head as the rule writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Written {
     source: Arc<AddressExpr>,
@@ -22,12 +22,12 @@ struct Written {
     family: Family,
 }
 
-/// A part of a head that comes to nothing.
+/// A part of a head that resolves to nothing.
 #[derive(Clone, Debug)]
 pub struct BadHead {
-    /// What is wrong.
+    /// The reason why the part does not resolve.
     pub error: ResolveError,
-    /// Where the part begins in the rule file.
+    /// Position of the part in the rule file.
     pub place: bartizan_rules::Span,
 }
 
@@ -44,7 +44,8 @@ impl Written {
         }
     }
 
-    /// What it comes to; an error says which of the four parts it is in.
+    /// Resolves the head; an error carries the index of the failing part (source, its ports, destination, its
+    /// ports).
     fn resolve(&self, resolver: &mut Resolver<'_>) -> Result<Head, (usize, ResolveError)> {
         let source = resolver.address_set(&self.source).map_err(|e| (0, e))?;
         let source_ports = resolver.port_set(&self.source_ports).map_err(|e| (1, e))?;
@@ -62,13 +63,13 @@ impl Written {
     }
 }
 
-/// Whether ports are written `any`. As in Suricata, a list or a variable that comes to all ports is another
-/// thing: it asks for a port.
+/// Whether ports are written `any`. As in Suricata, a list or variable that resolves to all ports differs:
+/// the packet must have a port.
 fn is_any(ports: &PortExpr) -> bool {
     !ports.negated && matches!(ports.kind, ExprKind::Any)
 }
 
-/// Heads while rules are read.
+/// Collects heads while rules are read.
 #[derive(Debug, Default)]
 pub(crate) struct Collector {
     numbers: HashMap<Written, u32>,
@@ -76,7 +77,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// The number of a rule's head.
+    /// Adds a rule's head and returns its number.
     pub fn add(
         &mut self,
         rule: &Rule,
@@ -97,13 +98,13 @@ impl Collector {
         Ok(number)
     }
 
-    /// All heads, and what they come to for tenants that have variables of their own.
+    /// All heads, resolved for each tenant that has variables of its own.
     pub fn finish(self, tenants: &[(TenantId, Variables)]) -> Heads {
         let mut written: Vec<_> = self.numbers.into_iter().collect();
         written.sort_unstable_by_key(|(_, number)| *number);
         let of_tenants = tenants.iter().map(|(tenant, variables)| {
             let mut resolver = variables.resolver();
-            // What comes to nothing with a tenant's variables can match nothing of the tenant's.
+            // A head that does not resolve with a tenant's variables matches none of the tenant's traffic.
             let heads = written.iter().map(|(head, _)| head.resolve(&mut resolver).ok());
             (*tenant, heads.collect())
         });

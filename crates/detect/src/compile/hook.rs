@@ -2,9 +2,10 @@
 //! Hooks: the state at which a rule is evaluated (`tls:client_hello_done`, `tcp:flow_start`). Source:
 //! Suricata 8's user guide, "Explicit rule hook (states)".
 //!
-//! A rule with nothing but a hook matches at each look at a transaction between the state of the look before
-//! and that of this one, so it tells of a state that was passed within a packet, and again of a state in
-//! which the transaction stays. A rule that also asks for something matches once.
+//! A rule with a hook and no other condition matches at each inspection of a transaction between the state of
+//! the previous inspection and the present one. So the rule reports a state that was passed within one
+//! packet, and reports again while the transaction stays in the state. A rule with further conditions matches
+//! once.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::refusal::KeywordError;
@@ -19,10 +20,10 @@ use bartizan_applayer::transaction::Transaction;
 use bartizan_base::{Direction, PerDirection};
 use bartizan_rules::suggest;
 
-/// Hooks of packets, for protocols below the application.
+/// Hooks of packets, for protocols below the application layer.
 const OF_PACKETS: [&str; 4] = ["flow_start", "pre_flow", "pre_stream", "all"];
 
-/// The first packet of its direction.
+/// Matches the first packet of its direction.
 struct FlowStart;
 
 impl PacketCondition for FlowStart {
@@ -39,7 +40,7 @@ impl PacketCondition for FlowStart {
     }
 }
 
-/// Each packet. `bound`: the rule looks at it and not at the stream.
+/// Matches each packet. `bound`: the rule inspects the packet and not the stream.
 struct EachPacket {
     bound: bool,
 }
@@ -58,7 +59,7 @@ impl PacketCondition for EachPacket {
     }
 }
 
-/// See the module.
+/// Matches while a transaction is at a state; see the module.
 struct AtState {
     hook: Hook,
     /// The rule has no other condition on the transaction.
@@ -73,7 +74,7 @@ impl TxCondition for AtState {
     }
 }
 
-/// Reads the hook behind a protocol's name in a rule's head.
+/// Parses the hook after the protocol's name in a rule's head.
 ///
 /// # Errors
 /// The protocol has no such state.
@@ -98,14 +99,14 @@ fn apply_to_packets(
     match hook {
         "flow_start" => builder.packet.push(Box::new(FlowStart)),
         "pre_flow" | "pre_stream" => builder.packet.push(Box::new(EachPacket { bound: true })),
-        // Contents of such a rule are looked for as without the hook: also in the stream.
+        // Contents of such a rule are searched as without the hook, so also in the stream.
         "all" => builder.packet.push(Box::new(EachPacket { bound: false })),
         _ => return Err(unknown(protocol, hook, &OF_PACKETS)),
     }
     Ok(())
 }
 
-/// The one protocol of a rule; `http` stands for two, and their states differ.
+/// The one protocol of a rule; `http` stands for two protocols with different states.
 pub(crate) fn single(builder: &SignatureBuilder<'_>) -> Option<ProtocolId> {
     match (builder.protocol.app.as_slice(), builder.protocol.ambiguous) {
         ([one], false) => Some(*one),
@@ -113,10 +114,9 @@ pub(crate) fn single(builder: &SignatureBuilder<'_>) -> Option<ProtocolId> {
     }
 }
 
-/// Makes a rule one of that state.
+/// Ties a rule to a state.
 ///
-/// # Errors
-/// It has another one, or is about the other direction.
+/// The rule has another hook, or concerns the other direction.
 pub(crate) fn set(builder: &mut SignatureBuilder<'_>, hook: Hook) -> Result<(), KeywordError> {
     if builder.hook.is_some_and(|known| known != hook) {
         return Err(KeywordError::context("the rule is hooked to another state already"));
@@ -126,7 +126,7 @@ pub(crate) fn set(builder: &mut SignatureBuilder<'_>, hook: Hook) -> Result<(), 
     Ok(())
 }
 
-/// A state is one of a direction, and so is the rule.
+/// Limits the rule to the direction of its state.
 pub(crate) fn narrow(builder: &mut SignatureBuilder<'_>, direction: Direction) -> Result<(), KeywordError> {
     let (this, other) = match direction {
         Direction::ToServer => (FlowNeeds::TO_SERVER, FlowNeeds::TO_CLIENT),
@@ -139,11 +139,10 @@ pub(crate) fn narrow(builder: &mut SignatureBuilder<'_>, direction: Direction) -
     Ok(())
 }
 
-/// Makes the hook of a rule, where it has one, the first of its conditions on transactions; the firewall asks
-/// for the state itself. To be called when all keywords are read.
+/// Makes the rule's hook, if it has one, the first of its conditions on transactions; in firewall rules the
+/// firewall itself checks the state. Call this when all keywords are parsed.
 ///
-/// # Errors
-/// The rule looks at something that belongs to another state.
+/// The rule inspects something that belongs to another state.
 pub(crate) fn finish(
     hook: Option<Hook>,
     buffers: &Buffers,
@@ -185,7 +184,7 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// A hook of the first protocol of a family: the state behind `request_started`, which each protocol has.
+/// A hook of the first protocol of a family: the state after `request_started`, which every protocol has.
 fn own_hook(family: &str) -> String {
     let Some((_, spec)) = protocols::called(family).next() else { return String::new() };
     format!("{}:{}", spec.exact_name, spec.states.to_server.get(1).unwrap_or(&""))

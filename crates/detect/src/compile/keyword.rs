@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a keyword is: a table entry whose `parse` adds to the signature that is being built.
+//! Defines the keyword: a table entry whose `parse` adds to the signature under construction.
 //!
 //! A keyword is one file in `keywords/` (families of small keywords of one kind share a file) and one line in
 //! `keywords/mod.rs`. The doc comment of [`Keyword::summary`] becomes its page of the reference.
@@ -13,17 +13,17 @@ pub struct Keyword {
     pub name: &'static str,
     /// Other spellings.
     pub aliases: &'static [&'static str],
-    /// One sentence for the reference: what it matches.
+    /// One sentence for the reference about what the keyword matches.
     pub summary: &'static str,
     /// Whether and how an argument is given.
     pub argument: Argument,
-    /// What it is to the rule, and by that how it is known to have an effect.
+    /// The keyword's role in the rule, which also decides how its effect is verified.
     pub role: Role,
-    /// How it is written; capitals stand for what the author fills in.
+    /// Syntax of the keyword; words in capitals are placeholders.
     pub syntax: &'static str,
-    /// A rule with it that loads; a test loads it.
+    /// An example rule with this keyword; a test loads it.
     pub example: &'static str,
-    /// Where it differs from Suricata 8, and its limits; empty where there is nothing to say.
+    /// Differences from Suricata 8, and limits; empty if there are none.
     pub note: &'static str,
     /// Adds the keyword to the signature. The argument is the text after the colon, blanks around it removed,
     /// quotes and escapes still in place; empty when there is none.
@@ -33,28 +33,28 @@ pub struct Keyword {
 /// See [`Keyword::parse`].
 pub type ParseFn = fn(&mut SignatureBuilder<'_>, &[u8]) -> Result<(), KeywordError>;
 
-/// What a keyword is to its rule.
+/// The role of a keyword in its rule.
 ///
-/// No keyword is taken and then ignored: what a `Condition`, `Modifier`, `Effect` or `Limit` adds is seen in
-/// [`crate::compile::builder::SignatureBuilder::weight`], and the loader refuses a rule in which it added
-/// nothing. Conditions, effects and limits are traits that inspection calls for every rule; what is asked of
-/// the program around the engine is a [`crate::model::request::Request`], which whoever carries it out
-/// matches without a wildcard.
+/// No keyword is accepted and then ignored: a `Condition`, `Modifier`, `Effect` or `Limit` increases
+/// [`crate::compile::builder::SignatureBuilder::weight`], and the loader refuses a rule where it does not.
+/// Conditions, effects and limits are traits that the inspection calls for every rule. Requests to the
+/// program around the engine are [`crate::model::request::Request`]s, which their executor matches without a
+/// wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Must hold for the rule to match (or changes the value that the next one looks at).
+    /// Must hold for the rule to match (or changes the value that the next condition inspects).
     Condition,
     /// Changes the content before it.
     Modifier,
-    /// Chooses what the keywords behind it look at; a buffer that nothing is asked of is refused.
+    /// Selects the data that the following keywords inspect; a buffer without a condition is refused.
     Buffer,
-    /// Does something when the rule matches.
+    /// Acts when the rule matches.
     Effect,
-    /// Says how often a match counts.
+    /// Limits how often a match counts.
     Limit,
-    /// Describes the rule; read by the rule language, shown in events.
+    /// Describes the rule; the rule language reads it, and events show it.
     Description,
-    /// Says how the rule may be found faster: what matches is the same without it.
+    /// Speeds up the search for the rule; matches are the same without it.
     Hint,
     /// Decides whether the rule is loaded.
     Gate,
@@ -76,7 +76,7 @@ impl Role {
         }
     }
 
-    /// Whether it must leave something in the signature.
+    /// Whether a keyword of this role must add weight to the signature.
     #[must_use]
     pub const fn must_weigh(self) -> bool {
         match self {

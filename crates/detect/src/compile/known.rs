@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules that are compiled already.
+//! Cache of compiled rules, shared between generations.
 //!
-//! A new generation has most rules as the one before had them. Those are not compiled again: both generations
-//! share them, so a reload takes the time and the memory of what is new. A rule is kept here as long as a
-//! generation has it.
+//! Most rules of a new generation are those of the previous one. Both generations share them, so a reload
+//! takes time and memory only for new rules. The cache holds a rule as long as some generation has it.
 //!
-//! Only what comes of the rule's text, and of what is the same at all loads, is shared: a rule that was
-//! compiled with something from outside (a dataset, a file, reputations) is compiled anew each time
-//! ([`crate::compile::builder::Environment::outside`]), and what belongs to a set (its head, thresholds of a
-//! file, its place) is no part of it ([`crate::model::signature::Member`]).
+//! Generations share only what depends on the rule's text and on inputs that are the same at all loads. A
+//! rule compiled with other inputs (a dataset, a file, reputations) is compiled again at each load
+//! ([`crate::compile::builder::Environment::outside`]); properties of the rule set (head, thresholds of a
+//! file, position) are in [`crate::model::signature::Member`].
 
 use crate::model::signature::Signature;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Compiled rules by their text. For loads with the same settings, variables, classes, reference systems and
-/// shared state.
+/// Compiled rules by their text. All loads that use one cache have the same settings, variables, classes,
+/// reference systems and shared state.
 #[derive(Default)]
 pub struct Known {
     hasher: RandomState,
@@ -31,15 +30,15 @@ impl Known {
         (known.info.text.as_bytes() == text).then_some(known)
     }
 
-    /// Keeps a rule for as long as it lives.
+    /// Adds a rule; the cache does not keep the rule alive.
     pub(crate) fn add(&self, text: &[u8], signature: &Arc<Signature>) {
         if let Ok(mut rules) = self.rules.lock() {
             rules.insert(self.hasher.hash_one(text), Arc::downgrade(signature));
         }
     }
 
-    /// Lets go of rules that no generation has any more. For who frees a generation; otherwise the next load
-    /// does it.
+    /// Removes rules that no generation has any more. Called after a generation is freed; otherwise the next
+    /// load removes them.
     pub fn tidy(&self) {
         if let Ok(mut rules) = self.rules.lock() {
             rules.retain(|_, rule| rule.strong_count() > 0);

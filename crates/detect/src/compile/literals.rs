@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collecting the literals of a buffer with the rules behind them, and compiling them to sets.
+//! Collects the literals of a buffer with the rules that need them, and compiles the literals to sets.
 
 use crate::model::content::Literal;
 use crate::model::prefilter::Set;
@@ -8,7 +8,7 @@ use bartizan_pattern::{BuildError, Compiler, Matches, Pattern};
 use std::collections::BTreeMap;
 
 impl Set {
-    /// Compiles literals, each with its caselessness and the rules behind it.
+    /// Compiles literals, each with its caselessness and its rules.
     pub(crate) fn new(
         literals: BTreeMap<(Vec<u8>, bool), Vec<u32>>,
         compiler: &Compiler,
@@ -23,18 +23,18 @@ impl Set {
     }
 }
 
-/// Literals of so many bytes may be searched for apart from longer ones.
+/// Literals of at most this many bytes may be searched for apart from longer ones.
 const BRIEF: usize = 2;
-/// A set of fewer literals is searched for one by one or by an automaton, byte by byte
+/// A set of fewer literals is searched one by one or by an automaton, byte by byte
 /// ([`bartizan_pattern::Config`]).
 const APART_MIN: usize = 8;
-/// So few are searched for one by one, which is quick.
+/// So few literals are searched one by one, which is quick.
 const FEW: usize = 4;
 
-/// A rule's number and its head's.
+/// A rule's number and the number of its head.
 type RuleAndHead = (u32, u32);
 
-/// Literals of one buffer while they are collected.
+/// Collects the literals of one buffer.
 #[derive(Default)]
 pub(crate) struct Collector {
     /// Literal (bytes, nocase) to rules.
@@ -56,19 +56,19 @@ impl Collector {
         rules.push((index, signature.head));
     }
 
-    /// Adds all that another one has.
+    /// Adds all literals of another collector.
     pub(crate) fn add_all(&mut self, other: &Collector) {
         for (literal, rules) in &other.literals {
             self.literals.entry(literal.clone()).or_default().extend(rules);
         }
     }
 
-    /// Whether it has none.
+    /// Whether the collector has no literals.
     pub(crate) fn is_empty(&self) -> bool {
         self.literals.is_empty()
     }
 
-    /// Compiles them. `None`: there are none.
+    /// Compiles the literals. `None`: there are none.
     pub(crate) fn build(self, compiler: &Compiler) -> Result<Option<Set>, BuildError> {
         if self.literals.is_empty() {
             return Ok(None);
@@ -88,8 +88,8 @@ impl Collector {
         Ok(Some(Set { heads, ..Set::new(literals, compiler)? }))
     }
 
-    /// Compiles them into one set, or into two, with the shortest literals apart: those make a search of all
-    /// others slower, and the rules behind them often concern few flows ([`Set::is_met`]).
+    /// Compiles the literals into one set, or into two with the shortest literals apart: short literals slow
+    /// down the search for all others, and their rules often concern few flows ([`Set::is_met`]).
     pub(crate) fn build_by_length(mut self, compiler: &Compiler) -> Result<Vec<Set>, BuildError> {
         let (brief, longer): (BTreeMap<_, _>, _) =
             self.literals.into_iter().partition(|((bytes, _), _)| bytes.len() <= BRIEF);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! libmagic, which says what kind a file is.
+//! libmagic, which determines the type of a file.
 
 use bartizan_applayer::magic::{Magic, MagicError};
 
@@ -8,8 +8,7 @@ pub(crate) const BUFFER: &str = "file.magic";
 
 /// libmagic, with the database that the settings name.
 ///
-/// # Errors
-/// It is not there, or its database is not.
+/// libmagic or its database is missing.
 pub fn libmagic(settings: &bartizan_base::Settings) -> Result<Magic, MagicError> {
     Magic::of(&settings.get("magic-file").map(str::to_owned))
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From rules as they are written to the model.
+//! Compiles rules from their text to the model.
 //!
-//! One rule: its head ([`protocol`], [`heads`], [`hook`], [`firewall`]), then its keywords, which add to the
-//! [`builder`]; then what holds of the whole (`validate`, `conflicts`, `fast_pattern`). All rules of a set:
-//! [`groups`] of heads, and [`prefilter`].
+//! For one rule: its head ([`protocol`], [`heads`], [`hook`], [`firewall`]), then its keywords, which add to
+//! the [`builder`], then checks of the whole (`validate`, `conflicts`, `fast_pattern`). For all rules of a
+//! set: [`groups`] of heads, and [`prefilter`].
 
 pub(crate) mod addresses;
 pub mod builder;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which payloads of packets are searched for a rule's literal, and how far.
+//! Decides which packets' payloads are searched for a rule's literal, and up to which offset.
 //!
-//! Most rules on packets say that a literal lies near the beginning, or that the payload is short. A long
-//! segment of a transfer is searched whole only for the few that say neither.
+//! Most rules on packets require that a literal lies near the beginning, or that the payload is short. A long
+//! segment of a transfer is searched whole only for the few rules that require neither.
 
 use crate::compile::literals::Collector;
 use crate::model::basis::{Packets, payload_literals, payload_programs};
@@ -11,22 +11,22 @@ use crate::model::prefilter::{HeadSet, PayloadSets, SHORT_MAX, StreamSets};
 use crate::model::signature::{Member, Signature};
 use bartizan_pattern::{BuildError, Compiler};
 
-/// Payloads are scanned from their beginning so far for [`Heading`]s, in bytes.
+/// Length of a payload's beginning that is scanned for [`Heading`]s, in bytes.
 const HEADING_MAX: usize = 128;
-/// A shorter literal is taken only if the rule's fast pattern is no longer: it would make more candidates
-/// than that, in bytes.
+/// A shorter literal, in bytes, is chosen only if the rule's fast pattern is no longer: it would make more
+/// candidates than the fast pattern.
 const HEADING_BYTES: usize = 3;
-/// A literal that lies near the beginning of each payload that a rule matches on.
+/// A literal that lies near the beginning of each payload that the rule matches.
 struct Heading<'s> {
     literal: &'s Literal,
-    /// It ends at most so many bytes from the beginning.
+    /// Largest offset at which the literal ends, in bytes.
     end: usize,
 }
 
 impl<'s> Heading<'s> {
-    /// The longest of a rule.
+    /// The longest such literal of a rule.
     fn of(signature: &'s Signature) -> Option<Self> {
-        // With `fast_pattern:only` what the prefilter found is not looked for again.
+        // The inspection does not search a `fast_pattern:only` literal again after the prefilter found it.
         if payload_literals(signature).any(|literal| literal.fast_pattern_only) {
             return None;
         }
@@ -40,9 +40,9 @@ impl<'s> Heading<'s> {
     }
 }
 
-/// The literals of a program of which is known how far from the beginning they end at most.
+/// The literals of a program that have a largest end offset.
 fn headings(program: &Program) -> impl Iterator<Item = Heading<'_>> {
-    // Where the item before may have left the cursor at most.
+    // Largest offset of the cursor after the item before.
     let mut cursor = Some(0);
     program.items.iter().filter_map(move |item| match item {
         Item::Literal(literal) if literal.negated => None,
@@ -50,7 +50,7 @@ fn headings(program: &Program) -> impl Iterator<Item = Heading<'_>> {
             cursor = if literal.is_relative() { behind(cursor, literal) } else { from_beginning(literal) };
             Some(Heading { literal, end: cursor? })
         }
-        // These leave the cursor where it is.
+        // These items keep the cursor.
         Item::DataAt { .. } | Item::Test(_) | Item::Size { .. } | Item::Custom(_) => None,
         _ => {
             cursor = None;
@@ -59,14 +59,14 @@ fn headings(program: &Program) -> impl Iterator<Item = Heading<'_>> {
     })
 }
 
-/// Where a literal ends at most that has a place counted from the beginning.
+/// Largest end offset of a literal whose place counts from the beginning.
 fn from_beginning(literal: &Literal) -> Option<usize> {
     constant(literal.place.offset, Some(0))?.checked_add(constant(literal.place.depth, None)?)
 }
 
-/// Where a literal ends at most that has a place counted from the cursor.
+/// Largest end offset of a literal whose place counts from the cursor.
 fn behind(cursor: Option<usize>, literal: &Literal) -> Option<usize> {
-    // Before the beginning other rules hold, as in Suricata: with a negative distance nothing is known.
+    // As in Suricata, other rules apply before the beginning, so a negative distance gives no bound.
     let distance = constant(literal.place.distance, Some(0))?;
     cursor?.checked_add(distance)?.checked_add(constant(literal.place.within, None)?)
 }
@@ -79,7 +79,7 @@ fn constant(number: Option<Number>, absent: Option<usize>) -> Option<usize> {
     }
 }
 
-/// The rules that look at streams in one direction, while they are collected.
+/// Collects the rules on streams in one direction.
 #[derive(Default)]
 pub(crate) struct StreamCollector {
     head: (Collector, usize),
@@ -98,7 +98,7 @@ impl StreamCollector {
         }
     }
 
-    /// Compiles what was collected.
+    /// Compiles the collected literals.
     pub fn build(self, compiler: &Compiler) -> Result<StreamSets, BuildError> {
         Ok(StreamSets { head: HeadSet::build(self.head, compiler)?, whole: self.whole.build(compiler)? })
     }
@@ -113,12 +113,12 @@ impl HeadSet {
     }
 }
 
-/// The rules that look at the payloads of packets of one class and direction, while they are collected.
+/// Collects the rules on the payloads of packets of one class and direction.
 #[derive(Default)]
 pub(crate) struct PayloadCollector {
     head: (Collector, usize),
     whole: Collector,
-    /// Rules that look at a packet only where its payload is no part of the stream.
+    /// Rules that inspect a packet only where its payload is no part of the stream.
     outside: Collector,
     short: Collector,
 }
@@ -144,7 +144,7 @@ impl PayloadCollector {
         }
     }
 
-    /// Compiles what was collected.
+    /// Compiles the collected literals.
     pub fn build(self, compiler: &Compiler) -> Result<PayloadSets, BuildError> {
         let with_outside = |inside: &Collector| {
             if self.outside.is_empty() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Building the prefilters of a rule set: which rules are worth evaluating for a packet or transaction.
+//! Builds the prefilters of a rule set, which find the rules worth evaluating for a packet or transaction.
 //!
 //! A prefilter must have **no false negatives**: a rule whose conditions hold must be among the candidates.
 //! Each rule has at most one fast pattern, a literal that must occur in one buffer; the literals of all rules
-//! of a buffer are one set, scanned once. Rules without a literal are found by a cheap property or are always
-//! candidates.
+//! of a buffer are one set, scanned once. Rules without a literal have a prefilter key (a property of the
+//! packet) or are always candidates.
 
 use crate::compile::addresses;
 use crate::compile::guards;
@@ -131,7 +131,7 @@ fn transforms_key(check: &ValueCheck) -> String {
     check.transforms.iter().map(|t| t.key()).collect::<Vec<_>>().join("|")
 }
 
-/// A rule on frames is asked for frames of each kind that it names.
+/// Adds a rule on frames to the candidates of each frame kind that it names.
 fn add_frames(prefilters: &mut Prefilters, buffers: &Buffers, signature: &Member, index: u32) {
     for value in &signature.values {
         let BufferRef::Frame(frame) = value.buffer else { continue };
@@ -160,7 +160,7 @@ fn add_tx<'s>(
             && let Some(spec) = buffers.tx(buffer).and_then(|b| b.of(protocol))
         {
             let which = check_directions(check, spec);
-            // What does not grow is there, or not, when the stream is shown.
+            // A value that does not grow is present or absent when the stream is inspected.
             let on_stream =
                 spec.kind.grows() && signature.values.iter().any(|value| value.buffer == BufferRef::Payload);
             for direction in Direction::BOTH.into_iter().filter(|d| which[*d]) {
@@ -182,7 +182,7 @@ fn add_tx<'s>(
     }
 }
 
-/// The buffer in which a buffer's literals are searched for: one search does for two names of the same bytes.
+/// The buffer in which a buffer's literals are searched: buffers that name the same bytes share one search.
 fn searched_as(buffers: &Buffers, buffer: u16, spec: &BufferSpec, direction: Direction) -> u16 {
     match spec.to_client_as.filter(|_| direction == Direction::ToClient).and_then(|name| buffers.find(name)) {
         Some(BufferRef::Tx(other)) => other,
@@ -190,7 +190,7 @@ fn searched_as(buffers: &Buffers, buffer: u16, spec: &BufferSpec, direction: Dir
     }
 }
 
-/// The protocols whose transactions a rule looks at.
+/// The protocols of the transactions that a rule inspects.
 fn protocols_of(signature: &Signature, buffers: &Buffers) -> Vec<ProtocolId> {
     if !signature.protocol.app.is_empty() {
         return signature.protocol.app.clone();

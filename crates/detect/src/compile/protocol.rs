@@ -25,8 +25,8 @@ const PLAIN: &[(&str, &[u8])] = &[
     ("sctp", &[132]),
 ];
 
-/// Application protocols that Suricata knows and that may have no parser in this build. Names may stay here
-/// once there is one.
+/// Application protocols that Suricata has; this build may lack a parser. Names may stay in the list once a
+/// parser exists.
 const KNOWN_APP: &[&str] = &[
     "ftp",
     "ftp-data",
@@ -60,13 +60,12 @@ const KNOWN_APP: &[&str] = &[
     "pop3",
 ];
 
-/// Protocols that rules of later versions of Suricata name, and whose packets are not inspected.
+/// Protocols that rules for later versions of Suricata name; their packets are not inspected.
 const BELOW_IP: &[&str] = &["ether", "arp"];
 
 /// Reads the protocol of a rule's head.
 ///
-/// # Errors
-/// It is unknown, or no parser for it is in this build.
+/// The protocol is unknown, or this build has no parser for it.
 pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
     let lower = name.to_ascii_lowercase();
     if let Some((_, ip)) = PLAIN.iter().find(|(n, _)| *n == lower) {
@@ -108,8 +107,7 @@ pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
     })
 }
 
-/// Whether Suricata knows an application protocol by this name, whether or not this build has a parser for
-/// it.
+/// Whether Suricata has an application protocol of this name, with or without a parser in this build.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
     KNOWN_APP.contains(&name) || protocols::called(name).next().is_some()
@@ -121,17 +119,15 @@ fn app_names() -> impl Iterator<Item = &'static str> {
     parsed.chain(KNOWN_APP).copied()
 }
 
-/// The name that means one protocol of a family: its first.
+/// The name of one protocol of a family: its first.
 pub(crate) fn exact_name(family: &str) -> &'static str {
     protocols::called(family).next().map_or("", |(_, spec)| spec.exact_name)
 }
 
-/// The application protocols that a keyword means by a name: that of a family covers all of it.
+/// The application protocols that a keyword means by a name; the name of a family covers all of its members.
 ///
-/// # Errors
-/// No parser of this build knows it, so that nothing can be said of it: neither that a flow speaks it nor
-/// that it does not. Or Suricata does not
-/// know it either.
+/// No parser of this build has the protocol, so that neither its presence nor its absence in a flow can be
+/// detected; or Suricata does not have it either.
 pub fn app(name: &str) -> Result<Vec<ProtocolId>, KeywordError> {
     if is_known(name) {
         return parse(name).map(|protocol| protocol.app);
@@ -143,7 +139,7 @@ pub fn app(name: &str) -> Result<Vec<ProtocolId>, KeywordError> {
     })
 }
 
-/// The refusal of what names a protocol that this build cannot tell.
+/// The refusal of a keyword that names a protocol which this build cannot detect.
 #[must_use]
 pub fn unsupported(name: &str) -> KeywordError {
     KeywordError::new(

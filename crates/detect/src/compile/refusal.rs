@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a rule is refused: in words for its author, and as a code by which refusals are counted.
+//! Refusals of rules: a message for the author, and a code by which refusals are counted.
 
-/// Why a rule is refused.
+/// The refusal of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeywordError {
     /// Stable code by which refusals are counted.
     pub code: RefusalCode,
-    /// What is wrong, in words for the rule's author.
+    /// The defect, in words for the rule's author.
     pub message: String,
-    /// What to do about it, where that is not obvious.
+    /// The remedy, where it is not obvious.
     pub help: Option<String>,
     /// Byte range within the argument, where known.
     pub range: Option<core::ops::Range<usize>>,
@@ -20,17 +20,17 @@ impl KeywordError {
         Self::new(RefusalCode::BadArgument, message)
     }
 
-    /// The keyword does not fit where it stands or with what stands before it.
+    /// The keyword does not fit its place or the keywords before it.
     pub fn context(message: impl Into<String>) -> Self {
         Self::new(RefusalCode::BadContext, message)
     }
 
-    /// A refusal with its code.
+    /// Makes a refusal with a code.
     pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
         KeywordError { code, message: message.into(), help: None, range: None }
     }
 
-    /// Adds what to do.
+    /// Adds the remedy.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help = Some(text.into());
@@ -54,31 +54,31 @@ impl From<bartizan_rules::ArgumentError> for KeywordError {
 pub enum RefusalCode {
     /// The line is not a rule.
     Syntax,
-    /// No such keyword.
+    /// The keyword is unknown.
     UnknownKeyword,
     /// A keyword that Suricata has and this engine does not yet evaluate.
     UnsupportedKeyword,
     /// A keyword of another engine's dialect.
     OtherDialect,
-    /// No such protocol.
+    /// The protocol is unknown.
     UnknownProtocol,
     /// A protocol that Suricata has and this build has no parser for.
     UnsupportedProtocol,
     /// A value cannot be understood.
     BadArgument,
-    /// A keyword does not fit where it stands.
+    /// A keyword does not fit its place.
     BadContext,
     /// An address or port expression is wrong, or a variable is not defined.
     BadAddress,
     /// A regular expression does not compile.
     BadPattern,
-    /// The same gid:sid stands in an earlier rule with the same or a higher revision.
+    /// An earlier rule has this gid:sid with an equal or higher revision.
     Duplicate,
     /// A file that the rule names cannot be read.
     MissingFile,
-    /// What the rule `requires` is not there: it is skipped, not refused.
+    /// A condition of `requires` is not met: the rule is skipped, not refused.
     RequirementUnmet,
-    /// A keyword was understood and would have no effect: a defect of the engine, told instead of hidden.
+    /// A keyword was parsed and has no effect: a defect of the engine, reported instead of hidden.
     NoEffect,
 }
 
@@ -104,8 +104,8 @@ impl RefusalCode {
         }
     }
 
-    /// Whether the rule is right and this engine cannot evaluate it; else it is malformed: no rule, or one
-    /// that Suricata refuses as well.
+    /// Whether the rule is valid and this engine cannot evaluate it. Otherwise the rule is malformed: no
+    /// rule, or one that Suricata refuses as well.
     #[must_use]
     pub const fn is_unsupported(self) -> bool {
         matches!(
@@ -114,7 +114,7 @@ impl RefusalCode {
         )
     }
 
-    /// Stable code of its diagnostics.
+    /// Stable code of the refusal's diagnostics.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Findings about lists that rules name: lines that cannot be understood and are left out.
+//! Findings about malformed lines in lists that rules name; such lines are left out.
 
 use crate::state::dataset::{SkippedEntries, SkippedEntry};
 use bartizan_rules::{Diagnostic, Severity, SourceFile, Span};
@@ -8,7 +8,7 @@ use std::path::Path;
 /// Code of the warning about an entry of a list that is left out.
 pub const SKIPPED_ENTRY: &str = "D121";
 
-/// Bytes of a line that are shown.
+/// Limit of a line in a finding, in bytes.
 const SHOWN_MAX: usize = 200;
 
 /// One finding for each entry that is left out.

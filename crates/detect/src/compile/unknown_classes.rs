@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules whose `classtype` no table of classes has.
+//! Findings about rules whose `classtype` is not defined.
 
 use bartizan_rules::{Classifications, Diagnostic, Rule, Severity, suggest};
 use std::collections::BTreeMap;
@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 /// Code of the warning about a class that is not defined.
 pub const UNKNOWN_CLASS: &str = "D113";
 
-/// Names of `classtype` that no class has: each is warned of once, at the first rule with it.
+/// Undefined names of `classtype`; each gives one warning, at the first rule with it.
 #[derive(Default)]
 pub(crate) struct UnknownClasses(BTreeMap<String, (Diagnostic, u64)>);
 
 impl UnknownClasses {
-    /// One more rule has such a name. Gives the description that Suricata 8.0.8 writes: none for the first
-    /// rule, then this one.
+    /// Adds a rule with an undefined class. Returns the description that Suricata 8.0.8 writes: none for the
+    /// first rule with the class, this one for the others.
     pub(crate) fn add(&mut self, rule: &Rule, name: &str) -> String {
         if let Some((_, rules)) = self.0.get_mut(name) {
             *rules += 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What contents of some buffers must look like to be able to match. Not a keyword itself: it is asked when a
-//! rule is complete, since modifiers (`nocase`) may stand behind the buffer's keyword.
+//! Checks that contents on some buffers have the form of the buffer's values. This is no keyword: the check
+//! runs when a rule is complete, since modifiers (`nocase`) may follow the buffer's keyword.
 //!
-//! As in Suricata 8 rules whose content can never match are refused, and digests are brought to the letter
-//! case that the buffer has.
+//! As in Suricata 8, rules whose content can never match are refused, and digests are changed to the letter
+//! case of the buffer.
 
 use crate::compile::keyword::KeywordError;
 use crate::model::buffers::Buffers;
@@ -26,7 +26,7 @@ pub(crate) fn values(values: &mut [ValueCheck], buffers: &Buffers) -> Result<(),
         let mut first = true;
         for item in &mut value.program.items {
             if let Item::Literal(literal) = item {
-                // Behind a transform the value looks otherwise.
+                // After a transform the value has another form.
                 if value.transforms.is_empty() {
                     one(name, literal, first)?;
                 }
@@ -40,7 +40,7 @@ pub(crate) fn values(values: &mut [ValueCheck], buffers: &Buffers) -> Result<(),
     Ok(())
 }
 
-/// Contents that a transform leaves no place for.
+/// Refuses contents that cannot occur after a transform.
 fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(), KeywordError> {
     let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     for transform in transforms {
@@ -60,8 +60,8 @@ fn transformed(transforms: &[Arc<dyn Transform>], literal: &Literal) -> Result<(
     Ok(())
 }
 
-/// Of a serial number Suricata checks the first content only, so what must not be there may be anything
-/// behind it.
+/// Checks one content. Suricata checks only the first content on a serial number, so a later one may have any
+/// form.
 fn one(buffer: &str, literal: &mut Literal, first: bool) -> Result<(), KeywordError> {
     match buffer {
         "http.host" => host(literal),

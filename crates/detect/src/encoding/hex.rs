@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hexadecimal digits, two a byte.
 
-/// Bytes of hexadecimal digits; `None` when there is something else or half a byte.
+/// Decodes hexadecimal digits; `None` for any other character or an odd number of digits.
 pub(crate) fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_chunks::<2>();
     if !rest.is_empty() {

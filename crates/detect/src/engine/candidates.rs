@@ -6,8 +6,8 @@ use crate::model::prefilter::Set;
 use bartizan_pattern::Scratch;
 
 impl Set {
-    /// Whether a flow of this group can meet the head of one of the rules; without a group, yes. If not, a
-    /// scan is for nothing.
+    /// Whether a flow of this group can meet the head of one of the rules; without a group, yes. If not, the
+    /// scan can be skipped.
     #[must_use]
     pub fn is_met(&self, group: Option<Group<'_>>) -> bool {
         let Some(group) = group.filter(|_| !self.heads.is_empty()) else { return true };
@@ -21,8 +21,8 @@ impl Set {
         }
     }
 
-    /// Calls `found` with each literal that occurs, by its number in the set. `false`: the scan failed (no
-    /// scratch memory), and in order not to lose rules every one is a candidate.
+    /// Calls `found` with the number of each literal that occurs. Returns `false` if the scan failed (no
+    /// scratch memory); then every rule is a candidate, so that none is missed.
     pub(crate) fn literals_in(&self, scratch: &mut Scratch, data: &[u8], mut found: impl FnMut(u32)) -> bool {
         let scanned = self.set.scan(scratch, data, |literal, _end| {
             found(literal);
@@ -31,7 +31,7 @@ impl Set {
         scanned.is_ok()
     }
 
-    /// The rules behind a literal.
+    /// The rules that need a literal.
     pub(crate) fn rules_of(&self, literal: u32) -> &[u32] {
         self.rules.get(literal as usize).map_or(&[], Vec::as_slice)
     }
@@ -46,13 +46,13 @@ impl Set {
 #[derive(Debug, Default)]
 pub struct Candidates {
     list: Vec<u32>,
-    /// Those of them that are to be evaluated.
+    /// Candidates that are to be evaluated.
     kept: Vec<u32>,
     seen: Vec<u64>,
 }
 
 impl Candidates {
-    /// Makes room for so many rules.
+    /// Reserves memory for a number of rules.
     pub fn reserve(&mut self, rules: usize) {
         self.seen.resize(rules.div_ceil(64), 0);
         self.list.reserve(64);
@@ -78,13 +78,13 @@ impl Candidates {
         }
     }
 
-    /// Whether a rule is among them.
+    /// Whether a rule is a candidate.
     #[must_use]
     pub fn contains(&self, rule: u32) -> bool {
         self.seen.get((rule / 64) as usize).is_some_and(|w| w & 1 << (rule % 64) != 0)
     }
 
-    /// The rules that `keep` keeps, in the order of evaluation.
+    /// The candidates for which `keep` holds, in the order of evaluation.
     pub fn sorted(&mut self, keep: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
         self.kept.clear();
         self.kept.extend(self.list.iter().copied().filter(|rule| keep(*rule)));
@@ -92,7 +92,7 @@ impl Candidates {
         self.kept.iter().copied()
     }
 
-    /// Forgets all of them.
+    /// Removes all candidates.
     pub fn clear(&mut self) {
         for rule in self.list.drain(..) {
             if let Some(word) = self.seen.get_mut((rule / 64) as usize) {

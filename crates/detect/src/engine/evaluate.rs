@@ -13,38 +13,38 @@ pub const STEPS_MAX: u32 = 3_000;
 /// Position from which relative items start.
 pub type Cursor = usize;
 
-/// What came of running a program.
+/// The result of a program's run on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All items hold.
     Match,
-    /// They do not.
+    /// Some item does not hold.
     NoMatch,
-    /// They do not, but more data may change that.
+    /// Some item does not hold, but more data may change that.
     NotYet,
 }
 
-/// Everything a run needs beside program and value; owned by the worker and reused.
+/// State of a run beside program and value; the worker owns and reuses it.
 pub struct Evaluation<'e> {
-    /// What conditions may look at.
+    /// Data that conditions may inspect.
     pub scene: Scene<'e>,
     /// Scratch memory of the pattern engines.
     pub scratch: &'e mut Scratch,
-    /// Values of `byte_extract` and `byte_math`; they live on from buffer to buffer of one rule.
+    /// Values of `byte_extract` and `byte_math`, kept across the buffers of one rule.
     pub variables: &'e mut [u64; VARIABLES_MAX],
     /// Decoded bytes of `base64_decode`.
     pub decoded: &'e mut Vec<u8>,
-    /// What capture groups filled, applied when the rule matches.
+    /// Values of capture groups, applied when the rule matches.
     pub captured: &'e mut Vec<(Capture, Vec<u8>)>,
-    /// What conditions computed, matching or not.
+    /// Values that conditions computed, matching or not.
     pub measured: &'e mut Vec<Measure>,
-    /// DCERPC says little endian.
+    /// The DCERPC header declares little-endian numbers.
     pub little_endian: bool,
     /// No more data of this value will follow.
     pub complete: bool,
     /// Steps left.
     pub steps: u32,
-    /// An expression ran into its match limit (counted by the caller).
+    /// An expression reached its match limit (counted by the caller).
     pub limit_hit: bool,
 }
 
@@ -59,23 +59,23 @@ pub fn evaluate(program: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Ou
     }
 }
 
-/// Outcome of the rest of a program.
+/// Outcome of a program's remaining items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It holds.
+    /// All remaining items hold.
     Match,
-    /// It does not from this cursor; another occurrence of what stands before may help.
+    /// An item fails from this cursor; another occurrence of an earlier item may help.
     Next,
-    /// It does not, and no other occurrence is worth trying.
+    /// An item fails, and no other occurrence is worth trying.
     Stop,
-    /// It does not, but more data may change that.
+    /// An item fails, but more data may change that.
     NotYet,
 }
 
-/// Values of variables from which on `isdataat` takes them for nonsense.
+/// `isdataat` treats a variable of at least this value as invalid.
 const DATA_AT_MAX: u64 = 100_000_000;
 
-/// Runs the rest of a program from a cursor.
+/// Runs the remaining items of a program from a cursor.
 fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) -> Step {
     let Some((item, rest)) = list.split_first() else { return Step::Match };
     run.steps = run.steps.saturating_sub(1);
@@ -136,7 +136,7 @@ fn items(list: &[Item], value: &[u8], cursor: Cursor, run: &mut Evaluation<'_>) 
     }
 }
 
-/// A condition on the whole value. What it computes is kept, whatever comes of it.
+/// Evaluates a condition on the whole value and keeps the number that it computed, whatever the answer.
 fn custom(condition: &dyn BufferCondition, value: &[u8], run: &mut Evaluation<'_>) -> Answer {
     let Some(measure) = condition.measure(value) else {
         return condition.matches(value, run.complete, &run.scene);
@@ -157,8 +157,8 @@ fn from_cursor(cursor: Option<Cursor>, rest: &[Item], value: &[u8], run: &mut Ev
     }
 }
 
-/// `isdataat`. `None`: it holds. A relative position may lie at the end of the buffer: byte 1 counted from
-/// the cursor is the one at the cursor.
+/// Evaluates `isdataat`. `None`: it holds. A relative position may lie at the end of the buffer: byte 1
+/// counted from the cursor is the byte at the cursor.
 fn data_at(
     at: Number,
     relative: bool,
@@ -179,8 +179,8 @@ fn data_at(
     if there != negated {
         return None;
     }
-    // A fixed position does not become better at another occurrence, except that a later one may lie close
-    // enough to the end.
+    // Another occurrence does not change a fixed position, except that a later one may lie close enough to
+    // the end.
     let hopeless = fixed && !(relative && negated);
     Some(if hopeless { Step::Stop } else { Step::Next })
 }
@@ -232,7 +232,7 @@ fn regex_item(
     cursor: Cursor,
     run: &mut Evaluation<'_>,
 ) -> Step {
-    // A relative expression sees nothing before the cursor: `^` matches there.
+    // A relative expression does not see bytes before the cursor: `^` matches at the cursor.
     let base = if item.relative { cursor } else { 0 };
     let Some(seen) = value.get(base..) else { return Step::Next };
     let mut from = 0;
@@ -240,7 +240,7 @@ fn regex_item(
         let found = match item.regex.find_at(run.scratch, seen, from, MatchOptions::empty()) {
             Ok(found) => found,
             Err(_) => {
-                // Neither a match nor, when negated, the absence of one.
+                // The result is neither a match nor, when negated, the absence of one.
                 run.limit_hit = true;
                 return Step::Next;
             }
@@ -268,7 +268,7 @@ fn regex_item(
     }
 }
 
-/// `base64_decode` ends the program: what holds on the decoded bytes decides.
+/// Evaluates `base64_decode`, which ends the program: the conditions on the decoded bytes decide.
 fn base64_item(from: usize, limit: u32, inner: &Program, value: &[u8], run: &mut Evaluation<'_>) -> Step {
     let Some(mut encoded) = value.get(from..) else { return Step::Next };
     if limit != 0 {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking for the guards of rules on a transaction ([`crate::model::guards`]).
+//! Searches a transaction for the guards of rules ([`crate::model::guards`]).
 
 use crate::model::guards::Guard;
 use bartizan_applayer::transaction::{BufferQuery, Transaction};
 use bartizan_base::Direction;
 
-/// The guards of a direction of a transaction, each looked for when the first rule asks for it. Nothing of it
-/// is remembered until the next look: a trailer may bring a header that was missing.
+/// The guards of a direction of a transaction, each searched when the first rule needs it. No result is kept
+/// for the next inspection: a trailer may bring a header that was missing.
 pub(crate) struct Guards<'t> {
     list: &'t [Guard],
     tx: &'t dyn Transaction,
     direction: Direction,
     scratch: &'t mut Vec<u8>,
-    /// Those that were looked for, a bit each.
+    /// Guards that were searched, a bit each.
     known: u64,
-    /// Those of them whose value is whole and has no such literal.
+    /// Searched guards whose value is complete and lacks the literal, a bit each.
     missing: u64,
 }
 
 impl<'t> Guards<'t> {
-    /// `scratch`: for values that do not lie in one piece.
+    /// `scratch`: memory for values that are not contiguous.
     pub(crate) fn new(
         list: &'t [Guard],
         (tx, direction): (&'t dyn Transaction, Direction),
@@ -28,7 +28,7 @@ impl<'t> Guards<'t> {
         Self { list, tx, direction, scratch, known: 0, missing: 0 }
     }
 
-    /// Whether a rule that wants these can match now.
+    /// Whether a rule that needs the guards `wanted` (a bit each) can match now.
     pub(crate) fn let_pass(&mut self, wanted: u64) -> bool {
         let mut open = wanted & !self.known;
         while open != 0 && wanted & self.missing == 0 {

@@ -11,8 +11,8 @@ use bartizan_packet::PacketFlags;
 /// Whether protocol, addresses, ports and flow conditions of a rule hold.
 #[must_use]
 pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
-    // As in Suricata, of a packet that is no IP rules are asked that are about decoding alone; where its IP
-    // is broken, those about addresses alone, too.
+    // As in Suricata, a packet that is no IP is evaluated against rules on decoding alone; a packet with
+    // broken IP, also against rules on addresses alone.
     let is_ip = scene.packet.is_none_or(|packet| {
         let decoded = packet.decoded();
         decoded.src().is_some() || signature.is_ip_only() && matches!(decoded.ether_type, 0x0800 | 0x86dd)
@@ -23,8 +23,8 @@ pub fn holds(signature: &Member, heads: &Heads, scene: &Scene<'_>) -> bool {
         && ends_hold(signature, heads, scene)
 }
 
-/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever is
-/// found out later (application protocol, handshake).
+/// Whether packets of a flow in a direction can meet the head of a rule, whatever they carry and whatever
+/// later packets reveal (application protocol, handshake).
 #[must_use]
 pub fn can_hold(
     signature: &Member,
@@ -45,7 +45,7 @@ pub fn can_hold(
             .is_some_and(|head| head.holds(Ends::of_flow(flow, direction)))
 }
 
-/// Whether a flow's addresses are of the version that a rule asks for.
+/// Whether a flow's addresses have the IP version of a rule.
 fn family_holds(family: Family, flow: &bartizan_function::view::FlowView<'_>) -> bool {
     match family {
         Family::Any => true,
@@ -90,8 +90,8 @@ pub(crate) fn flow_holds(needs: FlowNeeds, scene: &Scene<'_>) -> bool {
     {
         return false;
     }
-    // Packets without a flow count as the client's where nothing but the direction is asked for, as in
-    // Suricata. Whatever else `flow:` asks for, `stateless` and `no_frag` too, holds for none of them.
+    // As in Suricata, a packet without a flow counts as the client's if `flow:` names only the direction. No
+    // other option of `flow:`, `stateless` and `no_frag` included, holds for such a packet.
     let Some(flow) = scene.flow else { return needs == FlowNeeds::TO_SERVER };
     if needs.contains(FlowNeeds::TO_SERVER) && scene.direction != Direction::ToServer
         || needs.contains(FlowNeeds::TO_CLIENT) && scene.direction != Direction::ToClient

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The settings `firewall.*`: whether the mode is on, and what is done where no rule decides.
+//! The settings `firewall.*`: whether the mode is on, and the policies where no rule decides.
 //!
 //! The most specific of these holds: `policies.packet.HOOK`, `policies.packet.default-policy`,
 //! `policies.default-policy`; for states `policies.app.PROTOCOL.STATE`,
@@ -13,7 +13,7 @@ use bartizan_base::{Direction, PerDirection, SettingError, Settings};
 use bartizan_rules::{ActionScope, RuleAction, ScopedAction};
 use std::collections::HashMap;
 
-/// In whose name policies are reported: that of packets, that of states. Suricata's numbers.
+/// Signature ids under which policies are reported: of packets, of states. Suricata's numbers.
 pub(crate) const POLICY_SIDS: [u32; 2] = [2_201_000, 2_201_001];
 
 /// Whether the settings ask for firewall mode.
@@ -24,19 +24,19 @@ pub fn is_enabled(settings: &Settings) -> Result<bool, SettingError> {
     settings.bool("firewall.enabled", false)
 }
 
-/// A policy as it is written.
+/// A policy as the settings write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) act: Act,
     pub(crate) pass: bool,
     pub(crate) alert: bool,
-    /// As events show it.
+    /// The policy as events show it.
     pub(crate) text: String,
-    /// What events call the hook.
+    /// The hook's name in events.
     pub(crate) hook: Option<String>,
 }
 
-/// What is done where no rule decides.
+/// The firewall's policies, which decide where no rule does.
 #[derive(Clone, Debug)]
 pub struct Policies {
     packets: [Written; 3],
@@ -48,10 +48,9 @@ const WANTED: &str = "a list like [\"drop:flow\", \"alert\"]: accept, drop or re
                       flow, before the flow not flow; states: hook, tx, flow), then pass (with accept) or alert";
 
 impl Policies {
-    /// Reads them.
+    /// Reads the policies from the settings.
     ///
-    /// # Errors
-    /// A policy cannot be understood, or has a scope that its hook has not.
+    /// A policy cannot be understood, or has a scope that its hook lacks.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         use ActionScope::{Flow, Hook, Packet, Tx};
         let hooks = [
@@ -112,7 +111,7 @@ impl Policies {
         self.states.get(&protocol).map_or(&[], |both| &both[direction])
     }
 
-    /// Rules in whose name policies are reported: sid, hook and actions, each once.
+    /// Rules under which policies are reported: sid, hook and actions, each once.
     pub(crate) fn reported(&self) -> Vec<(u32, Option<String>, String, Act, bool)> {
         let [of_packets, of_states] = POLICY_SIDS;
         let states = self.states.values().flat_map(|both| Direction::BOTH.map(|d| &both[d])).flatten();
@@ -129,7 +128,7 @@ impl Policies {
     }
 }
 
-/// The first of the keys that is there.
+/// The first of the keys that the settings have.
 fn read(
     settings: &Settings,
     keys: &[String],
@@ -159,7 +158,7 @@ fn read(
     if items.is_empty() || items.iter().any(|item| item.contains(',')) {
         return Err(wrong());
     }
-    // Read as the actions of a rule are.
+    // A policy is parsed as the actions of a rule are.
     let text = format!("{} ip any any -> any any (sid:1;)", items.join(","));
     let file = bartizan_rules::parse_file(text.into_bytes(), "policy");
     let rule = file.rules.first().ok_or_else(wrong)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rule of the firewall has to be, and what rules of detection may not be.
+//! Checks firewall rules, and keeps firewall-only actions out of detection rules.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::refusal::KeywordError;
@@ -10,7 +10,7 @@ use bartizan_applayer::protocols;
 use bartizan_base::Direction;
 use bartizan_rules::{ActionScope, Rule, RuleAction, RuleDirection, ScopedAction};
 
-/// What is said beside the first action.
+/// Actions beside the first one.
 pub(super) struct Also {
     pub(super) pass: bool,
     pub(super) alert: bool,
@@ -18,10 +18,9 @@ pub(super) struct Also {
     pub(super) text: String,
 }
 
-/// Checks a rule of detection.
+/// Checks a detection rule.
 ///
-/// # Errors
-/// It has what only a firewall's rules have.
+/// The rule has something that only firewall rules may have.
 pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), KeywordError> {
     if rule.action == RuleAction::Accept {
         return Err(KeywordError::context("`accept` is an action of firewall rules only").help(
@@ -40,10 +39,9 @@ pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), Keyword
     Ok(())
 }
 
-/// Reads the actions of a rule of the firewall, or of a policy.
+/// Reads the actions of a firewall rule or of a policy.
 ///
-/// # Errors
-/// They cannot stand there, or not together.
+/// An action is not allowed there, or not together with the others.
 pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act, Also), KeywordError> {
     if matches!(first.action, RuleAction::Alert | RuleAction::Pass) {
         return Err(KeywordError::context(format!(
@@ -93,7 +91,7 @@ pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act
     Ok((act_of(first), Also { pass, alert, text }))
 }
 
-/// What an action with its scope does.
+/// The firewall's act for an action with its scope.
 pub(super) const fn act_of(action: ScopedAction) -> Act {
     let flow = matches!(action.scope, Some(ActionScope::Flow));
     let reject = match action.action {
@@ -114,10 +112,9 @@ pub(super) const fn act_of(action: ScopedAction) -> Act {
     Act::Refuse { flow, reject }
 }
 
-/// The firewall's part of a rule whose keywords are read. Also says whether its matches are reported.
+/// The firewall's part of a rule whose keywords are parsed, and whether the rule's matches are reported.
 ///
-/// # Errors
-/// It is no rule of a firewall.
+/// The rule is not a valid firewall rule.
 pub(crate) fn check_firewall(
     rule: &Rule,
     builder: &SignatureBuilder<'_>,
@@ -167,7 +164,7 @@ pub(crate) fn check_firewall(
     Ok((rule, also.alert && !builder.noalert))
 }
 
-/// What events call a state. Those that every protocol has are not named where a protocol has no others.
+/// A state's name in events; `None` where the protocol has only the states that every protocol has.
 pub(super) fn shown(spec: &ProtocolSpec, direction: Direction, state: u8) -> Option<String> {
     let own = spec.states[direction];
     let general = ["request_started", "request_complete", "response_started", "response_complete"];
@@ -177,7 +174,7 @@ pub(super) fn shown(spec: &ProtocolSpec, direction: Direction, state: u8) -> Opt
     Some(format!("{}:{}", spec.eve_name, own.get(usize::from(state))?))
 }
 
-/// Whether a protocol is one of datagrams, so that a packet can be told from its flow.
+/// Whether a protocol runs over datagrams, so that packet and flow scope differ.
 fn is_of_datagrams(spec: &ProtocolSpec) -> bool {
     spec.transports.contains(&Transport::Udp)
 }

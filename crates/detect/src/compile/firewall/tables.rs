@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The firewall's tables: which rules are asked where, and what is done where none decides.
+//! The firewall's tables: the rules of each hook and state, and the policy where none decides.
 
 use super::policies::{POLICY_SIDS, Policies, Written};
 use crate::model::firewall::{Act, At, PacketHook};
@@ -9,33 +9,33 @@ use bartizan_applayer::protocols;
 use bartizan_base::{Direction, PerDirection};
 use std::collections::HashMap;
 
-/// What a table does where no rule decides.
+/// The decision of a table where no rule decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What is done.
+    /// The act that applies.
     pub act: Act,
-    /// Detection passes over what it accepts.
+    /// Detection skips packets that this policy accepts.
     pub pass: bool,
-    /// The rule in whose name it is reported, by its position; `None`: it is not reported.
+    /// Position of the rule under which the policy is reported; `None`: the policy is not reported.
     pub report: Option<u32>,
 }
 
 /// A table of packets.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Which one.
+    /// The table's hook.
     pub hook: PacketHook,
     /// Its rules, by position in the rule set, in the order of evaluation.
     pub rules: Vec<u32>,
-    /// IP protocols that its rules are about; empty: all.
+    /// IP protocols of the table's rules; empty: all.
     protocols: Vec<u8>,
-    /// Where none decides.
+    /// The policy where no rule decides.
     pub policy: Policy,
 }
 
 impl Table {
-    /// Whether it is asked about packets of this IP protocol. The filter always is; the others only where
-    /// they have rules.
+    /// Whether the table applies to packets of this IP protocol: the filter always does, the others only
+    /// where they have rules.
     #[must_use]
     pub fn is_asked(&self, protocol: Option<u8>) -> bool {
         self.hook == PacketHook::Filter
@@ -44,29 +44,29 @@ impl Table {
     }
 }
 
-/// The tables of a direction of a protocol's transactions.
+/// The tables for one direction of a protocol's transactions.
 #[derive(Clone, Debug, Default)]
 pub struct States {
     /// State and rule, by state, then in the order of evaluation.
     pub rules: Vec<(u8, u32)>,
-    /// By state, where no rule decides.
+    /// By state: the policy where no rule decides.
     pub policies: Vec<Policy>,
 }
 
 /// All tables.
 #[derive(Clone, Debug)]
 pub struct Firewall {
-    /// Those of packets, in the order in which they are asked.
+    /// Tables of packets, in the order of evaluation.
     pub packets: [Table; 3],
-    /// Those of transactions.
+    /// Tables of transactions.
     states: HashMap<ProtocolId, PerDirection<States>>,
-    /// ARP goes on without being asked about.
+    /// ARP is accepted without evaluation.
     pub accepts_arp: bool,
 }
 
 impl Firewall {
-    /// Sorts rules into tables. `signatures`: all rules of the set; those of the firewall have their part
-    /// ([`crate::model::signature::Signature::firewall`]).
+    /// Sorts rules into tables. `signatures`: all rules of the set; firewall rules have their part in
+    /// [`crate::model::signature::Signature::firewall`].
     pub(crate) fn new(signatures: &[Member], policies: &Policies) -> Self {
         let report = |policy: &Written, sid: u32| {
             let named = |s: &Member| {
@@ -116,7 +116,7 @@ impl Firewall {
         Firewall { packets, states, accepts_arp: policies.accepts_arp }
     }
 
-    /// The tables of a direction of a protocol's transactions.
+    /// The tables for one direction of a protocol's transactions.
     #[must_use]
     pub fn states(&self, protocol: ProtocolId, direction: Direction) -> Option<&States> {
         self.states.get(&protocol).map(|both| &both[direction])

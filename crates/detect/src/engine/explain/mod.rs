@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The compiled form of rules in words, for `bartizan explain` and `bartizan ctl trace`.
+//! Describes the compiled form of rules, for `bartizan explain` and `bartizan ctl trace`.
 //!
-//! * [`groups_of`]: which rules of a set a flow's packets can meet at all;
-//! * [`rule`]: one rule: its head, what the prefilter looks for, its conditions in the order of evaluation;
-//! * [`trace`]: why it matched in a capture or on live traffic, or did not;
+//! * [`groups_of`]: the rules of a set that a flow's packets can meet;
+//! * [`rule`]: one rule: its head, its prefilter, its conditions in the order of evaluation;
+//! * [`trace`]: the reason why a rule matched, or did not, in a capture or on live traffic;
 //! * [`words`]: conditions in words.
 //!
 //! The structures grow by adding fields; `--json` prints them.
@@ -21,10 +21,10 @@ use bartizan_function::view::FlowView;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Rules that are listed by sid; of more only the number is told.
+/// Number of rules up to which rules are listed by sid; more are only counted.
 pub(crate) const SIDS_SHOWN: usize = 50;
 
-/// Name of what a rule is about.
+/// Name of a rule's kind.
 #[must_use]
 pub const fn kind_name(kind: Kind) -> &'static str {
     match kind {
@@ -39,14 +39,14 @@ pub const fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The application protocols that a rule is about.
+/// The application protocols of a rule.
 fn apps(signature: &Signature) -> Vec<&'static str> {
     let names = signature.protocol.app.iter().filter_map(|id| protocols::spec(*id));
     names.map(|spec| spec.name).collect()
 }
 
-/// The rules whose head packets of a flow can meet, whatever they carry: how many, by direction and by what
-/// they are about, and their sids when they are few.
+/// The rules whose head packets of a flow can meet, whatever they carry: their number by direction and kind,
+/// and their sids when they are few.
 #[must_use]
 pub fn groups_of(seen: &Seen, flow: &FlowView<'_>) -> Value {
     let rules = &seen.rules;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the engine made of one rule.
+//! Explains one rule as the engine compiled it.
 
 use super::{apps, kind_name, words};
 use crate::compile::builder::Origin;
@@ -17,7 +17,7 @@ use bartizan_base::{Direction, TenantId};
 use bartizan_rules::{OptionRef, Rule};
 use serde::Serialize;
 
-/// Text of an address or port expression is cut here.
+/// Limit of an address or port expression in the output, in bytes; longer text is cut.
 const TEXT_MAX: usize = 200;
 
 /// One rule, explained.
@@ -29,39 +29,39 @@ pub struct RuleExplanation {
     pub place: String,
     /// `msg`.
     pub message: String,
-    /// What it does when it matches.
+    /// The rule's action when it matches.
     pub action: &'static str,
-    /// Whether a refusal or pass holds for the packet or for the rest of the flow.
+    /// Scope of a refusal or pass: the packet or the rest of the flow.
     pub acts_on: &'static str,
     /// Severity: 1 is the most severe.
     pub priority: u32,
-    /// What it is about: packet, stream, transaction...
+    /// The rule's subject: packet, stream, transaction...
     pub about: &'static str,
-    /// On what it is evaluated.
+    /// Data on which the rule is evaluated.
     pub evaluated_on: Vec<String>,
     /// The head.
     pub head: Head,
-    /// How the rule becomes a candidate.
+    /// The prefilter that makes the rule a candidate.
     pub prefilter: Prefilter,
-    /// What must hold, in the order in which it is evaluated.
+    /// Conditions of the rule, in the order of evaluation.
     pub conditions: Vec<Condition>,
-    /// What happens when everything holds, before the alert.
+    /// Effects of a match, before the alert.
     pub effects: Vec<Condition>,
-    /// What the author may want to change.
+    /// Warnings for the author.
     pub warnings: Vec<String>,
 }
 
 /// The head of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Head {
-    /// Protocol as written.
+    /// Protocol as the rule writes it.
     pub protocol: String,
     /// IP protocols by number; empty for all.
     pub ip_protocols: Vec<u8>,
-    /// IP version where only one is meant.
+    /// IP version, where the rule concerns only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_version: Option<u8>,
-    /// Application protocols that the flow has to have; empty when it does not matter.
+    /// Application protocols, one of which the flow must have; empty for any.
     pub app_protocols: Vec<&'static str>,
     /// Source addresses, variables resolved.
     pub source: String,
@@ -71,21 +71,22 @@ pub struct Head {
     pub destination: String,
     /// Destination ports.
     pub destination_ports: String,
-    /// Addresses and ports may be the other way round (`<>`).
+    /// Source and destination may be exchanged (`<>`).
     pub bidirectional: bool,
-    /// Directions of the packets that it looks at.
+    /// Directions of the packets that the rule inspects.
     pub directions: Vec<&'static str>,
-    /// State that the flow has to have.
+    /// State that the flow must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
 }
 
-/// How a rule becomes a candidate for evaluation.
+/// The prefilter that makes a rule a candidate for evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Prefilter {
-    /// `pattern`: a literal is searched; `key`: a property of the packet; `none`: always a candidate.
+    /// `pattern`: a literal is searched; `key`: a property of the packet is compared; `none`: the rule is
+    /// always a candidate.
     pub engine: &'static str,
-    /// Where the rule stands: one entry for each group of rules that it is in.
+    /// Groups of rules that contain this rule.
     pub groups: Vec<String>,
     /// The buffer in which the literal is searched.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +97,7 @@ pub struct Prefilter {
     /// Letter case does not matter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nocase: Option<bool>,
-    /// Why this one.
+    /// Reason for this choice.
     pub why: String,
     /// Literals that were not chosen, each with the reason.
     pub others: Vec<String>,
@@ -111,12 +112,12 @@ pub struct Condition {
     pub name: String,
     /// In words.
     pub text: String,
-    /// Transforms of the buffer before it is looked at.
+    /// Transforms of the buffer before the condition is evaluated.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<String>,
 }
 
-/// Explains a rule of a set; `origins`: what its keywords came to ([`crate::ruleset::origins`]).
+/// Explains a rule of a set; `origins`: the parts that each keyword added ([`crate::ruleset::origins`]).
 #[must_use]
 pub fn explain(rules: &RuleSet, signature: &Member, rule: &Rule, origins: &[Origin]) -> RuleExplanation {
     let mut explanation = RuleExplanation {
@@ -243,7 +244,7 @@ fn evaluated_on(rules: &RuleSet, signature: &Signature) -> Vec<String> {
     on
 }
 
-/// The literals with their place: value and item.
+/// The literals with their position: value and item.
 fn literals(signature: &Signature) -> Vec<(usize, usize, &Literal)> {
     let values = signature.values.iter().enumerate();
     values
@@ -334,11 +335,11 @@ fn evaluated_group(signature: &Signature) -> String {
     }
 }
 
-/// What keywords came to beside buffers: the head, conditions on packets, effects, conditions on
+/// Adds what keywords contributed beside buffers: head, conditions on packets, effects, conditions on
 /// transactions.
 fn options(explanation: &mut RuleExplanation, rule: &Rule, origins: &[Origin]) {
     let required = |o: &OptionRef<'_>| o.keyword().eq_ignore_ascii_case("requires");
-    // The order in which they are read: what is required comes first.
+    // Options in the order of parsing: `requires` comes first.
     let options = rule.iter().filter(required).chain(rule.iter().filter(|o| !required(o)));
     let Some((head, origins)) = origins.split_first() else { return };
     let mut before = *head;
@@ -366,7 +367,8 @@ fn options(explanation: &mut RuleExplanation, rule: &Rule, origins: &[Origin]) {
     }
 }
 
-/// Conditions on buffers, put where they are evaluated: behind head and packet, before transactions.
+/// Adds conditions on buffers at their place in the order of evaluation: after head and packet, before
+/// transactions.
 fn buffers(explanation: &mut RuleExplanation, rules: &RuleSet, signature: &Signature) {
     let place = |c: &Condition| match c.kind {
         "head" => 0,

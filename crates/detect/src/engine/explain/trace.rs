@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a rule matched, or did not: every condition on every packet, stream and transaction, of a capture or
-//! of live traffic.
+//! Traces why a rule matched, or did not: every condition on every packet, stream and transaction of a
+//! capture or of live traffic.
 //!
-//! A [`Traced`] stands around detection and, after each packet, asks the rule's conditions one by one, in the
-//! order of evaluation, on what detection saw. The prefilter is not asked: a rule whose fast pattern is
-//! missing fails at that very `content`. Conditions are looked at after the packet's own matches, so flow
-//! variables are as later rules see them. A [`Session`] says which packets are traced and takes what comes of
-//! it; `bartizan explain rule` and `bartizan ctl trace` differ in their sessions only.
+//! A [`Traced`] wraps detection and, after each packet, evaluates the rule's conditions one by one, in the
+//! order of evaluation, on the data that detection saw. The prefilter takes no part: a rule whose fast
+//! pattern is missing fails at that very `content`. Conditions are evaluated after the packet's own matches,
+//! so flow variables are as later rules see them. A [`Session`] selects the packets that are traced and
+//! receives the outcome; `bartizan explain rule` and `bartizan ctl trace` differ in their sessions only.
 //!
-//! Bounded: the attempts that got furthest are kept, so many; all are counted. Attempts that fail at the
-//! rule's head are described only as long as they could be among those that are kept.
+//! Memory is bounded: a fixed number of attempts, those that got furthest, is kept; all are counted. Attempts
+//! that fail at the rule's head are described only while they could be among those that are kept.
 
 use super::words;
 use crate::compile::builder::Origin;
@@ -35,31 +35,31 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Attempts that are kept unless more are asked for.
+/// Default number of attempts that are kept.
 pub const ATTEMPTS: usize = 5;
-/// Attempts that can be kept.
+/// Limit of attempts that can be kept.
 pub const ATTEMPTS_MAX: usize = 10_000;
-/// Packets of alerts that are named.
+/// Limit of packets of alerts that are named.
 const ALERT_PACKETS_MAX: usize = 100;
-/// Bytes of a buffer that are shown.
+/// Limit of a buffer's bytes in the output.
 const BYTES_SHOWN: usize = 64;
 /// Conditions of a rule's head, in the order of evaluation: keyword, and the condition in words.
 const HEAD: [(&str, &str); 3] =
     [("head", "protocol"), ("flow", "direction and state"), ("head", "addresses and ports")];
 
-/// A condition, and whether it held.
+/// A condition and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Keyword or buffer.
     pub name: String,
     /// The condition in words.
     pub text: String,
-    /// Whether it held.
+    /// Whether the condition held.
     pub holds: bool,
-    /// Where in the buffer.
+    /// Offset in the buffer, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
-    /// What was there instead, or the buffer's first bytes.
+    /// The value found instead, or the buffer's first bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
 }
@@ -67,9 +67,9 @@ pub struct Step {
 /// The rule's conditions on one packet, piece of a stream, or transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Number of the packet in the capture, or among those that a live trace has looked at.
+    /// Number of the packet in the capture, or among the packets that a live trace has inspected.
     pub packet: u64,
-    /// The place of a live trace that met the packet.
+    /// The origin of the packet in a live trace.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveOrigin>,
     /// Direction of the packet in its flow.
@@ -78,16 +78,16 @@ pub struct Attempt {
     pub on: String,
     /// Conditions up to the first that did not hold.
     pub steps: Vec<Step>,
-    /// Conditions behind that.
+    /// Number of conditions after the first that did not hold.
     pub not_asked: usize,
-    /// All held.
+    /// All conditions held.
     pub matched: bool,
 }
 
-/// The place of a live trace that met a packet.
+/// The origin of a packet in a live trace: time, worker, generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveOrigin {
-    /// Time of the packet, as events have it.
+    /// Time of the packet, as in events.
     pub timestamp: String,
     /// The worker.
     pub worker: u16,
@@ -96,27 +96,27 @@ pub struct LiveOrigin {
     /// Number of the flow in events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_id: Option<u64>,
-    /// gid:sid:rev of the rule that was asked.
+    /// gid:sid:rev of the traced rule.
     pub rule: String,
 }
 
-/// How often a condition was the first that did not hold.
+/// Number of attempts in which a condition was the first that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstFalse {
-    /// Its place in the order of evaluation, from 1.
+    /// Position of the condition in the order of evaluation, from 1.
     pub step: usize,
     /// Keyword or buffer.
     pub name: String,
-    /// In words.
+    /// The condition in words.
     pub text: String,
-    /// How often.
+    /// Number of attempts.
     pub count: u64,
 }
 
-/// The fate of a rule in a capture, or in the packets of a live trace.
+/// The outcome of a rule in a capture, or in the packets of a live trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Packets, pieces of streams and transactions on which the rule was asked.
+    /// Packets, pieces of streams and transactions on which the rule was evaluated.
     pub attempts: u64,
     /// Attempts in which all conditions held.
     pub matched: u64,
@@ -126,11 +126,11 @@ pub struct Trace {
     pub alert_packets: Vec<u64>,
     /// The attempts that got furthest.
     pub best: Vec<Attempt>,
-    /// Where the others failed, by condition.
+    /// Failures of the other attempts, by condition.
     pub first_false: Vec<FirstFalse>,
 }
 
-/// Sums up attempts.
+/// Accumulates attempts.
 #[derive(Debug)]
 pub struct Summary {
     trace: Trace,
@@ -139,7 +139,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Keeps so many attempts, [`ATTEMPTS_MAX`] at most.
+    /// Makes a summary that keeps `attempts` attempts, at most [`ATTEMPTS_MAX`].
     #[must_use]
     pub fn keeping(attempts: usize) -> Self {
         Summary { trace: Trace::default(), kept: attempts.min(ATTEMPTS_MAX), failed: BTreeMap::new() }
@@ -155,7 +155,7 @@ impl Summary {
             let key = (attempt.steps.len(), step.name.clone(), step.text.clone());
             *self.failed.entry(key).or_default() += 1;
         }
-        // The furthest first; of equals the earliest.
+        // Attempts that got furthest come first; of equals, the earliest.
         let place = |a: &Attempt| (core::cmp::Reverse((a.matched, a.steps.len())), a.packet);
         let at = self.trace.best.partition_point(|other| place(other) <= place(&attempt));
         if at < self.kept {
@@ -174,7 +174,7 @@ impl Summary {
         }
     }
 
-    /// Adds alerts of a packet.
+    /// Adds the alerts of a packet.
     pub fn add_alerts(&mut self, packet: u64, alerts: u64) {
         self.trace.alerts += alerts;
         if alerts > 0 && self.trace.alert_packets.len() < ALERT_PACKETS_MAX {
@@ -182,7 +182,7 @@ impl Summary {
         }
     }
 
-    /// The sum.
+    /// The finished trace.
     #[must_use]
     pub fn finish(self) -> Trace {
         let count = |((step, name, text), count): ((usize, String, String), u64)| FirstFalse {
@@ -203,15 +203,15 @@ pub struct TracedRule {
 }
 
 impl TracedRule {
-    /// The rule of this number in a set; `origins`: which keywords its conditions come from. `None`: the set
-    /// does not have it.
+    /// Finds a rule in a set by its number; `origins`: the keywords of its conditions. `None`: the set does
+    /// not have the rule.
     #[must_use]
     pub fn find(rules: Arc<RuleSet>, rule: RuleId, origins: Vec<Origin>) -> Option<Self> {
         let index = rules.signatures.iter().position(|s| s.id == rule)?;
         Some(TracedRule { rules, index, origins })
     }
 
-    /// The rule at a place of a set.
+    /// The rule at a position of a set.
     #[must_use]
     pub const fn at(rules: Arc<RuleSet>, index: usize, origins: Vec<Origin>) -> Self {
         TracedRule { rules, index, origins }
@@ -230,7 +230,7 @@ impl TracedRule {
     }
 }
 
-/// The rule that a packet is asked about.
+/// The rule that is traced on a packet.
 pub struct AppliedRule<'s> {
     /// The rule.
     pub rule: &'s TracedRule,
@@ -243,8 +243,8 @@ pub struct AppliedRule<'s> {
 pub struct PacketTrace {
     /// The attempts.
     pub attempts: Vec<Attempt>,
-    /// Attempts that failed at each condition of the head and are not described, as they come behind so many
-    /// others of their kind.
+    /// Attempts that failed at each condition of the head and are not described, since enough others of their
+    /// kind are.
     pub head_failures: [u64; HEAD.len()],
     /// Alerts of the rule that detection reported.
     pub alerts: u64,
@@ -252,33 +252,34 @@ pub struct PacketTrace {
     pub head_held: bool,
 }
 
-/// Says which packets are traced, and takes the outcome.
+/// Selects the packets that are traced, and receives the outcome.
 pub trait Session: Send + Sync {
-    /// The rule that the packet in hand is asked about, if any.
+    /// The rule to trace on the current packet, if any.
     fn rule(&self, context: &PacketContext<'_>) -> Option<AppliedRule<'_>>;
 
-    /// Attempts of a kind that are described at most where they fail at the head.
+    /// Limit of described attempts that fail at the same condition of the head.
     fn kept(&self) -> usize;
 
-    /// Takes the outcome of a call; the packets of its attempts have no number yet.
+    /// Receives the outcome of a call; the packets of its attempts have no number yet.
     fn take(&self, context: &PacketContext<'_>, asked: &AppliedRule<'_>, outcome: PacketTrace);
 
-    /// Tracing has panicked: it ends, detection goes on.
+    /// Ends tracing after a panic; detection continues.
     fn fail(&self, panicked: &Panicked);
 }
 
-/// Asks conditions of rules. Kept per worker.
+/// Evaluates a rule's conditions for a trace. One per worker.
 #[derive(Default)]
 pub struct Tracer {
     scratch: bartizan_pattern::Scratch,
-    /// Attempts that were described and failed at each condition of the head.
+    /// Number of described attempts that failed at each condition of the head.
     described: [usize; HEAD.len()],
     kept: usize,
     outcome: PacketTrace,
 }
 
 impl Tracer {
-    /// Asks a rule's conditions about what detection saw. `findings`: those of others before it.
+    /// Evaluates a rule's conditions on the data that detection saw. `findings`: findings of earlier
+    /// functions.
     fn packet(
         &mut self,
         asked: &AppliedRule<'_>,
@@ -339,7 +340,7 @@ struct Run<'r, 'a> {
 }
 
 impl Run<'_, '_> {
-    /// Asks about each transaction of the flow.
+    /// Evaluates the rule on each transaction of the flow.
     fn transactions(&mut self, context: &PacketContext<'_>) {
         let Some(app) = context.app.as_ref().filter(|_| !context.again) else { return };
         let app = app.layer();
@@ -352,7 +353,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Asks about the packet and the stream, as far as the rule looks at them.
+    /// Evaluates the rule on the packet and the stream, as far as the rule inspects them.
     fn data_of(&mut self, context: &PacketContext<'_>) {
         let basis = Basis::of(self.signature);
         if let (true, Some(news)) = (basis.stream, context.stream) {
@@ -368,7 +369,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Notes a condition; gives back whether it held.
+    /// Records a condition; returns whether it held.
     fn step(
         &mut self,
         name: impl Into<String>,
@@ -390,13 +391,13 @@ impl Run<'_, '_> {
         self.tracer.outcome.attempts.push(attempt);
     }
 
-    /// Notes a condition of the head, by its place. `false`: it did not hold.
+    /// Records a condition of the head, by its index. `false`: the condition did not hold.
     fn head_step(&mut self, at: usize, holds: bool, found: impl FnOnce() -> String) -> bool {
         let (name, text) = HEAD.get(at).copied().unwrap_or_default();
         self.step(name, text, holds, Some(found()))
     }
 
-    /// The condition of the head that does not hold, by its place.
+    /// Index of the condition of the head that does not hold.
     fn failing_head(&self) -> Option<usize> {
         let (signature, scene) = (self.signature, &self.scene);
         if !header::protocol_holds(&signature.protocol, scene) {
@@ -408,8 +409,8 @@ impl Run<'_, '_> {
         (!header::ends_hold(signature, &self.rules.heads, scene)).then_some(2)
     }
 
-    /// Counts an attempt whose head does not hold if so many of its kind were described. `false`: it is to be
-    /// described.
+    /// Counts an attempt whose head does not hold if enough of its kind are described. `false`: the attempt
+    /// is to be described.
     fn only_counted(&mut self, failing: Option<usize>) -> bool {
         let Some(at) = failing else {
             self.tracer.outcome.head_held = true;
@@ -428,7 +429,7 @@ impl Run<'_, '_> {
         true
     }
 
-    /// A rule on packets and streams; `data`: of the stream, else the packet's own.
+    /// Evaluates a rule on packets and streams; `data`: bytes of the stream, else the packet's own payload.
     fn data(&mut self, on: &str, data: Option<&[u8]>) {
         let failing = self.failing_head();
         if self.only_counted(failing) {
@@ -493,7 +494,8 @@ impl Run<'_, '_> {
         self.end(|| format!("{name} transaction {id}"), holds);
     }
 
-    /// Head, flow, conditions on the packet. `failing`: the condition of the head that does not hold.
+    /// Evaluates head, flow and conditions on the packet. `failing`: index of the condition of the head that
+    /// does not hold.
     fn head(&mut self, failing: Option<usize>) -> bool {
         let scene = self.scene;
         let holds = |at| failing != Some(at);
@@ -528,7 +530,7 @@ impl Run<'_, '_> {
         self.step(name, "is there", value.absent != Absent::No, Some("the buffer is not there".to_owned()))
     }
 
-    /// A buffer in which nothing is matched, and which is not absent.
+    /// Records a buffer that is missing without `absent`.
     fn empty(&mut self, value: &ValueCheck) -> bool {
         let name = self.rules.buffers.name(value.buffer);
         self.step(name, "has something to match", false, Some("the buffer is there and empty".to_owned()))
@@ -570,7 +572,7 @@ impl Run<'_, '_> {
                 }
                 return self.missing(value);
             };
-            // Of several values the last that was tried is shown.
+            // Of several values the trace shows the last that was tried.
             self.steps.truncate(before);
             let answer = self.value(value, view.data, view.complete || complete);
             if answer == Answer::Yes || !spec.kind.is_multi() {
@@ -580,7 +582,7 @@ impl Run<'_, '_> {
         false
     }
 
-    /// The items of a buffer, one after the other.
+    /// Evaluates the items of a buffer, one after the other.
     fn value(&mut self, check: &ValueCheck, data: &[u8], complete: bool) -> Answer {
         let name = self.rules.buffers.name(check.buffer);
         let mut bytes = data.to_vec();
@@ -636,8 +638,8 @@ impl Run<'_, '_> {
         evaluate(&program, data, &mut run)
     }
 
-    /// Where a literal or expression was found: the cursor behind it is looked for by asking how much data is
-    /// left.
+    /// Offset of a literal or expression in the value. The cursor after it is found by probing how much data
+    /// is left.
     fn offset(&mut self, items: &[Item], item: &Item, data: &[u8]) -> Option<usize> {
         let length = match item {
             Item::Literal(literal) if !literal.negated => literal.bytes.len(),
@@ -677,7 +679,7 @@ fn shown(data: &[u8]) -> String {
     format!("{} bytes: {}{more}", data.len(), words::pattern(first))
 }
 
-/// Detection with a rule that is traced. See the module.
+/// Detection with a traced rule; see the module.
 pub struct Traced {
     inner: Arc<dyn Function>,
     session: Arc<dyn Session>,
@@ -685,7 +687,7 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Around detection, for one worker.
+    /// Wraps detection, for one worker.
     #[must_use]
     pub fn new(inner: Arc<dyn Function>, session: Arc<dyn Session>) -> Self {
         let tracer = Tracer { kept: session.kept(), ..Tracer::default() };
@@ -707,7 +709,7 @@ impl Function for Traced {
     }
 
     fn together(&self) -> Together {
-        // Each packet is asked about by itself, as in a capture.
+        // Each packet is traced by itself, as in a capture.
         Together::Apart
     }
 

@@ -10,7 +10,7 @@ use bartizan_applayer::frames::Frames;
 use bartizan_function::{AppView, Mark};
 
 impl Pass<'_, '_> {
-    /// Inspects the frames of the packet's direction that are complete, or have enough that is new.
+    /// Inspects the frames of the packet's direction that are complete or have enough new bytes.
     pub(super) fn frames(&mut self, app: &mut AppView<'_>) {
         let rules = self.rules;
         if rules.prefilters.frames.is_empty() {
@@ -47,8 +47,8 @@ impl Pass<'_, '_> {
         app.mark(Mark::FramesSeen { at_once: self.prevention });
     }
 
-    /// Whether what a rule asks of frames holds: of this one, and of any other one where it names another
-    /// kind.
+    /// Whether a rule's conditions on frames hold: on this frame, and on any other frame for other kinds that
+    /// the rule names.
     fn frame_holds(&mut self, signature: &Signature, frames: &Frames, id: u64) -> bool {
         let direction = self.scene.direction;
         let Some(kind) = frames.get(direction, id).map(|frame| frame.kind) else { return false };

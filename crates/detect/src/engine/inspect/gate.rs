@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The firewall ([`crate::compile::firewall`]): judges the packet, then each transaction that the packet
-//! changed, state by state.
+//! Evaluates the firewall ([`crate::compile::firewall`]): judges the packet, then each transaction that the
+//! packet changed, state by state.
 //!
-//! A state in which a transaction stays is judged at each look; one that it has left, once. So what a rule
-//! accepted in the middle of a state is not accepted for all of it, and what came later in it is seen.
+//! The state in which a transaction stays is judged at each inspection; a state that the transaction has
+//! left, once. So a rule that accepts the middle of a state does not accept the rest, and later data of the
+//! state is judged as well.
 
 use super::{Hit, Pass};
 use crate::compile::firewall::{Act, Cause, Firewall, Gate, PacketHook, Policy, Reach, Refusal};
@@ -14,12 +15,12 @@ use bartizan_applayer::protocol::ProtocolId;
 use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_packet::{Network, PacketView};
 
-/// What was decided at a table.
+/// The decision of a table.
 struct Decided {
     act: Act,
-    /// Detection passes over it.
+    /// Detection skips the packet or transaction.
     pass: bool,
-    /// The rule's position; `None`: the policy.
+    /// The rule's position; `None`: the policy decided.
     rule: Option<u32>,
 }
 
@@ -28,7 +29,7 @@ impl Pass<'_, '_> {
     pub(super) fn gate_packet(&mut self, packet: &PacketView<'_>) -> Gate {
         let rules = self.rules;
         let Some(firewall) = &rules.firewall else { return Gate::Open };
-        // Of an accepted flow everything goes on.
+        // All packets of an accepted flow pass.
         if self.flow.state.accepted.is_some() {
             return Gate::Open;
         }
@@ -50,7 +51,7 @@ impl Pass<'_, '_> {
                     continue;
                 }
                 let Some(signature) = self.rules.signatures.get(index as usize) else { continue };
-                // Rules are about IP; the policies speak of the rest.
+                // Rules apply to IP only; policies cover other packets.
                 if packet.decoded().src().is_none() {
                     continue;
                 }
@@ -80,7 +81,8 @@ impl Pass<'_, '_> {
         Gate::Open
     }
 
-    /// A rule that looks at the payload matches on the packet's own, or on the stream as it is shown with it.
+    /// Whether a rule's values hold, on the packet's own payload or on the stream that is inspected with the
+    /// packet.
     fn packet_values_hold(&mut self, signature: &Member, packet: &PacketView<'_>) -> bool {
         if signature.values.is_empty() {
             return true;
@@ -90,7 +92,7 @@ impl Pass<'_, '_> {
             && self.stream.is_some_and(|data| self.values_hold(signature, data))
     }
 
-    /// Judges a transaction at the states that it has come to in the packet's direction.
+    /// Judges a transaction at each state that it has reached in the packet's direction.
     pub(super) fn gate_tx(&mut self, protocol: ProtocolId, tx: &dyn Transaction, id: TxId) -> Gate {
         let rules = self.rules;
         let direction = self.scene.direction;
@@ -100,7 +102,7 @@ impl Pass<'_, '_> {
         if self.flow.state.accepted.is_some() {
             return Gate::Open;
         }
-        // What was parsed of the direction was judged when it came, or waits for its packet to come again.
+        // Data of the direction was judged when it was parsed, or is judged when its packet comes again.
         if !self.fresh || self.flow.is_tx_accepted(id) {
             return Gate::Open;
         }
@@ -114,7 +116,7 @@ impl Pass<'_, '_> {
                     known.ruled = true;
                     decided
                 }
-                // A rule that accepts the states up to its own may still match.
+                // A rule that accepts all states up to its own may still match.
                 AtState::Waits => break,
                 AtState::None { covered } => {
                     known.from = covered.unwrap_or(known.from);
@@ -143,9 +145,9 @@ impl Pass<'_, '_> {
         Gate::Open
     }
 
-    /// What the rules say of the state that a transaction is judged at. Rules with `<` of later states speak
-    /// for this one as long as no rule has accepted an earlier one; a rule of a later state that matches
-    /// before theirs leaves this one to its policy (as in Suricata).
+    /// Evaluates the rules at the state that is judged. A rule with `<` at a later state decides this state,
+    /// too, as long as no rule has accepted an earlier one; a rule of a later state that matches first leaves
+    /// this state to its policy (as in Suricata).
     fn at_state(
         &mut self,
         rules: &[(u8, u32)],
@@ -180,7 +182,7 @@ impl Pass<'_, '_> {
                 RuleProgress { rule: index, side: Side::Of(self.scene.direction), ..RuleProgress::default() };
             if self.tx_checks(signature, protocol, tx, &mut entry) != Answer::Yes {
                 waits |= own.covers_earlier && state == progress;
-                // What comes before its state is accepted, and its state is one that nobody accepts.
+                // The rule accepts the states before its own, and no rule accepts its own state.
                 if own.covers_earlier && later && covered.is_none() {
                     covered = Some(state);
                 }
@@ -196,7 +198,7 @@ impl Pass<'_, '_> {
         if waits { AtState::Waits } else { AtState::None { covered } }
     }
 
-    /// A rule matches: its effects, and what is reported. `None`: it decides nothing.
+    /// Applies a matching rule: its effects, its requests and its report. `None`: the rule decides nothing.
     fn gate_hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>) -> Option<Decided> {
         let own = signature.firewall.as_deref()?;
         let scene = crate::model::condition::Scene { state: None, ..self.scene };
@@ -215,7 +217,7 @@ impl Pass<'_, '_> {
         Some(Decided { act: own.act, pass: own.pass, rule: Some(index) })
     }
 
-    /// What a table's policy says.
+    /// Reports the policy of a table and returns its decision.
     fn by_policy(&mut self, policy: &Policy, tx: Option<TxId>) -> Decided {
         if let Some(index) = policy.report
             && let Some(signature) = self.rules.signatures.get(index as usize)
@@ -225,7 +227,7 @@ impl Pass<'_, '_> {
         Decided { act: policy.act, pass: policy.pass, rule: None }
     }
 
-    /// Notes the match for whoever writes it down.
+    /// Records the match for the recorder.
     fn report(&mut self, index: u32, signature: &Member, tx: Option<TxId>) {
         let hit = Hit {
             rule: index,
@@ -238,14 +240,14 @@ impl Pass<'_, '_> {
             for_flow: false,
             by_limit: false,
         };
-        // Thresholds are about what is reported: what the firewall does does not depend on them.
+        // Thresholds limit reports; the firewall's decision does not depend on them.
         let judged = if hit.alert { self.limit(signature, hit) } else { None };
         let alert = judged.is_some_and(|judged| judged.alert);
         self.flow.state.alerted |= alert;
         self.worker.gate_hits.push(Hit { alert, ..hit });
     }
 
-    /// Carries a decision out, as far as the flow is concerned.
+    /// Applies a decision to the flow and returns its consequence for the packet.
     fn carry(&mut self, decided: &Decided, cause: Cause) -> Carried {
         let id = decided.rule.and_then(|rule| self.rules.signatures.get(rule as usize)).map(|s| s.id);
         match decided.act {
@@ -275,29 +277,29 @@ impl Pass<'_, '_> {
     }
 }
 
-/// What the rules say of a state.
+/// The result of the rules at one state.
 enum AtState {
-    /// One decides, at this state.
+    /// A rule decides, at this state.
     Rule(Decided, u8),
-    /// None yet, and one that accepts what comes before its state still can.
+    /// No rule decides yet, and a rule that accepts the states before its own still can.
     Waits,
-    /// None; the policy that decides is that of this state, or of the one that is judged.
+    /// No rule decides; the policy of the covered state applies, else that of the judged state.
     None {
-        /// The state of a rule that accepts those before its own.
+        /// The state of a rule that accepts all states before its own.
         covered: Option<u8>,
     },
 }
 
-/// What becomes of the packet.
+/// The consequence of a decision for the packet.
 enum Carried {
-    /// The next table is asked.
+    /// The next table is evaluated.
     On,
-    /// The transaction is not asked about any more.
+    /// The transaction is accepted without further tables.
     Tx,
-    /// Nothing more is asked of the packet.
+    /// The packet is accepted without further tables.
     Packet,
-    /// Nor of what comes after it.
+    /// The packet and all later packets of the flow are accepted.
     Flow,
-    /// It does not go on.
+    /// The packet is refused.
     Refused(Refusal),
 }
