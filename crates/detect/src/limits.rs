@@ -13,7 +13,7 @@ use bartizan_base::limits;
 use bartizan_pattern::{CACHE_BYTES, DFA_MAX_LINKS, Limits};
 use bartizan_rules::{MAX_DEPTH, MAX_DIAGNOSTICS, MAX_RANGES};
 
-/// All of this crate, and of those of rules and patterns.
+/// Limits of this crate and of the crates of rules and patterns.
 pub const LIMITS: &[Limit] = limits! {
     Rule "steps of one rule on one value" = "{}" [count(STEPS_MAX)] in ["detect/engine/evaluate.rs"],
         "the rule does not match there (as with Suricata's default `inspection-recursion-limit`)", [Nothing];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reference of the rule language: pages made from the registry of keywords, the buffers of protocols and
-//! packets, and the list of what is refused. `cargo xtask keywords` writes them; a test compares them with
-//! what is committed.
+//! Generates the reference of the rule language: pages from the registry of keywords, the buffers of
+//! protocols and packets, and the list of refused keywords. `cargo xtask keywords` writes the pages; a test
+//! compares them with the committed ones.
 
 use crate::compile::keyword::Keyword;
 use crate::keywords::{self, sticky};
@@ -24,21 +24,21 @@ pub fn pages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A keyword as `--list-keywords` tells it.
+/// A keyword in the output of `--list-keywords`.
 pub struct Listed {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// One sentence about the keyword.
     pub summary: String,
     /// The application protocols that have it; empty for all traffic.
     pub protocols: Vec<&'static str>,
-    /// It takes no value.
+    /// The keyword takes no value.
     pub no_option: bool,
-    /// It is a sticky buffer.
+    /// The keyword is a sticky buffer.
     pub is_buffer: bool,
-    /// It is another spelling of this one.
+    /// The keyword that this one is another spelling of.
     pub alias_of: Option<&'static str>,
-    /// Its place in the reference.
+    /// Page of the keyword in the reference.
     pub page: String,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inspecting a packet: candidates, evaluation, alerts.
+//! Inspects a packet: candidates, evaluation, alerts.
 //!
-//! One call per packet, in this order: rules on the packet and on new stream data, then rules on the
-//! transactions of the packet's direction, then those on payloads once more that ask for a flowbit which one
-//! of these has set. Matches come out in the order of evaluation; a pass rule ends it.
+//! One call per packet evaluates, in this order: rules on the packet and on new stream data; rules on the
+//! transactions of the packet's direction; and once more those rules on payloads that require a flowbit which
+//! a rule on a transaction has set. Matches come out in the order of evaluation; a pass rule ends the list.
 
 use crate::compile::groups::Group;
 use crate::engine::candidates::Candidates;
@@ -42,32 +42,32 @@ pub(crate) use transactions::is_read;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Beside how many values were scanned: they were whole.
+/// Flag beside the number of scanned values: the values were complete.
 const WHOLE: u32 = 1 << 31;
 
-/// What is to be inspected.
+/// The input of one inspection.
 pub struct Work<'a> {
-    /// What conditions may look at; its `state` is filled in here.
+    /// Data that conditions may inspect; [`inspect`] fills in its `state`.
     pub scene: Scene<'a>,
     /// New stream data.
     pub stream: Option<StreamWindow<'a>>,
-    /// The packet's payload went into the stream (then rules on streams see it there, not here).
+    /// The packet's payload went into the stream (rules on streams inspect it there, not here).
     pub payload_in_stream: bool,
     /// The packet was inspected before and only `stream` is new: rules that matched do not match again.
     pub again: bool,
-    /// The heads that packets of the flow in this direction can meet, as its lookup says; `None`: nobody
-    /// knows.
+    /// The heads that packets of the flow in this direction can meet, from the flow's lookup; `None`:
+    /// unknown.
     pub group: Option<Group<'a>>,
-    /// The generation that runs, which may have rules of an earlier one.
+    /// The running generation, which may share rules of an earlier one.
     pub generation: Generation,
     /// The rules that the flow's policy sees; `None`: all.
     pub visible: Option<&'a Visibility>,
-    /// Nothing has left yet of what is inspected: all of it is looked at now.
+    /// No inspected byte has left yet: all data is inspected now.
     pub prevention: bool,
-    /// The firewall does not judge this packet, but the datagram that it is a part of.
+    /// The firewall does not judge this fragment, but the datagram that it belongs to.
     pub waits: bool,
-    /// The session has nothing to do with the packet (a wrong checksum): its receiver throws it away. What
-    /// transactions have to show is looked at with the next one.
+    /// The TCP session ignores the packet (a wrong checksum), as its receiver does. Transactions are
+    /// inspected with the next packet.
     pub stray: bool,
     /// The flow's application layer.
     pub app: Option<AppView<'a>>,
@@ -78,25 +78,25 @@ pub struct Work<'a> {
 pub struct Hit {
     /// Position in [`RuleSet::signatures`].
     pub rule: u32,
-    /// The transaction that it is about.
+    /// The transaction that the rule matched.
     pub tx: Option<TxId>,
-    /// A rule on packets or streams: the transaction that it is probably about.
+    /// For a rule on packets or streams: the transaction that the match probably belongs to.
     pub guess: Option<TxId>,
-    /// The frame that it matched, by its number in the packet's direction.
+    /// The protocol frame that the rule matched, by its number in the packet's direction.
     pub frame: Option<u64>,
-    /// It matched on stream data, not on the packet's own bytes.
+    /// The rule matched stream data, not the packet's own bytes.
     pub stream: bool,
-    /// An alert is due (else only its action counts).
+    /// The match gives an alert (else only its action counts).
     pub alert: bool,
-    /// What is done: the rule's own action, unless a rate filter says otherwise.
+    /// The action that applies: the rule's own, unless a rate filter replaces it.
     pub action: RuleAction,
-    /// The action holds for the rest of the flow.
+    /// The action applies to the rest of the flow.
     pub for_flow: bool,
-    /// The action is that of a rate filter, not the rule's own.
+    /// The action comes from a rate filter, not from the rule.
     pub by_limit: bool,
 }
 
-/// What a worker owns for detection; reused from packet to packet.
+/// Detection state of one worker; reused from packet to packet.
 #[derive(Default)]
 pub struct Worker {
     scratch: bartizan_pattern::Scratch,
@@ -107,39 +107,37 @@ pub struct Worker {
     measured: Vec<Measure>,
     buffer: Vec<u8>,
     transformed: [Vec<u8>; 2],
-    /// Matches of the packet in hand.
+    /// Matches of the current packet.
     pub hits: Vec<Hit>,
-    /// Those of the firewall's rules, and of its policies that report, in their order.
+    /// Matches of firewall rules, and of policies that report, in their order.
     pub gate_hits: Vec<Hit>,
-    /// What the firewall says of the packet in hand.
+    /// The firewall's decision on the current packet.
     pub gate: Gate,
-    /// No firewall stands in the way of the flow in hand: there is none, or it has accepted all of the flow.
+    /// The current flow has no firewall to pass: there is none, or it has accepted all of the flow.
     pub ungated: bool,
-    /// What rules say of the packet in hand holds for its flow where they say so; not of an ICMP error about
-    /// the flow.
+    /// Decisions on the current packet may apply to its flow; false for an ICMP error about the flow.
     pub decides_flow: bool,
-    /// Rules that matched on the packet in hand before.
+    /// Rules that have already matched on the current packet.
     matched: Vec<u32>,
-    /// The flow was refused before the packet in hand.
+    /// The flow was refused before the current packet.
     refused_before: bool,
-    /// Rules on payloads that ask for flowbits and whose packet conditions did not hold for the packet in
-    /// hand.
+    /// Rules on payloads that read flowbits and whose packet conditions did not hold for the current packet.
     asking: Vec<u32>,
-    /// Values that matches of the packet in hand leave for their alerts.
+    /// Values of the current packet's matches for their alerts.
     pub left: Vec<Left>,
-    /// What rules want to have replaced in the packet's payload: offset and bytes, in the order of the
+    /// Replacements in the packet's payload that rules require: offset and bytes, in the order of the
     /// matches.
     pub edits: Vec<(u32, Vec<u8>)>,
-    /// What waits for its transaction.
+    /// Requests that are carried out with their transaction.
     asked: Vec<Asked>,
-    /// Expressions that ran into their match limit.
+    /// Number of expressions that reached their match limit.
     pub limits_hit: u64,
-    /// Matches that count for nothing yet: a threshold is not reached.
+    /// Number of matches that do not count yet, since a threshold is not reached.
     pub withheld: u64,
 }
 
 impl Worker {
-    /// A worker for a rule set.
+    /// Makes a worker for a rule set.
     #[must_use]
     pub fn new(rules: &RuleSet) -> Self {
         let mut worker = Worker::default();
@@ -147,14 +145,14 @@ impl Worker {
         worker
     }
 
-    /// Makes room for another rule set.
+    /// Prepares the worker for another rule set.
     pub fn fit(&mut self, rules: &RuleSet) {
         self.candidates.clear();
         self.candidates.reserve(rules.signatures.len());
     }
 }
 
-/// Inspects; the matches are in [`Worker::hits`] afterwards, in the order of evaluation.
+/// Inspects one packet. Afterwards [`Worker::hits`] has the matches, in the order of evaluation.
 pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetect>, work: Work<'_>) {
     worker.hits.clear();
     worker.gate_hits.clear();
@@ -166,7 +164,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         worker.matched.clear();
     }
     let has_flow = flow.is_some();
-    // Anybody can send an error about a flow.
+    // Anybody can send an ICMP error about a flow, so it decides nothing about the flow.
     let error = is_error(&work.scene);
     worker.decides_flow = has_flow && !error;
     let mut none;
@@ -213,17 +211,18 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
         pass.worker.gate = gate;
     }
     let unjudged = scene.packet.is_none() && rules.firewall.is_some() && pass.flow.withheld(scene.direction);
-    // What came with the packet's first piece of the stream was decided with it.
+    // Transaction data was decided with the packet's first piece of the stream.
     let beside = app.as_ref().is_some_and(|app| app.transactions_again().next().is_some());
     if pass.worker.gate.refuses() || unjudged {
-        // What it brought to transactions is judged when it comes again; at a flow's end it has not.
+        // The packet's transaction data is judged when the packet comes again, which at the end of a flow it
+        // has not.
         if let Some(app) = app.as_mut().filter(|_| !beside) {
             app.later();
         }
         return;
     }
-    // Transactions of a decided flow count as inspected, so that they can be freed. A refusal decides the
-    // packets behind its own: of that packet all pieces of the stream are inspected.
+    // Transactions of a decided flow count as inspected, so that they can be freed. A refusal applies to
+    // later packets: of the refused packet itself all pieces of the stream are inspected.
     let decided = pass.flow.state.passed.is_some() || pass.worker.refused_before;
     let detects = !decided && !pass.passes;
     if detects {
@@ -256,7 +255,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     }
 }
 
-/// Whether a packet has its flow's header: an ICMP error about a flow has another.
+/// Whether a packet has its flow's header; an ICMP error about a flow has another.
 fn is_of_flow(scene: &Scene<'_>) -> bool {
     let same = |flow: &FlowView<'_>| {
         scene.packet.is_none_or(|packet| packet.decoded().proto() == Some(flow.protocol))
@@ -269,7 +268,7 @@ fn is_error(scene: &Scene<'_>) -> bool {
     scene.flow.is_some() && scene.packet.is_some_and(|packet| packet.decoded().about().is_some())
 }
 
-/// Which rules are asked. Says so without a look at the rule itself.
+/// Decides by a rule's number, without access to the rule, whether it is to be evaluated.
 #[derive(Clone, Copy)]
 struct Due<'p, 'a> {
     group: Option<Group<'a>>,
@@ -294,20 +293,20 @@ struct Pass<'p, 'a> {
     again: bool,
     group: Option<Group<'a>>,
     visible: Option<&'a Visibility>,
-    /// Something of the packet's direction was parsed since it was inspected last.
+    /// Something of the packet's direction was parsed since its last inspection.
     fresh: bool,
-    /// Nothing has left yet of what is inspected.
+    /// No inspected byte has left yet.
     prevention: bool,
-    /// The transaction that a match on a packet or the stream is probably about.
+    /// The transaction that a match on a packet or the stream probably belongs to.
     guess: Option<TxId>,
-    /// The stream as it is shown now.
+    /// The piece of the stream that is inspected now.
     stream: Option<&'a [u8]>,
-    /// Number of bytes at its end that are shown for the first time.
+    /// Number of bytes at the end of `stream` that are inspected for the first time.
     new_bytes: usize,
     /// The packet's payload went into the stream.
     stored: bool,
     scene: Scene<'a>,
-    /// The firewall has detection pass over the packet.
+    /// The firewall exempts the packet from detection.
     passes: bool,
 }
 
@@ -372,9 +371,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Rules on addresses alone, once for each direction of a flow. They come before all others: what they
-    /// mark is seen by those, as in
-    /// Suricata.
+    /// Evaluates rules on addresses alone, once for each direction of a flow. They precede all other rules,
+    /// which see the marks that they set, as in Suricata.
     fn rules_on_addresses(&mut self, candidates: &mut Candidates, payload: &[u8]) {
         let done = self.has_flow && self.worker.decides_flow && self.flow.ip_only_done(self.scene.direction);
         if done || self.scene.packet.is_none() {
@@ -390,8 +388,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Rules that name an address of the packet. Most flows have none that any of them names: of these it is
-    /// remembered.
+    /// Adds rules that name an address of the packet. Most flows have no address that any rule names; the
+    /// flow's state remembers this.
     fn rules_by_address(&mut self, always: &Always, candidates: &mut Candidates) {
         let direction = self.scene.direction;
         // Packets of other protocols (ICMP errors) have other addresses than their flow.
@@ -410,7 +408,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Rules that ask for what stands in a packet's headers.
+    /// Adds rules whose prefilter key is a property of the packet's headers.
     fn packet_keys(&self, packet: &PacketView<'_>, candidates: &mut Candidates) {
         let filters = &self.rules.prefilters;
         for key in PrefilterKeys::of(packet, self.scene.stream_events) {
@@ -445,10 +443,10 @@ impl Pass<'_, '_> {
         let basis = Basis::of(signature);
         // Alternatives in the order of preference: stream data, then the packet's own payload.
         let from_stream = basis.stream.then_some(stream).flatten().map(|w| w.data);
-        // What went into the stream is seen there, once it is in order, unless the rule looks at each packet,
-        // too. Without a packet there is only what is left of the stream: rules that ask for the protocol
-        // alone match it, too. What is not there is not asked: also a content that must not occur wants a
-        // payload in which it does not. As in Suricata, a packet with which the stream is shown has one.
+        // Stream data is inspected in the stream, once it is in order, unless the rule inspects each packet,
+        // too. Without a packet, only the remaining stream is inspected; rules on the protocol alone match
+        // it, too. Without any data no content is evaluated: a negated content also needs a payload that
+        // lacks it. As in Suricata, a packet that brings a piece of the stream has a payload.
         let nothing = payload.is_empty() && stream.is_none() && payload_programs(signature).next().is_some();
         let own = !self.again
             && !nothing
@@ -465,8 +463,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Whether matches from this one on have set flowbits. Those that toggle one do not count, as in
-    /// Suricata.
+    /// Whether the matches from index `from` on have set flowbits. As in Suricata, rules that toggle a
+    /// flowbit do not count.
     fn has_set_bits(&self, from: usize) -> bool {
         let hits = self.worker.hits.get(from..).unwrap_or_default();
         hits.iter().any(|hit| {
@@ -474,8 +472,8 @@ impl Pass<'_, '_> {
         })
     }
 
-    /// Asks rules on payloads once more that want flowbits: one on a transaction, which is looked at behind
-    /// them, may have set it. Suricata looks at such rules with the transactions.
+    /// Evaluates rules on payloads that read flowbits once more, since a rule on a transaction may have set
+    /// one after them. Suricata evaluates such rules together with the transactions.
     fn ask_again(&mut self, stream: Option<StreamWindow<'_>>, payload_in_stream: bool) {
         let payload = self.scene.payload;
         for rule in core::mem::take(&mut self.worker.asking) {
@@ -483,7 +481,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Header, flow and packet conditions: everything but values and transactions.
+    /// Evaluates header, flow and packet conditions: all but values and transactions.
     fn header_holds(&self, signature: &Member) -> bool {
         if !crate::engine::header::holds(signature, &self.rules.heads, &self.scene) {
             return false;
@@ -550,7 +548,7 @@ impl Pass<'_, '_> {
         outcome
     }
 
-    /// Hands out what the conditions of a match left.
+    /// Stores the values that the conditions of a match captured.
     fn take_captured(&mut self, rule: u32, tx: Option<TxId>) {
         let mut captured = core::mem::take(&mut self.worker.captured);
         for (capture, value) in captured.drain(..) {
@@ -572,7 +570,7 @@ impl Pass<'_, '_> {
         self.worker.captured = captured;
     }
 
-    /// Hands on what matches asked of a transaction and its files.
+    /// Carries out the requests of matches on a transaction and its files.
     fn carry_out(&mut self, app: &mut AppView<'_>, tx: &dyn Transaction, id: TxId) {
         let rules = self.rules;
         let asked = core::mem::take(&mut self.worker.asked);
@@ -585,7 +583,8 @@ impl Pass<'_, '_> {
         mark_files(tx, id, &self.flow.state, app);
     }
 
-    /// All conditions hold: effects now, thresholds and actions when all matches of the packet are known.
+    /// Records a match: effects apply now; thresholds and actions apply when all matches of the packet are
+    /// known.
     fn hit(&mut self, index: u32, signature: &Member, tx: Option<TxId>, stream: bool) {
         let scene = Scene { state: None, ..self.scene };
         self.take_captured(index, tx);
@@ -613,7 +612,7 @@ impl Pass<'_, '_> {
         });
     }
 
-    /// Notes what a match asks of the records and files of its transaction.
+    /// Records a match's requests about the records and files of its transaction.
     fn ask(&mut self, index: u32, signature: &Signature, tx: Option<TxId>) {
         let direction = self.scene.direction;
         if signature.requests.contains(&Request::StoreCertificates) {
@@ -630,8 +629,9 @@ impl Pass<'_, '_> {
         self.worker.asked.extend(signature.requests.iter().map(asked));
     }
 
-    /// The transaction that an alert of a packet or stream shows: for rules on datagrams of a protocol
-    /// always, for others when the settings ask for guesses; and only so often for each transaction.
+    /// The transaction that an alert of a packet or stream shows: always for rules on datagrams of a
+    /// protocol; for other rules when the settings enable guesses. The number of alerts per transaction is
+    /// limited.
     fn guess_tx(&mut self, signature: &Signature) -> Option<TxId> {
         let datagram = self.scene.flow.is_some_and(|f| f.protocol == UDP);
         let certain = datagram && !signature.protocol.app.is_empty();
@@ -639,7 +639,7 @@ impl Pass<'_, '_> {
         self.flow.guess(id, self.rules.guess_limit).then_some(id)
     }
 
-    /// Asks the thresholds of a rule. `None`: the match does not count.
+    /// Applies the thresholds of a rule. `None`: the match does not count.
     fn limit(&mut self, signature: &Member, mut hit: Hit) -> Option<Hit> {
         let scene = Scene { state: None, ..self.scene };
         for threshold in &signature.thresholds {
@@ -649,10 +649,10 @@ impl Pass<'_, '_> {
                 Limited::Act(other) => {
                     hit.action = other;
                     hit.by_limit = true;
-                    // What a rate filter lets pass is not reported.
+                    // A match that a rate filter turns into a pass is not reported.
                     hit.alert &= other != RuleAction::Pass;
                 }
-                // A pass beyond its limit holds no longer; other actions do, without an alert.
+                // A pass beyond its limit has no effect; other actions apply without an alert.
                 Limited::Silent if hit.action == RuleAction::Pass => return None,
                 Limited::Silent => {
                     hit.alert = false;
@@ -664,13 +664,14 @@ impl Pass<'_, '_> {
         Some(hit)
     }
 
-    /// The packet in hand is refused, and its flow goes on: its part of the stream does not leave when it
-    /// comes again either.
+    /// Remembers the stream bytes of a packet that is refused while its flow continues: retransmissions of
+    /// these bytes do not leave either.
     fn refuse_bytes(&mut self, rule: RuleId) {
         let Some(packet) = self.scene.packet.filter(|_| self.prevention) else { return };
         let Some(tcp) = packet.decoded().transport.tcp() else { return };
         let own = self.scene.payload.len();
-        // Data of a SYN begins behind it. Segments that were shown together are refused together.
+        // Data of a SYN begins after its sequence number. Segments that were inspected together are refused
+        // together.
         let first = tcp.seq.wrapping_add(u32::from(tcp.flags.contains(TcpFlags::SYN)));
         let lengths = (u32::try_from(own), u32::try_from(own.max(self.new_bytes)));
         if let (Ok(own), Ok(all)) = lengths {
@@ -679,8 +680,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Goes through the matches in the order of evaluation: thresholds, then actions. A pass rule ends it,
-    /// and what an earlier match has refused is not passed by a later one.
+    /// Processes the matches in the order of evaluation: thresholds, then actions. A pass rule ends the list,
+    /// and a later pass does not lift an earlier refusal.
     fn finish(&mut self) {
         let rules = self.rules;
         let mut hits = core::mem::take(&mut self.worker.hits);
@@ -711,7 +712,7 @@ impl Pass<'_, '_> {
                     self.refuse_bytes(signature.id);
                 }
                 let state = &mut self.flow.state;
-                // The first decision about a flow stands.
+                // The first decision about a flow holds.
                 if hit.for_flow && state.passed.is_none() && state.dropped.is_none() {
                     state.passed = passes.then_some(signature.id);
                     state.dropped = refuses.then_some(signature.id);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running a rule set.
+//! Runs a rule set.
 //!
 //! [`inspect`] is called once per packet: [`prefilter`] and [`payloads`] name the [`candidates`], [`header`]
-//! and [`evaluate`] say whether a rule holds, [`txstate`] remembers of a flow how far its rules are,
-//! `request` carries out what matches ask for. [`explain`] tells of it.
+//! and [`evaluate`] decide whether a rule holds, [`txstate`] keeps the progress of rules in a flow, `request`
+//! carries out the requests of matches. [`explain`] describes rules and their evaluation.
 
 pub mod candidates;
 pub mod evaluate;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Searching payloads of packets and the beginning of streams for the literals of rules.
+//! Searches payloads of packets and the beginning of streams for the literals of rules.
 
 use crate::compile::groups::Group;
 use crate::engine::candidates::Candidates;
@@ -20,8 +20,9 @@ impl HeadSet {
 }
 
 impl PayloadSets {
-    /// Adds the rules whose literal occurs in a payload, where it can, to `candidates`. `in_stream`: the
-    /// stream is shown to rules on streams; `group`: the heads that the packet can meet.
+    /// Adds the rules whose literal occurs in the part of a payload where it may lie to `candidates`.
+    /// `in_stream`: rules on streams inspect these bytes in the stream; `group`: the heads that the packet
+    /// can meet.
     pub fn scan(
         &self,
         scratch: &mut Scratch,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Candidates without a literal: rules that always are, and those that are found by a property of the packet.
+//! Finds candidates without a literal: rules that are always candidates, and rules with a prefilter key.
 
 use crate::compile::groups::Group;
 use crate::engine::candidates::Candidates;
@@ -7,12 +7,12 @@ use crate::model::condition::PrefilterKey;
 use crate::model::prefilter::Always;
 
 impl Always {
-    /// Adds those of a flow's group to `candidates`; without a group all.
+    /// Adds the rules of a flow's group to `candidates`; without a group, all.
     pub fn add_to(&self, group: Option<Group<'_>>, candidates: &mut Candidates) {
         self.add_where(group, |_| true, candidates);
     }
 
-    /// Adds those of heads that were found by an address.
+    /// Adds the rules of heads that were found by an address.
     pub(crate) fn add_heads(&self, heads: &[u32], candidates: &mut Candidates) {
         for head in heads {
             let first = self.by_address.partition_point(|(other, _)| other < head);
@@ -21,7 +21,7 @@ impl Always {
         }
     }
 
-    /// Adds those of a flow's group whose guards `pass`.
+    /// Adds the rules of a flow's group whose guards `pass`.
     pub(crate) fn add_where(
         &self,
         group: Option<Group<'_>>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handing on what matches ask for: the data plane marks files and transactions, whoever writes records and
-//! files reads the marks.
+//! Carries out the requests of matches: the data plane marks files and transactions, and the writers of
+//! records and files read the marks.
 
 use crate::model::request::{Request, StoreFiles, StoreScope};
 use crate::state::FlowRuleState;
@@ -9,7 +9,7 @@ use bartizan_applayer::transaction::{Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_function::{AppView, Mark};
 
-/// A request that waits for its transaction to be at hand.
+/// A request of a match on a transaction, until the transaction is accessible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub tx: TxId,
@@ -19,7 +19,7 @@ pub(crate) struct Asked {
     pub request: Request,
 }
 
-/// Hands a request on. `matched`: whether the conditions of the rule on single files hold for a file.
+/// Carries out a request. `matched`: whether the conditions of the rule on single files hold for a file.
 pub(crate) fn carry_out(
     asked: &Asked,
     tx: &dyn Transaction,
@@ -30,8 +30,8 @@ pub(crate) fn carry_out(
     let (id, direction) = (asked.tx, asked.direction);
     match asked.request {
         Request::DisableLogging => app.mark(Mark::Silent(id)),
-        // Asked of the flow: they are noted there, since a match on a packet is as good as one on a
-        // transaction (a TLS session has but one).
+        // This request is recorded in the flow's state, since a match on a packet counts as much as one on a
+        // transaction (a TLS session has only one transaction).
         Request::StoreCertificates => {}
         Request::StoreFiles(StoreFiles { directions, scope }) => {
             let store = directions.is_none_or(|d| d[direction]) && scope == StoreScope::File;
@@ -53,7 +53,7 @@ pub(crate) fn carry_out(
     }
 }
 
-/// The files of a transaction are kept if all of it, or all of the flow, is.
+/// Marks the files of a transaction for storage if the whole transaction or flow is to be stored.
 pub(crate) fn mark_files(tx: &dyn Transaction, id: TxId, state: &FlowRuleState, app: &mut AppView<'_>) {
     let (of_flow, of_tx) = (state.store, tx.common().store);
     let directions =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What detection remembers of one flow from packet to packet.
+//! Detection state that a flow keeps from packet to packet.
 //!
-//! The part that points into a rule set (which rules are half way through a transaction) carries the number
-//! of the set, and of what is seen of it, and is dropped when another one runs.
+//! The part that refers to positions in a rule set (the progress of rules with transactions) carries the
+//! numbers of the set and of its visible part, and is dropped when either changes.
 
 use crate::engine::window::WindowScan;
 use crate::model::visibility::Visibility;
@@ -16,28 +16,28 @@ use bartizan_function::{FlowDescription, OfFlow, SlotState};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// How far a rule got with a transaction.
+/// The state of a rule's evaluation on a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// Some conditions are open.
     #[default]
     Pending,
-    /// It matched; it will not match again.
+    /// The rule matched and will not match again.
     Matched,
-    /// It matched, and matches again when more of its direction was parsed and the stream shows its pattern
-    /// (see [`RuleProgress::late`]).
+    /// The rule matched, and matches again when more of its direction was parsed and the stream brings its
+    /// pattern (see [`RuleProgress::late`]).
     Repeats,
-    /// It cannot match any more.
+    /// The rule cannot match any more.
     Failed,
 }
 
-/// Directions are judged apart, as in Suricata: a rule can match once for each. Only a rule that asks for
-/// something of both has one progress for the whole transaction.
+/// Scope of a rule's progress. As in Suricata, directions are judged apart, so that a rule can match once for
+/// each. Only a rule with conditions on both directions has one progress for the whole transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// What the rule found in this direction.
+    /// Progress in this direction.
     Of(Direction),
-    /// What it found in both.
+    /// Progress in both directions together.
     #[default]
     Both,
 }
@@ -47,28 +47,29 @@ pub enum Side {
 pub struct RuleProgress {
     /// The rule's position in the rule set.
     pub rule: u32,
-    /// Whose progress it is.
+    /// Scope of the progress.
     pub side: Side,
     /// Status.
     pub status: Status,
-    /// Of a rule whose pattern is looked for in the stream: some conditions held when its direction had gone
-    /// on from its first state. Then it matches once, as all rules do whose pattern comes with its
-    /// transaction. One that holds at once in such a state matches whenever the stream shows its pattern, as
-    /// in Suricata, which takes it for one whose pattern does not come again.
+    /// For a rule whose pattern is searched in the stream: some conditions held for the first time after its
+    /// direction had left its first state. Such a rule matches once, as all rules do whose pattern comes with
+    /// the transaction. A rule that holds at once in such a state matches whenever the stream brings its
+    /// pattern, as in Suricata, which treats its pattern as one that does not come again.
     pub late: bool,
     /// Conditions that hold, a bit each.
     pub held: u64,
-    /// What the rule asks of packets held when it began with the transaction, and is not asked again.
+    /// The conditions on packets held when the rule began with the transaction, and are not evaluated again.
     pub begun: bool,
 }
 
-/// In the place of a value's number: not how far it was scanned, but how many values were.
+/// Takes the place of a value's index in [`TxState::growing`]: the entry holds the number of scanned values,
+/// not the offset up to which one was scanned.
 const VALUES: u32 = u32::MAX;
 
-/// How far the firewall is with a direction of a transaction.
+/// The firewall's progress with one direction of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateState {
-    /// The state that is judged next.
+    /// The next state to judge.
     pub from: u8,
     /// A rule has accepted a state.
     pub ruled: bool,
@@ -77,27 +78,27 @@ pub struct GateState {
 #[derive(Debug, Default)]
 struct TxState {
     id: TxId,
-    /// By rule and side: there can be a hundred, and they are asked for one after the other.
+    /// Sorted by rule and side: there can be a hundred entries, which are read one after the other.
     entries: SmallVec<[RuleProgress; 4]>,
-    /// How far the firewall is with it, by direction.
+    /// The firewall's progress, by direction.
     gate: [GateState; 2],
-    /// The firewall has accepted all of it, both directions.
+    /// The firewall has accepted the whole transaction, both directions.
     accepted: bool,
-    /// It is over: nobody asks for it behind the packet in hand.
+    /// The transaction is over: nothing needs this entry after the current packet.
     over: bool,
-    /// Alerts of rules on packets that showed it.
+    /// Number of alerts of rules on packets that showed this transaction.
     guessed: u8,
     /// Sets that were scanned, a bit each, by direction.
     scanned: [u64; 2],
-    /// Growing values: (direction, set, which of them, scanned up to); and of values that are whole, how many
-    /// were scanned ([`VALUES`]).
+    /// Growing values: (direction, set, index of the value, offset up to which it was scanned). For complete
+    /// values, the number of scanned ones ([`VALUES`]).
     growing: SmallVec<[(u8, u16, u32, u64); 2]>,
 }
 
 impl TxState {
-    /// Where a rule's progress stands, or is to be put.
+    /// Position of a rule's progress, or the position at which to insert it.
     fn place_of(&self, rule: u32, side: Side) -> Result<usize, usize> {
-        // Rules are evaluated in their order, so most that are new come last.
+        // Rules are evaluated in order, so most new entries come last.
         match self.entries.last() {
             Some(last) if (last.rule, last.side) >= (rule, side) => {
                 self.entries.binary_search_by(|e| (e.rule, e.side).cmp(&(rule, side)))
@@ -106,7 +107,7 @@ impl TxState {
         }
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the entry itself.
     fn held(&self) -> usize {
         self.entries.held().saturating_add(self.growing.held())
     }
@@ -117,57 +118,57 @@ impl TxState {
 pub(crate) struct SetsScanned(u64);
 
 impl SetsScanned {
-    /// Whether a set was. Of sets beyond the 64th nothing is remembered.
+    /// Whether a set was scanned. Sets beyond the 64th count as not scanned.
     pub(crate) fn has(self, set: usize) -> bool {
         set < 64 && self.0 >> set & 1 == 1
     }
 }
 
-/// Transactions remembered per flow; the oldest are forgotten beyond that.
+/// Limit of remembered transactions per flow; beyond it, the oldest are forgotten.
 pub(crate) const TRANSACTIONS_MAX: usize = 512;
-/// Room for so many is kept for those that come when none is remembered any more.
+/// Capacity, in transactions, that an empty list keeps.
 const ROOM_KEPT: usize = 16;
 
-/// See the module.
+/// Detection state of one flow; see the module.
 #[derive(Debug, Default)]
 pub struct FlowDetect {
     generation: Generation,
-    /// The rule set, and what is seen of it.
+    /// Numbers of the rule set and of its visible part.
     inspected_with: (u64, u64),
-    /// What rules set in this flow; lives on from generation to generation.
+    /// State that rules set in this flow; kept across generations.
     pub state: FlowRuleState,
-    /// In the order of their ids.
+    /// Transactions, sorted by id.
     tx: VecDeque<TxState>,
-    /// Bytes of memory that they hold beside their places.
+    /// Bytes of memory that the transactions hold outside of the list.
     tx_held: usize,
-    /// Some of them are over.
+    /// Some transactions are over.
     some_over: bool,
     /// Rules on addresses were evaluated, by direction.
     ip_only_done: [bool; 2],
-    /// No rule that is found by an address names an end of the flow's packets, by direction.
+    /// By direction: no rule that is found by an address names an end of the flow's packets.
     unnamed: PerDirection<bool>,
-    /// What is known of the windows that the stream is shown with, by direction. A flow without a stream has
-    /// none, so it has no room for them.
+    /// Scan state of the stream windows, by direction. A flow without a stream has none, so it allocates
+    /// none.
     windows: Option<Box<PerDirection<WindowScan>>>,
-    /// The firewall refused a packet with payload, and what it brought to transactions is not judged yet.
+    /// By direction: the firewall refused a packet with payload, and its transaction data is not judged yet.
     withheld: PerDirection<bool>,
     turned: bool,
-    /// The stream was shown with the bytes from which on its session is encrypted, by direction.
+    /// By direction: the stream was inspected including the bytes from which on the session is encrypted.
     veiled: PerDirection<bool>,
-    /// Bytes of the streams that rules refused with their packets, by direction. Few flows have such bytes.
+    /// Stream bytes that rules refused with their packets, by direction. Few flows have such bytes.
     refused: Option<Box<PerDirection<Option<RefusedBytes>>>>,
 }
 
 impl FlowDetect {
-    /// Drops what belongs to other rules than those of the generation. What a rule decided for the whole flow
-    /// stands while the policy sees that rule and it still says so.
+    /// Enters a generation: drops state of other rule sets. A decision for the whole flow stays in force
+    /// while the policy sees the rule that made it and the rule would still decide so.
     pub fn enter_generation(
         &mut self,
         rules: &RuleSet,
         visible: Option<&Visibility>,
         generation: Generation,
     ) {
-        // A frame that another worker began in an earlier generation lifts nothing.
+        // A frame whose processing began on another worker in an earlier generation lifts no refusal.
         let forward = self.generation <= generation;
         self.generation = generation;
         let now = (rules.number, visible.map_or(0, Visibility::number));
@@ -187,22 +188,22 @@ impl FlowDetect {
         }
     }
 
-    /// The firewall refuses a packet that brings something to transactions.
+    /// Records that the firewall refuses a packet with transaction data.
     pub(crate) fn withhold(&mut self, direction: Direction) {
         self.withheld[direction] = true;
     }
 
-    /// The transactions of a direction are judged.
+    /// Records that the transactions of a direction are judged.
     pub(crate) fn hand_out(&mut self, direction: Direction) {
         self.withheld[direction] = false;
     }
 
-    /// Whether something of a direction waits to be judged.
+    /// Whether transaction data of a direction is not judged yet.
     pub(crate) fn withheld(&self, direction: Direction) -> bool {
         self.withheld[direction]
     }
 
-    /// How far the firewall is with a direction of a transaction.
+    /// The firewall's progress with a direction of a transaction.
     pub(crate) fn gate(&self, id: TxId, direction: Direction) -> GateState {
         self.tx(id).and_then(|tx| tx.gate.get(direction as usize)).copied().unwrap_or_default()
     }
@@ -212,31 +213,31 @@ impl FlowDetect {
         self.tx(id).is_some_and(|tx| tx.accepted)
     }
 
-    /// The firewall accepts all of a transaction.
+    /// Records that the firewall accepts the whole transaction.
     pub(crate) fn accept_tx(&mut self, id: TxId) {
         if let Some(tx) = self.tx_mut(id) {
             tx.accepted = true;
         }
     }
 
-    /// Notes that.
+    /// Sets the firewall's progress with a direction of a transaction.
     pub(crate) fn set_gate(&mut self, id: TxId, direction: Direction, state: GateState) {
         if let Some(gate) = self.tx_mut(id).and_then(|tx| tx.gate.get_mut(direction as usize)) {
             *gate = state;
         }
     }
 
-    /// The stream of a direction was shown since its session is encrypted.
+    /// Records that the stream of a direction was inspected after its session became encrypted.
     pub(crate) fn veil(&mut self, direction: Direction) {
         self.veiled[direction] = true;
     }
 
-    /// Whether it was.
+    /// Whether [`FlowDetect::veil`] was called for the direction.
     pub(crate) fn is_veiled(&self, direction: Direction) -> bool {
         self.veiled[direction]
     }
 
-    /// Drops what belongs to the streams as they were before the flow was turned round.
+    /// Drops the state of the streams when the flow's directions are exchanged.
     pub(crate) fn turn(&mut self, turned: bool) {
         if self.turned != turned {
             self.turned = turned;
@@ -247,20 +248,21 @@ impl FlowDetect {
         }
     }
 
-    /// A rule refuses bytes of a direction's stream with their packet.
+    /// Records bytes of a direction's stream that a rule refuses with their packet.
     pub(crate) fn refuse_bytes(&mut self, direction: Direction, bytes: RefusedBytes) {
         let side = &mut self.refused.get_or_insert_default()[direction];
         *side = Some(bytes.and(*side));
     }
 
-    /// The rule that refused bytes which a segment brings again; its first number, and how many it brings.
+    /// The rule that refused bytes which a segment brings again. `seq`: the segment's first sequence number;
+    /// `length`: its number of bytes.
     pub fn refuses_again(&mut self, direction: Direction, seq: u32, length: u32) -> Option<RuleId> {
         let side = &mut self.refused.as_deref_mut()?[direction];
         *side = side.filter(|bytes| !bytes.is_far(seq));
         side.filter(|bytes| bytes.meets(seq, length)).map(|bytes| bytes.rule)
     }
 
-    /// What is known of the window on a direction's stream, for the generation's set of literals.
+    /// Scan state of the window on a direction's stream, for the generation's set of literals.
     pub(crate) fn window(&mut self, direction: Direction) -> &mut WindowScan {
         &mut self.windows.get_or_insert_default()[direction]
     }
@@ -271,25 +273,25 @@ impl FlowDetect {
         self.ip_only_done.get(direction as usize).copied().unwrap_or(false)
     }
 
-    /// The rules on addresses are evaluated for this direction.
+    /// Records that the rules on addresses were evaluated for this direction.
     pub fn set_ip_only_done(&mut self, direction: Direction) {
         if let Some(done) = self.ip_only_done.get_mut(direction as usize) {
             *done = true;
         }
     }
 
-    /// Whether no rule that is found by an address names an end of the flow's packets in this direction, as
-    /// far as is known.
+    /// Whether it is known that no rule which is found by an address names an end of the flow's packets in
+    /// this direction.
     pub(crate) fn is_unnamed(&self, direction: Direction) -> bool {
         self.unnamed[direction]
     }
 
-    /// None does.
+    /// Records that no such rule names an end of the flow's packets in this direction.
     pub(crate) fn set_unnamed(&mut self, direction: Direction) {
         self.unnamed[direction] = true;
     }
 
-    /// Whether anything is remembered of transactions.
+    /// Whether the state of any transaction is kept.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         !self.tx.is_empty()
@@ -325,7 +327,7 @@ impl FlowDetect {
         more
     }
 
-    /// A transaction is over, and is forgotten when the flow's next packet comes.
+    /// Marks a transaction as over; it is forgotten when the flow's next packet comes.
     pub(crate) fn set_over(&mut self, id: TxId) {
         if let Ok(at) = self.tx.binary_search_by_key(&id, |t| t.id)
             && let Some(tx) = self.tx.get_mut(at)
@@ -359,7 +361,7 @@ impl FlowDetect {
         }
     }
 
-    /// A long list that is empty is not kept.
+    /// Releases the memory of a long list that is empty.
     fn let_room_go(&mut self) {
         if self.tx.is_empty() && self.tx.capacity() > ROOM_KEPT {
             self.forget_all_tx();
@@ -371,7 +373,7 @@ impl FlowDetect {
         self.tx_held = 0;
     }
 
-    /// Changes what is remembered of a transaction, and counts what it holds then.
+    /// Changes the state of a transaction and updates the memory count.
     fn change(&mut self, id: TxId, change: impl FnOnce(&mut TxState)) {
         let Some(tx) = self.tx_mut(id) else { return };
         let before = tx.held();
@@ -389,7 +391,7 @@ impl FlowDetect {
             .unwrap_or(RuleProgress { rule, side, ..RuleProgress::default() })
     }
 
-    /// Remembers a rule's progress.
+    /// Stores a rule's progress.
     pub fn set_entry(&mut self, id: TxId, entry: RuleProgress) {
         self.change(id, |tx| match tx.place_of(entry.rule, entry.side) {
             Ok(at) => {
@@ -401,7 +403,7 @@ impl FlowDetect {
         });
     }
 
-    /// Rules that are half way through a transaction, as far as a direction concerns them.
+    /// Calls `found` for the rules that have begun with a transaction and can still match in a direction.
     pub fn pending(&self, id: TxId, direction: Direction, mut found: impl FnMut(u32)) {
         if let Some(tx) = self.tx(id) {
             let concerns = |e: &&RuleProgress| e.side == Side::Both || e.side == Side::Of(direction);
@@ -417,8 +419,8 @@ impl FlowDetect {
         SetsScanned(self.tx(id).and_then(|t| t.scanned.get(direction as usize)).copied().unwrap_or(0))
     }
 
-    /// Remembers that a set was scanned. Sets beyond the 64th are scanned again each time: slower, never
-    /// wrong.
+    /// Records that a set was scanned. Sets beyond the 64th are scanned again each time, which is slower and
+    /// never wrong.
     pub fn set_scanned(&mut self, id: TxId, direction: Direction, set: usize) {
         let bit = 1u64.checked_shl(set as u32).unwrap_or(0);
         if let Some(scanned) = self.tx_mut(id).and_then(|t| t.scanned.get_mut(direction as usize)) {
@@ -426,8 +428,8 @@ impl FlowDetect {
         }
     }
 
-    /// Where in a growing value (set, which of its values) to scan on, given the offset of its first byte
-    /// there and the longest literal.
+    /// Index in the visible part of a growing value (set, index of the value) at which to continue the scan.
+    /// `offset`: position of the part's first byte in the value; `longest`: length of the longest literal.
     #[must_use]
     pub fn scan_from(
         &self,
@@ -442,18 +444,18 @@ impl FlowDetect {
         usize::try_from(from).unwrap_or(usize::MAX)
     }
 
-    /// Remembers how far a growing value was scanned.
+    /// Records up to which offset a growing value was scanned.
     pub fn set_scanned_to(&mut self, id: TxId, direction: Direction, (set, value): (usize, u32), end: u64) {
         self.note_scanned(id, (direction as u8, set as u16, value), end);
     }
 
-    /// How many values of a buffer that can have several were scanned.
+    /// Number of values of a multi-value buffer that were scanned.
     #[must_use]
     pub fn values_scanned(&self, id: TxId, direction: Direction, set: usize) -> u32 {
         u32::try_from(self.scanned_to(id, (direction as u8, set as u16, VALUES))).unwrap_or(VALUES)
     }
 
-    /// Remembers how many values were scanned.
+    /// Records the number of scanned values.
     pub fn set_values_scanned(&mut self, id: TxId, direction: Direction, set: usize, values: u32) {
         self.note_scanned(id, (direction as u8, set as u16, VALUES), u64::from(values));
     }

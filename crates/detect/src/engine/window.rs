@@ -1,55 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scanning a window that slides over a stream: each byte is looked at about once, however often it is shown.
+//! Scans a window that slides over a stream: each byte is scanned about once, however often it is in a
+//! window.
 //!
-//! Inline, each packet shows the stream from some way back, so that a rule's contents may lie in several
-//! packets. The literals that were found in what is shown again are remembered instead of looked for. A
-//! literal that is remembered longer than its bytes are shown costs an evaluation in vain, never an answer: a
-//! prefilter may name too many rules. What is remembered is found anew each time the window has moved on by
-//! its own length, so nothing stays for good.
+//! Inline, the window of each packet reaches some way back, so that a rule's contents may lie in several
+//! packets. The literals found in bytes of earlier windows are remembered instead of searched again. A
+//! literal that is remembered longer than its bytes stay in the window costs a needless evaluation, never a
+//! wrong answer: a prefilter may name too many rules. The memory is built again each time the window has
+//! moved on by its own length, so no literal stays for good.
 
 use crate::engine::candidates::Candidates;
 use crate::model::prefilter::Set;
 use bartizan_pattern::Scratch;
 use smallvec::SmallVec;
 
-/// New data of the packet's direction as the stream engine shows it: a window that reaches back over bytes
-/// seen before, so that a match can span segments.
+/// New data of the packet's direction from the stream engine: a window that reaches back over bytes of
+/// earlier packets, so that a match can span segments.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamWindow<'a> {
     /// The bytes.
     pub data: &'a [u8],
     /// Offset of the first byte in the stream.
     pub offset: u64,
-    /// How many bytes at the end are new.
+    /// Number of bytes at the end that are new.
     pub fresh: usize,
-    /// Inline: a rule's contents may lie anywhere in the window, so its literal may, too.
+    /// Inline: a rule's contents, and so its literal, may lie anywhere in the window.
     pub whole: bool,
 }
 
-/// Literals remembered; with more the window is scanned whole each time.
+/// Limit of remembered literals; with more, each window is scanned whole.
 const REMEMBERED_MAX: usize = 16;
 
-/// What is known of the window of one direction, for one set of literals.
+/// Scan state of one direction's window, for one set of literals.
 #[derive(Clone, Debug, Default)]
 pub struct WindowScan {
     /// Every literal that lies in `from..to` (stream offsets) is in `found`.
     from: u64,
     to: u64,
-    /// A window that begins here or later is scanned whole: what was found before may lie behind it.
+    /// A window that begins here or later is scanned whole, since remembered literals may lie before it.
     stale_at: u64,
     found: SmallVec<[u32; 4]>,
 }
 
 impl WindowScan {
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(crate) fn held(&self) -> usize {
         bartizan_applayer::memory::Held::held(&self.found)
     }
 
     /// Adds the rules whose literal occurs in a window to `candidates`.
     ///
-    /// The bytes at an offset must be the same each time they are shown; who exchanges the stream for another
-    /// one (a flow that is turned round) forgets this.
+    /// The bytes at an offset must be the same in each window; a caller that exchanges the stream (a flow
+    /// whose directions are exchanged) must drop this state.
     pub fn scan(
         &mut self,
         set: &Set,
@@ -59,15 +60,14 @@ impl WindowScan {
     ) {
         let StreamWindow { data, offset, fresh, .. } = *window;
         let end = offset.saturating_add(data.len() as u64);
-        // What was not scanned begins with the fresh bytes, or else this is not the window that was seen
-        // last.
+        // Unscanned bytes begin with the fresh ones; otherwise this window does not follow the last one.
         let follows = self.from <= offset && self.to == end.saturating_sub(fresh as u64);
         if !follows || !self.found.is_empty() && offset >= self.stale_at {
             self.found.clear();
             self.to = offset;
         }
         self.from = offset;
-        // A literal may have begun in what was scanned.
+        // A literal may begin in bytes that were scanned.
         let from = self.to.saturating_sub(set.longest().saturating_sub(1) as u64).max(offset);
         let unseen = usize::try_from(from - offset).ok().and_then(|skip| data.get(skip..)).unwrap_or(data);
         if self.found.is_empty() {
@@ -109,8 +109,8 @@ mod tests {
     }
 
     proptest! {
-        /// However a stream is cut and shown, the window finds what a scan of all that is shown finds, and
-        /// nothing that lies further back than one window before it.
+        /// However a stream is cut into windows, the scan finds what a scan of each whole window finds, and
+        /// nothing that lies more than one window further back.
         #[test]
         fn finds_what_a_whole_scan_finds(
             stream in letters(600),
@@ -125,7 +125,7 @@ mod tests {
             let mut known = WindowScan::default();
             let (mut end, mut largest) = (0, 0);
             for (fresh, back, odd) in cuts {
-                // Now and then bytes are left out, as behind a gap, or what was shown is shown once more.
+                // Some bytes are left out, as after a gap, or repeated.
                 let skip = if odd < 16 { usize::from(odd) } else { 0 };
                 let begin = (end + skip).min(stream.len());
                 end = if odd > 250 { begin } else { (begin + fresh).min(stream.len()) };

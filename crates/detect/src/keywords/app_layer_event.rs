@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `app-layer-event`: what protocol detection (`applayer_...`) or a parser (`http....`) found odd.
+//! `app-layer-event`: anomalies found by protocol detection (`applayer_...`) or a parser (`http....`).
 //!
 //! Events of protocol detection belong to the packet that raised them, events of a parser to a transaction.
-//! The events `file....` of Suricata (decompression of Flash files) are not there.
+//! Suricata's events `file....` (decompression of Flash files) are not supported.
 
 use super::number::{later, text};
 use crate::compile::builder::SignatureBuilder;
@@ -79,7 +79,7 @@ fn on_detection(builder: &mut SignatureBuilder<'_>, name: &str) -> Result<(), Ke
 }
 
 fn on_parser(builder: &mut SignatureBuilder<'_>, written: &str, event: &str) -> Result<(), KeywordError> {
-    // A name stands for one protocol here, also where it covers a family as a rule's protocol.
+    // A name stands for one protocol here, even if it covers a family as a rule's protocol.
     let Some((id, spec)) = protocols::by_name(written) else {
         return Err(if protocol::is_known(written) {
             protocol::unsupported(written)

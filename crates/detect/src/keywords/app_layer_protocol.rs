@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `app-layer-protocol`: what protocol detection found, by direction or for the flow.
+//! `app-layer-protocol`: the result of protocol detection, by direction or for the flow.
 
 use super::number::{text, unquoted};
 use crate::compile::builder::SignatureBuilder;
@@ -85,8 +85,8 @@ fn app_layer_protocol(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Re
     Ok(())
 }
 
-/// What stands behind the protocols: which of the flow's protocols is meant, and whether a name covers
-/// nothing else.
+/// Parses the qualifiers after the protocols: which of the flow's protocols is meant, and whether the match
+/// is exact, without the members of a family.
 fn qualifiers_of(written: &str) -> Result<(DetectedIn, bool), KeywordError> {
     let (mut of, mut exact) = (None, false);
     for name in written.split(',').map(str::trim).filter(|name| !name.is_empty()) {

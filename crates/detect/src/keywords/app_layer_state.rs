@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `app-layer-state`: how far a transaction got.
+//! `app-layer-state`: the progress of a transaction.
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;
@@ -25,7 +25,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     parse: app_layer_state,
 }];
 
-/// Which side of a state.
+/// Whether the transaction must be before or after the state.
 #[derive(Clone, Copy)]
 enum Side {
     Before,

@@ -49,7 +49,7 @@ fn decode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
     let mut last = 0;
     for item in text::items(argument)?.into_iter().filter(|i| !i.is_empty()) {
         let place = match text::word(item) {
-            // 0 stands for all that is there, as without the option.
+            // 0 means all data, as without the option.
             ("bytes", n) => {
                 bytes = text::within("bytes", n, 0..=65_535)?;
                 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bsize`: the length of the current buffer; `absent`: that it is missing.
+//! `bsize`: the length of the current buffer; `absent`: the buffer is missing.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;

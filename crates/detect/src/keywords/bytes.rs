@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `byte_test`, `byte_jump`, `byte_extract`, `byte_math`: numbers in a buffer.
 //!
-//! Order of the bytes by `dce` needs the DCERPC parser; without it such rules are refused.
+//! Byte order by `dce` needs the DCERPC parser; without it such rules are refused.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -59,10 +59,10 @@ pub const KEYWORDS: &[Keyword] = &[
     },
 ];
 
-/// Offsets either way.
+/// Limit of offsets in either direction, in bytes.
 const OFFSET_MAX: i64 = 65_535;
 
-/// Options that all four have.
+/// Options that all four keywords have.
 #[derive(Default)]
 struct Common {
     relative: bool,
@@ -73,7 +73,7 @@ struct Common {
 }
 
 impl Common {
-    /// Takes an option; `false` if it is none of these.
+    /// Parses an option; `false` if it is none of these.
     fn take(&mut self, item: &str) -> Result<bool, KeywordError> {
         let lower = item.to_ascii_lowercase();
         match lower.as_str() {
@@ -176,7 +176,7 @@ fn byte_test(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), 
     let value = if text::is_name(value) {
         Number::Variable(builder.variable(value, false)?)
     } else {
-        // A sign makes the number's complement: what is compared has none (`-1` is the largest).
+        // A sign gives the two's complement, since the comparison is unsigned (`-1` is the largest number).
         let (digits, complement) = value.strip_prefix('-').map_or((*value, false), |digits| (digits, true));
         let number = text::unsigned(digits)
             .ok_or_else(|| KeywordError::argument(format!("`{value}` is neither a number nor a variable")))?;

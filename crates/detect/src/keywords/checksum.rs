@@ -81,7 +81,7 @@ mod tests {
     use crate::compile::keyword::RefusalCode;
     use crate::keywords::testing::{Frame, icmp, ipv4, ipv6, matches, refused, tcp, udp};
 
-    /// `keyword` is right of this packet, and wrong once a byte is changed.
+    /// `keyword` holds for this packet, and not after a byte is changed.
     fn right_then_wrong(keyword: &str, packet: &Frame, byte: usize) {
         let broken = packet.clone().with(byte, 0xee);
         for (packet, ok) in [(packet, true), (&broken, false)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `config`: what a rule with the action `config` changes. Only `logging disable` for a transaction or flow
-//! exists, as in Suricata 8. The mark is carried by the transaction; whoever writes records reads it.
+//! `config`: the change that a rule with the action `config` makes. As in Suricata 8, only `logging disable`
+//! for a transaction or flow exists. The transaction carries the mark, and the writers of records read it.
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `content`: bytes that must, or must not, be in the buffer.
+//! `content`: bytes that the buffer must, or must not, contain.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};

@@ -54,7 +54,7 @@ enum Command {
 struct InSet {
     set: Arc<Dataset>,
     command: Command,
-    /// Name under which the alert shows what the set knows of the value.
+    /// Name under which the alert shows the set's data about the value.
     context: Option<u32>,
 }
 
@@ -84,7 +84,7 @@ impl BufferCondition for InSet {
     }
 }
 
-/// What stands behind the first words of an argument.
+/// Options after the first words of an argument.
 #[derive(Debug, Default)]
 struct Options {
     kind: Option<Kind>,
@@ -131,7 +131,7 @@ impl Options {
                 "save" => once(&mut options.save)?,
                 "state" => once(&mut options.state)?,
                 "memcap" => options.memcap = Some(parse_size(value).ok_or_else(|| size_wrong(value))?),
-                // The table grows as needed.
+                // The option is ignored: the table grows as needed.
                 "hashsize" => {
                     parse_size(value).ok_or_else(|| size_wrong(value))?;
                 }
@@ -350,7 +350,7 @@ mod tests {
             (answer(&equal, &[192, 0, 2, 2]), answer(&equal, &[192, 0, 2, 9])),
             (Answer::Yes, Answer::No)
         );
-        // A reputation of 0 is one.
+        // A reputation of 0 is a reputation.
         for (argument, there, elsewhere) in
             [("hosts,==,0", Answer::Yes, Answer::No), ("hosts,<,1", Answer::Yes, Answer::No)]
         {
@@ -358,7 +358,7 @@ mod tests {
             let answers = (answer(&zero, &[192, 0, 2, 3]), answer(&zero, &[192, 0, 2, 9]));
             assert_eq!(answers, (there, elsewhere), "{argument}");
         }
-        // The wrong line is left out and told of once.
+        // The malformed line is left out and reported once.
         let skipped = shared.take_skipped();
         assert_eq!(skipped.entries().iter().map(|entry| entry.line).collect::<Vec<_>>(), [2]);
         assert_eq!(built("other,>,1,load none.rep,type ipv4").unwrap_err().code, RefusalCode::MissingFile);

@@ -157,7 +157,8 @@ fn rcode(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     tx_number::<u16>(builder, "dns.rcode", argument, BOTH, RCODES)
 }
 
-/// A message can have several records: their types are a buffer of several values, of two bytes each.
+/// A condition on record types. A message can have several records: their types are a buffer of several
+/// values with two bytes each.
 struct RecordType(UintMatch<u16>);
 
 impl BufferCondition for RecordType {

@@ -35,21 +35,21 @@ struct Length {
 
 impl PacketCondition for Length {
     fn matches(&self, scene: &Scene<'_>) -> bool {
-        // What is longer than 65,535 bytes (segmentation offload) counts as that. Of a cut packet its length
-        // on the wire counts.
+        // Longer payloads (segmentation offload) count as 65,535 bytes. A cut packet counts with its length
+        // on the wire.
         let length = |packet: &bartizan_packet::PacketView<'_>| {
             u16::try_from(packet.decoded().payload_len).unwrap_or(u16::MAX)
         };
         scene.packet.is_some_and(|packet| {
             let is_cut_off = packet.payload().is_empty() && packet.is_payload_cut();
             let has_data = scene.shows_stream || !scene.payload.is_empty() || is_cut_off;
-            // A payload that is not shown is no matter of rules that want one.
+            // Rules on payloads do not apply to a payload that is hidden from them.
             let hidden = scene.payload.is_empty() && !packet.payload().is_empty();
             if hidden && !matches!(self.check, UintMatch::Less(_)) {
                 return false;
             }
-            // As in Suricata, "not N bytes" is about packets that bring something, or with which the stream
-            // is shown, and "0 bytes" about such as bring nothing and with which nothing is shown.
+            // As in Suricata, "not N bytes" applies to packets that have a payload or bring stream data, and
+            // "0 bytes" to packets that have neither.
             let fits = match self.check {
                 UintMatch::NotEqual(_) => has_data,
                 UintMatch::Equal(0) => !has_data,
@@ -64,7 +64,7 @@ impl PacketCondition for Length {
     }
 
     fn longest_payload(&self) -> Option<usize> {
-        // 65,535 stands for longer ones, too.
+        // 65,535 stands for longer payloads, too.
         self.check
             .most()
             .filter(|most| *most < u64::from(u16::MAX))
@@ -74,8 +74,8 @@ impl PacketCondition for Length {
     fn room_for_contents(&self) -> Option<i64> {
         match self.check {
             UintMatch::Equal(most) | UintMatch::Less(most) | UintMatch::Between(_, most) => Some(most.into()),
-            // What is not N bytes long may be longer: Suricata takes N for the most here as well, and refuses
-            // rules that can match.
+            // "Not N bytes" has no upper bound. Suricata takes N as the bound here as well, and refuses rules
+            // that can match.
             _ => None,
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `entropy`: Shannon's entropy of a buffer, in bits a byte. What was computed is shown in the flow's events,
+//! `entropy`: Shannon's entropy of a buffer, in bits a byte. The flow's events show the computed value,
 //! whether or not the rule matched. Source: Suricata 8's user guide, "entropy".
 
 use super::text;
@@ -23,7 +23,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     parse,
 }];
 
-/// What is asked of the value.
+/// Comparison of the entropy with the rule's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Test {
     Equal(f64),
@@ -65,7 +65,8 @@ impl Entropy {
     fn of(&self, data: &[u8]) -> Option<f64> {
         let part = data.get(self.offset..)?;
         let part = if self.bytes == 0 { part } else { part.get(..self.bytes)? };
-        // An empty value has one, as a value of one letter; the part behind the end of a value has none.
+        // An empty value has an entropy, that of a value of one letter; a part beyond the end of a value has
+        // none.
         (!part.is_empty() || data.is_empty()).then(|| shannon(part))
     }
 }
@@ -84,7 +85,7 @@ fn shannon(data: &[u8]) -> f64 {
         share * share.log2()
     };
     let sum: f64 = counts.into_iter().filter(|c| *c > 0).map(part).sum();
-    // No negative zero.
+    // Avoids negative zero.
     if sum == 0.0 { 0.0 } else { -sum }
 }
 
@@ -98,8 +99,8 @@ impl BufferCondition for Entropy {
     }
 
     fn measure(&self, data: &[u8]) -> Option<Measure> {
-        // An empty value is asked, but what is recorded stays that of the last one with bytes, as in
-        // Suricata.
+        // An empty value is evaluated, but the recorded entropy stays that of the last value with bytes, as
+        // in Suricata.
         let value = self.of(data).filter(|_| !data.is_empty())?;
         Some(Measure { name: self.name, value, holds: self.test.holds(value) })
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `decode-event` (`engine-event`) and `stream-event`: what decoder and stream engine found odd about the
-//! packet.
+//! `decode-event` (`engine-event`) and `stream-event`: anomalies that the decoder or the stream engine found
+//! in the packet.
 
 use super::number::text;
 use crate::compile::builder::SignatureBuilder;
@@ -74,7 +74,7 @@ fn decode_event(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
         builder.packet.push(Box::new(OnDecode(event)));
         return Ok(());
     }
-    // One table holds both kinds of events in Suricata.
+    // Suricata has both kinds of events in one table.
     if let Some(stream) = name.strip_prefix("stream.") {
         return stream_event(builder, stream.as_bytes());
     }

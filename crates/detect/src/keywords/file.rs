@@ -2,7 +2,7 @@
 //! Files in transactions: `filename`, `filemagic`, `fileext`, `filesize`, `filemd5`, `filesha1`,
 //! `filesha256`, `filestore`. `file.data` and `file.name` are sticky buffers of the protocols.
 //!
-//! `filestore` is a condition that a file is there, and marks the file; whoever writes files reads the mark.
+//! `filestore` holds if there is a file, and marks the file; the writer of files reads the mark.
 
 use super::number::{later, text};
 use super::path::{Order, read};
@@ -209,7 +209,7 @@ fn size_holds(check: UintMatch<u64>, file: &FileTrack) -> bool {
     match file.state {
         FileState::Closed => check.matches(file.size),
         FileState::Open => false,
-        // What is there is a lower bound.
+        // The size so far is a lower bound.
         FileState::Truncated | FileState::Error => {
             matches!(check, UintMatch::Greater(_) | UintMatch::GreaterEqual(_)) && check.matches(file.size)
         }
@@ -247,8 +247,7 @@ impl Digest {
 }
 
 /// The digests of a list file: hexadecimal at the beginning of each line. Lines that begin with `#` or white
-/// space are remarks; others
-/// are left out.
+/// space are remarks; all other lines are left out.
 fn digests(path: &Path, text: &[u8], digest: Digest, skipped: &mut SkippedEntries) -> HashSet<Box<[u8]>> {
     let mut all = HashSet::new();
     for (number, line) in text.split(|b| *b == b'\n').enumerate() {
@@ -316,7 +315,7 @@ fn store(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             }
         }
     }
-    // With a direction and nothing else it is about the transaction.
+    // With a direction and no scope, the option concerns the transaction.
     let alone = if directions.is_some() { StoreScope::Transaction } else { StoreScope::File };
     let scope = scope.unwrap_or(alone);
     builder.requests.push(Request::StoreFiles(StoreFiles { directions, scope }));
@@ -358,7 +357,7 @@ mod tests {
                 .as_slice()
             )
         );
-        // What is neither a digest nor a remark is left out.
+        // A line that is neither digest nor remark is left out.
         let list =
             b"\n0011\nbad line\nzz\n00112233445566778899aabbccddeeff\n00112233445566778899aabbccddeeff00\n";
         let all = digests(Path::new("list"), list, Digest::Md5, &mut skipped);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flowbits`: marks that rules set on a flow and ask for.
+//! `flowbits`: marks that rules set on a flow and test.
 //!
-//! Without a flow no question holds, neither `isset` nor `isnotset`.
+//! Without a flow neither `isset` nor `isnotset` holds.
 
 use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flow.age`, `flow.pkts`, `flow.bytes`, `flow.elephant` and their kin: how much of the flow there was;
-//! `stream_size`: how much data.
+//! `flow.age`, `flow.pkts`, `flow.bytes`, `flow.elephant` and related keywords: age and size of the flow;
+//! `stream_size`: amount of stream data.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -105,7 +105,7 @@ impl PacketCondition for Age {
     }
 }
 
-/// Which of the directions must meet the condition.
+/// The directions in which the condition must hold.
 #[derive(Clone, Copy)]
 enum Sides {
     One(Direction),
@@ -113,7 +113,7 @@ enum Sides {
     Either,
 }
 
-/// More came than makes an elephant flow.
+/// The flow has exceeded the bound of an elephant flow.
 struct Elephant(Sides);
 
 impl PacketCondition for Elephant {
@@ -149,8 +149,8 @@ struct Count<T> {
     check: UintMatch<T>,
     value: fn(&Scene<'_>) -> Option<PerDirection<u64>>,
     cut: fn(u64) -> T,
-    /// Bytes of the stream are counted: a rule with content looks at the stream, and at each segment, too.
-    /// Else it looks at packets, as Suricata's does.
+    /// The condition counts bytes of the stream: a rule with content is evaluated on the stream and on each
+    /// segment, too. Otherwise it is evaluated on packets, as Suricata's is.
     of_stream: bool,
 }
 
@@ -270,8 +270,8 @@ fn stream_counts(scene: &Scene<'_>) -> Option<PerDirection<u64>> {
     used(scene.flow?.tcp?)
 }
 
-/// Sequence numbers used so far, the SYN included. Without a session (one that was met in the middle and not
-/// taken up) there is nothing to count: not even 0 bytes, as in Suricata.
+/// Sequence numbers used so far, the SYN included. Without a session (a connection met in the middle and not
+/// picked up) there is no count, not even 0 bytes, as in Suricata.
 fn used(tcp: &TcpSession) -> Option<PerDirection<u64>> {
     let used = |direction| u64::from(tcp.sequence_used(direction));
     tcp.exists().then(|| PerDirection::new(used(Direction::ToServer), used(Direction::ToClient)))
@@ -293,7 +293,7 @@ fn stream_size(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
         }
     };
     let size = text::within("stream_size", size, 0..=u32::MAX)?;
-    // Unlike other numbers, as in Suricata: what always or never holds is no error here.
+    // Unlike for other numbers, a condition that always or never holds is no error here, as in Suricata.
     let check = match *operator {
         "=" => UintMatch::Equal(size),
         "!=" => UintMatch::NotEqual(size),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `flowint`: whole numbers of 32 bits that rules keep per flow.
 //!
-//! Questions (`isset`, comparisons) are conditions; changes (`=`, `+`, `-`) happen after the match. A number
-//! or the name of another variable stands on the right-hand side. Adding to what is not set starts at zero.
+//! Tests (`isset`, comparisons) are conditions; changes (`=`, `+`, `-`) happen after the match. The
+//! right-hand side is a number or the name of another variable. Addition to an unset variable starts at zero.
 
 use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `frame`: what follows looks at frames, pieces of a stream or datagram that a parser has named
-//! ([`bartizan_applayer::frames`]). Source: Suricata 8's guide for developers, "Application Layer Frame
+//! `frame`: the following keywords inspect protocol frames, pieces of a stream or datagram that a parser has
+//! named ([`bartizan_applayer::frames`]). Source: Suricata 8's guide for developers, "Application Layer Frame
 //! Support".
 
 use super::number::text;
@@ -27,9 +27,9 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
 
 fn frame(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let written = text(argument)?;
-    // `ssl2.pdu` has a dot of its own: a protocol's name is tried first.
+    // `ssl2.pdu` contains a dot, so the protocol's name is tried first.
     let named = written.split_once('.').and_then(|(protocol, kind)| {
-        // A family is no protocol of frames, as its members have others.
+        // A family has no frames of its own, since its members differ.
         let (id, _) = protocols::by_name(protocol).filter(|_| !protocols::is_family(protocol))?;
         Some((id, kind))
     });

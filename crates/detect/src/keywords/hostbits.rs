@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `xbits` and `hostbits`: marks on hosts and on pairs of hosts, kept in the host table for a time.
 //!
-//! Not done: `xbits` by transaction (`track tx`).
+//! Not supported: `xbits` by transaction (`track tx`).
 
 use super::text;
 use crate::compile::builder::{SignatureBuilder, Use};
@@ -37,9 +37,9 @@ pub const KEYWORDS: &[Keyword] = &[
     },
 ];
 
-/// Seconds that an `xbits` mark stays unless said otherwise.
+/// Default life of an `xbits` mark, in seconds.
 const XBITS_EXPIRE: u32 = 30;
-/// Seconds that a `hostbits` mark stays.
+/// Default life of a `hostbits` mark, in seconds.
 const HOSTBITS_EXPIRE: u32 = 300;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -109,7 +109,7 @@ impl Effect for Mark {
         let now = scene.now;
         let until = end(now, self.expire);
         let hosts = &scene.shared.hosts;
-        // What finds no room is counted by the host table.
+        // The host table counts marks for which it has no room.
         match self.change {
             Change::Set => {
                 let _ = hosts.with(&key, now, |host| host.set(scope, name, now, until));
@@ -125,7 +125,7 @@ impl Effect for Mark {
     }
 }
 
-/// The first instant at which a mark is gone: it still holds when the time is over to the nanosecond.
+/// The first instant at which a mark is gone: the mark still holds at the end of its time, to the nanosecond.
 fn end(now: Timestamp, seconds: u32) -> Timestamp {
     now + PacketDuration::from_secs(u64::from(seconds)) + PacketDuration::from_nanos(1)
 }

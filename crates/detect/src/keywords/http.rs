@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP's older modifiers, which stand behind the content that they move to a buffer (`content:"x";
-//! http_uri;`), and `uricontent`. The sticky buffers (`http.uri`) come from the table of the protocol.
+//! HTTP's older modifiers, which follow the content that they move to a buffer (`content:"x"; http_uri;`),
+//! and `uricontent`. The sticky buffers (`http.uri`) come from the table of the protocol.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};

@@ -75,7 +75,7 @@ fn code(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keywo
     packet_number::<u8>(builder, argument, |packet| packet.decoded().transport.icmp().map(|icmp| icmp.code))
 }
 
-/// The message, if it is one that has identifier and sequence number.
+/// The message, if it has identifier and sequence number.
 fn numbered<'p>(packet: &'p PacketView<'_>) -> Option<&'p Icmp> {
     match &packet.decoded().transport {
         Transport::Icmp(icmp) if matches!(icmp.kind, 0 | 8 | 13..=18) => Some(icmp),

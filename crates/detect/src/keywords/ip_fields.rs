@@ -2,7 +2,7 @@
 //! `id`, `tos`, `sameip`, `ipopts`, `fragbits`, `fragoffset`: fields of the IP header (RFC 791, RFC 8200
 //! 4.5).
 //!
-//! As in Suricata `id`, `tos`, `ipopts` and `fragbits` are about IPv4 only; `fragoffset` is in units of 8
+//! As in Suricata, `id`, `tos`, `ipopts` and `fragbits` apply to IPv4 only; `fragoffset` is in units of 8
 //! bytes for IPv4 and in bytes for IPv6.
 
 use super::number::{packet_check, packet_equals, plain, text, unquoted};
@@ -133,7 +133,7 @@ fn same_ip(builder: &mut SignatureBuilder<'_>, _: &[u8]) -> Result<(), KeywordEr
 
 fn options(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
     let name = text(argument)?;
-    // Suricata 8.0.8 takes `any` and finds it in no packet, whatever its options.
+    // Suricata 8.0.8 accepts `any`, which then matches no packet, whatever its options.
     let wanted = if name.eq_ignore_ascii_case("any") {
         None
     } else {
@@ -171,7 +171,7 @@ fn fragment_bits(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<
             b'M' => MORE,
             b'D' => DONT,
             b'R' => RESERVED,
-            // What stands behind the letters is not read, as in Suricata.
+            // As in Suricata, text after the letters is ignored.
             _ => break,
         };
     }
@@ -199,7 +199,7 @@ fn fragment_offset(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resul
         _ => (UintMatch::Equal, argument),
     };
     let rest = rest.trim_ascii_start();
-    // What stands behind the number is not read, as in Suricata.
+    // As in Suricata, text after the number is ignored.
     let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
     let number = rest.get(..digits).filter(|digits| !digits.is_empty());
     let number = number.ok_or_else(|| {

@@ -141,7 +141,7 @@ fn ip_proto(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), K
             return Err(KeywordError::context("several `ip_proto` in one rule need `!`, `<` or `>` each"));
         }
         let protocols = &mut builder.protocol.ip;
-        // Of `ip` rules it is the only protocol; `tcp` rules keep theirs beside it.
+        // For `ip` rules this is the only protocol; `tcp` rules keep their own beside it.
         if !protocols.contains(&number) {
             protocols.push(number);
         }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(of(&[("ip_proto", "<3")]), [0, 1, 2]);
         assert_eq!(of(&[("ip_proto", ">250"), ("ip_proto", "!253"), ("ip_proto", "< 255")]), [251, 252, 254]);
         assert_eq!(of(&[("ip_proto", "!6")]).len(), 255);
-        // The head says it already; Suricata refuses it, too.
+        // The head names the protocol already; Suricata refuses the rule, too.
         let twice = build("tcp", &[("ip_proto", "6")]).map(|_| ()).map_err(|e| e.code);
         assert_eq!(twice, Err(RefusalCode::BadContext));
     }

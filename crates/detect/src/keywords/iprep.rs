@@ -84,7 +84,7 @@ fn parse(argument: &[u8]) -> Result<(Side, &str, Test), KeywordError> {
         [side, category, "isnotset"] => (side, category, Test::IsNotSet),
         [side, category, operator @ (">" | "<" | "=" | ">=" | "<=" | "!=" | "!"), value] => {
             let test = match (*operator, value.parse()) {
-                // Whatever is listed.
+                // Any listed address.
                 (">=", Ok(0u8)) => Test::IsSet,
                 _ => Test::Compare(UintMatch::<u8>::parse(format!("{operator}{value}").as_bytes())?),
             };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `isdataat`: whether there is data at a position.
+//! `isdataat`: whether data exists at a position.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -41,8 +41,8 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
             other => return Err(KeywordError::argument(format!("unknown option `{other}`"))),
         }
     }
-    // As in Suricata: behind a content that must not occur `isdataat:!1,relative` is its `endswith`, there is
-    // no end of it to count from.
+    // As in Suricata: after a negated content `isdataat:!1,relative` acts as its `endswith`, since that
+    // content has no end to count from.
     let ends = relative && negated && at == Number::Constant(1);
     if ends && builder.end_negated_literal() {
         return Ok(());

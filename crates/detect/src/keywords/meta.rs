@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keywords that describe a rule. What they say is read by the rule language (`bartizan_rules::Meta`), which
-//! also checks them; here they are known, so that they are not called unknown.
+//! Keywords that describe a rule. The rule language reads and checks them (`bartizan_rules::Meta`); their
+//! entries here only keep them from being reported as unknown.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};

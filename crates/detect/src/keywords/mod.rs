@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keywords: one file, or one family of small keywords of a kind, and one line each.
+//! The keywords: one file for each keyword or family of small keywords, and one line each in this table.
 //!
 //! Sticky buffers need no file: see [`sticky`].
 
@@ -111,8 +111,8 @@ pub const FAMILIES: &[&[Keyword]] = &[
     requires::KEYWORDS,
 ];
 
-/// Names of the keywords whose argument may (or must) stand in double quotes; Suricata 8.0.8 refuses them
-/// around that of any other.
+/// Names of the keywords whose argument may (or must) have double quotes; Suricata 8.0.8 refuses quotes
+/// around the argument of any other keyword.
 pub const QUOTED: &[&str] = &[
     "app-layer-protocol",
     "content",
@@ -133,10 +133,9 @@ pub const QUOTED: &[&str] = &[
 ];
 
 impl Keyword {
-    /// Adds the keyword to the signature: [`Keyword::parse`], behind what holds of every argument.
+    /// Adds the keyword to the signature: checks that hold for every argument, then [`Keyword::parse`].
     ///
-    /// # Errors
-    /// Quotes where the keyword takes none; what the keyword itself refuses.
+    /// Quotes where the keyword takes none, or an error of the keyword itself.
     pub fn apply(&self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
         if argument.first() == Some(&b'"') && !QUOTED.contains(&self.name) {
             return Err(KeywordError::argument(format!("`{}` takes no quotes around its value", self.name))
@@ -151,7 +150,7 @@ pub fn all() -> impl Iterator<Item = &'static Keyword> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-/// Finds a keyword by name or alias, whatever its letter case.
+/// Finds a keyword by name or alias, ignoring letter case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Keyword> {
     static BY_NAME: OnceLock<HashMap<&'static str, &'static Keyword>> = OnceLock::new();
@@ -164,12 +163,12 @@ pub fn find(name: &str) -> Option<&'static Keyword> {
     table.get(name).or_else(|| table.get(name.to_ascii_lowercase().as_str())).copied()
 }
 
-/// Keywords of Suricata 8 that this engine knows of and does not evaluate, by the reason: rules with them are
-/// refused by name.
+/// Keywords of Suricata 8 that this engine knows and does not evaluate, grouped by reason. Rules with them
+/// are refused by name.
 pub const REFUSED: &[(&str, &[&str])] = unsupported::KEYWORDS;
 
-/// The names of [`REFUSED`] that are really refused: a parser that comes to this build may bring a buffer of
-/// a name that is listed, which is a keyword from then on.
+/// The names in [`REFUSED`] that are really refused. A new parser may bring a buffer whose name is in the
+/// list; that name is a keyword then.
 #[must_use]
 pub fn refused_names() -> Vec<(&'static str, Vec<&'static str>)> {
     let buffers = crate::model::buffers::Buffers::new();
@@ -177,7 +176,7 @@ pub fn refused_names() -> Vec<(&'static str, Vec<&'static str>)> {
     REFUSED.iter().map(|(reason, names)| (*reason, names.iter().copied().filter(open).collect())).collect()
 }
 
-/// Why a keyword is not evaluated; `None` if it is, or is not known.
+/// The reason why a keyword is not evaluated; `None` for keywords that are evaluated or unknown.
 #[must_use]
 pub fn refusal(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(_, names)| names.contains(&name)).map(|(reason, _)| *reason)
@@ -253,8 +252,8 @@ mod tests {
         crate::ruleset::load(&mut [file], &input).unwrap()
     }
 
-    /// The other half of the promise that no rule is silently inert: the loader weighs what each keyword adds
-    /// (by its role), and here each keyword is seen to load and, left out, to make a different rule.
+    /// No rule is silently inert: the loader weighs the parts that each keyword adds (by its role), and this
+    /// test checks that each keyword loads and that the rule differs without it.
     #[test]
     fn every_keyword_is_evaluated_or_refused() {
         for keyword in all() {
@@ -290,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_keyword_without_effect_refuses_its_rule() {
-        // What the loader weighs: each of these adds something, and adds it once.
+        // Each of these keywords adds weight, and adds it once.
         let shared = std::sync::Arc::default();
         let buffers = crate::model::buffers::Buffers::new();
         let settings = bartizan_base::Settings::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands behind a `content` and modifies it: letter case, place, choice as fast pattern, replacement.
+//! Modifiers after a `content`: letter case, place, choice as fast pattern, replacement.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -7,9 +7,9 @@ use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
 use crate::model::condition::{PacketCondition, Scene};
 use crate::model::content::{Literal, Number};
 
-/// Largest `distance` and `within` either way.
+/// Largest absolute value of `distance` and `within`, in bytes.
 const RELATIVE_MAX: i64 = 1024 * 1024;
-/// Largest `offset` and `depth`.
+/// Largest `offset` and `depth`, in bytes.
 const ABSOLUTE_MAX: i64 = 65_535;
 
 /// The keywords.
@@ -175,7 +175,7 @@ fn depth(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     Ok(())
 }
 
-/// A constant room must hold the content.
+/// Checks that a constant `depth` or `within` leaves room for the content.
 fn fits(keyword: &str, room: Number, literal: &Literal) -> Result<(), KeywordError> {
     let length = literal.bytes.len();
     match room {
@@ -280,7 +280,7 @@ fn fast_pattern(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
     Ok(())
 }
 
-/// What is replaced must be in one packet.
+/// Limits a rule with `replace` to single packets, which must contain the replaced bytes.
 struct InPacket;
 
 impl PacketCondition for InPacket {

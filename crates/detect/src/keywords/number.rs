@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What numeric keywords share: a condition on one number of a packet or of a transaction.
+//! Shared by numeric keywords: a condition on one number of a packet or of a transaction.
 //!
-//! Not a keyword itself. The language of the numbers is [`bartizan_rules::UintMatch`].
+//! This is not a keyword itself. The language of the numbers is [`bartizan_rules::UintMatch`].
 
 pub(crate) use super::text::utf8 as text;
 use crate::compile::builder::SignatureBuilder;
@@ -14,7 +14,7 @@ use bartizan_base::{Direction, PerDirection};
 use bartizan_packet::PacketView;
 use bartizan_rules::{Uint, UintMatch};
 
-/// Reads a number of a packet; `None` when the packet has none, and then no condition on it holds.
+/// Reads a number of a packet. `None`: the packet has no such number, and no condition on it holds.
 pub(crate) type Read<T> = fn(&PacketView<'_>) -> Option<T>;
 
 /// A condition on a number of the packet.
@@ -38,7 +38,7 @@ impl<T: Uint + Send + Sync> PacketCondition for PacketNumber<T> {
     }
 }
 
-/// The argument without quotes around it, for keywords that take some ([`super::QUOTED`]).
+/// The argument without its quotes, for keywords that accept quotes ([`super::QUOTED`]).
 pub(crate) fn unquoted(argument: &[u8]) -> &[u8] {
     match argument {
         [b'"', inner @ .., b'"'] => inner.trim_ascii(),
@@ -57,7 +57,7 @@ pub(crate) fn packet_number<T: Uint + Send + Sync + 'static>(
     Ok(())
 }
 
-/// Adds a condition on a number of the packet that is read already.
+/// Adds a condition on a number of the packet, with a parsed comparison.
 pub(crate) fn packet_check<T: Uint + Send + Sync + 'static>(
     builder: &mut SignatureBuilder<'_>,
     check: UintMatch<T>,
@@ -66,7 +66,7 @@ pub(crate) fn packet_check<T: Uint + Send + Sync + 'static>(
     builder.packet.push(Box::new(PacketNumber { check, read, key: None }));
 }
 
-/// A decimal number and nothing else: what the older keywords of Suricata take.
+/// Parses a decimal number and nothing else, as Suricata's older keywords take it.
 pub(crate) fn plain<T: Uint>(argument: &[u8]) -> Result<T, KeywordError> {
     let digits = Some(argument).filter(|text| text.iter().all(u8::is_ascii_digit));
     let number = digits.and_then(|text| core::str::from_utf8(text).ok()?.parse().ok()).and_then(T::from_u64);
@@ -76,7 +76,7 @@ pub(crate) fn plain<T: Uint>(argument: &[u8]) -> Result<T, KeywordError> {
     })
 }
 
-/// Adds a condition that a number of the packet is this one: [`plain`].
+/// Adds a condition that a number of the packet equals the argument, parsed by [`plain`].
 pub(crate) fn packet_equals<T: Uint + Send + Sync + 'static>(
     builder: &mut SignatureBuilder<'_>,
     argument: &[u8],
@@ -86,7 +86,7 @@ pub(crate) fn packet_equals<T: Uint + Send + Sync + 'static>(
     Ok(())
 }
 
-/// As [`packet_number`], found by a prefilter key when the condition is "equal to".
+/// Does as [`packet_number`]; a prefilter key finds the rule when the condition is "equal to".
 pub(crate) fn packet_number_keyed(
     builder: &mut SignatureBuilder<'_>,
     argument: &[u8],
@@ -104,8 +104,8 @@ pub(crate) fn is_open(tx: &dyn Transaction, direction: Direction, complete: PerD
     tx.progress(direction) < complete[direction] && !tx.common().ended[direction]
 }
 
-/// The answer of a condition that does not hold now and is asked in both directions: it can hold later while
-/// one of them is open or was not yet looked at.
+/// The answer of a condition that does not hold now and is evaluated in both directions: it can hold later
+/// while a direction is open or not yet inspected.
 pub(crate) fn later(
     tx: &dyn Transaction,
     direction: Direction,
@@ -126,7 +126,7 @@ pub(crate) fn later(
 pub(crate) struct NumberRef {
     /// The protocol.
     pub protocol: ProtocolId,
-    /// Its declaration.
+    /// The protocol's declaration.
     pub spec: &'static ProtocolSpec,
     /// The number, for [`Transaction::number`].
     pub id: NumberId,
@@ -147,12 +147,12 @@ impl NumberRef {
         Ok(NumberRef { protocol, spec, id })
     }
 
-    /// The number of a transaction; what does not fit into `T` is none.
+    /// The number of a transaction; `None` if it does not fit into `T`.
     pub(crate) fn of<T: Uint>(&self, tx: &dyn Transaction, direction: Direction) -> Option<T> {
         tx.number(self.id, direction).and_then(T::from_u64)
     }
 
-    /// The answer where a condition does not hold (yet).
+    /// The answer of a condition on this number that does not hold now.
     pub(crate) fn later(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer {
         later(tx, direction, self.spec.complete, scene)
     }
@@ -162,7 +162,7 @@ impl NumberRef {
 pub(crate) struct TxNumber<T> {
     /// The number.
     pub number: NumberRef,
-    /// What must hold.
+    /// The comparison.
     pub check: UintMatch<T>,
 }
 

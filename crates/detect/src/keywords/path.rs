@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that rules name. Not a keyword itself.
+//! Finds and reads files that rules name. This is not a keyword itself.
 //!
-//! Reading them is the one place where loading rules does input; nothing here runs while packets are
-//! inspected.
+//! Only this module does input while rules are loaded; nothing of it runs while packets are inspected.
 
 use crate::compile::builder::Environment;
 use crate::compile::keyword::{KeywordError, RefusalCode};
 use crate::state::dataset::ListFile;
 use std::path::{Path, PathBuf};
 
-/// Where a relative name is looked for first.
+/// The order of folders in which a relative file name is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The folder of the rule file, then `default-rule-path`, then the working folder (`dataset`).
@@ -18,9 +17,9 @@ pub(crate) enum Order {
     SettingsFirst,
 }
 
-/// The places where a file may be.
+/// The paths where a file may be.
 pub(crate) fn places(environment: &Environment<'_>, name: &str, order: Order) -> Vec<PathBuf> {
-    // Whatever the file is called: it may be another one at the next load.
+    // Called for every kind of file: its content may differ at the next load.
     let folder = environment.rule_folder();
     let name = Path::new(name);
     if name.is_absolute() {
@@ -38,7 +37,7 @@ pub(crate) fn places(environment: &Environment<'_>, name: &str, order: Order) ->
     places
 }
 
-/// The first of the places where there is a file.
+/// The first of the paths that exists.
 pub(crate) fn find(environment: &Environment<'_>, name: &str, order: Order) -> Result<PathBuf, KeywordError> {
     let places = places(environment, name, order);
     places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
@@ -48,7 +47,7 @@ pub(crate) fn find(environment: &Environment<'_>, name: &str, order: Order) -> R
     })
 }
 
-/// Reads a file that a rule names; gives its path as well.
+/// Reads a file that a rule names; also returns its path.
 pub(crate) fn read(
     environment: &Environment<'_>,
     name: &str,

@@ -3,8 +3,8 @@
 //!
 //! Flags: of the expression `i m s x A E G`; `R` relative to the match before; `B` accepted; `O` with the
 //! match limits of the settings; letters that move it to a buffer of HTTP. Captures are named groups
-//! `(?P<flow_name>...)` (also `pkt_`, `alert_`) or a list behind the flags, `, flow:name, pkt:name`, in the
-//! order of the groups. Not done: pairs of captures that name a key and its value.
+//! `(?P<flow_name>...)` (also `pkt_`, `alert_`) or a list after the flags, `, flow:name, pkt:name`, in the
+//! order of the groups. Not supported: pairs of captures that name a key and its value.
 
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, RefusalCode, Role};
@@ -49,7 +49,7 @@ struct Parts<'a> {
     captures: &'a [u8],
 }
 
-/// What the flags say.
+/// Parsed flags.
 #[derive(Default)]
 struct Flags {
     regex: RegexFlags,
@@ -81,7 +81,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         limits.matches = setting("pcre.match-limit", limits.matches)?;
         limits.depth = setting("pcre.match-limit-recursion", limits.depth)?;
     }
-    // Groups are compiled away unless something refers to them: by number, or by the capture list.
+    // Groups are removed by compilation unless something refers to them, by number or by the capture list.
     let compile = |more| Regex::new(parts.expression, flags.regex | more, limits, JitMode::Lazy);
     let regex = if parts.captures.is_empty() {
         compile(RegexFlags::NO_AUTO_CAPTURE).or_else(|_| compile(RegexFlags::empty()))
@@ -105,7 +105,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
     place(builder, item, &flags)
 }
 
-/// Puts the expression into its buffer.
+/// Adds the expression to its buffer.
 fn place(builder: &mut SignatureBuilder<'_>, item: Item, flags: &Flags) -> Result<(), KeywordError> {
     let sticky = builder.is_sticky();
     match flags.buffer {
@@ -203,7 +203,7 @@ fn read_flags(letters: &[u8]) -> Result<Flags, KeywordError> {
     Ok(flags)
 }
 
-/// Whether there are upper case letters that are not part of an escape.
+/// Whether the expression has upper case letters outside of escapes.
 fn has_upper_case(expression: &[u8]) -> bool {
     let mut escaped = false;
     expression.iter().any(|byte| {
@@ -216,7 +216,7 @@ fn has_upper_case(expression: &[u8]) -> bool {
     })
 }
 
-/// Which groups fill which variables.
+/// Maps capture groups to variables: group number and variable, by name of the group or by the list.
 fn captures(
     builder: &mut SignatureBuilder<'_>,
     regex: &Regex,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `requires`: the rule is skipped unless the engine is new enough and has what it names.
+//! `requires`: skips the rule unless the engine has the version and the features that the keyword names.
 //!
-//! The version is that of the Suricata whose rules this engine reads. Requirements that are not known are not
-//! met.
+//! The version is that of the Suricata whose rules this engine reads. Unknown requirements count as not met.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -55,7 +54,7 @@ fn parse(_: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordErr
     Ok(())
 }
 
-/// `>= 7.0.4 < 8 | >= 8.0.3`: one of the alternatives, all parts of it.
+/// Whether a version condition such as `>= 7.0.4 < 8 | >= 8.0.3` holds: all parts of one alternative.
 fn version_holds(range: &str) -> Result<bool, KeywordError> {
     let mut any = false;
     for alternative in range.split('|') {

@@ -20,7 +20,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     parse,
 }];
 
-/// A message that is a call.
+/// Message type of a call.
 const CALL: u32 = 0;
 /// Bytes of a record mark (RFC 5531, section 11).
 const MARK: usize = 4;

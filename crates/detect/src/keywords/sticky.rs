@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sticky buffers without a file of their own: every buffer that a protocol or the packet offers is a
-//! keyword.
+//! Sticky buffers without a file of their own: every buffer of a protocol or packet is a keyword.
 //!
-//! A protocol that adds a buffer to its table needs nothing here. Older spellings are in [`ALIASES`].
+//! A protocol that adds a buffer to its table needs no change here. Older spellings are in [`ALIASES`].
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::KeywordError;
@@ -38,14 +37,14 @@ pub const ALIASES: &[(&str, &str)] = &[
 /// A buffer named in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sticky {
-    /// Name of the buffer, whatever spelling the rule used.
+    /// Name of the buffer, whatever the rule's spelling.
     pub name: &'static str,
 }
 
 /// The buffer that a keyword of a rule names, if one does.
 #[must_use]
 pub fn find(name: &str, buffers: &Buffers) -> Option<Sticky> {
-    // As other keywords, whatever their letter case.
+    // Letter case is ignored, as for other keywords.
     let lower = name.to_ascii_lowercase();
     let name = ALIASES.iter().find(|(alias, _)| *alias == lower).map_or(lower.as_str(), |(_, modern)| modern);
     let found = buffers.find(name)?;
@@ -53,10 +52,9 @@ pub fn find(name: &str, buffers: &Buffers) -> Option<Sticky> {
 }
 
 impl Sticky {
-    /// Makes it the buffer that the following keywords look at.
+    /// Selects the buffer that the following keywords inspect.
     ///
-    /// # Errors
-    /// A value is given; the rule is about other protocols; the buffer before was not looked at.
+    /// The keyword has a value, the rule concerns other protocols, or the previous buffer has no condition.
     pub fn apply(self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
         if !argument.is_empty() {
             return Err(KeywordError::argument(format!("`{}` takes no value", self.name))
@@ -68,8 +66,8 @@ impl Sticky {
         {
             return Err(KeywordError::context(format!("`{}` is of {words}, but the rule is not", self.name)));
         }
-        // As in Suricata 8.0.8, which turns a rule round that has said the other direction by then, and
-        // refuses one that says it later.
+        // As in Suricata 8.0.8, which turns a rule round that named the other direction before this buffer,
+        // and refuses a rule that names it later.
         if self.name == ONLY_TO_CLIENT && builder.flow.contains(FlowNeeds::TO_SERVER) {
             builder.flow = builder.flow.difference(FlowNeeds::TO_SERVER) | FlowNeeds::TO_CLIENT;
         }
@@ -77,10 +75,10 @@ impl Sticky {
     }
 }
 
-/// The buffer that says of a rule which direction it is about.
+/// The buffer that fixes a rule's direction to the client.
 const ONLY_TO_CLIENT: &str = "http.response_body";
 
-/// IP protocols that headers belong to.
+/// Protocols whose headers are buffers, with their IP protocol number.
 const TRANSPORTS: &[(&str, u8, &str)] =
     &[("tcp.hdr", 6, "TCP"), ("udp.hdr", 17, "UDP"), ("icmpv4.hdr", 1, "ICMP"), ("icmpv6.hdr", 58, "ICMPv6")];
 
@@ -119,7 +117,7 @@ mod tests {
     fn what_is_refused() {
         assert_eq!(refused_in("udp", &[("tcp.hdr", "")]), Some(RefusalCode::BadContext));
         assert_eq!(refused_in("tcp", &[("tcp.hdr", "x")]), Some(RefusalCode::BadArgument));
-        // Nothing is asked of the first one.
+        // The first buffer has no condition.
         assert_eq!(refused_in("tcp", &[("tcp.hdr", ""), ("ip.src", "")]), Some(RefusalCode::BadContext));
         assert_eq!(refused_in("tcp", &[("ip.src", "")]), Some(RefusalCode::BadContext));
     }

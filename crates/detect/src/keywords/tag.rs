@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `tag`: after a match the next packets of the flow or host are marked.
+//! `tag`: marks the next packets of the flow or host after a match.
 //!
-//! The mark is kept in the flow's state or in the host table; logging the packets is the business of who
-//! reads it.
+//! The flow's state or the host table keeps the mark; its readers log the packets.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -27,7 +26,7 @@ pub const KEYWORDS: &[Keyword] = &[Keyword {
     parse,
 }];
 
-/// Packets that are tagged unless something else is said or nothing else limits (as in Suricata).
+/// Default number of tagged packets where no other limit applies (as in Suricata).
 const PACKETS_MAX: u32 = 256;
 
 #[derive(Clone, Copy)]
@@ -64,7 +63,7 @@ impl Effect for Start {
         match self.metric {
             Metric::Packets => tag.packets = self.count,
             Metric::Bytes => tag.bytes = u64::from(self.count),
-            // Whole seconds, as in Suricata: the last of them is in.
+            // Whole seconds, as in Suricata: the last of them is included.
             Metric::Seconds => {
                 tag.until = Timestamp::from_parts(scene.now.as_secs(), 0)
                     + PacketDuration::from_secs(u64::from(self.count) + 1);
@@ -105,7 +104,7 @@ fn parse(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Keyw
         (_, Some(other)) if !["src", "dst"].contains(&other) => {
             return Err(KeywordError::argument(format!("unknown side `{other}` of `tag`: src or dst")));
         }
-        // A side says nothing of a session, and is taken as in Suricata.
+        // A side has no meaning for a session, and is accepted as in Suricata.
         ("session", _) => Whose::Session,
         ("host", Some("src")) => Whose::Source,
         ("host", _) => Whose::Destination,

@@ -65,7 +65,7 @@ pub const KEYWORDS: &[Keyword] = &[
     },
 ];
 
-/// Without the `+` that Suricata takes before numbers of 32 bits.
+/// Removes the `+` that Suricata accepts before numbers of 32 bits.
 fn signless(argument: &[u8]) -> &[u8] {
     argument.strip_prefix(b"+").unwrap_or(argument)
 }

@@ -32,7 +32,7 @@ enum Modifier {
 struct Flags {
     modifier: Modifier,
     wanted: u8,
-    /// Flags that count.
+    /// Mask of the flags that count.
     mask: u8,
 }
 
@@ -40,7 +40,7 @@ impl PacketCondition for Flags {
     fn matches(&self, scene: &Scene<'_>) -> bool {
         let Some(tcp) = scene.packet.and_then(|p| p.decoded().transport.tcp()) else { return false };
         let all = tcp.flags.bits();
-        // `flags:0` looks at all flags, whatever is ignored.
+        // `flags:0` compares all flags, whatever the mask ignores.
         if self.wanted == 0 && all != 0 {
             return self.modifier == Modifier::NotAllOf;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `tcp.session`: how far a TCP connection has come. Source: Suricata 8.0.8's keyword list, and its answers
-//! for connections of all kinds.
+//! `tcp.session`: the phase of a TCP connection. Source: Suricata 8.0.8's keyword list, and its results for
+//! connections of all kinds.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;

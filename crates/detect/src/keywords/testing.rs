@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For the tests of keywords: packets built by hand, and conditions evaluated on them.
+//! Helpers for tests of keywords: packets built by hand, and conditions evaluated on them.
 
 use crate::compile::builder::{Environment, SignatureBuilder};
 use crate::compile::keyword::{KeywordError, RefusalCode};
@@ -28,25 +28,25 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// One byte changed.
+    /// Changes one byte.
     pub fn with(mut self, at: usize, value: u8) -> Self {
         self.bytes[at] = value;
         self
     }
 
-    /// Two bytes changed, big endian.
+    /// Changes two bytes, big endian.
     pub fn with16(mut self, at: usize, value: u16) -> Self {
         self.bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
         self
     }
 
-    /// A range copied to another place.
+    /// Copies a range to another place.
     pub fn copying(mut self, from: core::ops::Range<usize>, to: usize) -> Self {
         self.bytes.copy_within(from, to);
         self
     }
 
-    /// Checksums of IPv4 and of the transport set (raw IP only).
+    /// Sets the checksums of IPv4 and of the transport (raw IP only).
     pub fn fix_checksums(mut self) -> Self {
         let (src, dst) = if self.bytes[0] >> 4 == 4 { ADDRESSES_V4 } else { ADDRESSES_V6 };
         let (header, protocol) = if src.is_ipv4() {
@@ -87,7 +87,7 @@ pub(crate) fn ipv6(next: u8, body: &[u8]) -> Frame {
     Frame { link: LinkType::RAW, bytes }
 }
 
-/// The same body over both versions of IP.
+/// One body in an IPv4 and in an IPv6 packet.
 pub(crate) fn both(proto: u8, body: &[u8]) -> [Frame; 2] {
     [ipv4(proto, body), ipv6(proto, body)]
 }
@@ -123,7 +123,7 @@ pub(crate) fn icmp(kind: u8, code: u8, rest: [u8; 4], payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// What options of a rule were built into.
+/// The parts that options of a rule add to its signature.
 pub(crate) struct Built {
     pub protocol: ProtocolMatch,
     pub packet: Vec<Box<dyn PacketCondition>>,
@@ -141,7 +141,7 @@ pub(crate) fn build(protocol: &str, options: &[(&str, &str)]) -> Result<Built, K
     build_with(&Settings::new(), Path::new(""), protocol, options)
 }
 
-/// As [`build`], with settings and the folder of the rule file.
+/// Does as [`build`], with settings and the folder of the rule file.
 pub(crate) fn build_with(
     settings: &Settings,
     folder: &Path,
@@ -151,7 +151,7 @@ pub(crate) fn build_with(
     build_in(&Arc::new(Shared::default()), settings, folder, protocol, options)
 }
 
-/// As [`build_with`], with shared state that lives on.
+/// Does as [`build_with`], with shared state that outlives the call.
 pub(crate) fn build_in(
     shared: &Arc<Shared>,
     settings: &Settings,
@@ -176,7 +176,7 @@ pub(crate) fn build_in(
     Ok(Built { protocol: builder.protocol, packet: builder.packet, values })
 }
 
-/// Decodes a frame and shows it.
+/// Decodes a frame and passes its scene to `look`.
 pub(crate) fn on_scene<R>(frame: &Frame, look: impl FnOnce(&Scene<'_>) -> R) -> R {
     let mut output = DecodeOutput::new();
     Decoder::default().decode(frame.link, &frame.bytes, frame.bytes.len() as u32, &mut output);
@@ -206,17 +206,17 @@ pub(crate) fn matches(keyword: &str, argument: &str, frame: &Frame) -> bool {
     on_scene(frame, |scene| built.packet.iter().all(|c| c.matches(scene)))
 }
 
-/// Why an option of an `ip` rule is refused.
+/// The code with which an option of an `ip` rule is refused.
 pub(crate) fn refused(keyword: &str, argument: &str) -> Option<RefusalCode> {
     refused_all(&[(keyword, argument)])
 }
 
-/// Why options of an `ip` rule are refused.
+/// The code with which options of an `ip` rule are refused.
 pub(crate) fn refused_all(options: &[(&str, &str)]) -> Option<RefusalCode> {
     refused_in("ip", options)
 }
 
-/// Why options of a rule with this protocol are refused.
+/// The code with which options of a rule with this protocol are refused.
 pub(crate) fn refused_in(protocol: &str, options: &[(&str, &str)]) -> Option<RefusalCode> {
     build(protocol, options).err().map(|e| e.code)
 }

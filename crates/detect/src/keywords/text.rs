@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the arguments of several keywords have in common: numbers with ranges, variables, words.
+//! Parsers that the arguments of several keywords share: numbers with ranges, variables, words.
 
 use crate::compile::builder::SignatureBuilder;
 use crate::compile::keyword::KeywordError;
@@ -12,12 +12,12 @@ pub fn utf8(argument: &[u8]) -> Result<&str, KeywordError> {
         .map_err(|_| KeywordError::argument("the argument is not text").help("write it in ASCII"))
 }
 
-/// The items of a list between commas, blanks around them removed.
+/// The items of a list between commas, without blanks around them.
 pub fn items(argument: &[u8]) -> Result<Vec<&str>, KeywordError> {
     Ok(utf8(argument)?.split(',').map(str::trim).collect())
 }
 
-/// An item's word and what follows it: `track by_src`.
+/// Splits an item into its first word and the rest: `track by_src`.
 pub fn word(item: &str) -> (&str, &str) {
     match item.split_once(|c: char| c.is_ascii_whitespace()) {
         Some((word, rest)) => (word, rest.trim()),
@@ -35,7 +35,7 @@ pub fn unsigned(text: &str) -> Option<u64> {
     }
 }
 
-/// The same with a sign.
+/// A signed number, in the notation of [`unsigned`].
 pub fn signed(text: &str) -> Option<i64> {
     match text.strip_prefix('-') {
         Some(digits) => unsigned(digits).and_then(|n| 0i64.checked_sub_unsigned(n)),
@@ -57,12 +57,12 @@ where
     })
 }
 
-/// Whether a text is meant as the name of a variable.
+/// Whether a text looks like the name of a variable.
 pub fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
-/// A number in a range, or a variable that the rule has set before.
+/// A number in a range, or a variable that an earlier keyword of the rule set.
 pub fn number(
     builder: &mut SignatureBuilder<'_>,
     name: &str,

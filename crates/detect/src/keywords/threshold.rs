@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `threshold`, `detection_filter`, and the entries of threshold files: how often a rule reports.
+//! `threshold`, `detection_filter`, and the entries of threshold files: limits of a rule's reports.
 //!
 //! Counting follows Suricata 8 on the packet clock: an interval begins with the first match and ends,
-//! inclusively, `seconds` later; the next match begins another one. Counts are kept per address, pair or rule
-//! in the host table and per flow in the flow's own state; all of them outlive a generation. Packets without
-//! addresses are not limited.
+//! inclusively, `seconds` later; the next match begins another interval. The host table keeps counts per
+//! address, pair or rule, and the flow's state keeps counts per flow; all of them outlive a generation.
+//! Packets without addresses are not limited.
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -47,7 +47,7 @@ pub const KEYWORDS: &[Keyword] = &[
     },
 ];
 
-/// How matches are counted.
+/// The method by which matches are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Method {
     Limit,
@@ -66,19 +66,19 @@ struct Counting {
     seconds: u32,
 }
 
-/// What is remembered between matches; a new one has no start.
+/// Count that is kept between matches; a new one has no start.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     count: u32,
     started: Timestamp,
-    /// Second since which a rate filter acts; 0 while it does not.
+    /// Second since which a rate filter acts; 0 if it does not.
     acting: u64,
-    /// Count at which a backoff reports next.
+    /// Count at which a back-off reports next.
     next: u32,
 }
 
 impl Counting {
-    /// The first match of an entry.
+    /// Counts the first match of an entry.
     fn begin(&self, tally: &mut Tally, now: Timestamp) -> Limited {
         *tally = Tally { count: 1, started: now, acting: 0, next: self.count };
         let reached = if self.count == 1 { Limited::Alert } else { Limited::Nothing };
@@ -95,7 +95,7 @@ impl Counting {
         }
     }
 
-    /// One more match.
+    /// Counts one more match.
     fn step(&self, tally: &mut Tally, now: Timestamp) -> Limited {
         if tally.started == Timestamp::ZERO {
             return self.begin(tally, now);
@@ -155,7 +155,7 @@ impl Counting {
         acting(action)
     }
 
-    /// Until when an entry has to be kept.
+    /// Time until which an entry has to be kept.
     fn until(&self, tally: &Tally) -> Timestamp {
         let interval = PacketDuration::from_secs(u64::from(self.seconds));
         let mut until = tally.started + interval;
@@ -181,7 +181,7 @@ impl Counting {
 
     fn in_flow(&self, rule: RuleKey, now: Timestamp, state: Option<&mut FlowRuleState>) -> Limited {
         let Some(state) = state else { return Limited::Nothing };
-        // No room: the match counts as a first one.
+        // Without room the match counts as a first one.
         let Some(slot) = state.count(rule, self.track as u32) else {
             return self.begin(&mut Tally::default(), now);
         };
@@ -200,7 +200,7 @@ impl Counting {
     }
 }
 
-/// A backoff reports at `count`, then each time that the count has grown by the multiplier.
+/// A back-off reports at `count`, then each time that the count has grown by the multiplier.
 fn backoff(tally: &mut Tally, multiplier: u32) -> Limited {
     if tally.count == u32::MAX {
         return Limited::Silent;
@@ -245,7 +245,7 @@ impl Limit for Counting {
             slot.until = self.until(&tally);
             Some(limited)
         });
-        // No room, which the host table counts: the match counts as a first one.
+        // Without room, which the host table counts, the match counts as a first one.
         counted.ok().flatten().unwrap_or_else(|| self.begin(&mut Tally::default(), now))
     }
 
@@ -258,7 +258,7 @@ impl Limit for Counting {
     }
 }
 
-/// `suppress` for some addresses.
+/// Implements `suppress` for some addresses.
 struct Suppress {
     track: ThresholdTrack,
     addresses: Arc<AddressSet>,
@@ -280,7 +280,7 @@ impl Limit for Suppress {
     }
 }
 
-/// The fields of a keyword, each at most once.
+/// The fields of a keyword's argument, each at most once.
 #[derive(Default)]
 struct Fields<'a> {
     kind: Option<&'a str>,
@@ -389,12 +389,12 @@ fn detection_filter(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Resu
     Ok(())
 }
 
-/// Puts the entries of a threshold file to the rules that they name.
+/// Adds the entries of a threshold file to the rules that they name.
 ///
-/// An `event_filter` for a rule takes the place of its `threshold`, `detection_filter` or `rate_filter`; one
-/// for all rules leaves alone those that have one of these, and a `rate_filter` always does. So the file's
-/// first `rate_filter` of a rule holds. Gives a finding for each entry whose addresses cannot be resolved;
-/// such an entry is left out.
+/// An `event_filter` for one rule replaces the rule's `threshold`, `detection_filter` or `rate_filter`. An
+/// `event_filter` for all rules does not change rules that have one of these, and a `rate_filter` never
+/// replaces one; so the first `rate_filter` of a rule in the file holds. Returns a finding for each entry
+/// whose addresses cannot be resolved; such an entry is left out.
 pub fn apply_thresholds(
     signatures: &mut [Member],
     thresholds: &Thresholds,
@@ -426,8 +426,8 @@ pub fn apply_thresholds(
     findings
 }
 
-/// The entries of a threshold file that are about no rule of those that run, which are given by gid and sid:
-/// a warning for each, as in Suricata.
+/// A warning for each entry of a threshold file that names no running rule, as in Suricata. `running`: gid
+/// and sid of the rules.
 #[must_use]
 pub fn unused_thresholds(running: &HashSet<(u32, u32)>, thresholds: &Thresholds) -> Vec<Diagnostic> {
     let generators: HashSet<u32> = running.iter().map(|(gid, _)| *gid).collect();
@@ -449,7 +449,7 @@ pub fn unused_thresholds(running: &HashSet<(u32, u32)>, thresholds: &Thresholds)
     unused.map(finding).collect()
 }
 
-/// Whether an entry is about a rule; 0 stands for all.
+/// Whether an entry applies to a rule; 0 stands for all rules.
 fn concerns(entry: &ThresholdEntry, signature: &Member) -> bool {
     (entry.gid == 0 || entry.gid == signature.id.gid) && (entry.sid == 0 || entry.sid == signature.id.sid)
 }
@@ -463,7 +463,7 @@ fn apply(
     let own = last.is_some();
     let counting = match (&entry.kind, suppressed) {
         (ThresholdKind::Suppress { .. }, Some((track, addresses))) => {
-            // Suppressing comes before counting.
+            // Suppression precedes counting.
             let at = signature.thresholds.iter().take_while(|t| t.kind() == LimitKind::Suppress).count();
             let limit = Suppress { track: *track, addresses: Arc::clone(addresses) };
             signature.thresholds.insert(at, Arc::new(limit));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TLS: versions, handshake state, validity and chain of the certificate, and the older keywords for its
-//! names. The sticky buffers (`tls.sni`) come from the table of the protocol. `tls.store` marks the session;
-//! whoever stores certificates reads the mark.
+//! names. The sticky buffers (`tls.sni`) come from the table of the protocol. `tls.store` marks the session,
+//! and the writer of certificates reads the mark.
 
 use super::number::{NumberRef, TxNumber, text};
 use crate::compile::builder::SignatureBuilder;
@@ -153,21 +153,21 @@ pub const KEYWORDS: &[Keyword] = &[
 const BOTH: PerDirection<bool> = PerDirection::new(true, true);
 const TO_CLIENT: PerDirection<bool> = PerDirection::new(false, true);
 
-/// The state in which certificates are whole: that of their buffers.
+/// The state in which certificates are complete: that of their buffers.
 fn state_of_certificates(spec: &ProtocolSpec) -> Option<u8> {
     spec.buffers.iter().find(|buffer| buffer.name == "tls.certs").map(|buffer| buffer.state)
 }
 
-/// TLS 1.3 for its drafts.
+/// Maps drafts of TLS 1.3 to TLS 1.3.
 const fn without_drafts(version: u64) -> u64 {
     if version >> 8 == 0x7f { 0x304 } else { version }
 }
 
-/// One of these versions, or none of these.
+/// Matches one of these versions, or any other one if negated.
 struct Version {
     versions: Vec<u64>,
     negated: bool,
-    /// The number as it stands: drafts are not TLS 1.3.
+    /// Compares the number itself: drafts are not TLS 1.3.
     exact: bool,
     number: NumberRef,
 }
@@ -255,7 +255,7 @@ fn ssl_version(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
 const STATES: &[(&str, u64)] =
     &[("client_hello", 1), ("server_hello", 2), ("client_keyx", 4), ("server_keyx", 8), ("unknown", 16)];
 
-/// One of these states is there, or one of the negated ones is not.
+/// Matches if one of these states is reached, or one of the negated states is not.
 struct State {
     wanted: u64,
     negated: u64,
@@ -308,7 +308,7 @@ fn chain_length(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(
     builder.push_tx(number.protocol, "tls.cert_chain_len", TO_CLIENT, state, condition)
 }
 
-/// The range that a date is compared with, in seconds since 1970 (negative before); both ends belong to it.
+/// The range of a date in seconds since 1970 (negative before); both ends belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     At(i64),

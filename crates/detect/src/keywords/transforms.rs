@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transforms: what is done to a sticky buffer before it is matched. They stand between the buffer's keyword
-//! and the first match and apply in order.
+//! Transforms of a sticky buffer before it is matched. They stand between the buffer's keyword and the first
+//! match and apply in order.
 //!
-//! A transform that cannot do its work (no group of `pcrexform` matched, or an empty one, no base64) leaves
-//! the buffer as it is; `gunzip` and `zlib_deflate` leave nothing. An empty value stays empty. Sources:
-//! Suricata 8's user guide ("Transformations"), RFC 3986 section 2.1, RFC 1950, RFC 1952. `domain` and `tld`
-//! go by the public suffix list as it was when the program was built. Not done: Lua (`luaxform`).
+//! A transform that fails (no group of `pcrexform` matched, or an empty one, no base64) leaves the buffer
+//! unchanged; `gunzip` and `zlib_deflate` leave nothing. An empty value stays empty. Sources: Suricata 8's
+//! user guide ("Transformations"), RFC 3986 section 2.1, RFC 1950, RFC 1952. `domain` and `tld` use the
+//! public suffix list that was current when the program was built. Not supported: Lua (`luaxform`).
 
 use super::text;
 use crate::compile::builder::SignatureBuilder;
@@ -124,11 +124,12 @@ pub const KEYWORDS: &[Keyword] = simple![
         }
     ),
     ("domain", "The registered domain of a name: `example.co.uk` of `www.example.co.uk`.", |input, out| {
-        // What is no name of a host has none: nothing is left, as in Suricata.
+        // As in Suricata, nothing is left of a value that is no host name.
         out.extend_from_slice(psl::domain(input).map_or(&[], |domain| domain.as_bytes()));
     }),
     ("tld", "The public suffix of a name: `co.uk` of `www.example.co.uk`.", |input, out| {
-        // Of a name that is registered, or could be: Suricata has nothing of `com` or `co.uk` alone.
+        // Only names that are or could be registered have a suffix: Suricata leaves nothing of `com` or
+        // `co.uk` alone.
         let suffix = psl::domain(input).and_then(|_| psl::suffix(input));
         out.extend_from_slice(suffix.map_or(&[], |suffix| suffix.as_bytes()));
     }),
@@ -158,7 +159,7 @@ impl Transform for Simple {
     }
 }
 
-/// A value that is not empty. An empty one stays empty, as in Suricata.
+/// A value that is not empty. As in Suricata, an empty value stays empty.
 fn something(input: &[u8]) -> Option<&[u8]> {
     (!input.is_empty()).then_some(input)
 }
@@ -250,7 +251,7 @@ struct PcreTransform {
 }
 
 thread_local! {
-    /// Scratch of `pcrexform`: transforms are called without one.
+    /// Scratch memory of `pcrexform`: transforms are called without one.
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
@@ -295,7 +296,7 @@ impl Transform for FromBase64 {
     fn apply(&self, input: &[u8], output: &mut Vec<u8>) {
         let mut text = input.get(self.offset..);
         if self.bytes > 0 {
-            // There must be more than these: as in Suricata, what ends with them stays as it is.
+            // As in Suricata, text with no more than these bytes stays unchanged.
             text = text.filter(|t| t.len() > self.bytes).and_then(|t| t.get(..self.bytes));
         }
         let decoded = text.is_some_and(|text| decode(text, self.mode, output));
@@ -340,9 +341,9 @@ fn from_base64(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<()
     builder.push_transform(Arc::new(transform), "from_base64")
 }
 
-/// Most bytes that a decompressed buffer has unless a rule says otherwise.
+/// Default limit of a decompressed buffer, in bytes.
 const DECOMPRESSED: u64 = 1024;
-/// Most bytes that a rule may allow.
+/// Largest limit that a rule may set, in bytes.
 const DECOMPRESSED_MAX: u64 = 16 << 20;
 
 struct Decompress {
@@ -444,7 +445,7 @@ mod tests {
         assert_eq!(run(&from(2, 4, Mode::Rfc4648), b"xxSGVsbG8="), b"Hel");
         assert_eq!(run(&from(0, 0, Mode::Strict), b"SGVsbG8"), b"SGVsbG8");
         assert_eq!(run(&from(9, 0, Mode::Rfc4648), b"SGVs"), b"SGVs");
-        // As in Suricata there must be more than what is to be decoded.
+        // As in Suricata, the text must be longer than the part to decode.
         assert_eq!(run(&from(0, 4, Mode::Rfc4648), b"SGVs"), b"SGVs");
         assert_eq!(run(&from(0, 4, Mode::Rfc4648), b"SGVsx"), b"Hel");
         assert_eq!(run(&from(0, 9, Mode::Rfc4648), b"SGVs"), b"SGVs");

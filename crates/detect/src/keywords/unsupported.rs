@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keywords of Suricata 8 that no file here implements: rules with them are refused by name and with the
-//! reason, so that nobody takes them for misspelt. A name that gets an implementation leaves this list.
+//! Keywords of Suricata 8 without an implementation: rules with them are refused by name and with the reason,
+//! so that authors do not take the keyword for misspelt. A name that gets an implementation leaves this list.
 //! Source: Suricata 8's user guide and keyword list.
 
-/// Why, and the names.
+/// Reasons, each with the names of the keywords.
 pub(super) const KEYWORDS: &[(&str, &[&str])] = &[
     ("It runs scripts, which this engine does not.", &["lua", "luajit", "luaxform"]),
     ("This engine does not evaluate it yet.", &["asn1", "ftpbounce", "nfq_set_mark", "subslice"]),

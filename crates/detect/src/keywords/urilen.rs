@@ -35,7 +35,7 @@ fn parse(argument: &[u8]) -> Result<(UintMatch<u64>, &'static str), KeywordError
             return Err(KeywordError::argument(format!("`{other}` is neither `norm` nor `raw`")));
         }
     };
-    // Lengths are of 16 bits in Suricata: larger numbers are refused there, too.
+    // Suricata's lengths have 16 bits: larger numbers are refused there, too.
     let narrow = UintMatch::<u16>::parse(length.as_bytes())?;
     Ok((widened(narrow), buffer))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `flowvar`, `pktvar`: whether a captured variable contains something. Source: Suricata 8's keyword list,
-//! and the expressions that set them (`pcre`).
+//! `flowvar`, `pktvar`: whether a captured variable contains some bytes. Source: Suricata 8's keyword list,
+//! and the expressions that set the variables (`pcre`).
 
 use crate::compile::builder::{SignatureBuilder, Use};
 use crate::compile::keyword::{Argument, Keyword, KeywordError, Role};
@@ -86,7 +86,7 @@ fn pktvar(builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), Key
     Ok(())
 }
 
-/// Name and text.
+/// Splits an argument into name and text.
 fn parts(argument: &[u8]) -> Result<(&str, &[u8]), KeywordError> {
     let comma = argument.iter().position(|b| *b == b',');
     let Some((name, text)) = comma.and_then(|at| Some((argument.get(..at)?, argument.get(at + 1..)?))) else {

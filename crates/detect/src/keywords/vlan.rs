@@ -58,7 +58,7 @@ impl PacketCondition for Id {
                 let index =
                     if index < 0 { ids.len() as isize + isize::from(index) } else { isize::from(index) };
                 let Ok(index) = usize::try_from(index) else { return false };
-                // Directly behind its innermost tag a packet has the id 0, as in Suricata.
+                // As in Suricata, the tag after a packet's innermost one has the id 0.
                 let behind = (index == ids.len() && !ids.is_empty()).then_some(0);
                 ids.get(index).copied().or(behind).is_some_and(|id| self.check.matches(id))
             }

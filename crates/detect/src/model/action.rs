@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rule does when it matches.
+//! Actions of rules.
 
-/// What a rule does when it matches.
+/// The action of a rule when it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RuleAction {
     /// Report.
     Alert,
     /// Report and refuse (inline), report only (passive).
     Drop,
-    /// Like drop, and tell the sides that are named.
+    /// As drop, with a reset or ICMP message to the given sides.
     Reject(RejectSide),
     /// Inspect no further.
     Pass,
     /// Change logging or inspection of the flow or transaction.
     Config,
-    /// Let go on (firewall).
+    /// Accept the traffic (firewall).
     Accept,
 }
 
-/// Who is told of a rejected connection.
+/// The receivers of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RejectSide {
     /// The sender of the packet (`reject`, `rejectsrc`).

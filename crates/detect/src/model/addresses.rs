@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Heads that are found by an address.
+//! Search for rule heads by address.
 //!
-//! Rule sets of today have thousands of rules that name addresses and nothing else: lists of known attackers,
-//! each head with a set of its own. So many sets make more cells than there may be
-//! ([`crate::compile::groups`]), and to hold each of them against each new flow takes longer than all else
-//! that is done for it. But few of these heads name any one address. The bounds of their sets cut the
-//! addresses into ranges, each with the heads that name all of it; one search by a packet's source and one by
-//! its destination find those that it can meet.
+//! Rule sets have thousands of rules that name addresses and nothing else: lists of known attackers, each
+//! head with a set of its own. So many sets would exceed the limit of cells ([`crate::compile::groups`]), and
+//! a comparison of each set with each new flow takes longer than all other work for the flow. But few of
+//! these heads name any one address. The bounds of their sets cut the addresses into ranges, each with the
+//! heads that name all of it; one search by a packet's source and one by its destination find the heads that
+//! the packet can meet.
 //!
-//! `compile::addresses` builds it.
+//! `compile::addresses` builds the ranges.
 
 use crate::model::ends::Ends;
 use bartizan_base::TenantId;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-/// Ranges of addresses with the heads that name them. No head names what lies before the first.
+/// Ranges of addresses with the heads that name them. No head names addresses before the first range.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges<T> {
-    /// Where each range begins, rising; it ends where the next one begins.
+    /// First address of each range, ascending; a range ends where the next begins.
     pub(crate) starts: Vec<T>,
-    /// Which list of heads each range has.
+    /// By range: index of its list of heads.
     pub(crate) lists: Vec<u32>,
 }
 
@@ -47,33 +47,32 @@ impl End {
     }
 }
 
-/// The heads as one tenant's traffic sees them.
+/// The ranges that apply to one tenant's traffic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OfTenant {
     pub(crate) source: End,
     pub(crate) destination: End,
 }
 
-/// See the module.
+/// Finds heads by address; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct ByAddress {
-    /// The heads that are found here and nowhere else, a bit each.
+    /// Heads that only this search finds, a bit each.
     pub(crate) heads: Vec<u64>,
-    /// Lists of heads, each rising; the first is empty.
+    /// Lists of heads, each ascending; the first list is empty.
     pub(crate) lists: Vec<Vec<u32>>,
     pub(crate) common: OfTenant,
     pub(crate) of_tenants: BTreeMap<TenantId, OfTenant>,
 }
 
 impl ByAddress {
-    /// Whether a head is found here.
+    /// Whether this search finds a head.
     #[must_use]
     pub fn has(&self, head: u32) -> bool {
         self.heads.get((head / 64) as usize).is_some_and(|word| word >> (head % 64) & 1 == 1)
     }
 
-    /// The heads that name an end of a packet: those that ask for its source, those that ask for its
-    /// destination.
+    /// The heads that name an end of a packet: those found by its source, and those found by its destination.
     #[must_use]
     pub fn find(&self, tenant: TenantId, ends: Ends) -> [&[u32]; 2] {
         let of = self.of_tenants.get(&tenant).unwrap_or(&self.common);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rule with payload is evaluated on: packets, the stream, or both.
+//! The data on which a rule with payload is evaluated: packets, the stream, or both.
 
 use crate::model::buffers::BufferRef;
 use crate::model::content::{Literal, Program};
 use crate::model::signature::{FlowNeeds, Signature};
 
-/// Which packets a rule on packets and streams is evaluated on.
+/// The packets on which a rule on packets and streams is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packets {
-    /// None: it looks at the stream only.
+    /// None: the rule inspects the stream only.
     None,
-    /// Those whose payload is no part of the stream, as before the handshake is complete.
+    /// Packets whose payload is no part of the stream, as before the handshake is complete.
     OutsideStream,
-    /// Each.
+    /// All packets.
     All,
 }
 
-/// What a rule on packets and streams is evaluated on.
+/// The data on which a rule on packets and streams is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Basis {
     /// Packets one by one.
@@ -26,21 +26,21 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Of a rule. As in Suricata, a TCP rule with payload looks
+    /// The basis of a rule. As in Suricata, a TCP rule with payload is evaluated
     ///
-    /// * at the stream only, if `flow:only_stream` says so;
-    /// * at packets only, if it asks for something that only a packet has (`dsize`, `flags`, `tcp.hdr`,
-    ///   `tcp-pkt`), which addresses (`ip.src`, `ip.dst`) are not;
-    /// * at the stream and at each packet, if a content has a place counted from the beginning (`depth`,
-    ///   `offset`, `startswith`), or `stream_size` is asked for: where a message begins, a segment most often
-    ///   does, too;
-    /// * else at the stream, and at what never became part of it.
+    /// * on the stream only, if it has `flow:only_stream`;
+    /// * on packets only, if it has a condition on something that only a packet has (`dsize`, `flags`,
+    ///   `tcp.hdr`, `tcp-pkt`), which addresses (`ip.src`, `ip.dst`) are not;
+    /// * on the stream and on each packet, if a content has a place counted from the beginning (`depth`,
+    ///   `offset`, `startswith`), or with `stream_size`: where a message begins, most often a segment begins,
+    ///   too;
+    /// * otherwise on the stream, and on payload that never became part of it.
     #[must_use]
     pub fn of(signature: &Signature) -> Basis {
         let payload = signature.values.iter().any(|v| v.buffer == BufferRef::Payload);
         let tcp = signature.protocol.ip.is_empty() || signature.protocol.ip.contains(&6);
         if payload && signature.flow.contains(FlowNeeds::ONLY_STREAM) {
-            // Over UDP there is no stream: such a rule never matches.
+            // UDP has no stream, so such a rule never matches.
             return Basis { packets: Packets::None, stream: tcp };
         }
         if !payload || !tcp || signature.protocol.packet_only || signature.flow.contains(FlowNeeds::NO_STREAM)
@@ -62,12 +62,12 @@ impl Basis {
     }
 }
 
-/// The literals that a rule looks for in payloads.
+/// The literals of a rule that are searched in payloads.
 pub(crate) fn payload_literals(signature: &Signature) -> impl Iterator<Item = &Literal> {
     payload_programs(signature).flat_map(|program| program.literals().map(|(_, literal)| literal))
 }
 
-/// What a rule asks of payloads as they are.
+/// The programs of a rule on payloads without transforms.
 pub(crate) fn payload_programs(signature: &Signature) -> impl Iterator<Item = &Program> {
     let payload =
         signature.values.iter().filter(|v| v.buffer == BufferRef::Payload && v.transforms.is_empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The buffers that rules can look at, by name.
+//! The buffers that rules can inspect, by name.
 
 use crate::model::condition::Scene;
 use bartizan_applayer::protocol::{BufferSpec, ProtocolId};
@@ -8,17 +8,18 @@ use bartizan_base::PerDirection;
 use bartizan_packet::{PacketView, Transport};
 use core::net::IpAddr;
 
-/// A buffer of a packet, or of its flow where there is no packet.
+/// A buffer of a packet, or of its flow if there is no packet.
 pub struct PacketBuffer {
     /// Name of the keyword, `tcp.hdr`.
     pub name: &'static str,
-    /// The value is the same for all packets of a flow and direction: it says nothing of a single packet.
+    /// The value is the same for all packets of a flow and direction, so a match does not concern a single
+    /// packet.
     pub of_flow: bool,
-    /// What it holds; `None`: it is not there.
+    /// Returns the buffer's bytes; `None`: the packet lacks the buffer.
     pub get: for<'p> fn(&Scene<'p>) -> Option<PacketBytes<'p>>,
 }
 
-/// What a packet buffer holds: part of a packet, or an address, which flows have without one.
+/// Bytes of a packet buffer: part of a packet, or an address, which a flow has without a packet.
 pub enum PacketBytes<'p> {
     /// Bytes of a packet or stream.
     Bytes(&'p [u8]),
@@ -49,7 +50,7 @@ impl core::ops::Deref for PacketBytes<'_> {
     }
 }
 
-/// Which value a program runs on.
+/// The value on which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BufferRef {
     /// The packet's payload, and for TCP the reassembled stream (no sticky buffer, or `pkt_data`).
@@ -78,18 +79,18 @@ pub struct FrameBuffer {
 pub struct TxBuffer {
     /// Name of the keyword.
     pub name: &'static str,
-    /// Who offers it.
+    /// The protocols that offer the buffer, each with its entry in the protocol's table.
     pub providers: Vec<(ProtocolId, &'static BufferSpec)>,
 }
 
 impl TxBuffer {
-    /// The entry of a protocol.
+    /// The buffer's entry in a protocol's table.
     #[must_use]
     pub fn of(&self, protocol: ProtocolId) -> Option<&'static BufferSpec> {
         self.providers.iter().find(|(p, _)| *p == protocol).map(|(_, s)| *s)
     }
 
-    /// Directions in which some protocol has it.
+    /// Directions in which some protocol has the buffer.
     #[must_use]
     pub fn directions(&self) -> PerDirection<bool> {
         let mut all = PerDirection::default();
@@ -100,7 +101,7 @@ impl TxBuffer {
         all
     }
 
-    /// Whether a transaction can have several values of it.
+    /// Whether a transaction can have several values of the buffer.
     #[must_use]
     pub fn is_multi(&self) -> bool {
         self.providers.iter().any(|(_, s)| s.kind.is_multi())
@@ -121,7 +122,7 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// Gathers them.
+    /// Gathers the buffers of all protocols.
     #[must_use]
     pub fn new() -> Self {
         let mut list: Vec<TxBuffer> = Vec::new();
@@ -234,8 +235,8 @@ pub const PACKET_BUFFERS: &[PacketBuffer] = &[
 ];
 
 impl BufferRef {
-    /// Whether the value belongs to a single packet: a rule that looks at it is evaluated for packets, not
-    /// for what many of them bring together.
+    /// Whether the value belongs to a single packet: a rule on this buffer is evaluated for packets, not for
+    /// data that several packets bring together.
     #[must_use]
     pub fn is_of_one_packet(self) -> bool {
         let BufferRef::Packet(index) = self else { return false };
@@ -243,7 +244,7 @@ impl BufferRef {
     }
 }
 
-/// What a packet buffer holds, by its index in [`PACKET_BUFFERS`].
+/// The bytes of a packet buffer, by its index in [`PACKET_BUFFERS`].
 pub(crate) fn packet_buffer<'p>(index: u16, scene: &Scene<'p>) -> Option<PacketBytes<'p>> {
     PACKET_BUFFERS.get(usize::from(index)).and_then(|buffer| (buffer.get)(scene))
 }
@@ -256,8 +257,8 @@ fn header<'p>(
     scene.packet.and_then(cut).map(PacketBytes::Bytes)
 }
 
-/// The fixed header with the extension headers; of a fragment those before its fragment header, which belongs
-/// to the datagram.
+/// The fixed header with the extension headers. For a fragment, only the headers before its fragment header:
+/// the others belong to the datagram.
 fn ipv6_header<'p>(packet: &'p PacketView<'p>) -> Option<&'p [u8]> {
     let decoded = packet.decoded();
     let ip = decoded.ipv6()?;
@@ -334,8 +335,7 @@ mod tests {
             // The first fragment, and one that is not: the fixed header.
             (44, fragment(17, 1).to_vec(), 40),
             (44, fragment(17, 16).to_vec(), 40),
-            // What stands before the fragment header belongs to each fragment, what stands behind it to the
-            // datagram.
+            // Headers before the fragment header belong to each fragment, headers after it to the datagram.
             (0, [options(44), fragment(17, 1)].concat(), 48),
             (44, [fragment(60, 1), options(17)].concat(), 40),
             (60, [options(44), fragment(60, 1), options(17)].concat(), 48),

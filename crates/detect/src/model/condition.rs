@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What keywords compile to: conditions on packets, transactions and buffers, and effects after a match.
+//! Traits that keywords compile to: conditions on packets, transactions and buffers, and effects after a
+//! match.
 //!
-//! Each is a trait with one implementation per keyword, made when rules load and called without allocation.
+//! Each keyword implements one of the traits. The implementations are made when rules load, and are called
+//! without allocation.
 
 use crate::model::action::RuleAction;
 use crate::model::left::Left;
@@ -12,41 +14,41 @@ use bartizan_base::{Direction, RuleId, Timestamp};
 use bartizan_function::view::FlowView;
 use bartizan_packet::{PacketFlags, PacketView};
 
-/// What a condition may look at.
+/// Data that a condition may inspect.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     /// Packet clock.
     pub now: Timestamp,
-    /// The packet that is being inspected; for what is left of a flow, or waits, there is none.
+    /// The inspected packet; `None` for the remaining stream of a flow, or for held-back data.
     pub packet: Option<&'a PacketView<'a>>,
-    /// What rules are shown of its payload (see [`shown_payload`]).
+    /// The part of the packet's payload that rules inspect (see [`shown_payload`]).
     pub payload: &'a [u8],
     /// Direction of the packet within its flow.
     pub direction: Direction,
-    /// The flow, unless the packet has none.
+    /// The packet's flow, if it has one.
     pub flow: Option<&'a FlowView<'a>>,
-    /// Flow variables as they stand now.
+    /// Current flow variables.
     pub state: Option<&'a FlowRuleState>,
-    /// What rules that matched before left of this packet.
+    /// Values that earlier matches on this packet captured.
     pub left: &'a [Left],
     /// Events that the stream engine raised for this packet.
     pub stream_events: &'a [bartizan_flow::tcp::StreamEvent],
     /// Events of protocol detection (`bartizan_applayer::event::GENERIC`) that this packet raised.
     pub app_events: &'a [bartizan_applayer::event::EventCode],
-    /// New data of the stream are shown with this packet, whether it brought them itself or not.
+    /// New stream data is inspected with this packet, whether or not the packet brought it.
     pub shows_stream: bool,
-    /// With this packet protocol detection of its direction came to an end.
+    /// Protocol detection of the packet's direction ended with this packet.
     pub detection_done: bool,
-    /// The function that asks: with which directions of transactions it is done its bit says.
+    /// The inspecting function; its bit marks the directions of transactions that it has finished.
     pub function: bartizan_base::FunctionId,
-    /// Whose traffic it is.
+    /// The tenant that the traffic belongs to.
     pub tenant: bartizan_base::TenantId,
-    /// What belongs to no flow: host table, names.
+    /// State outside of flows: host table, names.
     pub shared: &'a crate::state::shared::Shared,
 }
 
 impl Scene<'_> {
-    /// IP protocol of what is being inspected.
+    /// IP protocol of the inspected packet or flow.
     #[must_use]
     pub fn ip_protocol(&self) -> Option<u8> {
         match self.packet {
@@ -55,7 +57,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Source and destination address of what is being inspected.
+    /// Source and destination address of the inspected packet or flow.
     #[must_use]
     pub fn addresses(&self) -> Option<(core::net::IpAddr, core::net::IpAddr)> {
         if let Some(packet) = self.packet {
@@ -67,9 +69,9 @@ impl Scene<'_> {
     }
 }
 
-/// What rules are shown of a packet's payload: all of it, but in detection nothing of one that carries a
-/// packet in a tunnel, as that is inspected by itself (as in Suricata). In prevention all of it: a receiver
-/// that knows nothing of the tunnel reads it as it is.
+/// The part of a packet's payload that rules inspect. In detection this is nothing for a packet that carries
+/// another one in a tunnel, since the inner packet is inspected by itself (as in Suricata). In prevention it
+/// is the whole payload, since a receiver may not decode the tunnel and read the payload as it is.
 #[must_use]
 pub fn shown_payload<'a>(packet: Option<&PacketView<'a>>, prevention: bool) -> &'a [u8] {
     let Some(packet) = packet else { return &[] };
@@ -82,7 +84,7 @@ pub fn shown_payload<'a>(packet: Option<&PacketView<'a>>, prevention: bool) -> &
 
 /// A condition on the packet or flow.
 pub trait PacketCondition: Send + Sync {
-    /// Whether it holds.
+    /// Whether the condition holds.
     fn matches(&self, scene: &Scene<'_>) -> bool;
 
     /// Key by which rules without literals are looked up instead of being evaluated for each packet.
@@ -90,86 +92,87 @@ pub trait PacketCondition: Send + Sync {
         None
     }
 
-    /// The condition is about one packet (flags, `dsize`, header fields, what its flow has counted by then):
-    /// a rule with it and content looks at packets, not at the stream, and cannot ask for transactions.
+    /// Whether the condition concerns one packet (flags, `dsize`, header fields, the flow's counts at that
+    /// time): a rule with it and content is evaluated on packets, not on the stream, and cannot inspect
+    /// transactions.
     fn needs_packet(&self) -> bool {
         false
     }
 
-    /// The condition cannot hold where what is left of a flow is inspected without a packet, as in Suricata
-    /// (`real_pkt` among the requirements of its `--engine-analysis`; counts of a flow are asked all the same
-    /// there).
+    /// Whether the condition cannot hold when the remaining stream of a flow is inspected without a packet,
+    /// as in Suricata (`real_pkt` among the requirements of its `--engine-analysis`; conditions on a flow's
+    /// counts are evaluated even so).
     fn needs_real_packet(&self) -> bool {
         self.needs_packet()
     }
 
-    /// The condition makes a rule with content look at each packet as well as at the stream (`stream_size`,
-    /// as in Suricata).
+    /// Whether a rule with content and this condition is evaluated on each packet as well as on the stream
+    /// (`stream_size`, as in Suricata).
     fn wants_packets_too(&self) -> bool {
         false
     }
 
-    /// The longest payload of a packet, in bytes, with which it can hold; `None`: any. Longer ones are not
-    /// searched for the rule's literals.
+    /// Length of the longest payload, in bytes, with which the condition can hold; `None`: any. Longer
+    /// payloads are not searched for the rule's literals.
     fn longest_payload(&self) -> Option<usize> {
         None
     }
 
-    /// The most bytes of payload that Suricata 8.0.8 reckons with when it asks whether the rule's contents
-    /// fit at all; `None`: it does not ask. (`dsize:<5` counts as 5 there.)
+    /// Length of payload, in bytes, that Suricata 8.0.8 assumes when it checks whether the rule's contents
+    /// fit; `None`: it does not check. (`dsize:<5` counts as 5 there.)
     fn room_for_contents(&self) -> Option<i64> {
         None
     }
 
-    /// The condition needs a flow (else the rule is evaluated for packets without one as well).
+    /// Whether the condition needs a flow (otherwise the rule is evaluated for packets without one as well).
     fn needs_flow(&self) -> bool {
         false
     }
 
-    /// The condition is about addresses only: a rule with nothing else is evaluated once per flow and
+    /// Whether the condition concerns addresses only: a rule with nothing else is evaluated once per flow and
     /// direction.
     fn is_ip_only(&self) -> bool {
         false
     }
 
-    /// The condition is about the result of protocol detection: a rule with nothing else is evaluated once
-    /// per direction, when detection ends ([`Scene::detection_done`]).
+    /// Whether the condition concerns the result of protocol detection: a rule with nothing else is evaluated
+    /// once per direction, when detection ends ([`Scene::detection_done`]).
     fn is_detection(&self) -> bool {
         false
     }
 }
 
-/// A cheap property of a packet.
+/// A cheap property of a packet, by which rules without a literal are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PrefilterKey {
     /// The packet raised this decode event (number of `bartizan_packet::DecodeEvent`).
     DecodeEvent(u16),
     /// The packet raised this stream event.
     StreamEvent(u16),
-    /// The ICMP or ICMPv6 type is this.
+    /// The packet has this ICMP or ICMPv6 type.
     IcmpType(u8),
 }
 
 /// A condition on a transaction.
 pub trait TxCondition: Send + Sync {
-    /// Whether it holds; [`Answer::NotYet`] while more data may change that.
+    /// Whether the condition holds; [`Answer::NotYet`] while more data may change the answer.
     fn matches(&self, tx: &dyn Transaction, direction: Direction, scene: &Scene<'_>) -> Answer;
 
-    /// Whether it holds for one file, where it is about files.
+    /// Whether the condition holds for one file, if it concerns files.
     fn holds_for(&self, file: &FileTrack) -> Option<bool> {
         let _ = file;
         None
     }
 }
 
-/// Answer of a condition on something that grows.
+/// Answer of a condition on data that may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It holds.
+    /// The condition holds.
     Yes,
-    /// It does not and never will.
+    /// The condition does not hold and never will.
     No,
-    /// It does not, but more data may change that.
+    /// The condition does not hold, but more data may change that.
     NotYet,
 }
 
@@ -179,35 +182,35 @@ impl From<bool> for Answer {
     }
 }
 
-/// What a condition computed of a value.
+/// A number that a condition computed from a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
     /// Interned name of the buffer.
     pub name: u32,
     /// The result.
     pub value: f64,
-    /// Whether the condition holds for it.
+    /// Whether the condition holds for the number.
     pub holds: bool,
 }
 
 /// A condition on the value of a buffer as a whole (`bsize`, `to_sha256` datasets ...), besides the content
 /// program.
 pub trait BufferCondition: Send + Sync {
-    /// Whether it holds. `complete`: no more data will follow.
+    /// Whether the condition holds. `complete`: no more data will follow.
     fn matches(&self, data: &[u8], complete: bool, scene: &Scene<'_>) -> Answer;
 
-    /// Whether the result for a part of a value says nothing of the whole (the entropy of all bytes).
+    /// Whether the result needs the complete value (the entropy of all bytes).
     fn needs_all(&self) -> bool {
         false
     }
 
-    /// What it computes of the value, matching or not, that events of the flow show.
+    /// Number that the condition computes from the value, matching or not, for events of the flow.
     fn measure(&self, data: &[u8]) -> Option<Measure> {
         let _ = data;
         None
     }
 
-    /// What is known of a value that matched, for the alert: interned name and JSON.
+    /// Context of a value that matched, for the alert: interned name and JSON.
     fn context(&self, data: &[u8]) -> Option<(u32, std::sync::Arc<[u8]>)> {
         let _ = data;
         None
@@ -219,42 +222,42 @@ pub trait Transform: Send + Sync {
     /// Writes the changed value of `input` to `output`, which is empty.
     fn apply(&self, input: &[u8], output: &mut Vec<u8>);
 
-    /// Identity of transform and options: buffers with equal chains are computed once.
+    /// Identity of transform and options: buffers with equal transforms are computed once.
     fn key(&self) -> String;
 
-    /// Whether the result for a part of a value says nothing of the whole (a hash).
+    /// Whether the result needs the complete value (a hash).
     fn needs_all(&self) -> bool {
         false
     }
 }
 
-/// What happens when all conditions of a rule hold, before the alert is written.
+/// An action when all conditions of a rule hold, before the alert is written.
 pub trait Effect: Send + Sync {
-    /// Applies the effect. `false` takes the match back (a threshold that is not reached).
+    /// Applies the effect. `false` revokes the match (a threshold that is not reached).
     fn apply(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> bool;
 
-    /// Whether once a flow and direction is enough, so that a rule on addresses with it is evaluated no more
-    /// often. What counts or turns
-    /// round acts on each packet.
+    /// Whether the effect needs to be applied only once per flow and direction, so that a rule on addresses
+    /// stays one that is evaluated once. Effects that count or toggle apply to each packet.
     fn is_ip_only(&self) -> bool {
         true
     }
 }
 
-/// What a threshold makes of a match.
+/// The decision of a threshold on a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
-    /// The match counts as it is.
+    /// The match counts unchanged.
     Alert,
-    /// It counts with another action (rate filter).
+    /// The match counts with another action (rate filter).
     Act(RuleAction),
-    /// Its action applies, but it is not reported.
+    /// The action applies without a report.
     Silent,
-    /// It does not count: neither action nor report.
+    /// The match does not count: neither action nor report.
     Nothing,
 }
 
-/// Which keyword or entry a threshold comes from; decides how entries of a threshold file combine with it.
+/// The keyword or file entry that a threshold comes from; decides how entries of a threshold file combine
+/// with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
     /// `threshold`, or `event_filter` of a file.
@@ -267,12 +270,12 @@ pub enum LimitKind {
     Suppress,
 }
 
-/// A threshold: says how much of a match counts. Asked after the effects, in order, until one says less than
-/// [`Limited::Alert`].
+/// A threshold, which limits the effect of matches. Thresholds are applied in order after the effects, until
+/// one gives less than [`Limited::Alert`].
 pub trait Limit: Send + Sync {
     /// Counts the match and judges it.
     fn judge(&self, rule: RuleId, scene: &Scene<'_>, state: Option<&mut FlowRuleState>) -> Limited;
 
-    /// What it is.
+    /// The origin of the threshold.
     fn kind(&self) -> LimitKind;
 }

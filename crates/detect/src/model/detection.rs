@@ -5,43 +5,44 @@ use bartizan_applayer::flow::{AppSummary, Known};
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::Direction;
 
-/// Which of a flow's protocols is asked for.
+/// The result of protocol detection that a query concerns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DetectedIn {
-    /// That of the packet's direction.
+    /// The protocol of the packet's direction.
     #[default]
     OfPacket,
-    /// The flow's.
+    /// The protocol of the flow.
     Final,
-    /// The one before a switch.
+    /// The protocol before a switch.
     Original,
-    /// That of one direction or of the other.
+    /// The protocol of either direction.
     Either,
-    /// That of a direction.
+    /// The protocol of one direction.
     Of(Direction),
 }
 
 /// A query about the result of protocol detection: any of the listed protocols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DetectionQuery {
-    /// Which of the flow's protocols.
+    /// The result that the query concerns.
     pub of: DetectedIn,
-    /// Nothing of it is to be the result. While there is no result this does not hold, as in Suricata.
+    /// The result must be none of the listed ones. While there is no result, the query does not hold, as in
+    /// Suricata.
     pub negated: bool,
-    /// These protocols.
+    /// The listed protocols.
     pub protocols: Vec<ProtocolId>,
-    /// No protocol.
+    /// "No protocol" is listed.
     pub failed: bool,
-    /// No result yet.
+    /// "No result yet" is listed.
     pub unknown: bool,
 }
 
 impl DetectionQuery {
-    /// Whether it holds for a flow and a packet's direction.
+    /// Whether the query holds for a flow and a packet's direction.
     #[must_use]
     pub fn holds(&self, flow: &AppSummary, direction: Direction) -> bool {
-        // In prevention a flow stays open for bytes that may yet tell. Where both sides have none by now, it
-        // has none either.
+        // In prevention a flow's detection stays open for bytes that may still reveal the protocol. If both
+        // directions have failed by now, the flow has failed, too.
         let both_failed = Direction::BOTH.iter().all(|side| flow.by_direction[*side] == Known::Failed);
         let of_flow = match flow.protocol {
             Known::Pending if both_failed => Known::Failed,
@@ -68,9 +69,8 @@ impl DetectionQuery {
         results.iter().any(|result| self.is(*result, of_flow)) != self.negated
     }
 
-    /// Whether a result is among what is asked for. What one direction cannot tell the other one may: as long
-    /// as the flow's protocol is not
-    /// known, a direction that failed is also one without a result.
+    /// Whether a result is listed. One direction may reveal a protocol that the other cannot: as long as the
+    /// flow's protocol is unknown, a direction that failed also counts as one without a result.
     fn is(&self, result: Known, of_flow: Known) -> bool {
         match result {
             Known::Protocol(id) => self.protocols.contains(&id),
@@ -79,9 +79,8 @@ impl DetectionQuery {
         }
     }
 
-    /// Whether another one in the same rule contradicts this one, or asks for the same again. As in Suricata,
-    /// one that is not negated stands alone for
-    /// its part of the flow.
+    /// Whether another query in the same rule contradicts or repeats this one. As in Suricata, a query that
+    /// is not negated must be the only one for its part of the flow.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
         let shares = self.failed && other.failed
@@ -159,7 +158,7 @@ mod tests {
         let failed = DetectionQuery { failed: true, ..DetectionQuery::default() };
         let unknown = DetectionQuery { unknown: true, ..DetectionQuery::default() };
         let open = flow(Known::Failed, Known::Pending, Known::Pending);
-        // A direction that is closed has failed, whatever the other one may say (`app-layer.hold`).
+        // A direction that is closed has failed, whatever the other one may reveal (`app-layer.hold`).
         assert!(failed.holds(&open, Direction::ToServer) && unknown.holds(&open, Direction::ToServer));
         let closed = flow(Known::Failed, Known::Failed, Known::Failed);
         assert!(failed.holds(&closed, Direction::ToServer) && !unknown.holds(&closed, Direction::ToServer));

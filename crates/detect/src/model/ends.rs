@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two ends of what is being inspected.
+//! The two ends of the inspected packet or flow.
 
 use crate::model::condition::Scene;
 use bartizan_base::Direction;
@@ -7,22 +7,21 @@ use bartizan_function::view::FlowView;
 use bartizan_packet::{PacketView, Transport};
 use core::net::IpAddr;
 
-/// The IP protocols whose ports rules ask for: TCP, UDP, SCTP.
+/// IP protocols with ports that rules can name: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
-/// Both ends of what is being inspected: of the packet, or of the flow when there is no packet. An end is an
-/// address and a port; packets of
-/// protocols without ports, and fragments, have none.
+/// Both ends of the inspected packet, or of the flow when there is no packet. An end is an address and a
+/// port; packets of protocols without ports, and fragments, have no port.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
-    /// Where it comes from.
+    /// Source address and port.
     pub source: Option<(IpAddr, Option<u16>)>,
-    /// Where it goes.
+    /// Destination address and port.
     pub destination: Option<(IpAddr, Option<u16>)>,
 }
 
 impl Ends {
-    /// Of a scene.
+    /// The ends of a scene.
     #[must_use]
     pub fn of(scene: &Scene<'_>) -> Self {
         match (scene.packet, scene.flow) {
@@ -39,8 +38,8 @@ impl Ends {
         }
     }
 
-    /// Of a flow's packets in a direction. Of protocols without ports the flow keeps other numbers in their
-    /// place.
+    /// The ends of a flow's packets in a direction. For protocols without ports the flow keeps other numbers
+    /// in place of the ports, which are left out.
     #[must_use]
     pub fn of_flow(flow: &FlowView<'_>, direction: Direction) -> Self {
         let has_ports = WITH_PORTS.contains(&flow.protocol);
@@ -48,7 +47,7 @@ impl Ends {
         Ends { source: end(flow.source(direction)), destination: end(flow.destination(direction)) }
     }
 
-    /// The other way round.
+    /// The ends, exchanged.
     #[must_use]
     pub const fn turned(self) -> Self {
         Ends { source: self.destination, destination: self.source }
@@ -70,7 +69,7 @@ impl core::fmt::Display for Ends {
     }
 }
 
-/// Ports of a packet, if its protocol has some.
+/// Ports of a packet, if its protocol has any.
 #[must_use]
 pub fn ports(packet: &PacketView<'_>) -> Option<(u16, u16)> {
     match &packet.decoded().transport {

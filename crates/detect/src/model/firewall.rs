@@ -1,61 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Firewall mode in values: what a rule of the firewall says and where, and what the firewall says of a
+//! Values of firewall mode: acts, hooks and states of firewall rules, and the firewall's decision on a
 //! packet. See `compile::firewall`.
 
 use crate::model::action::RejectSide;
 use bartizan_applayer::protocol::ProtocolId;
 use bartizan_base::{Direction, RuleId};
 
-/// What the firewall does with what a rule or a policy is about.
+/// The firewall's act on traffic that a rule or policy applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Act {
-    /// It goes on; see [`Reach`].
+    /// Accepts the traffic; see [`Reach`].
     Accept(Reach),
-    /// It does not go on; `flow`: nor does anything of the flow from here on.
+    /// Refuses the traffic.
     Refuse {
-        /// All of the flow.
+        /// All later packets of the flow are refused, too.
         flow: bool,
-        /// Who is told.
+        /// Receivers of a rejection.
         reject: Option<RejectSide>,
     },
-    /// Nothing is decided: only a setting is changed (`config`).
+    /// Decides nothing: only changes a setting (`config`).
     Nothing,
 }
 
-/// How far an acceptance reaches.
+/// The reach of an acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// This table; the next one is asked.
+    /// This table; the next table is evaluated.
     Hook,
     /// The transaction, in both directions.
     Tx,
-    /// The packet; no further table is asked, of transactions neither.
+    /// The packet; no further table is evaluated, for transactions neither.
     Packet,
-    /// The packet and all of the flow behind it.
+    /// The packet and all later packets of the flow.
     Flow,
 }
 
 /// The firewall's part of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirewallRule {
-    /// What it does.
+    /// The rule's act.
     pub act: Act,
-    /// Detection passes over what it accepts: the packet, or the flow.
+    /// Detection skips the accepted packet or flow.
     pub pass: bool,
-    /// The states before its own are accepted as well (`<`).
+    /// The rule also accepts the states before its own (`<`).
     pub covers_earlier: bool,
-    /// Where it is evaluated.
+    /// The hook or state at which the rule is evaluated.
     pub at: At,
-    /// What events call its hook; of protocols without states of their own they name none.
+    /// The hook's name in events; `None` for protocols without states of their own.
     pub hook: Option<String>,
-    /// Its actions, as events show them.
+    /// The rule's actions, as events show them.
     pub policy: String,
 }
 
-/// Where a rule is evaluated.
+/// The hook or state at which a rule is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum At {
-    /// On packets.
+    /// On packets, at a hook.
     Packet(PacketHook),
     /// At a state of a protocol's transactions.
     State(ProtocolId, Direction, u8),
@@ -66,14 +66,14 @@ pub enum At {
 pub enum PacketHook {
     /// Before the packet's flow is looked up.
     PreFlow,
-    /// Before its stream is advanced.
+    /// Before the packet's stream is advanced.
     PreStream,
-    /// Each packet.
+    /// For each packet.
     Filter,
 }
 
 impl PacketHook {
-    /// As events name it.
+    /// Name in events.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,53 +85,53 @@ impl PacketHook {
 }
 
 impl Act {
-    /// Whether it lets the packet go on, at least to the next table.
+    /// Whether the packet continues, at least to the next table.
     #[must_use]
     pub const fn accepts(self) -> bool {
         matches!(self, Act::Accept(_))
     }
 
-    /// Whether it accepts all of the flow.
+    /// Whether the act accepts the whole flow.
     #[must_use]
     pub const fn accepts_flow(self) -> bool {
         matches!(self, Act::Accept(Reach::Flow))
     }
 }
 
-/// What the firewall says of the packet in hand.
+/// The firewall's decision on the current packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gate {
-    /// It goes on, as far as was asked.
+    /// All evaluated tables accept the packet.
     #[default]
     Open,
-    /// It goes on, and what it brings to transactions is not asked about.
+    /// The packet is accepted, and its transaction data is not judged.
     Packet,
-    /// It does not go on.
+    /// The packet is refused.
     Refused(Refusal),
 }
 
 impl Gate {
-    /// Whether the packet does not go on.
+    /// Whether the packet is refused.
     #[must_use]
     pub const fn refuses(self) -> bool {
         matches!(self, Gate::Refused(_))
     }
 }
 
-/// Why a packet does not go on.
+/// The refusal of a packet with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What decided.
+    /// The cause.
     pub cause: Cause,
-    /// Nothing of the flow goes on.
+    /// The rest of the flow is refused, too.
     pub flow: bool,
-    /// Who is told.
+    /// Receivers of a rejection.
     pub reject: Option<RejectSide>,
-    /// The rule, where one decided.
+    /// The rule, if one decided.
     pub rule: Option<RuleId>,
 }
 
-/// What decided against a packet.
+/// The cause of a packet's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A rule of the filter or of a state.
@@ -140,8 +140,8 @@ pub enum Cause {
     PacketPolicy,
     /// The policy of a state.
     AppPolicy,
-    /// A rule before the flow.
+    /// A rule of the table before the flow look-up.
     PreFlow,
-    /// A rule before the stream.
+    /// A rule of the table before the stream.
     PreStream,
 }

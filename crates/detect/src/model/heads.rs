@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Addresses and ports of rules' heads: each different one once, and what it comes to for each tenant.
+//! Heads: addresses and ports of rules. Each different head is kept once, resolved for each tenant.
 //!
-//! Rules are compiled once for all tenants. Only their heads depend on variables (`$HOME_NET`), and there are
-//! few hundred different ones among tens of thousands of rules: for a tenant with variables of its own those
-//! are resolved once more, and a rule finds its head by number.
+//! Rules are compiled once for all tenants. Only their heads depend on variables (`$HOME_NET`), and tens of
+//! thousands of rules have few different ones. For a tenant with variables of its own the heads are resolved
+//! once more, and a rule refers to its head by number.
 
 use crate::model::ends::Ends;
 use crate::model::signature::Family;
@@ -13,9 +13,8 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a rule's head asks of the two ends of a packet; `None` is any. Ports that are given in another way
-/// than `any`, all of them included,
-/// are asked of packets that have ports: no other packet meets the head.
+/// Conditions of a rule's head on the two ends of a packet; `None` is any. Ports that are not written `any`,
+/// even if they include all ports, need a packet with ports: no other packet meets the head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Source addresses.
@@ -26,7 +25,7 @@ pub struct Head {
     pub source_ports: Option<Arc<PortSet>>,
     /// Destination ports.
     pub destination_ports: Option<Arc<PortSet>>,
-    /// `<>`: either way round.
+    /// `<>`: source and destination may be exchanged.
     pub bidirectional: bool,
     /// IP protocols of the rules with this head; empty for all.
     pub protocols: Vec<u8>,
@@ -35,7 +34,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Whether any ends will do.
+    /// Whether the head accepts any ends.
     #[must_use]
     pub const fn is_any(&self) -> bool {
         self.source.is_none()
@@ -44,7 +43,7 @@ impl Head {
             && self.destination_ports.is_none()
     }
 
-    /// Whether addresses and ports are as asked for.
+    /// Whether addresses and ports meet the head.
     #[must_use]
     pub fn holds(&self, ends: Ends) -> bool {
         self.is_any() || self.one_way(ends) || self.bidirectional && self.one_way(ends.turned())
@@ -71,15 +70,15 @@ impl Head {
 /// The heads of a rule set.
 #[derive(Clone, Debug, Default)]
 pub struct Heads {
-    /// With the variables of the settings.
+    /// Resolved with the variables of the settings.
     pub(crate) common: Vec<Option<Head>>,
-    /// With the variables of a tenant that has some.
+    /// Resolved with the variables of each tenant that has some.
     pub(crate) of_tenants: BTreeMap<TenantId, Vec<Option<Head>>>,
 }
 
 impl Heads {
-    /// The heads for a tenant, by their numbers; one that comes to nothing with the tenant's variables is
-    /// `None`.
+    /// The heads for a tenant, by their numbers; `None` for a head that does not resolve with the tenant's
+    /// variables.
     #[must_use]
     pub fn of(&self, tenant: TenantId) -> &[Option<Head>] {
         if self.of_tenants.is_empty() {
@@ -88,7 +87,7 @@ impl Heads {
         self.of_tenants.get(&tenant).unwrap_or(&self.common)
     }
 
-    /// A head for a tenant. `None`: rules with this head match nothing of the tenant's.
+    /// A head for a tenant. `None`: rules with this head match none of the tenant's traffic.
     #[must_use]
     pub fn get(&self, tenant: TenantId, number: u32) -> Option<&Head> {
         self.of(tenant).get(number as usize)?.as_ref()
@@ -105,13 +104,13 @@ impl Heads {
         self.of_tenants.keys().copied()
     }
 
-    /// How many different ones.
+    /// Number of different heads.
     #[must_use]
     pub fn len(&self) -> usize {
         self.common.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no heads.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.common.is_empty()

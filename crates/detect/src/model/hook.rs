@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! States of transactions, by which rules are hooked to them. Source: Suricata 8's user guide, "Explicit rule
-//! hook (states)".
+//! States of transactions that rules can name as hooks. Source: Suricata 8's user guide, "Explicit rule hook
+//! (states)".
 
 use bartizan_applayer::protocol::{ProtocolId, ProtocolSpec};
 use bartizan_applayer::protocols;
@@ -12,18 +12,18 @@ use bartizan_base::Direction;
 pub struct Hook {
     /// The protocol.
     pub protocol: ProtocolId,
-    /// Whose progress.
+    /// Direction of the progress.
     pub direction: Direction,
-    /// The progress.
+    /// State number, by the direction's progress.
     pub state: u8,
 }
 
-/// How far a direction got. What the flow's end cut off has not come to a later state.
+/// Progress of a direction. A direction that the flow's end cut off stays in its state.
 pub(crate) fn progress(tx: &dyn Transaction, direction: Direction) -> u8 {
     tx.progress(direction)
 }
 
-/// A state by its name: the protocol's own, or those that each protocol has.
+/// Finds a state by its name: the protocol's own name, or one that each protocol has.
 pub(crate) fn find(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) -> Option<Hook> {
     if !spec.is_parsed() {
         return None;
@@ -39,7 +39,7 @@ pub(crate) fn find(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) -> Opt
     general.or_else(|| find_own(protocol, spec, name))
 }
 
-/// A state by the name that the protocol itself gives it.
+/// Finds a state by the protocol's own name.
 pub(crate) fn find_own(protocol: ProtocolId, spec: &ProtocolSpec, name: &str) -> Option<Hook> {
     Direction::BOTH.into_iter().find_map(|direction| {
         let at = spec.states[direction].iter().position(|state| *state == name)?;
@@ -59,7 +59,7 @@ pub fn all() -> Vec<String> {
             let own = spec.states[direction].iter().copied();
             for name in core::iter::once(started).chain(own).chain([complete]) {
                 let hook = format!("{}:{name}", spec.exact_name);
-                // The last of those that a protocol has under both names.
+                // For a state with both names the last one counts.
                 found.retain(|known| *known != hook);
                 found.push(hook);
             }

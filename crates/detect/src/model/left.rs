@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values that matches of a packet leave behind: for other rules on it, and for its alerts.
+//! Values that matches on a packet capture for other rules on the packet and for its alerts.
 
 use bartizan_applayer::transaction::TxId;
 
-/// A value that a match leaves for alerts.
+/// A value that a match captured for alerts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// The rule, by its position.
+    /// Position of the rule.
     pub rule: u32,
     /// The transaction of the match.
     pub tx: Option<TxId>,
     /// Interned name.
     pub name: u32,
-    /// What it is.
+    /// Kind of the value.
     pub kind: LeftKind,
     /// Bytes, or JSON.
     pub value: Vec<u8>,
 }
 
-/// What a value is that a match leaves.
+/// The kind of a captured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftKind {
     /// A variable of the packet, shown in all its alerts.

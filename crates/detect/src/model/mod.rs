@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rule is once compiled.
+//! The compiled form of rules.
 //!
-//! Plain values: who makes them is `compile`, what they ask for say the keywords, who runs them is `engine`.
-//! Nothing here knows of these.
+//! These are plain values: `compile` makes them, the keywords implement their conditions, `engine` runs them.
+//! This module uses none of these.
 
 pub mod action;
 pub mod addresses;

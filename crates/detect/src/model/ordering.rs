@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the order of evaluation depends on besides action and priority.
+//! Properties of a rule that determine the order of evaluation besides action and priority.
 
-/// How a rule uses a kind of variable: rules that write come before those that read (Suricata's order).
+/// The use that a rule makes of a kind of variable: writers come before readers (Suricata's order).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
-    /// Not at all.
+    /// No use.
     #[default]
     None,
     /// Reads.
@@ -16,7 +16,7 @@ pub enum Use {
 }
 
 impl Use {
-    /// This use and another one in the same rule.
+    /// Combines this use with another one in the same rule.
     #[must_use]
     pub fn and(self, other: Use) -> Use {
         match (self, other) {
@@ -27,12 +27,13 @@ impl Use {
     }
 }
 
-/// What the order of evaluation depends on besides action and priority.
+/// Properties of a rule that determine the order of evaluation besides action and priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ordering {
     /// `flowbits`.
     pub flowbits: Use,
-    /// `flowbits:set`: not part of the order, but rules that ask for the bit are asked again behind it.
+    /// The rule has `flowbits:set`. This does not affect the order, but rules that read the bit are evaluated
+    /// again after it.
     pub sets_flowbit: bool,
     /// `flowint`.
     pub flowints: Use,
@@ -40,17 +41,17 @@ pub struct Ordering {
     pub flowvars: Use,
     /// Captured packet variables.
     pub pktvars: Use,
-    /// Marks on hosts, as far as they count: `hostbits` that write, and `xbits` of a source or destination
+    /// Marks on hosts that affect the order: `hostbits` that write, and `xbits` of a source or destination
     /// that read.
     pub hosts: Use,
-    /// Marks on pairs of hosts, as far as they count: `xbits` that read.
+    /// Marks on pairs of hosts that affect the order: `xbits` that read.
     pub pairs: Use,
-    /// `hostbits` or `xbits` are asked for: not part of the order.
+    /// The rule reads `hostbits` or `xbits`; this does not affect the order.
     pub reads_marks: bool,
 }
 
 impl Ordering {
-    /// Whether the rule asks for bits or numbers that others set.
+    /// Whether the rule reads bits or numbers that other rules set.
     pub(crate) fn reads_bits(&self) -> bool {
         let reads = |of: Use| matches!(of, Use::Read | Use::ReadWrite);
         self.reads_marks || reads(self.flowbits) || reads(self.flowints)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rules are worth evaluating for a packet or transaction, as it is compiled: sets of literals with the
-//! rules behind each, rules that are found by a cheap property ([`PrefilterKey`]), and those that always are
+//! Prefilters in compiled form, which find the rules worth evaluating for a packet or transaction: sets of
+//! literals with the rules of each, rules with a key ([`PrefilterKey`]), and rules that are always
 //! candidates.
 //!
-//! `compile::prefilter` builds it, `engine::prefilter` and its neighbours run it.
+//! `compile::prefilter` builds the prefilters, `engine::prefilter` and its neighbours run them.
 
 use crate::model::addresses::ByAddress;
 use crate::model::condition::{PrefilterKey, Transform};
@@ -16,34 +16,35 @@ use foldhash::fast::FixedState;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Literals of one buffer and the rules behind each.
+/// Literals of one buffer and the rules that need each.
 pub struct Set {
     pub(crate) set: PatternSet,
     /// Rules of each literal, by its number in the set.
     pub(crate) rules: Vec<Vec<u32>>,
-    /// The heads of all these rules, a bit each; none: they are not known.
+    /// The heads of all these rules, a bit each; empty: unknown.
     pub(crate) heads: Vec<u64>,
 }
 
 impl Set {
-    /// Length of the longest literal: how far a scan of a growing value must reach back.
+    /// Length of the longest literal, in bytes: a scan of a growing value must reach back that far.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.set.longest()
     }
 }
 
-/// Rules that are candidates without a literal: all those whose head the packets of the flow can meet.
+/// Rules that are candidates without a literal, for every flow whose packets can meet their head.
 #[derive(Default)]
 pub struct Always {
     /// Head and rule, sorted.
     pub(crate) rules: Vec<(u32, u32)>,
-    /// The guards that each of them wants, a bit each; empty: none wants any.
+    /// The guards that each rule needs, a bit each; empty: no rule needs any.
     pub(crate) wants: Vec<u64>,
-    /// 64 heads: their word, those that have rules, and where the rules of the first of these stand.
+    /// Blocks of 64 heads: index of the block, a bit for each head with rules, and the index in `rules` of
+    /// the block's first rule.
     pub(crate) words: Vec<(u32, u64, u32)>,
-    /// Head and rule, sorted: those whose head is found by an address ([`crate::model::addresses`]). They are
-    /// in none of the others.
+    /// Head and rule, sorted, for heads that are found by an address ([`crate::model::addresses`]). These
+    /// rules are in no other field.
     pub(crate) by_address: Vec<(u32, u32)>,
 }
 
@@ -52,7 +53,7 @@ impl Always {
         self.rules.push((head, rule));
     }
 
-    /// To be called when all rules are there.
+    /// Sorts the rules and builds `words`; called when all rules are added.
     pub(crate) fn finish(&mut self) {
         self.rules.sort_unstable();
         self.words.clear();
@@ -65,33 +66,34 @@ impl Always {
         }
     }
 
-    /// Those whose head is found by an address are candidates of packets of that address alone.
+    /// Moves the rules whose head is found by an address to `by_address`: they are candidates for packets of
+    /// that address alone.
     pub(crate) fn set_apart(&mut self, by_address: &ByAddress) {
         let all = core::mem::take(&mut self.rules);
         (self.by_address, self.rules) = all.into_iter().partition(|(head, _)| by_address.has(*head));
         self.finish();
     }
 
-    /// Whether there are none.
+    /// Whether there are no such rules.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.by_address.is_empty()
     }
 
-    /// Whether a rule is among them.
+    /// Whether a rule is one of these.
     #[must_use]
     pub fn contains(&self, rule: u32) -> bool {
         self.rules.iter().chain(&self.by_address).any(|(_, r)| *r == rule)
     }
 }
 
-/// A set on one buffer of transactions.
+/// A set of literals on one transaction buffer.
 pub struct TxSet {
     /// Buffer.
     pub buffer: u16,
-    /// Its entry in the protocol's table.
+    /// The buffer's entry in the protocol's table.
     pub spec: &'static BufferSpec,
-    /// A check with the transforms that precede the scan.
+    /// The transforms that are applied before the scan.
     pub transforms: Vec<Arc<dyn Transform>>,
     /// The literals.
     pub set: Arc<Set>,
@@ -100,19 +102,20 @@ pub struct TxSet {
 /// Rules on the transactions of one protocol and direction.
 #[derive(Default)]
 pub struct TxRules {
-    /// Sets, by the progress at which their buffer is complete.
+    /// Sets, sorted by the progress at which their buffer is complete.
     pub sets: Vec<TxSet>,
     /// Rules without a literal.
     pub always: Always,
-    /// Rules whose literal is looked for in a growing value of a transaction and that want something of the
-    /// stream as well: what is shown of it is held against them, whether the literal is there by then or not.
+    /// Rules whose literal is searched in a growing value of a transaction and that have a condition on the
+    /// stream as well: each piece of the stream is evaluated against them, whether the literal has come by
+    /// then or not.
     pub beside_stream: Always,
-    /// What these two ask of a transaction.
+    /// Guards of the rules in `always` and `beside_stream`.
     pub guards: Vec<Guard>,
 }
 
 impl TxRules {
-    /// Whether there are none.
+    /// Whether there are no rules.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.sets.is_empty() && self.always.is_empty()
@@ -124,7 +127,7 @@ impl TxRules {
 pub struct PerProtocol(pub(crate) Vec<PerDirection<TxRules>>);
 
 impl PerProtocol {
-    /// Of a protocol's transactions in a direction. `None`: there are none.
+    /// The rules on a protocol's transactions in a direction. `None`: there are none.
     #[must_use]
     pub fn of(&self, protocol: ProtocolId, direction: Direction) -> Option<&TxRules> {
         self.0.get(usize::from(protocol.0)).map(|both| &both[direction])
@@ -150,17 +153,17 @@ impl PerProtocol {
 /// All prefilters of a rule set.
 #[derive(Default)]
 pub struct Prefilters {
-    /// Rules that look at the payloads of packets: by IP protocol class and direction.
+    /// Literals of rules on the payloads of packets, by IP protocol class and direction.
     pub payloads: PerClass<PayloadSets>,
-    /// Stream data by direction.
+    /// Literals of rules on streams, by direction.
     pub stream: PerDirection<StreamSets>,
-    /// Packet buffers.
+    /// Literals of rules on packet buffers.
     pub packet_buffers: Vec<(u16, Set)>,
     /// Rules on packets without literal or key, by class and direction.
     pub packet_always: PerClass<Always>,
-    /// Those of their heads that are found by an address.
+    /// Search by address for heads of the rules in `packet_always`.
     pub by_address: ByAddress,
-    /// Rules on streams without literal.
+    /// Rules on streams without a literal, by direction.
     pub stream_always: PerDirection<Always>,
     /// Rules found by a property of the packet.
     pub by_key: HashMap<PrefilterKey, Vec<u32>, FixedState>,
@@ -177,7 +180,7 @@ impl Prefilters {
         all.flat_map(|always| always.rules.iter().map(|(head, _)| *head)).collect()
     }
 
-    /// Finds rules on packets by an address where their heads can be.
+    /// Moves rules on packets to the search by address, where their heads allow it.
     pub(crate) fn set_apart(&mut self, by_address: ByAddress) {
         for both in &mut self.packet_always.values {
             both.to_server.set_apart(&by_address);
@@ -186,8 +189,8 @@ impl Prefilters {
         self.by_address = by_address;
     }
 
-    /// Whether a rule looks at TCP segments in order and without events by themselves, not only at their
-    /// stream.
+    /// Whether a rule needs each TCP segment by itself, also segments that are in order and raise no events,
+    /// not only their stream.
     #[must_use]
     pub fn looks_at_segments(&self) -> bool {
         let always = self.packet_always.get(ProtocolClass::Tcp);
@@ -197,7 +200,7 @@ impl Prefilters {
     }
 }
 
-/// What packets are grouped by before their flow's direction is looked at.
+/// The class of a packet's IP protocol, by which prefilters are grouped before the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolClass {
     /// TCP.
@@ -206,16 +209,16 @@ pub enum ProtocolClass {
     Udp,
     /// ICMP, ICMPv6.
     Icmp,
-    /// Everything else.
+    /// All other protocols.
     Other,
 }
 
 impl ProtocolClass {
-    /// All of them.
+    /// All classes.
     pub const ALL: [ProtocolClass; 4] =
         [ProtocolClass::Tcp, ProtocolClass::Udp, ProtocolClass::Icmp, ProtocolClass::Other];
 
-    /// Of an IP protocol number.
+    /// The class of an IP protocol number.
     #[must_use]
     pub const fn of(protocol: Option<u8>) -> Self {
         match protocol {
@@ -226,7 +229,7 @@ impl ProtocolClass {
         }
     }
 
-    /// Whether a rule with these IP protocols is about packets of this class.
+    /// Whether a rule with these IP protocols applies to packets of this class.
     pub(crate) fn covers(self, protocols: &[u8]) -> bool {
         protocols.is_empty() || protocols.iter().any(|p| ProtocolClass::of(Some(*p)) == self)
     }
@@ -239,7 +242,7 @@ pub struct PerClass<T> {
 }
 
 impl<T> PerClass<T> {
-    /// Of a class.
+    /// The values of a class.
     #[must_use]
     pub fn get(&self, class: ProtocolClass) -> &PerDirection<T> {
         let [tcp, udp, icmp, other] = &self.values;
@@ -262,45 +265,45 @@ impl<T> PerClass<T> {
     }
 }
 
-/// Payloads of up to so many bytes are searched once for everything.
+/// Payloads of up to this many bytes are searched once for all literals.
 pub(crate) const SHORT_MAX: usize = 512;
 
-/// The literals of rules on streams, by where they can lie in what is shown.
+/// The literals of rules on streams, by their place in the window that is inspected.
 #[derive(Default)]
 pub struct StreamSets {
-    /// Those that lie near the beginning of what is shown.
+    /// Literals near the beginning of the window.
     pub head: Option<HeadSet>,
-    /// Those that may lie anywhere.
+    /// Literals anywhere in the window.
     pub whole: Option<Set>,
 }
 
-/// Literals that lie near the beginning.
+/// Literals near the beginning of the data.
 pub struct HeadSet {
     pub(crate) set: Set,
-    /// So many bytes are scanned.
+    /// Number of bytes from the beginning that are scanned.
     pub(crate) within: usize,
 }
 
-/// The literals of rules on the payloads of packets, by where they can lie. A payload is searched for one of
-/// them, or for those near its beginning and one more.
+/// The literals of rules on the payloads of packets, by their place. A payload is searched either for one of
+/// the sets for short payloads, or for `head` and one of the sets for longer ones.
 #[derive(Default)]
 pub struct PayloadSets {
     /// Payloads of up to [`SHORT_MAX`] bytes: all literals of rules on each packet.
     pub(crate) short: Vec<Set>,
-    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if
-    /// there are some.
+    /// Literals of `short`, and of rules that inspect a packet only where its payload is no part of the
+    /// stream; empty if there are no such rules.
     pub(crate) short_outside: Vec<Set>,
-    /// Longer payloads: what lies near the beginning.
+    /// Longer payloads: literals near the beginning.
     pub(crate) head: Option<HeadSet>,
-    /// Longer payloads: what may lie elsewhere.
+    /// Longer payloads: literals elsewhere.
     pub(crate) whole: Vec<Set>,
-    /// The same, and those of rules that look at a packet only where its payload is no part of the stream; if
-    /// there are some.
+    /// Literals of `whole`, and of rules that inspect a packet only where its payload is no part of the
+    /// stream; empty if there are no such rules.
     pub(crate) outside: Vec<Set>,
 }
 
 impl PayloadSets {
-    /// Whether a rule looks at each packet.
+    /// Whether a rule inspects each packet.
     #[must_use]
     pub const fn looks_at_each(&self) -> bool {
         !self.short.is_empty()
@@ -319,7 +322,7 @@ pub fn directions(signature: &Signature) -> Vec<Direction> {
     }
 }
 
-/// Directions in which the transactions of a protocol concern a check.
+/// Directions of a protocol's transactions that have a check's buffer.
 #[must_use]
 pub fn check_directions(check: &ValueCheck, spec: &BufferSpec) -> PerDirection<bool> {
     let wanted = |d| check.direction.is_none_or(|only| only == d);

@@ -14,16 +14,16 @@ use bartizan_function::RuleInfo;
 use bitflags::bitflags;
 use std::sync::Arc;
 
-/// Which packets and flows the header's protocol covers.
+/// The packets and flows that the protocol in a rule's head covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtocolMatch {
     /// IP protocols; empty for all.
     pub ip: Vec<u8>,
     /// IPv4 only, IPv6 only, or both.
     pub family: Family,
-    /// Application protocols; empty when it does not matter.
+    /// Application protocols; empty for any.
     pub app: Vec<ProtocolId>,
-    /// The name in the head covers several of them (`http`), whether or not this build has all.
+    /// The name in the head covers several protocols (`http`), whether or not this build has all of them.
     pub ambiguous: bool,
     /// `tcp-pkt`: packets only.
     pub packet_only: bool,
@@ -44,7 +44,7 @@ pub enum Family {
 }
 
 bitflags! {
-    /// What `flow:` asks for.
+    /// Conditions of `flow:`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct FlowNeeds: u16 {
         /// `to_server`, `from_client`.
@@ -71,14 +71,14 @@ bitflags! {
 /// A condition on one buffer: a program on its value after transforms.
 #[derive(Clone)]
 pub struct ValueCheck {
-    /// Which value.
+    /// The value that the program runs on.
     pub buffer: BufferRef,
-    /// Direction in which the buffer is looked at, where the keyword narrows it (`file.data` of requests);
-    /// else all that the buffer has.
+    /// Direction in which the buffer is inspected, where the keyword narrows it (`file.data` of requests);
+    /// else all directions of the buffer.
     pub direction: Option<Direction>,
-    /// Changes before matching, in order.
+    /// Transforms before matching, in order.
     pub transforms: Vec<Arc<dyn Transform>>,
-    /// What must hold.
+    /// The program that must match.
     pub program: Program,
     /// The buffer must not exist (`absent`), or may (`absent:or_else`).
     pub absent: Absent,
@@ -87,29 +87,29 @@ pub struct ValueCheck {
 /// `absent`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absent {
-    /// The buffer must be there.
+    /// The buffer must exist.
     #[default]
     No,
-    /// It must not be there.
+    /// The buffer must be missing.
     Only,
-    /// It must not be there, or the program must match.
+    /// The buffer must be missing, or the program must match.
     OrElse,
 }
 
 /// A condition on a transaction.
 pub struct TxCheck {
-    /// Protocols for which it can be asked; empty for all.
+    /// Protocols for which the condition can be evaluated; empty for all.
     pub protocols: Vec<ProtocolId>,
-    /// Directions in which it is asked.
+    /// Directions in which the condition is evaluated.
     pub directions: PerDirection<bool>,
-    /// The state of such a direction that it belongs to: behind that it is not begun with, as in Suricata.
-    /// `None`: it can hold in any.
+    /// The state of such a direction that the condition belongs to: a rule does not begin with the condition
+    /// after that state, as in Suricata. `None`: the condition can hold in any state.
     pub state: Option<u8>,
     /// The condition.
     pub condition: Box<dyn TxCondition>,
 }
 
-/// Which literal the prefilter looks for.
+/// The literal that the prefilter searches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastPattern {
     /// Index into [`Signature::values`].
@@ -122,7 +122,7 @@ pub struct FastPattern {
     pub nocase: bool,
 }
 
-/// A part of a transaction list that the rule's alert is about.
+/// The end of a connection that `target` names as the victim of the attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertTarget {
     /// `target:src_ip`.
@@ -135,13 +135,13 @@ pub enum AlertTarget {
 pub struct Signature {
     /// gid, sid, rev.
     pub id: RuleId,
-    /// What it does.
+    /// The rule's action.
     pub action: RuleAction,
-    /// Whether its action holds for the packet or for the flow, where the rule says so (`drop:packet`).
+    /// Scope of the action, packet or flow, where the rule names it (`drop:packet`).
     pub scope: Option<bartizan_rules::ActionScope>,
-    /// The firewall's part, of rules of the firewall.
+    /// The firewall's part, for firewall rules.
     pub firewall: Option<Box<crate::model::firewall::FirewallRule>>,
-    /// What is told of it: `msg`, class, references, metadata, `target`, its text.
+    /// Description for events: `msg`, class, references, metadata, `target`, the rule's text.
     pub info: Arc<RuleInfo>,
     /// 1 is the most severe.
     pub priority: u32,
@@ -149,7 +149,7 @@ pub struct Signature {
     pub noalert: bool,
     /// `alert`: report, although the action alone would not.
     pub alert: bool,
-    /// What its match is about.
+    /// Subject of the rule's matches.
     pub kind: Kind,
     /// Protocol of the header.
     pub protocol: ProtocolMatch,
@@ -161,46 +161,46 @@ pub struct Signature {
     pub values: Vec<ValueCheck>,
     /// Conditions on transactions.
     pub tx: Vec<TxCheck>,
-    /// The rule asks for a state of transactions: it is looked at when something of its direction was parsed.
+    /// The rule names a state of transactions: it is evaluated when something of its direction was parsed.
     pub hooked: bool,
-    /// The rule has nothing but the state of a transaction to look at, and matches at each look (see
+    /// The rule has only the state of a transaction as condition, and matches at each inspection (see
     /// [`crate::compile::hook`]).
     pub repeats: bool,
-    /// No single direction has all that the values and conditions on transactions ask for.
+    /// No single direction has all that the values and conditions on transactions need.
     pub spans_directions: bool,
-    /// Effects in order; applied when everything holds.
+    /// Effects in order; applied when all conditions hold.
     pub effects: Vec<Box<dyn Effect>>,
-    /// What is asked of records and files when everything holds.
+    /// Requests about records and files when all conditions hold.
     pub requests: Vec<Request>,
-    /// Its own thresholds; those that count are [`Member::thresholds`].
+    /// The rule's own thresholds; those that apply are in [`Member::thresholds`].
     pub thresholds: Vec<Arc<dyn Limit>>,
-    /// What the prefilter looks for.
+    /// The literal that the prefilter searches for.
     pub fast_pattern: Option<FastPattern>,
-    /// The rule asks for the flow to be bypassed.
+    /// A match bypasses the flow.
     pub bypass: bool,
-    /// Marks the flow's or host's next packets.
+    /// A match marks the flow's or host's next packets.
     pub tags: bool,
-    /// Asks for hashes of files: MD5, SHA-1, SHA-256.
+    /// Hashes of files that the rule needs: MD5, SHA-1, SHA-256.
     pub file_hashes: [bool; 3],
-    /// What its place in the order of evaluation depends on besides action and priority.
+    /// Properties that determine the order of evaluation besides action and priority.
     pub ordering: Ordering,
 }
 
-/// A rule as a member of a set: what does not come from its text alone. The rest is shared by all sets and
-/// generations that have the rule.
+/// A rule as a member of a set: the signature, which all sets and generations with the rule share, and the
+/// properties that do not follow from the rule's text alone.
 pub struct Member {
     /// The rule.
     pub signature: Arc<Signature>,
-    /// Number of its addresses and ports in [`crate::ruleset::RuleSet::heads`].
+    /// Number of its head in [`crate::ruleset::RuleSet::heads`].
     pub head: u32,
-    /// A threshold file says that it reports nothing.
+    /// A threshold file suppresses all of the rule's reports.
     pub suppressed: bool,
-    /// Applied last, and only then an alert is written: thresholds, its own and those of a file.
+    /// Thresholds of the rule and of a threshold file; applied last, before an alert is written.
     pub thresholds: Vec<Arc<dyn Limit>>,
 }
 
 impl Member {
-    /// A rule with what its text says.
+    /// A member with the thresholds of the rule's text.
     #[must_use]
     pub fn new(signature: Arc<Signature>, head: u32) -> Self {
         let thresholds = signature.thresholds.clone();
@@ -222,12 +222,12 @@ impl core::ops::Deref for Member {
     }
 }
 
-/// What the match of a rule is about; decides whether its action holds for the packet or for the whole flow.
+/// The subject of a rule's matches; decides whether its action applies to the packet or to the whole flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Addresses, ports and protocol: evaluated once per flow and direction.
     IpOnly,
-    /// The same with negated addresses, which is evaluated for each packet.
+    /// Addresses, ports and protocol with negated addresses: evaluated for each packet.
     LikeIpOnly,
     /// The result of protocol detection.
     Detection,
@@ -245,7 +245,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Of a rule; `negated`: its addresses are, at least in part, given by what they are not.
+    /// The kind of a rule; `negated`: some of its addresses are written with a negation.
     #[must_use]
     pub fn of(signature: &Signature, negated: bool) -> Kind {
         let direction_only = (FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT).contains(signature.flow);
@@ -254,7 +254,7 @@ impl Kind {
         } else if signature.is_about_addresses() {
             if negated { Kind::LikeIpOnly } else { Kind::IpOnly }
         } else if signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Packet(_))) {
-            // Also beside a transaction's buffers, as in Suricata.
+            // Also together with a transaction's buffers, as in Suricata.
             Kind::Packet
         } else if signature.inspects_tx() || signature.inspects_frames() {
             Kind::Tx
@@ -271,8 +271,8 @@ impl Kind {
         }
     }
 
-    /// Whether the action of a match holds for the rest of the flow. `stateful`: it matched on stream data or
-    /// on a transaction.
+    /// Whether the action of a match applies to the rest of the flow. `stateful`: the rule matched on stream
+    /// data or on a transaction.
     #[must_use]
     pub const fn acts_on_flow(self, stateful: bool) -> bool {
         match self {
@@ -284,7 +284,7 @@ impl Kind {
 }
 
 impl Signature {
-    /// Whether a match would be reported. `suppressed`: something else than the rule says that it is not.
+    /// Whether a match would be reported. `suppressed`: a threshold file suppresses the report.
     fn would_report(&self, suppressed: bool) -> bool {
         if self.firewall.is_some() {
             return self.alert && !suppressed;
@@ -296,26 +296,27 @@ impl Signature {
         }
     }
 
-    /// Whether the rule asks for flowbits.
+    /// Whether the rule reads flowbits.
     #[must_use]
     pub fn asks_for_bits(&self) -> bool {
         matches!(self.ordering.flowbits, Use::Read | Use::ReadWrite)
     }
 
-    /// Whether the rule looks at transactions (and is evaluated for these), or at packets and streams only.
+    /// Whether the rule inspects transactions and is evaluated for these, instead of packets and streams
+    /// only.
     #[must_use]
     pub fn inspects_tx(&self) -> bool {
         !self.tx.is_empty() || self.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)))
     }
 
-    /// Whether the rule looks at frames, and is evaluated for these.
+    /// Whether the rule inspects protocol frames and is evaluated for these.
     #[must_use]
     pub fn inspects_frames(&self) -> bool {
         self.values.iter().any(|v| matches!(v.buffer, BufferRef::Frame(_)))
     }
 
-    /// Whether the rule looks at nothing but the result of protocol detection (and addresses, ports,
-    /// direction, what is known of a host): such a rule is evaluated only when detection of a direction ends.
+    /// Whether the rule depends only on the result of protocol detection (and addresses, ports, direction,
+    /// state of a host): such a rule is evaluated only when detection of a direction ends.
     #[must_use]
     pub fn is_detection_only(&self) -> bool {
         self.packet.iter().any(|c| c.is_detection())
@@ -332,7 +333,7 @@ impl Signature {
         self.kind == Kind::IpOnly
     }
 
-    /// Whether the rule asks for decode events and for nothing else.
+    /// Whether the rule depends on decode events only.
     #[must_use]
     pub fn is_about_decoding(&self) -> bool {
         let is_event = |c: &dyn PacketCondition| {
@@ -344,8 +345,7 @@ impl Signature {
             && self.tx.is_empty()
     }
 
-    /// Whether the rule has nothing but addresses, ports and protocol to look at, and nothing to do for each
-    /// packet.
+    /// Whether the rule depends only on addresses, ports and protocol, and has no effect on each packet.
     fn is_about_addresses(&self) -> bool {
         self.packet.iter().all(|c| c.is_ip_only())
             && self.effects.iter().all(|e| e.is_ip_only())

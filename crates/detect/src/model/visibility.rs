@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which rules of a set a policy sees.
+//! The part of a rule set that a policy sees.
 //!
-//! Rules are compiled once for all tenants. One that has chosen other rules of the same files sees a part of
-//! the set: a bit for each rule, which is asked where a rule is about to be evaluated. It costs a tenant
-//! kilobytes, and its policies nothing to compile.
+//! Rules are compiled once for all tenants. A tenant that has chosen other rules of the same files sees a
+//! part of the set: a bit for each rule, which is tested before a rule is evaluated. This costs kilobytes per
+//! tenant and no compilation.
 
 use crate::model::signature::Member;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers of what flows may be inspected with; 0 is nobody's.
+/// Next number for a rule set or a part of one; 0 is never given.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
-/// A number that nothing else in the process has: of a rule set, or of what is seen of one.
+/// A number that is unique in the process, for a rule set or its visible part.
 pub(crate) fn number() -> u64 {
     NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
@@ -26,7 +26,7 @@ pub struct Visibility {
 }
 
 impl Visibility {
-    /// Of these rules, in their order, those that `sees` says.
+    /// The part of the rules, in their order, for which `sees` holds.
     #[must_use]
     pub fn of(rules: &[Member], sees: impl Fn(&Member) -> bool) -> Self {
         let mut seen = vec![0u64; rules.len().div_ceil(64)].into_boxed_slice();
@@ -40,20 +40,20 @@ impl Visibility {
         Visibility { number: number(), seen, count }
     }
 
-    /// Whether a rule is seen, by its position in the set.
+    /// Whether a rule is visible, by its position in the set.
     #[inline]
     #[must_use]
     pub fn has(&self, rule: u32) -> bool {
         self.seen.get(rule as usize / 64).is_some_and(|word| word >> (rule % 64) & 1 == 1)
     }
 
-    /// How many are.
+    /// Number of visible rules.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// Its own number.
+    /// The part's unique number.
     pub(crate) const fn number(&self) -> u64 {
         self.number
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Loading: files of rules become a set.
+//! Loads files of rules into a set.
 
 use super::rule::{Built, LoadInput, Rest, Whose, compile, member};
 use super::writers::{self, Writers};
@@ -21,7 +21,7 @@ use bartizan_rules::{Diagnostic, Duplicate, Duplicates, Rule, RuleFile, RuleSetR
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// Nothing of the generation can be used.
+/// A failure after which nothing of the generation can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A pattern engine could not build the sets.
@@ -32,14 +32,13 @@ pub enum LoadError {
     Firewall(#[from] bartizan_base::SettingError),
 }
 
-/// Outcome of loading: the set, and what is to be said about single rules.
+/// Outcome of loading: the set, and findings about single rules.
 pub struct Loaded {
     /// The set.
     pub rules: RuleSet,
     /// One finding per refused rule, and warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// Rules of the firewall that are not there, whatever the reason: what they accept or refuse is decided
-    /// by others.
+    /// Number of missing firewall rules, whatever the reason: other rules or policies decide in their place.
     pub firewall_refused: u64,
     /// The refused rules, by file.
     pub refused: Vec<RefusedRule>,
@@ -47,19 +46,19 @@ pub struct Loaded {
     pub lists: Vec<ListFile>,
 }
 
-/// A rule that is not there, or a line that is none.
+/// A rule that was not loaded, or a line that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRule {
     /// Gid and sid, as far as they could be read.
     pub id: Option<(u32, u32)>,
-    /// It is no rule, or one that Suricata refuses as well; else it is right and cannot be evaluated here, or
-    /// not without another one.
+    /// The line is no rule, or one that Suricata refuses as well; otherwise the rule is valid and cannot be
+    /// evaluated here, or not without another rule.
     pub malformed: bool,
     /// The file, as it was named to the parser.
     pub file: Arc<str>,
-    /// Line and character of what is wrong, from 1.
+    /// Line and character of the defect, from 1.
     pub place: (u32, u32),
-    /// What is wrong.
+    /// Description of the defect.
     pub message: String,
 }
 
@@ -92,11 +91,10 @@ impl RefusedRule {
     }
 }
 
-/// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others make up the
-/// set.
+/// Compiles rules. Single rules that cannot be loaded are refused with a diagnostic; the others form the set.
 ///
-/// The rules and their text are taken out of the files: a large set's syntax trees hold as much memory as
-/// what is made of them, and pattern sets, which come last, need theirs for a while.
+/// The rules and their text are moved out of the files: the syntax trees of a large set hold as much memory
+/// as the compiled rules, and the pattern sets, which are built last, need memory of their own for a while.
 ///
 /// # Errors
 /// The pattern sets cannot be built, or a policy of the firewall cannot be understood.
@@ -139,8 +137,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
                         built.push(Some(one));
                     }
                     Duplicate::Refused(_) => {
-                        // Nobody has this place: a rule that is refused as the firewall's or not may have
-                        // been given it.
+                        // The place stays empty: a rule that is refused as the firewall's or not may have it.
                         built.push(None);
                         outcome.report.refuse(RefusalCode::Duplicate.name());
                         let (code, finding) = stands_earlier(rule);
@@ -162,7 +159,7 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
         built.into_iter().flatten().partition(|member| member.firewall.is_some());
     sort(&mut signatures, &action_order(input.settings));
     let detecting = signatures.len();
-    // Those of the firewall keep the order of their files; no prefilter leads to them.
+    // Firewall rules keep the order of their files; no prefilter leads to them.
     signatures.extend(of_firewall);
     let policies = firewall.then(|| Policies::from_settings(input.settings)).transpose()?;
     if let Some(policies) = &policies {
@@ -195,13 +192,13 @@ pub fn load(files: &mut [RuleFile], input: &LoadInput<'_>) -> Result<Loaded, Loa
     Ok(Loaded { rules, diagnostics, firewall_refused, refused, lists: input.shared.take_read() })
 }
 
-/// Findings that are about no single rule: classes that are not defined, wrong entries of lists.
+/// Findings that concern no single rule: undefined classes, wrong entries of lists.
 fn findings_beside_rules(classes: UnknownClasses, input: &LoadInput<'_>) -> Vec<Diagnostic> {
     let skipped = input.shared.take_skipped();
     classes.finish(input.classifications).chain(skipped_entries::findings(&skipped)).collect()
 }
 
-/// The state of loading: rules that were read so far, and findings.
+/// The state of loading: results for the rules so far, and findings.
 #[derive(Default)]
 struct Outcome {
     report: RuleSetReport,
@@ -213,7 +210,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// A file was read: what its lines came to.
+    /// Adds the results of a file that was parsed.
     fn add_file(&mut self, file: &RuleFile) {
         self.report.add_file(file);
         if file.firewall {
@@ -224,14 +221,14 @@ impl Outcome {
         self.writers.lines_left_out(file);
     }
 
-    /// A rule is refused, and counted.
+    /// Records and counts a refused rule.
     fn refuse(&mut self, rule: &Rule, code: RefusalCode, finding: Diagnostic, of_firewall: bool) {
         self.firewall_refused += u64::from(of_firewall);
         self.refused.push(RefusedRule::of(rule, code, &finding));
         self.diagnostics.push(finding);
     }
 
-    /// Skips rules that ask whether something is not set whose setter was left out.
+    /// Skips rules that test whether a variable is not set when a rule that sets the variable was left out.
     fn skip_readers(&mut self, built: &mut [Option<Member>]) {
         let (skipped, vain) = core::mem::take(&mut self.writers).finish(built);
         for one in skipped {
@@ -244,13 +241,13 @@ impl Outcome {
     }
 }
 
-/// Rules that say more than alert: what, and where they stand.
+/// Rules that decide about flows, by gid and sid: decision and position.
 fn deciding(signatures: &[Member]) -> HashMap<(u32, u32), (Says, u32)> {
     let said = |(index, s): (u32, &Member)| Some(((s.id.gid, s.id.sid), (Says::of_rule(s)?, index)));
     (0..).zip(signatures).filter_map(said).collect()
 }
 
-/// Rules in whose name the firewall's policies report.
+/// Rules under which the firewall's policies report.
 fn reporting(
     policies: &Policies,
     buffers: &Buffers,
@@ -284,7 +281,7 @@ fn reporting(
     made
 }
 
-/// What detection calls the firewall's actions.
+/// The action in detection's terms for an act of the firewall.
 const fn firewall_action(act: Act) -> RuleAction {
     match act {
         Act::Accept(_) => RuleAction::Accept,
@@ -294,22 +291,22 @@ const fn firewall_action(act: Act) -> RuleAction {
     }
 }
 
-/// What is said of a rule whose number another one has.
+/// The refusal of a rule whose gid and sid an earlier rule has.
 fn stands_earlier(rule: &Rule) -> (RefusalCode, Diagnostic) {
     let code = RefusalCode::Duplicate;
     let message = format!("a rule with gid {} and sid {} stands earlier", rule.id().gid, rule.id().sid);
     (code, rule.diagnostic(rule.span, Severity::Error, code.code(), message))
 }
 
-/// The rules of the firewall that accept whole flows, those aside in whose name its policies report.
+/// The firewall rules that accept whole flows, without those under which its policies report.
 fn accepting(signatures: &[Member]) -> HashSet<(u32, u32)> {
     let accepts = |s: &&Member| s.firewall.as_ref().is_some_and(|f| f.act.accepts_flow());
     let own = |s: &&Member| !firewall::POLICY_SIDS.contains(&s.id.sid);
     signatures.iter().filter(accepts).filter(own).map(|s| (s.id.gid, s.id.sid)).collect()
 }
 
-/// Whether a rule stands already. A rule of detection takes the place of none of the firewall, nor the other
-/// way round: that one would be missing.
+/// Whether the rule duplicates an earlier one. A detection rule never replaces a firewall rule, nor a
+/// firewall rule a detection rule, since the replaced rule would be missing.
 fn judge(duplicates: &mut Duplicates, rule: &Rule, built: &[Option<Member>], firewall: bool) -> Duplicate {
     let is_other = |before: usize| {
         built.get(before).and_then(Option::as_ref).is_some_and(|known| known.firewall.is_some() != firewall)
@@ -320,7 +317,7 @@ fn judge(duplicates: &mut Duplicates, rule: &Rule, built: &[Option<Member>], fir
     }
 }
 
-/// Counts a refused rule, by the protocol or keyword if it is one that is not there.
+/// Counts a refused rule, by its protocol or keyword if this build lacks that.
 fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &Diagnostic) {
     if !code.is_unsupported() {
         return report.refuse(code.name());
@@ -330,7 +327,7 @@ fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &D
         (span.start..span.end).contains(&finding.span.start)
     });
     match of_option {
-        // What an option names, if it is told apart from the rest of the option.
+        // The name in the option, if the finding points to it rather than to the whole option.
         Some(option) if code == RefusalCode::UnsupportedProtocol && finding.span != option.option.span => {
             report.refuse_protocol(code.name(), &rule.text(finding.span).to_ascii_lowercase());
         }
@@ -339,11 +336,10 @@ fn count(report: &mut RuleSetReport, rule: &Rule, code: RefusalCode, finding: &D
     }
 }
 
-/// Suricata's names of actions, in the order in which rules are evaluated unless `action-order` says
-/// otherwise.
+/// Suricata's names of actions, in the default order of evaluation (see `action-order`).
 const ACTIONS: [&str; 4] = ["pass", "drop", "reject", "alert"];
 
-/// The order of actions that the settings ask for. Actions that are not named keep their places at the end.
+/// The order of actions in the settings. Actions without a place in the settings stay at the end.
 fn action_order(settings: &Settings) -> Vec<&'static str> {
     let named = settings.children("action-order").filter_map(|item| {
         let name = settings.get(&format!("action-order.{item}"))?.trim();

@@ -27,45 +27,46 @@ pub use writers::{NEVER_WRITTEN, WRITER_LEFT_OUT};
 
 /// A compiled set of rules.
 pub struct RuleSet {
-    /// Its own: no other set has it.
+    /// Unique number of the set.
     pub(crate) number: u64,
     /// The rules in the order of evaluation.
     pub signatures: Vec<Member>,
-    /// Addresses and ports of their heads, and which is whose.
+    /// Heads of the rules, by number.
     pub heads: Heads,
     pub(crate) head_of: Vec<u32>,
     /// Buffers by number.
     pub buffers: Buffers,
-    /// Which rules are worth evaluating.
+    /// Prefilters, which find the rules worth evaluating.
     pub prefilters: Prefilters,
-    /// What became of the rules that were given.
+    /// Report of the load: numbers of loaded, refused and skipped rules.
     pub report: RuleSetReport,
-    /// What belongs to no generation.
+    /// State that outlives generations.
     pub shared: Arc<Shared>,
-    /// Alerts of rules on packets and streams show the transaction that they are probably about.
+    /// Alerts of rules on packets and streams show the transaction that they probably belong to.
     pub guess_tx: bool,
-    /// Some rule tags packets: hosts are asked about every packet.
+    /// Some rule tags packets: the state of hosts is read for every packet.
     pub tags: bool,
-    /// For one transaction so often.
+    /// Limit of such alerts for one transaction.
     pub guess_limit: u8,
-    /// Rules that say more than alert, by generator and number, with their positions: what they decided of
-    /// flows stands with them.
+    /// Rules that decide about flows, by gid and sid, with decision and position: decisions about flows stay
+    /// in force as long as their rule is in this map.
     deciding: HashMap<(u32, u32), (Says, u32)>,
-    /// Firewall mode is on: the tables of its rules, which stand behind those of detection in `signatures`.
+    /// The tables of firewall rules if firewall mode is on; these rules come after those of detection in
+    /// `signatures`.
     pub firewall: Option<Firewall>,
-    /// Rules of the firewall that accept flows, by generator and number: a flow stays accepted as long as
-    /// there is such a rule.
+    /// Firewall rules that accept flows, by gid and sid: a flow stays accepted as long as its rule is in this
+    /// set.
     accepting: HashSet<(u32, u32)>,
-    /// What all rules were looked through for.
+    /// Cached properties of all rules.
     looked: OnceLock<Looked>,
 }
 
 /// The rules that a policy sees.
 #[derive(Clone)]
 pub struct Seen {
-    /// The set that they are of.
+    /// The rule set.
     pub rules: Arc<RuleSet>,
-    /// Which of its rules; `None`: all.
+    /// The visible part of the set; `None`: all.
     pub visible: Option<Arc<Visibility>>,
 }
 
@@ -76,34 +77,35 @@ impl Seen {
         Seen { rules, visible: None }
     }
 
-    /// How many.
+    /// Number of visible rules.
     #[must_use]
     pub fn count(&self) -> usize {
         self.visible.as_ref().map_or(self.rules.signatures.len(), |visible| visible.count())
     }
 
-    /// Whether there is no rule at all: flows are only recorded.
+    /// Whether there are no rules at all, so that flows are only recorded.
     #[must_use]
     pub fn watches_nothing(&self) -> bool {
         self.rules.watches_nothing() || self.visible.as_ref().is_some_and(|visible| visible.count() == 0)
     }
 }
 
-/// What some rule of a set does. Generations that share the set ask, and it has tens of thousands of rules.
+/// Properties that some rule of a set has. Cached, since all generations that share the set need them, and it
+/// has tens of thousands of rules.
 #[derive(Clone, Copy)]
 struct Looked {
-    /// It refuses what speaks another protocol than it says.
+    /// Some rule refuses traffic by its detected protocol (`app-layer-protocol`).
     waits_for_protocol: bool,
-    /// It changes bytes.
+    /// Some rule replaces bytes.
     replaces: bool,
 }
 
-/// What a rule can decide of a flow.
+/// A rule's decision about a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
-    /// It passes.
+    /// The flow passes detection.
     Pass,
-    /// It is dropped or rejected.
+    /// The flow is dropped or rejected.
     Refuse,
 }
 
@@ -116,10 +118,10 @@ impl Says {
         }
     }
 
-    /// What a rule can decide of what detection does with a flow.
+    /// The decision of a rule about a flow within detection.
     fn of_rule(signature: &Signature) -> Option<Self> {
         match &signature.firewall {
-            // What the firewall refuses is its own matter.
+            // Refusals of the firewall are not decisions of detection.
             Some(rule) => rule.pass.then_some(Says::Pass),
             None => Says::of(signature.action),
         }
@@ -127,8 +129,8 @@ impl Says {
 }
 
 impl RuleSet {
-    /// Whether there is such a rule, of whatever revision, and that is what it says. `visible`: the rules
-    /// that are seen; `None`: all.
+    /// Whether the set has the rule, in any revision, with this decision. `visible`: the visible rules;
+    /// `None`: all.
     #[must_use]
     pub fn says(&self, rule: &RuleId, what: Says, visible: Option<&Visibility>) -> bool {
         self.deciding
@@ -136,37 +138,37 @@ impl RuleSet {
             .is_some_and(|(says, index)| *says == what && visible.is_none_or(|visible| visible.has(*index)))
     }
 
-    /// Whether a rule that passes the whole flow wants it bypassed as well. What was passed stands from one
-    /// generation to the next, and the rule is not asked again.
+    /// Whether a rule that passes whole flows also bypasses them. A pass stays in force across generations
+    /// without another evaluation of the rule.
     #[must_use]
     pub fn bypasses(&self, rule: &RuleId) -> bool {
         let index = self.deciding.get(&(rule.gid, rule.sid)).map(|(_, index)| *index as usize);
         index.and_then(|index| self.signatures.get(index)).is_some_and(|signature| signature.bypass)
     }
 
-    /// Whether the firewall has a rule of this number, of whatever revision, that accepts flows.
+    /// Whether the firewall has the rule, in any revision, as one that accepts flows.
     #[must_use]
     pub fn accepts(&self, rule: &RuleId) -> bool {
         self.accepting.contains(&(rule.gid, rule.sid))
     }
 
-    /// Whether some rule refuses what speaks another protocol than it says (`app-layer-protocol:!tls`).
+    /// Whether some rule refuses traffic by its detected protocol (`app-layer-protocol:!tls`).
     #[must_use]
     pub fn waits_for_protocol(&self) -> bool {
         self.looked().waits_for_protocol
     }
 
-    /// Whether there is no rule at all: flows are only recorded.
+    /// Whether there are no rules at all, so that flows are only recorded.
     #[must_use]
     pub fn watches_nothing(&self) -> bool {
         self.signatures.is_empty() && self.firewall.is_none()
     }
 
-    /// How segments of a stream that came together may be shown.
+    /// The way in which segments of a stream that came in one batch may be inspected together.
     #[must_use]
     pub fn together(&self) -> Together {
         if self.tags || self.firewall.is_some() || self.looked().replaces {
-            // What is tagged or changed is the packet, and each is judged by the firewall.
+            // Tags and replacements concern single packets, and the firewall judges each packet.
             Together::Apart
         } else if self.prefilters.looks_at_segments() {
             Together::StreamJoined

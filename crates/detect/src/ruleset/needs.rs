@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rule set asks of the parsers.
+//! Requirements of a rule set on the parsers.
 
 use crate::compile::magic;
 use crate::model::buffers::BufferRef;
@@ -8,30 +8,30 @@ use crate::model::signature::RuleAction;
 use crate::ruleset::RuleSet;
 use bartizan_applayer::protocols;
 
-/// What rules ask of parsers beyond what the settings say.
+/// Requirements of rules on the parsers, beyond the settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Hashes of files: MD5, SHA-1, SHA-256.
     pub hashes: [bool; 3],
-    /// Some rule looks at JA3 (`ja3-fingerprints: auto` is then on).
+    /// Some rule inspects JA3 (this enables `ja3-fingerprints: auto`).
     pub ja3: bool,
-    /// Some rule asks for files to be kept.
+    /// Some rule stores files.
     pub store: bool,
-    /// Some rule asks for certificates to be stored.
+    /// Some rule stores certificates.
     pub certificates: bool,
-    /// Some rule asks what kind of file it is.
+    /// Some rule inspects the type of a file (libmagic).
     pub magic: bool,
-    /// Some rule looks at frames.
+    /// Some rule inspects protocol frames.
     pub frames: bool,
-    /// Some rule looks at the frame of a whole stream.
+    /// Some rule inspects the frame of a whole stream.
     pub stream_frames: bool,
-    /// Rules that refuse transactions of a protocol with a relative that is recognised and not parsed
-    /// (HTTP/1).
+    /// Number of rules that refuse transactions of a protocol which has a related protocol that is recognised
+    /// and not parsed (HTTP/1).
     pub refuse_parsed: usize,
 }
 
 impl Needs {
-    /// Of a rule set.
+    /// The requirements of a rule set.
     #[must_use]
     pub fn of(rules: &RuleSet) -> Self {
         let mut needs = Needs::default();
@@ -59,7 +59,7 @@ impl Needs {
         needs
     }
 
-    /// What either asks for.
+    /// The requirements of both.
     #[must_use]
     pub fn and(mut self, other: Needs) -> Self {
         for (have, want) in self.hashes.iter_mut().zip(other.hashes) {

@@ -23,7 +23,7 @@ use bartizan_rules::{
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What loading needs beside the rules.
+/// Inputs of loading beside the rules.
 pub struct LoadInput<'l> {
     /// Settings of the engine.
     pub settings: &'l Settings,
@@ -33,15 +33,15 @@ pub struct LoadInput<'l> {
     pub classifications: Option<&'l Classifications>,
     /// Systems of `reference`.
     pub references: Option<&'l ReferenceSystems>,
-    /// What outlives generations.
+    /// State that outlives generations.
     pub shared: &'l Arc<Shared>,
     /// Compiles pattern sets.
     pub compiler: &'l Compiler,
-    /// Address and port groups of tenants that have some of their own: those and, for other names, the
-    /// settings'.
+    /// Address and port groups of tenants that have their own: these and, for other names, those of the
+    /// settings.
     pub tenants: &'l [(TenantId, Variables)],
-    /// Rules that were compiled before with all the same beside the rules and tenants; those that still live
-    /// are shared.
+    /// Cache of rules compiled with the same inputs except rules and tenants; rules that still exist are
+    /// shared.
     pub known: Option<&'l Known>,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct Built {
     pub(super) signature: Signature,
     pub(super) head: u32,
     pub(super) origins: Vec<Origin>,
-    /// It is what it is because of its text and what is the same at all loads.
+    /// The rule depends only on its text and on inputs that are the same at all loads.
     pub(super) lasts: bool,
 }
 
-/// Whose rule it is.
+/// Whether a rule belongs to the firewall or to detection.
 #[derive(Clone, Copy)]
 pub(super) struct Whose {
-    /// The firewall's.
+    /// The rule is a firewall rule.
     pub(super) own: bool,
     /// Firewall mode is on.
     pub(super) mode: bool,
@@ -65,16 +65,16 @@ pub(super) struct Whose {
 
 pub(super) type Refusal = (RefusalCode, Box<Diagnostic>);
 
-/// What rules of a set have in common while they are compiled.
+/// State that the rules of a set share while they are compiled.
 pub(super) struct Rest<'r, 'v> {
     pub(super) heads: &'r mut Collector,
     pub(super) resolver: &'r mut Resolver<'v>,
     pub(super) classes: &'r mut UnknownClasses,
-    /// Texts that many rules have.
+    /// Texts that several rules have, each once.
     pub(super) words: &'r mut HashSet<Arc<str>>,
 }
 
-/// A text that other rules may have as well, once.
+/// A text that other rules may have as well, shared between them.
 fn shared_text(words: &mut HashSet<Arc<str>>, text: &[u8]) -> Arc<str> {
     let text = String::from_utf8_lossy(text);
     if let Some(known) = words.get(&*text) {
@@ -85,7 +85,7 @@ fn shared_text(words: &mut HashSet<Arc<str>>, text: &[u8]) -> Arc<str> {
     new
 }
 
-/// One rule, as it was compiled before or compiled now. `None`: what it `requires` is not there.
+/// A rule from the cache, or compiled now. `None`: a condition of its `requires` is not met.
 pub(super) fn member(
     rule: &Rule,
     whose: Whose,
@@ -107,7 +107,7 @@ pub(super) fn member(
     Ok(Some(Member::new(signature, built.head)))
 }
 
-/// Compiles one rule. `None`: what it `requires` is not there.
+/// Compiles one rule. `None`: a condition of its `requires` is not met.
 pub(super) fn compile(
     rule: &Rule,
     whose: Whose,
@@ -125,13 +125,13 @@ pub(super) fn compile(
         hook::apply(&mut builder, rule.protocol(), hook).map_err(|e| refuse(rule, e, rule.protocol))?;
     }
     builder.note_origin("head");
-    // What a rule requires comes first: a rule for newer engines may hold anything.
+    // `requires` comes first: a rule for newer engines may have any other keyword.
     let required = |o: &bartizan_rules::OptionRef<'_>| o.keyword().eq_ignore_ascii_case("requires");
     for option in rule.iter().filter(required).chain(rule.iter().filter(|o| !required(o))) {
         let name = option.keyword();
         let value = option.value().unwrap_or_default();
         let Some(keyword) = keywords::find(name) else {
-            // Every buffer that a protocol offers is a keyword.
+            // Every buffer of a protocol is a keyword.
             let sticky = keywords::sticky::find(name, environment.buffers);
             let sticky = sticky.ok_or_else(|| unknown(rule, name, &option))?;
             sticky.apply(&mut builder, value).map_err(|e| refuse(rule, e, option.option.span))?;
@@ -171,8 +171,8 @@ pub(super) fn compile(
     finish(rule, whose, builder, input, rest).map(Some)
 }
 
-/// What a message about an option names first in back quotes: its keyword, or a word that its value has once.
-/// Else the whole option.
+/// The part of an option that a message's first word in back quotes names: its keyword, or a word that its
+/// value has exactly once. Otherwise the whole option.
 fn place_of(option: &bartizan_rules::OptionRef<'_>, message: &str) -> bartizan_rules::Span {
     let whole = option.option.span;
     let value = option.value().unwrap_or_default();
@@ -220,7 +220,7 @@ fn refuse(rule: &Rule, error: KeywordError, place: bartizan_rules::Span) -> Refu
     (error.code, Box::new(diagnostic))
 }
 
-/// What events tell of a rule: `category` and `severity` of its class, `target` as a keyword said.
+/// A rule's description for events: `category` and `severity` of its class, `target` from its keyword.
 fn info(
     rule: &Rule,
     input: &LoadInput<'_>,
@@ -344,7 +344,8 @@ fn finish(
     Ok(Built { signature, head, origins: builder.origins, lasts })
 }
 
-/// Frames are pieces of the stream: a rule about them cannot be about transactions or single packets as well.
+/// Refuses conditions on transactions or single packets in a rule on protocol frames, which are pieces of the
+/// stream.
 fn frames_alone(signature: &Signature) -> Result<(), KeywordError> {
     let tx =
         !signature.tx.is_empty() || signature.values.iter().any(|v| matches!(v.buffer, BufferRef::Tx(_)));
@@ -363,7 +364,7 @@ fn frames_alone(signature: &Signature) -> Result<(), KeywordError> {
     Ok(())
 }
 
-/// Whether addresses are given, at least in part, by what they are not; groups are followed.
+/// Whether an address expression contains a negation; groups are followed.
 fn is_negated(expr: &AddressExpr, variables: &Variables, depth: u8) -> bool {
     if expr.has_negation() {
         return true;
@@ -376,17 +377,17 @@ fn is_negated(expr: &AddressExpr, variables: &Variables, depth: u8) -> bool {
     negated
 }
 
-/// The payload is inspected first, as Suricata does: variables that it extracts are used by later buffers.
+/// Moves the payload to the front, as Suricata does: later buffers use the variables that it extracts.
 fn payload_first(signature: &mut Signature) {
     signature.values.sort_by_key(|v| v.buffer != BufferRef::Payload);
 }
 
-/// Whether what a rule asks of transactions lies partly in one direction, partly in the other.
+/// Whether the rule's conditions on transactions lie partly in one direction and partly in the other.
 fn spans_directions(signature: &Signature, buffers: &Buffers) -> bool {
     !bartizan_base::Direction::BOTH.into_iter().any(|direction| has_all(signature, buffers, direction))
 }
 
-/// Whether a direction has all that a rule asks of transactions.
+/// Whether one direction has all data for the rule's conditions on transactions.
 fn has_all(signature: &Signature, buffers: &Buffers, direction: bartizan_base::Direction) -> bool {
     signature.tx.iter().all(|check| check.directions[direction])
         && signature.values.iter().all(|value| match value.buffer {
@@ -398,7 +399,7 @@ fn has_all(signature: &Signature, buffers: &Buffers, direction: bartizan_base::D
         })
 }
 
-/// A rule whose buffers all lie in one direction is about that direction, though it does not say so.
+/// Sets the direction of a rule whose buffers all lie in one direction and that names none.
 fn narrow_direction(signature: &mut Signature, buffers: &Buffers) {
     use bartizan_base::{Direction, PerDirection};
     if signature.flow.intersects(FlowNeeds::TO_SERVER | FlowNeeds::TO_CLIENT) {
@@ -440,7 +441,8 @@ const fn action(action: bartizan_rules::RuleAction) -> RuleAction {
     }
 }
 
-/// Which keywords of a rule its conditions come from; nothing of a rule that does not load. For `explain`.
+/// The size of a rule's signature after each of its keywords; empty for a rule that does not load. For
+/// `explain`.
 #[must_use]
 pub fn origins(rule: &Rule, input: &LoadInput<'_>) -> Vec<Origin> {
     let buffers = Buffers::new();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flowbits, xbits, hostbits and flowints: which rules write them, and which ask for what no rule writes.
+//! Flowbits, xbits, hostbits and flowints: finds the rules that write them, and rules that read variables
+//! which no rule writes.
 //!
-//! A rule that is left out writes nothing. A rule that asks whether a bit is *not* set would then hold where
-//! its text says that it does not, so
-//! it is skipped. A rule that asks whether a bit is set matches less often than its text says: it is loaded,
-//! with a warning, as in Suricata.
+//! A rule that is left out writes nothing. A rule that tests whether a bit is *not* set would then match
+//! where its author did not mean it to, so it is skipped. A rule that tests whether a bit is set matches less
+//! often than its author meant: it is loaded, with a warning, as in Suricata.
 
 use super::load::RefusedRule;
 use crate::model::signature::Member;
@@ -12,15 +12,15 @@ use bartizan_rules::{Diagnostic, Rule, RuleFile, Severity};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Code of the warning about a variable that rules ask for and that no rule writes, or that not all its
-/// writers do.
+/// Code of the warning about a variable that rules read and no rule writes, or that some of its writers do
+/// not write since they were left out.
 pub const NEVER_WRITTEN: &str = "D120";
-/// Code of the warning about a rule that is skipped because a writer of what it asks for was left out.
+/// Code of the warning about a rule that is skipped because a writer of its variable was left out.
 pub const WRITER_LEFT_OUT: &str = "D116";
-/// Why such rules are skipped, in reports.
+/// Reason for skipping such rules, in reports.
 pub(super) const SKIPPED: &str = "writer left out";
 
-/// Kinds of what rules write and ask for.
+/// Kinds of variables that rules write and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Kind {
     FlowBit,
@@ -68,9 +68,9 @@ impl core::fmt::Display for Variable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Writes,
-    /// It holds where the variable is written.
+    /// Holds if the variable is written.
     AsksSet,
-    /// It holds where the variable is not written.
+    /// Holds if the variable is not written.
     AsksUnset,
 }
 
@@ -102,21 +102,21 @@ fn uses_of(keyword: &str, value: &[u8]) -> Vec<(Variable, Use)> {
     names.chain(other.map(|operand| (variable(operand), Use::AsksSet))).collect()
 }
 
-/// A rule that was compiled and uses variables.
+/// A compiled rule that uses variables.
 struct Reader {
-    /// Its place among the compiled rules.
+    /// Index among the compiled rules.
     place: usize,
     writes: Vec<Variable>,
     asks_set: Vec<Variable>,
-    /// With what is said if it is skipped for it.
+    /// Variables that must not be set, each with the finding if the rule is skipped for it.
     asks_unset: Vec<(Variable, Diagnostic)>,
 }
 
-/// The variables of the rules that were read.
+/// The uses of variables in all rules that were read.
 #[derive(Default)]
 pub(super) struct Writers {
     readers: Vec<Reader>,
-    /// Where rules ask whether a variable is set for the first time.
+    /// For each variable: finding at the first option that tests whether it is set.
     first: BTreeMap<Variable, Diagnostic>,
     /// Variables that only left-out rules write, with the place of one such rule.
     left_out: HashMap<Variable, String>,
@@ -126,12 +126,12 @@ pub(super) struct Writers {
 pub(super) struct Skipped {
     pub refused: RefusedRule,
     pub finding: Diagnostic,
-    /// It is one of the firewall's.
+    /// The rule is a firewall rule.
     pub of_firewall: bool,
 }
 
 impl Writers {
-    /// A rule was compiled; it has this place.
+    /// Records a compiled rule; `place`: its index.
     pub(super) fn compiled(&mut self, rule: &Rule, place: usize) {
         let mut reader = Reader { place, writes: Vec::new(), asks_set: Vec::new(), asks_unset: Vec::new() };
         for option in rule.iter() {
@@ -156,7 +156,7 @@ impl Writers {
         }
     }
 
-    /// A rule was left out.
+    /// Records a rule that was left out.
     pub(super) fn left_out(&mut self, rule: &Rule) {
         for option in rule.iter() {
             let uses = uses_of(option.keyword(), option.value().unwrap_or_default());
@@ -167,8 +167,7 @@ impl Writers {
         }
     }
 
-    /// The lines of a file that are no rules were left out. Their options are read as far as they can be told
-    /// apart.
+    /// Records the lines of a file that are no rules. Their options are read as far as they can be separated.
     pub(super) fn lines_left_out(&mut self, file: &RuleFile) {
         let mut refused = file.refused.iter().map(|line| line.line).peekable();
         let text = file.source.text();
@@ -197,11 +196,11 @@ impl Writers {
         }
     }
 
-    /// Takes rules out that ask whether something is not set that a rule which was left out sets, and with
-    /// them those that ask so of what these
-    /// set. Says which they were, and what the others ask for in vain.
+    /// Removes rules that test whether a variable is not set when a rule that sets it was left out, and then
+    /// rules that test this of variables which the removed rules set. Returns the removed rules, and findings
+    /// about variables that the remaining rules read and no rule writes.
     pub(super) fn finish(mut self, built: &mut [Option<Member>]) -> (Vec<Skipped>, Vec<Diagnostic>) {
-        // The place of a rule that a newer revision has replaced is empty.
+        // A rule that a newer revision has replaced has an empty place.
         self.readers.retain(|reader| built.get(reader.place).is_some_and(Option::is_some));
         let mut skipped = Vec::new();
         loop {
@@ -229,7 +228,7 @@ impl Writers {
         (skipped, self.asked_in_vain())
     }
 
-    /// Variables that rules read and no rule writes, or not all rules that should.
+    /// Findings about variables that rules read and that no rule writes, or not all rules that should.
     fn asked_in_vain(self) -> Vec<Diagnostic> {
         let written: HashSet<&Variable> = self.readers.iter().flat_map(|reader| &reader.writes).collect();
         let mut asked: HashMap<&Variable, usize> = HashMap::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules on transactions: which are worth evaluating, and what their buffers and conditions say.
+//! Inspects transactions: finds the rules worth evaluating, and evaluates their buffers and conditions.
 
 use super::{Pass, WHOLE};
 use crate::engine::candidates::Candidates;
@@ -17,14 +17,13 @@ use bartizan_applayer::transaction::{BufferQuery, Transaction, TxId};
 use bartizan_base::{Direction, PerDirection};
 use bartizan_function::{AppView, Mark};
 
-/// Whether all of a transaction's direction is there, so that whoever looks at it now has seen its end.
+/// Whether a transaction's direction is complete or has ended, so that this inspection sees its end.
 fn is_over(tx: &dyn Transaction, spec: &ProtocolSpec, direction: Direction) -> bool {
     tx.progress(direction) >= spec.complete[direction] || tx.common().ended[direction]
 }
 
-/// Whether a direction of a transaction was read as far as a buffer can lie in it: what is not there by then
-/// is absent. What ended, or is not seen, before that
-/// was not read.
+/// Whether a direction of a transaction was parsed past the last place where the buffer can lie, so that a
+/// missing buffer is absent. A direction that ended, or is not seen, before that place counts as not parsed.
 pub(crate) fn is_read(
     tx: &dyn Transaction,
     protocol: ProtocolId,
@@ -38,8 +37,9 @@ pub(crate) fn is_read(
 }
 
 impl Pass<'_, '_> {
-    /// The firewall lets the packet go as it is: what it brought to transactions is done with, unless a
-    /// packet before it that brought some as well was refused. That one's are judged when it comes again.
+    /// The firewall accepts the packet as a whole: the transaction data that the packet brought counts as
+    /// inspected, unless the firewall refused an earlier packet with transaction data. That data is judged
+    /// when the refused packet comes again.
     pub(super) fn let_transactions_go(&mut self, app: &mut AppView<'_>) {
         if self.flow.withheld(self.scene.direction) {
             app.later();
@@ -48,13 +48,13 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Inspects the transactions; without `inspect` they are only passed over.
+    /// Inspects the transactions; without `inspect` they are only marked as seen.
     pub(super) fn transactions(&mut self, app: &mut AppView<'_>, inspect: bool) {
         self.flow.hand_out(self.scene.direction);
         self.judge_transactions(app, inspect, true);
     }
 
-    /// As it says; `gate`: the firewall judges them before.
+    /// Inspects the transactions as [`Pass::transactions`] does; `gate`: the firewall judges them first.
     fn judge_transactions(&mut self, app: &mut AppView<'_>, inspect: bool, gate: bool) {
         let layer = app.layer();
         let Some(protocol) = layer.protocol().protocol().or(layer.original()) else { return };
@@ -66,7 +66,7 @@ impl Pass<'_, '_> {
         let tx_rules = rules.prefilters.tx.of(protocol, direction).unwrap_or(&empty);
         let mut gate = gate && rules.firewall.is_some() && self.scene.packet.is_some();
         for (id, tx) in app.transactions() {
-            // What was refused with the packet is only passed over.
+            // Transactions of a refused packet are only marked as seen.
             let mut inspect = inspect && !self.worker.gate.refuses();
             if gate && !self.worker.gate.refuses() {
                 match self.gate_tx(protocol, tx, id) {
@@ -96,7 +96,8 @@ impl Pass<'_, '_> {
                 && is_over(tx, spec, direction)
                 && tx.common().is_done(other, self.scene.function)
             {
-                // Further pieces of the stream may come with the packet, beside it.
+                // The packet may bring further pieces of the stream, which are inspected with this
+                // transaction.
                 if self.stream.is_some() {
                     self.flow.set_over(id);
                 } else {
@@ -110,8 +111,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// The packet shows a further piece of the stream, behind a hole: rules that want something of the stream
-    /// beside a transaction are asked with it, as they were with the pieces before.
+    /// Inspects a further piece of the stream that the packet brings, after a gap: rules on a transaction and
+    /// on the stream are evaluated with this piece as with the pieces before.
     pub(super) fn beside_transactions(&mut self, app: &mut AppView<'_>) {
         let Some(protocol) = app.layer().protocol().protocol().or(app.layer().original()) else { return };
         let rules = self.rules;
@@ -121,7 +122,7 @@ impl Pass<'_, '_> {
             let signature = rules.signatures.get(rule as usize);
             signature.is_some_and(|s| s.values.iter().any(|value| value.buffer == BufferRef::Payload))
         };
-        // Nothing was parsed since.
+        // Nothing was parsed since the packet's first piece.
         self.fresh = false;
         for (id, tx) in app.transactions_again() {
             let mut candidates = core::mem::take(&mut self.worker.candidates);
@@ -151,13 +152,13 @@ impl Pass<'_, '_> {
         let ended = common.ended[direction];
         let state = bartizan_applayer::protocols::spec(protocol).map(|spec| spec.complete[direction]);
         let complete = ended || state.is_some_and(|complete| progress >= complete);
-        // Most sets have been scanned, or their value has not come: asked before anything is looked up.
+        // Checked before any look-up: most sets have been scanned, or their value has not come.
         let scanned = self.flow.sets_scanned(id, direction);
         for (number, set) in tx_rules.sets.iter().enumerate() {
-            // While the state lasts in which the value is whole, and once behind it, rules are asked again
-            // when more of the direction was parsed, as in Suricata: what one of them waits for beside it (a
-            // flowbit that the other side sets) may have come. Passively something was parsed before each
-            // look, also where it was the other side's.
+            // While the state of the complete value lasts, and once after it, rules are evaluated again when
+            // more of the direction was parsed, as in Suricata: another condition (a flowbit that the other
+            // side sets) may hold now. In passive mode something was parsed before each inspection, possibly
+            // of the other direction.
             let again = (self.fresh || !self.prevention) && common.looked[direction] <= set.spec.state;
             let passed_over = !set.spec.kind.grows()
                 && (progress < set.spec.early && !ended || scanned.has(number) && !again);
@@ -167,7 +168,8 @@ impl Pass<'_, '_> {
         }
         self.flow.pending(id, direction, |rule| candidates.add(rule));
         let (due, rules, fresh) = (self.due(), self.rules, self.fresh);
-        // Asked of all candidates at once: most of these rules are in no cache, and they come together.
+        // Checked for all candidates together: most of these rules are in no cache, and their loads overlap
+        // this way.
         let waits = |rule: u32| rules.signatures.get(rule as usize).is_none_or(|s| s.hooked) && !fresh;
         for rule in candidates.sorted(|rule| due.has(rule) && !waits(rule)) {
             self.tx_rule(rule, protocol, tx, id);
@@ -176,7 +178,7 @@ impl Pass<'_, '_> {
         self.worker.candidates = candidates;
     }
 
-    /// Rules that no search finds, without those whose guards say that they cannot match now.
+    /// Adds the rules without a literal, except those that cannot match now because a guard is missing.
     fn without_literal(&mut self, tx_rules: &TxRules, tx: &dyn Transaction, candidates: &mut Candidates) {
         let mut scratch = core::mem::take(&mut self.worker.buffer);
         let mut guards = Guards::new(&tx_rules.guards, (tx, self.scene.direction), &mut scratch);
@@ -196,10 +198,10 @@ impl Pass<'_, '_> {
     ) {
         let direction = self.scene.direction;
         let kind = set.spec.kind;
-        // What is looked at before it is complete is scanned as it comes, and once more when it is: a value
-        // may have grown.
+        // A value that is inspected before it is complete is scanned as it comes, and once more when it is
+        // complete, since it may have grown.
         let early = !kind.grows() && tx.progress(direction) < set.spec.ready && !tx.common().ended[direction];
-        // Further values of some buffers come while a direction goes on: those that were scanned are not
+        // Some buffers get further values while a direction continues; values that were scanned are not
         // scanned again.
         let noted =
             if kind == BufferKind::Multi { self.flow.values_scanned(id, direction, number) } else { 0 };
@@ -214,8 +216,8 @@ impl Pass<'_, '_> {
             if let Some(view) = view {
                 next_value = index.saturating_add(1);
                 if early && kind == BufferKind::Single {
-                    // Of one value it is remembered how long it was: it is scanned again when it has grown,
-                    // or when more was parsed while its state lasts (what rules ask of the packet may hold
+                    // The length of a single value is remembered: the value is scanned again when it has
+                    // grown, or when more was parsed while its state lasts (conditions on the packet may hold
                     // now).
                     let length = u32::try_from(view.data.len()).unwrap_or(u32::MAX);
                     if self.flow.values_scanned(id, direction, number) == length && !again {
@@ -283,7 +285,7 @@ impl Pass<'_, '_> {
             }
             return;
         }
-        // The bit of the value with the pattern, where that is looked for in the stream.
+        // The bit of the value with the fast pattern, if that lies in the stream.
         let pattern = signature.fast_pattern.as_ref().map(|fast| fast.value);
         let pattern = pattern
             .filter(|value| signature.values.get(*value).is_some_and(|v| v.buffer == BufferRef::Payload));
@@ -305,19 +307,18 @@ impl Pass<'_, '_> {
                 entry = RuleProgress { status, held: 0, begun: false, ..entry };
                 self.hit(index, signature, Some(id), stream);
             }
-            // The pattern is not shown.
+            // The stream does not contain the pattern this time.
             _ if again => return,
             Answer::No => entry.status = Status::Failed,
             Answer::NotYet => {
                 let shown = pattern == 0 || entry.held & pattern != 0;
                 entry.late |= late && shown;
                 if !shown || pattern != 0 && !entry.late {
-                    // Conditions on the state of the transaction are to hold when the stream shows the
-                    // pattern.
+                    // Conditions on the transaction's state must hold when the stream brings the pattern.
                     let values = 1u64.checked_shl(signature.values.len() as u32).unwrap_or(0);
                     entry.held &= values.wrapping_sub(1);
                 }
-                // As in Suricata, where the literal that led to the rule cannot lead to it once more.
+                // As in Suricata, when the literal that made the rule a candidate cannot do so again.
                 entry.begun |= shown
                     && entry.held != 0
                     && side != Side::Both
@@ -328,7 +329,7 @@ impl Pass<'_, '_> {
         self.flow.set_entry(id, entry);
     }
 
-    /// The state that a rule's literal belongs to, if it has one; that of the stream is the first.
+    /// The state of the buffer with the rule's literal, if there is one; for the stream, the first state.
     fn state_of_its_literal(&self, signature: &Signature, protocol: ProtocolId) -> Option<u8> {
         match signature.values.get(signature.fast_pattern.as_ref()?.value)?.buffer {
             BufferRef::Tx(buffer) => Some(self.rules.buffers.tx(buffer)?.of(protocol)?.state),
@@ -337,9 +338,9 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Whether a rule whose packet conditions do not hold need not be asked about a transaction again: all
-    /// that it looks at is there, and the direction has gone on. In Suricata, too, its pattern is looked for
-    /// no more. What waits for a bit is asked again.
+    /// Whether a rule whose packet conditions do not hold can be given up for a transaction: all data that it
+    /// inspects is complete and the direction has moved on. Suricata no longer searches its pattern then,
+    /// either. A rule that reads bits is always evaluated again.
     fn is_over(&self, signature: &Member, protocol: ProtocolId, tx: &dyn Transaction) -> bool {
         let direction = self.scene.direction;
         let settled = |check: &ValueCheck| match check.buffer {
@@ -356,7 +357,7 @@ impl Pass<'_, '_> {
         let passed = |check: &TxCheck| {
             check.directions[direction] && check.state.is_some_and(|state| tx.progress(direction) > state)
         };
-        // Passively something was parsed before each look.
+        // In passive mode something was parsed before each inspection.
         (self.fresh || !self.prevention)
             && signature.tx.iter().all(passed)
             && !signature.spans_directions
@@ -365,7 +366,8 @@ impl Pass<'_, '_> {
             && crate::engine::header::holds(signature, &self.rules.heads, &self.scene)
     }
 
-    /// Checks what is not yet known to hold. Bits of `entry.held`: values first, then transaction conditions.
+    /// Evaluates the conditions that are not yet known to hold. Bits of `entry.held`: values first, then
+    /// transaction conditions.
     pub(super) fn tx_checks(
         &mut self,
         signature: &Signature,
@@ -374,8 +376,8 @@ impl Pass<'_, '_> {
         entry: &mut RuleProgress,
     ) -> Answer {
         let mut all = Answer::Yes;
-        // A rule without a literal asks the stream last, as in Suricata: it is to show what is wanted when
-        // all else holds.
+        // In a rule without a literal the stream's value comes last, as in Suricata: the stream must match
+        // when all other conditions hold.
         let last =
             |check: &ValueCheck| signature.fast_pattern.is_none() && check.buffer == BufferRef::Payload;
         for (number, check) in signature.values.iter().enumerate().filter(|(_, check)| !last(check)) {
@@ -421,8 +423,9 @@ impl Pass<'_, '_> {
         all
     }
 
-    /// Runs a program on the part of a buffer that has come. A transform that needs the whole value waits for
-    /// the rest of a growing one: the hash of a part says nothing of the whole.
+    /// Runs a program on the part of a buffer that has come. A transform that needs the complete value of a
+    /// growing buffer gives `NotYet` until the rest has come: the hash of a part does not predict the hash of
+    /// the whole.
     fn run_on_part(&mut self, check: &ValueCheck, data: &[u8], (all, grows): (bool, bool)) -> Outcome {
         let waits = grows && !all && check.transforms.iter().any(|transform| transform.needs_all());
         if waits { Outcome::NotYet } else { self.run(check, data, all) }
@@ -437,23 +440,21 @@ impl Pass<'_, '_> {
     ) -> Answer {
         let direction = self.scene.direction;
         let BufferRef::Tx(buffer) = check.buffer else {
-            // Header conditions beside transaction conditions look at the packet in hand, payload conditions
-            // at the stream as it is shown with it, or at the packet's own payload.
+            // Beside transaction conditions, header conditions inspect the current packet; payload conditions
+            // inspect the stream that comes with it, or else the packet's own payload.
             let holds = match check.buffer {
                 BufferRef::Packet(buffer) => {
                     let data = packet_buffer(buffer, &self.scene);
                     data.is_some_and(|data| self.run(check, &data, true) == Outcome::Match)
                 }
-                // What goes into the stream is looked at when that is shown, and places are counted in what
-                // is shown. Where nothing is there, it is not asked for what must not occur either, as in
-                // Suricata.
+                // Payload that goes into the stream is inspected as stream data, and positions count in that
+                // data. As in Suricata, negated contents do not hold without any data either.
                 _ => {
                     let own = !self.stored && !self.scene.payload.is_empty();
                     let data = self.stream.or(own.then_some(self.scene.payload));
                     let holds = data.is_some_and(|data| self.run(check, data, true) == Outcome::Match);
-                    // Where the session is encrypted Suricata holds nothing of what lies before: what must
-                    // not be there is asked of the packet alone. What has to be there may still begin before
-                    // it.
+                    // Once the session is encrypted, Suricata keeps no earlier bytes: negated contents are
+                    // evaluated on the packet alone. Other contents may still begin before it.
                     let alone =
                         self.prevention && self.flow.is_veiled(direction) && !self.scene.payload.is_empty();
                     holds || alone && self.run(check, self.scene.payload, true) == Outcome::Match
@@ -466,7 +467,7 @@ impl Pass<'_, '_> {
             return Answer::from(check.absent != Absent::No);
         };
         let directions = check_directions(check, spec);
-        // A rule about both directions looks at what is there of either, whichever the packet is of.
+        // A rule on both directions inspects the data of either, whatever the packet's direction.
         let direction = if spans && !directions[direction] { direction.flip() } else { direction };
         if !directions[direction] {
             return Answer::NotYet;
@@ -479,8 +480,8 @@ impl Pass<'_, '_> {
         let complete = bartizan_applayer::protocols::spec(protocol)
             .is_some_and(|of_protocol| progress >= of_protocol.complete[direction])
             || ended;
-        // Where one progress stands for both directions, a buffer of both fails only when the other direction
-        // cannot match any more either.
+        // With one progress for both directions, a buffer of both fails only when the other direction cannot
+        // match any more either.
         let other = direction.flip();
         let elsewhere = spans && directions[other] && !tx.common().is_done(other, self.scene.function);
         let mut answer = Answer::No;

@@ -3,7 +3,7 @@
 
 use super::number::{Number, VARIABLES_MAX};
 
-/// Order of the bytes of a binary number.
+/// Byte order of a binary number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Most significant first.
@@ -11,7 +11,7 @@ pub enum ByteOrder {
     Big,
     /// Least significant first.
     Little,
-    /// As the DCERPC header of the transaction says.
+    /// The order in the DCERPC header of the transaction.
     Dce,
 }
 
@@ -24,17 +24,16 @@ pub enum NumberBase {
     Decimal,
     /// Hexadecimal.
     Hex,
-    /// As its prefix says: `0x` hexadecimal, `0` octal, else decimal.
+    /// From the number's prefix: `0x` hexadecimal, `0` octal, else decimal.
     Auto,
 }
 
 /// A number to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberField {
-    /// How many bytes it has; a variable where the keyword allows one. 0 for `string` means up to the
-    /// maximum.
+    /// Number of bytes; a variable where the keyword allows one. 0 for `string` means up to the maximum.
     pub bytes: Number,
-    /// Where it stands.
+    /// Position of the number, in bytes.
     pub offset: Number,
     /// The offset counts from the cursor.
     pub relative: bool,
@@ -51,11 +50,11 @@ pub struct ByteTest {
     pub field: NumberField,
     /// Comparison.
     pub operator: TestOperator,
-    /// The result is turned round.
+    /// The result is inverted.
     pub negated: bool,
-    /// What it is compared with.
+    /// Right-hand side of the comparison.
     pub value: Number,
-    /// Applied to the number first, then shifted right by its trailing zeros.
+    /// Mask that is applied to the number first; the result is shifted right by the mask's trailing zeros.
     pub bitmask: Option<u32>,
 }
 
@@ -83,7 +82,7 @@ pub enum TestOperator {
 pub struct ByteJump {
     /// The number.
     pub field: NumberField,
-    /// Factor.
+    /// Factor of the number.
     pub multiplier: u32,
     /// Round the number up to a multiple of 4.
     pub align: bool,
@@ -91,9 +90,9 @@ pub struct ByteJump {
     pub from_beginning: bool,
     /// Count from the end of the buffer.
     pub from_end: bool,
-    /// Added to the position.
+    /// Offset that is added to the position, in bytes.
     pub post_offset: Number,
-    /// Applied to the number first.
+    /// Mask that is applied to the number first.
     pub bitmask: Option<u32>,
 }
 
@@ -102,9 +101,9 @@ pub struct ByteJump {
 pub struct ByteExtract {
     /// The number.
     pub field: NumberField,
-    /// Variable that it goes to.
+    /// Variable that receives the number.
     pub variable: u8,
-    /// Factor.
+    /// Factor of the number.
     pub multiplier: u32,
     /// Round up to a multiple of this (2 or 4).
     pub align: Option<u8>,
@@ -115,13 +114,13 @@ pub struct ByteExtract {
 pub struct ByteMath {
     /// The number.
     pub field: NumberField,
-    /// What is done with it.
+    /// Operation on the number and `value`.
     pub operator: MathOperator,
     /// The right-hand side.
     pub value: Number,
-    /// Variable that the result goes to.
+    /// Variable that receives the result.
     pub variable: u8,
-    /// Applied to the number first.
+    /// Mask that is applied to the number first.
     pub bitmask: Option<u32>,
 }
 
@@ -142,9 +141,8 @@ pub enum MathOperator {
     ShiftRight,
 }
 
-/// A `byte_jump` of this much or less is a number of 64 bits without a sign, and leads beyond the end.
-/// Smaller steps back are
-/// what a sign, a `post_offset` or a multiplication that wraps makes of a number.
+/// A `byte_jump` of this much or less is an unsigned number of 64 bits, which leads beyond the end. Smaller
+/// steps back come from a sign, a `post_offset` or a multiplication that wraps.
 const JUMP_LEAST: i64 = -(1 << 46);
 
 /// Position of a field in a buffer, if it lies within.
@@ -155,7 +153,7 @@ fn position(base: usize, offset: i64, length: usize) -> Option<usize> {
 }
 
 impl NumberField {
-    /// Reads the number. Gives it and the position behind it.
+    /// Reads the number. Returns it and the position after it.
     #[must_use]
     pub fn read(
         &self,
@@ -164,7 +162,7 @@ impl NumberField {
         variables: &[u64; VARIABLES_MAX],
         little: bool,
     ) -> Option<(u64, usize)> {
-        // Of nothing no number is read, not even one without bytes.
+        // An empty buffer has no number, not even one without bytes.
         if buffer.is_empty() {
             return None;
         }
@@ -196,7 +194,7 @@ impl NumberField {
     }
 }
 
-/// Reads digits as `strtoull` does: blanks, a sign, a prefix, then digits. Gives the number and the bytes
+/// Reads digits as `strtoull` does: blanks, a sign, a prefix, then digits. Returns the number and the bytes
 /// used.
 fn digits(text: &[u8], base: NumberBase) -> Option<(u64, usize)> {
     let mut at = text.iter().take_while(|b| b.is_ascii_whitespace() || **b == 0x0b).count();
@@ -232,7 +230,7 @@ fn digits(text: &[u8], base: NumberBase) -> Option<(u64, usize)> {
     Some((value, at.checked_add(count)?))
 }
 
-/// A mask takes out a field of bits: the bits, moved down to the right end.
+/// Extracts the bits of a mask and shifts them to the right end.
 fn masked(value: u64, mask: Option<u32>) -> u64 {
     match mask {
         Some(mask) if mask != 0 => (value & u64::from(mask)) >> mask.trailing_zeros(),
@@ -271,7 +269,7 @@ impl ByteTest {
 }
 
 impl ByteJump {
-    /// Where the cursor goes.
+    /// Target of the jump: the new cursor.
     #[must_use]
     pub fn target(
         &self,
@@ -299,13 +297,13 @@ impl ByteJump {
         } else {
             behind
         };
-        // A jump to before the start ends at the start; one beyond the end fails.
+        // A jump before the start ends at the start; a jump beyond the end fails.
         let at = i64::try_from(base).ok()?.checked_add(jump)?.max(0);
         usize::try_from(at).ok().filter(|at| *at <= buffer.len())
     }
 
-    /// The number and the position behind it. Without bytes to read it is 0, and the offset alone has to lie
-    /// in the buffer.
+    /// The number and the position after it. Without bytes to read the number is 0, and only the offset must
+    /// lie in the buffer.
     fn number(
         &self,
         buffer: &[u8],
@@ -323,7 +321,7 @@ impl ByteJump {
 }
 
 impl ByteExtract {
-    /// Reads the value into its variable; gives the position behind the number.
+    /// Reads the value into its variable; returns the position after the number.
     #[must_use]
     pub fn run(
         &self,
@@ -343,7 +341,7 @@ impl ByteExtract {
 }
 
 impl ByteMath {
-    /// Computes the value into its variable; gives the position behind the number.
+    /// Computes the value into its variable; returns the position after the number.
     #[must_use]
     pub fn run(
         &self,

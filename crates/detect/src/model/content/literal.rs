@@ -5,16 +5,16 @@ use super::number::{Number, VARIABLES_MAX};
 use bartizan_pattern::Finder;
 use std::sync::Arc;
 
-/// Where a literal may lie.
+/// The allowed position of a literal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// `offset`: first position from the start of the buffer.
     pub offset: Option<Number>,
-    /// `depth`: bytes from `offset` in which it must lie.
+    /// `depth`: number of bytes from `offset` that must contain the literal.
     pub depth: Option<Number>,
     /// `distance`: first position from the cursor.
     pub distance: Option<Number>,
-    /// `within`: bytes from the cursor (plus distance) in which it must lie.
+    /// `within`: number of bytes from the cursor (plus distance) that must contain the literal.
     pub within: Option<Number>,
 }
 
@@ -23,29 +23,30 @@ pub struct Placement {
 pub struct Literal {
     /// The bytes.
     pub bytes: Arc<[u8]>,
-    /// Compiled search for them.
+    /// Compiled search for the bytes.
     pub finder: Arc<Finder>,
     /// Letter case does not matter.
     pub nocase: bool,
-    /// Must not occur.
+    /// The literal must not occur.
     pub negated: bool,
-    /// Where it may lie.
+    /// The allowed position.
     pub place: Placement,
-    /// Must end where the buffer ends.
+    /// The literal must end where the buffer ends.
     pub endswith: bool,
-    /// `startswith` was given (the placement says so too).
+    /// The rule has `startswith` (`place` expresses it, too).
     pub startswith: bool,
-    /// `fast_pattern` was given.
+    /// The rule has `fast_pattern` for this literal.
     pub fast_pattern: bool,
-    /// `fast_pattern:only`: found by the prefilter is found.
+    /// `fast_pattern:only`: the inspection does not search the literal again after the prefilter.
     pub fast_pattern_only: bool,
-    /// `fast_pattern:offset,length`: this part of it.
+    /// `fast_pattern:offset,length`: the part that the prefilter searches.
     pub fast_pattern_chop: Option<(u16, u16)>,
-    /// An item that starts from this one's end follows (set by [`super::Program::link`]).
+    /// A later item starts from the end of this one (set by [`super::Program::link`]).
     pub anchors: bool,
-    /// That item can fail here and hold at a later occurrence: it is negated, or more than a `distance`.
+    /// That item can fail at one occurrence and hold at a later one: it is negated, or has more than a
+    /// `distance`.
     pub retried: bool,
-    /// `replace`: bytes of the same length to put in its place, inline.
+    /// `replace`: bytes of the same length that replace the literal, inline.
     pub replace: Option<Arc<[u8]>>,
 }
 
@@ -70,7 +71,7 @@ impl Literal {
         }
     }
 
-    /// How many modifiers it has.
+    /// Number of modifiers.
     #[must_use]
     pub fn modifiers(&self) -> usize {
         let Placement { offset, depth, distance, within } = self.place;
@@ -79,27 +80,28 @@ impl Literal {
         places + flags.iter().filter(|f| **f).count() + usize::from(self.replace.is_some())
     }
 
-    /// Makes letter case not matter.
+    /// Makes the literal ignore letter case.
     pub fn set_nocase(&mut self) {
         self.nocase = true;
         self.finder = Arc::new(Finder::new(&self.bytes, true));
     }
 
-    /// Whether it starts from the cursor.
+    /// Whether the literal starts from the cursor.
     #[must_use]
     pub fn is_relative(&self) -> bool {
         self.place.distance.is_some() || self.place.within.is_some()
     }
 
-    /// Whether nothing ties it to a place or to its neighbours: when it fails, no other attempt can help.
+    /// Whether the literal has no place and no relative neighbours: when it fails, no other attempt can help.
     #[must_use]
     pub fn is_single(&self) -> bool {
         !self.is_relative() && !self.anchors && self.place.depth.is_none() && self.place.offset.is_none()
     }
 
-    /// The part of a buffer of `length` bytes in which it may lie, given the cursor. `None`: nowhere.
+    /// The part of a buffer of `length` bytes in which the literal may lie, given the cursor. `None`:
+    /// nowhere.
     ///
-    /// Corner cases are Suricata's: a `within` that ends before the buffer starts does not limit.
+    /// Corner cases are Suricata's: a `within` that ends before the buffer starts is no limit.
     #[must_use]
     pub fn window(
         &self,
@@ -118,7 +120,7 @@ impl Literal {
             let distance = step(self.place.distance).unwrap_or(0);
             start = cursor.saturating_add(distance).max(0);
             if let Some(within) = step(self.place.within) {
-                // Suricata counts in 32 bits: what wraps there is no limit.
+                // Suricata counts in 32 bits: a sum that wraps is no limit.
                 let limit = cursor.saturating_add(distance).saturating_add(within);
                 let limit = i64::from((limit as u32).cast_signed());
                 if limit >= 0 {
@@ -145,8 +147,8 @@ impl Literal {
         Some((usize::try_from(start).ok()?, usize::try_from(end).ok()?))
     }
 
-    /// Finds the next occurrence that starts at `from` or later and ends in the window; with `endswith` the
-    /// one at the buffer's end. Gives its start.
+    /// Finds the next occurrence that starts at `from` or later and ends in the window; with `endswith`, the
+    /// occurrence at the buffer's end. Returns its start.
     #[must_use]
     pub fn find(&self, buffer: &[u8], from: usize, end: usize) -> Option<usize> {
         if !self.endswith {
@@ -155,7 +157,7 @@ impl Literal {
         if end < buffer.len() {
             return None;
         }
-        // Only the last position counts, which saves a search.
+        // Only the last position counts, so no search is needed.
         let start = buffer.len().checked_sub(self.bytes.len())?;
         let tail = buffer.get(start..)?;
         let equal = if self.nocase { tail.eq_ignore_ascii_case(&self.bytes) } else { *tail == *self.bytes };
@@ -168,8 +170,8 @@ impl Literal {
 
     /// Whether a negated literal fails in the window.
     ///
-    /// With `endswith` Suricata looks at the first occurrence only and compares its end with the length of
-    /// the window: an earlier occurrence hides the one at the end. Rules are written against that.
+    /// With `endswith` Suricata compares only the end of the first occurrence with the length of the window:
+    /// an earlier occurrence hides the one at the end. Rules rely on that.
     #[must_use]
     pub fn forbidden_in(&self, buffer: &[u8], start: usize, end: usize) -> bool {
         if self.endswith && end < buffer.len() {

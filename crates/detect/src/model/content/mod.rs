@@ -2,9 +2,9 @@
 //! The content program of one buffer: literals, regular expressions and arithmetic on bytes, in the order of
 //! the rule.
 //!
-//! Every item either fails or leaves a cursor behind, from which the next relative item starts. When an item
-//! fails that stands relative to a literal or expression, the next occurrence of that one is tried: a search
-//! with backtracking, bounded by `STEPS_MAX`.
+//! Every item either fails or sets the cursor from which the next relative item starts. When an item that is
+//! relative to a literal or expression fails, the next occurrence of that literal or expression is tried: a
+//! search with backtracking, bounded by `STEPS_MAX`.
 
 mod bytes;
 mod literal;
@@ -29,11 +29,11 @@ pub enum Item {
     Regex(RegexItem),
     /// `isdataat`.
     DataAt {
-        /// Position asked about.
+        /// The tested position.
         at: Number,
-        /// Counted from the cursor.
+        /// The position counts from the cursor.
         relative: bool,
-        /// There must be no data there.
+        /// There must be no data at the position.
         negated: bool,
     },
     /// `byte_test`.
@@ -48,21 +48,21 @@ pub enum Item {
     Size {
         /// The comparison.
         check: UintMatch<u64>,
-        /// It is of `urilen`, which leaves room for other contents than `bsize`.
+        /// The condition comes from `urilen`, which leaves room for other contents than `bsize`.
         uri: bool,
     },
-    /// `base64_decode` and the `base64_data` items behind it: a program on the decoded bytes.
+    /// `base64_decode` and the `base64_data` items after it: a program on the decoded bytes.
     Base64 {
-        /// How many encoded bytes at most; 0 for all.
+        /// Limit of encoded bytes; 0 for all.
         bytes: u32,
-        /// Where decoding starts.
+        /// Offset at which decoding starts, in bytes.
         offset: u32,
         /// The offset counts from the cursor.
         relative: bool,
-        /// What must hold on the decoded bytes.
+        /// The program that must match the decoded bytes.
         inner: Arc<Program>,
     },
-    /// A condition that a keyword brings along (`entropy`, `isutf8`...): on the whole value.
+    /// A keyword's own condition on the whole value (`entropy`, `isutf8`...).
     Custom(Arc<dyn crate::model::condition::BufferCondition>),
 }
 
@@ -71,17 +71,17 @@ pub enum Item {
 pub struct RegexItem {
     /// The expression.
     pub regex: Arc<Regex>,
-    /// Starts at the cursor (flag `R`).
+    /// The expression starts at the cursor (flag `R`).
     pub relative: bool,
-    /// Must not match.
+    /// The expression must not match.
     pub negated: bool,
-    /// An item that starts from this one's end follows (set by [`Program::link`]).
+    /// A later item starts from the end of this one (set by [`Program::link`]).
     pub anchors: bool,
-    /// Variables that the groups fill, in the order of the groups: number of the group, what is filled.
+    /// Captures, in the order of the groups: number of the group and target.
     pub captures: Vec<(usize, Capture)>,
 }
 
-/// What a match leaves behind besides the match itself.
+/// The target of a captured value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// A flow variable, by interned name.
@@ -90,14 +90,14 @@ pub enum Capture {
     Packet(u32),
     /// A value that goes into the alert, by interned name.
     Alert(u32),
-    /// What a data set keeps with a value, as JSON; goes into the alert, by interned name.
+    /// JSON that a data set keeps with a value; goes into the alert, by interned name.
     Context(u32),
-    /// `replace`: these bytes go into the packet, at this offset of its payload.
+    /// `replace`: the bytes replace those at this offset of the packet's payload.
     Replace(u32),
 }
 
 impl Item {
-    /// How much keywords made of it, for [`crate::compile::builder::SignatureBuilder::weight`].
+    /// Weight that keywords gave the item, for [`crate::compile::builder::SignatureBuilder::weight`].
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {
@@ -107,7 +107,7 @@ impl Item {
         }
     }
 
-    /// Whether the item starts from the cursor that the one before it left.
+    /// Whether the item starts from the cursor that the item before it set.
     #[must_use]
     pub fn is_relative(&self) -> bool {
         match self {
@@ -131,18 +131,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether the program asks for nothing.
+    /// Whether the program has no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Notes at each literal and expression whether an item behind it starts from its end.
+    /// Marks each literal and expression from whose end a later item starts.
     ///
-    /// That item belongs to the last literal or expression before it, whatever stands between. A literal with
-    /// nothing but a `distance` is found behind the first occurrence or behind none, so it asks for no other.
-    /// A
-    /// negated one is the opposite: behind a later occurrence it is more likely to be missing.
+    /// Such an item belongs to the last literal or expression before it, whatever lies between. A literal
+    /// with only a `distance` is found after the first occurrence or after none, so no other occurrence is
+    /// tried. A negated literal is the opposite: after a later occurrence it is more likely to be missing.
     pub fn link(&mut self) {
         let mut last: Option<usize> = None;
         for index in 0..self.items.len() {
@@ -169,7 +168,7 @@ impl Program {
         }
     }
 
-    /// The literals, to choose a fast pattern from.
+    /// The literals with their index, as choices of a fast pattern.
     pub fn literals(&self) -> impl Iterator<Item = (usize, &Literal)> {
         self.items.iter().enumerate().filter_map(|(i, item)| match item {
             Item::Literal(l) => Some((i, l)),

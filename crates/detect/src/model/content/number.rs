@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers in programs: written in the rule, or taken from a variable.
+//! Numbers in programs: constants of the rule or variables.
 
-/// Values that `byte_extract` and `byte_math` can hold at a time in one rule.
+/// Limit of the values that `byte_extract` and `byte_math` hold at a time in one rule.
 pub const VARIABLES_MAX: usize = 16;
 
-/// A number in a rule: written there, or taken from a variable.
+/// A number in a rule: a constant or a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// As written.
+    /// A constant of the rule.
     Constant(i64),
     /// Index of a variable of the rule.
     Variable(u8),
 }
 
 impl Number {
-    /// The value as a place of 32 bits: that of a variable wraps, as in Suricata.
+    /// The value as a position of 32 bits: a variable wraps, as in Suricata.
     pub(crate) fn place(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
         match self {
             Number::Constant(value) => value,
@@ -25,9 +25,8 @@ impl Number {
         }
     }
 
-    /// The value with a sign, as a step from a place or a number of bytes: in its upper half a variable is
-    /// negative (the result
-    /// of `byte_math` may be below 0).
+    /// The value as a signed step from a position or number of bytes: in its upper half a variable is
+    /// negative (the result of `byte_math` may be below 0).
     pub(crate) fn step(self, variables: &[u64; VARIABLES_MAX]) -> i64 {
         match self {
             Number::Constant(value) => value,
