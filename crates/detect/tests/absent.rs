@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values that are empty or missing: `absent`, with and without transforms, and what keywords make of
-//! nothing.
+//! Values that are empty or missing: `absent`, with and without transforms, and keywords on empty values.
 
 use crate::app::{GET, OK, of_options};
 
 use bartizan_applayer::protocol::Transport;
 use bartizan_base::Direction;
 
-/// The root's name is there, though nothing is matched in it, alone and beside another question.
+/// The name of the DNS root exists as a value, though nothing matches in it, alone and beside another query.
 #[test]
 fn the_root_is_no_absent_name() {
     let head = |questions: u8| [0x12, 0x34, 1, 0, 0, questions, 0, 0, 0, 0, 0, 0];

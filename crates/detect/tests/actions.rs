@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the action of a match holds for: the packet, or the rest of the flow.
+//! Scope of a match's action: the packet, or the rest of the flow.
 
 use crate::common;
 
@@ -20,7 +20,7 @@ fn a_pass_ends_evaluation_and_reports_only_when_told() {
     assert!(lab.hits(Direction::ToServer, b"x")[0].alert);
 }
 
-/// As in Suricata: what its limit withholds is no pass.
+/// As in Suricata, a match that the limit withholds is no pass.
 #[test]
 fn a_pass_beyond_its_limit_holds_no_longer() {
     let mut lab = Lab::new(concat!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules that name addresses: many of them, each with a list of its own, match what each matches alone.
+//! Many rules that name addresses, each with a list of its own, match together as each matches alone.
 
 use crate::common;
 
@@ -8,7 +8,7 @@ use common::{Lab, NONE, load_text};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// With fewer of them they are not found by address, so each alone is what all together are held against.
+/// Fewer rules are not found by address, so each rule alone is the reference for all together.
 const RULES: usize = 40;
 
 /// A list of some hosts of the laboratory's networks, of one IP version or both.
@@ -21,8 +21,8 @@ fn list() -> impl Strategy<Value = String> {
     proptest::collection::vec(entry, 1..4).prop_map(|list| format!("[{}]", list.join(",")))
 }
 
-/// The head and the options of a rule: on addresses alone (asked once for each direction of a flow), or on
-/// each packet.
+/// The head and the options of a rule: on addresses alone (evaluated once for each direction of a flow), or
+/// on each packet.
 fn rule() -> impl Strategy<Value = (String, String)> {
     let protocol = prop_oneof![Just("ip"), Just("udp")];
     let options = prop_oneof![Just(""), Just("dsize:1; "), Just("flow:to_server; ")];
@@ -40,7 +40,7 @@ fn rule() -> impl Strategy<Value = (String, String)> {
     )
 }
 
-/// A flow of three packets between two hosts: what alerts on each.
+/// The alerts on each of three packets of a flow between two hosts.
 fn alerts(lab: &mut Lab, hosts: (u8, u8), v6: bool) -> Vec<Vec<u32>> {
     lab.new_flow();
     (lab.hosts, lab.v6) = (hosts, v6);
@@ -74,7 +74,7 @@ proptest! {
     }
 }
 
-/// A flow of which no rule names an end is asked about no more, until other rules run.
+/// A flow whose ends no rule names is not searched again until other rules run.
 #[test]
 fn a_flow_that_nobody_named_is_found_by_new_rules() {
     let listed = |host: u8| -> String {
@@ -89,7 +89,7 @@ fn a_flow_that_nobody_named_is_found_by_new_rules() {
     assert_eq!((lab.send_to_server(b"a"), lab.send_to_client(b"a")), (vec![3], vec![]));
 }
 
-/// Few are compared with each flow as ever.
+/// A few heads are compared with each flow, without a search by address.
 #[test]
 fn few_rules_are_not_worth_a_search() {
     let rules: String =

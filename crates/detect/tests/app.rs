@@ -32,8 +32,8 @@ fn alerts(rules: &str, transport: Transport, pieces: &[(Direction, &[u8])]) -> V
     alerts_beside(rules, transport, pieces, &[], false)
 }
 
-/// The same, where the packets that bring some pieces are none of their session; `prevention`: pieces have
-/// not left, and the stream is shown with all that was said before.
+/// Sids of the rules that alert, as [`alerts`] gives them. The packets of the pieces in `stray` do not belong
+/// to their session; `prevention`: pieces have not left, and the stream is inspected with all earlier bytes.
 fn alerts_beside(
     rules: &str,
     transport: Transport,
@@ -42,14 +42,14 @@ fn alerts_beside(
     prevention: bool,
 ) -> Vec<u32> {
     let sids = alerts_of_seen(rules, transport, pieces, stray, prevention);
-    // Rules that are not seen pass all that these alert on, and change nothing.
+    // Rules that are not visible pass all that the visible ones alert on, and must change nothing.
     let hidden = common::passing(rules);
     let beside = alerts_of_seen(&format!("{rules}\n{hidden}"), transport, pieces, stray, prevention);
     assert_eq!(sids, beside, "with rules that are not seen:\n{hidden}");
     sids
 }
 
-/// The same, of the rules below [`common::HIDDEN`]; the others are not seen.
+/// Sids of the alerts of rules below [`common::HIDDEN`]; the other rules are not visible.
 fn alerts_of_seen(
     rules: &str,
     transport: Transport,
@@ -105,7 +105,7 @@ fn alerts_of_seen(
         let (shown, stream) = (offset[*direction], transport == Transport::Tcp);
         match transport {
             Transport::Tcp => {
-                // An acknowledgment brings nothing to parse.
+                // An acknowledgment has no data to parse.
                 if !data.is_empty() {
                     let input = Input { data, offset: shown, eof: false };
                     let advance = app.stream(&engine, *direction, input, &info);
@@ -119,7 +119,7 @@ fn alerts_of_seen(
             }
         }
         let detection_done = before != app.by_direction()[*direction];
-        // What conditions see of the packet does not matter here: a datagram stands for it.
+        // The packet's own properties do not matter to these conditions, so a datagram takes its place.
         let (from, to) = match direction {
             Direction::ToServer => ((client, 4_000), (server, port)),
             Direction::ToClient => ((server, port), (client, 4_000)),
@@ -167,7 +167,7 @@ fn alerts_of_seen(
             waits: false,
             stray: stray.contains(&at),
             scene,
-            // An acknowledgment is none of the stream, and has no payload.
+            // An acknowledgment is no part of the stream, and has no payload.
             stream: (stream && !data.is_empty()).then_some(StreamWindow {
                 data: window,
                 offset: before,
@@ -280,7 +280,7 @@ fn files() {
     assert_eq!(matched, [1, 2, 3, 4, 5, 6]);
 }
 
-/// The stream is shown before the body is there, and not again with it.
+/// The stream is inspected before the body has come, and not again with it.
 #[test]
 fn what_the_stream_showed_is_remembered_beside_a_body() {
     let options = [
@@ -297,8 +297,8 @@ fn what_the_stream_showed_is_remembered_beside_a_body() {
     assert_eq!(of_options("http", &options, Transport::Tcp, pieces), [1, 2]);
 }
 
-/// Rules that the stream leads to are passed over where a transaction has not what they want, and only there:
-/// with a size asked for before it the same literal guards nothing.
+/// Rules with their literal in the stream are skipped for a transaction without their guard, and only then:
+/// with a size condition before it the same literal guards nothing.
 #[test]
 fn guards_of_rules_take_no_match_away() {
     let wishes = [
@@ -328,7 +328,7 @@ fn guards_of_rules_take_no_match_away() {
     let rest = "Content-Type: text/plain\r\nContent-Length: 4\r\n\r\n";
     let post = [head, body, rest, "id=7"].map(str::as_bytes);
     let whole = post.concat();
-    // A header that comes behind the body.
+    // A header that comes after the body.
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let trailer = b"0\r\nX-Trailer: late\r\n\r\n";
     let behind: &[(Direction, &[u8])] = &[
@@ -358,7 +358,7 @@ fn guards_of_rules_take_no_match_away() {
         let (http, _) = bartizan_applayer::protocols::by_name("http").unwrap();
         loaded.rules.prefilters.tx.of(http, direction).unwrap().guards.len()
     };
-    // A body grows and guards nothing; what begins with another condition does not, either.
+    // A body grows and guards nothing; nor does a check that begins with another condition.
     assert_eq!(Direction::BOTH.map(|direction| guards("", direction)), [9, 4]);
     assert_eq!(Direction::BOTH.map(|direction| guards("bsize:>0; ", direction)), [0, 0]);
     let late = ["http.header; content:\"X-Trailer\";", "http.header; content:\"HTTP/9\";"]
@@ -459,9 +459,9 @@ fn a_value_is_asked_for_again_while_its_state_lasts() {
     use Direction::{ToClient, ToServer};
     let rules = [
         "alert tls any any -> any any (flow:to_client; tls.random; content:\"|09 09|\"; flowbits:set,seen; noalert; sid:1;)\n",
-        // What it looks at was there before the bit was.
+        // The inspected value came before the bit was set.
         "alert tls any any -> any any (flow:to_server; flowbits:isset,seen; tls.sni; content:\"host\"; sid:2;)\n",
-        // What did not hold then does not hold now, what held does so once.
+        // A rule that did not match then does not match now; one that did matches once.
         "alert tls any any -> any any (flow:to_server; flowbits:isset,seen; tls.sni; content:\"ghost\"; sid:3;)\n",
         "alert tls any any -> any any (flow:to_server; tls.sni; content:\"host\"; sid:4;)\n",
     ];
@@ -484,10 +484,10 @@ fn named_hello() -> Vec<u8> {
 #[test]
 fn a_pattern_in_the_stream_is_found_again_beside_what_holds_of_the_transaction_then() {
     let rules = [
-        // The pattern is looked for in the stream, and comes again.
+        // The pattern is searched in the stream, and comes again.
         "alert tls any any -> any any (ssl_version:tls1.2; content:\"|14 03 03|\"; sid:1;)\n",
         "alert tls any any -> any any (tls.sni; content:\"t\"; pkt_data; content:\"|14 03 03|\"; fast_pattern; sid:2;)\n",
-        // It is looked for in the transaction, or there is none.
+        // The pattern is searched in the transaction, or there is none.
         "alert tls any any -> any any (tls.sni; content:\"host.ex\"; pkt_data; content:\"|03|\"; sid:3;)\n",
         "alert tls any any -> any any (ssl_version:tls1.2; sid:4;)\n",
         // This state is over when the pattern comes.
@@ -512,14 +512,14 @@ fn what_must_not_occur_is_asked_where_there_are_bytes_only() {
     assert_eq!(alerts(rules, Transport::Tcp, &pieces), [1]);
 }
 
-/// As in Suricata a literal of the status code, or of the method, is none that leads to a rule, where the
-/// stream has one as well.
+/// As in Suricata, a literal of the status code or of the method is no fast pattern if the stream has one as
+/// well.
 #[test]
 fn what_says_little_gives_way_to_a_pattern_in_the_stream() {
     let rules = [
         "alert http any any -> any any (http.stat_code; content:\"200\"; pkt_data; content:\"0\"; sid:1;)\n",
         "alert http any any -> any any (http.method; content:\"POST\"; pkt_data; content:\"0\"; sid:2;)\n",
-        // Named, or of a buffer that says more.
+        // Named by the rule, or of a more selective buffer.
         "alert http any any -> any any (http.stat_code; content:\"200\"; fast_pattern; pkt_data; content:\"0\"; sid:3;)\n",
         "alert http any any -> any any (http.server; content:\"a\"; pkt_data; content:\"0\"; sid:4;)\n",
     ];
@@ -533,7 +533,7 @@ fn what_says_little_gives_way_to_a_pattern_in_the_stream() {
     assert_eq!(alerts(&rules.concat(), Transport::Tcp, &pieces), [2, 2, 2, 1, 3, 4, 1]);
 }
 
-/// Without a literal a rule asks the stream when all else holds, not before.
+/// A rule without a literal evaluates the stream when all else holds, not before.
 #[test]
 fn a_rule_without_a_literal_asks_the_stream_last() {
     let rules = [
@@ -550,8 +550,8 @@ fn a_rule_without_a_literal_asks_the_stream_last() {
     assert_eq!(of(&[head, rest]), [2], "what came before is not shown any more");
 }
 
-/// In prevention what must not be there is asked of the packet alone, once the stream was shown with bytes
-/// that are encrypted; what has to be there may begin before it.
+/// In prevention, negated contents are evaluated on the packet alone once the stream was inspected with
+/// encrypted bytes; other contents may begin before it.
 #[test]
 fn what_lies_before_an_encrypted_packet_is_not_there() {
     let rules = [
@@ -587,7 +587,7 @@ fn a_packet_that_does_not_fit_when_a_state_is_over_is_the_last_one_asked() {
         let pieces: Vec<_> = pieces.iter().map(|piece| (Direction::ToServer, *piece)).collect();
         alerts(&rules, Transport::Tcp, &pieces)
     };
-    // The first packet behind the state of the hello is asked once more.
+    // The first packet after the state of the hello is evaluated once more.
     assert_eq!(of(&[&client, change, change]), [1]);
     assert_eq!(of(&[&client, warning, change]), [1, 2], "the state lasts");
 }
@@ -618,7 +618,7 @@ fn passively_a_rule_is_asked_again_while_a_state_lasts_whichever_side_goes_on() 
     let rule = format!(
         "alert tls any any -> any any (flow:to_client; stream_size:client,=,{size}; ja3s.string; content:\"771\"; sid:1;)"
     );
-    // The last packet of the server brings nothing but the acknowledgment of what the client said.
+    // The server's last packet only acknowledges the client's data.
     let pieces = [
         (Direction::ToServer, &client[..]),
         (Direction::ToClient, &hello),
@@ -631,8 +631,8 @@ fn passively_a_rule_is_asked_again_while_a_state_lasts_whichever_side_goes_on() 
 
 #[test]
 fn what_a_rule_asks_of_packets_it_asks_when_it_begins_with_a_transaction() {
-    // Behind its line a request's URI leads to no rule any more; the fields' state lasts until they are
-    // whole.
+    // After the request line the URI makes no rule a candidate any more; the state of the fields lasts until
+    // they are complete.
     let rules = "alert http any any -> any any (flowbits:isnotset,late; http.uri; content:\"/a/b\"; fast_pattern; http.user_agent; content:\"probe\"; sid:1;)\n\
                  alert http any any -> any any (flowbits:isnotset,late; http.uri; content:\"/a/b\"; http.user_agent; content:\"probe\"; fast_pattern; sid:2;)\n\
                  alert http any any -> any any (http.host.raw; content:\"Example\"; flowbits:set,late; noalert; sid:3;)";
@@ -672,7 +672,7 @@ fn a_flowbit_of_a_transaction_holds_for_the_stream_of_the_same_packet() {
     let rule = "alert http any any -> any any (content:\"probe\"; flowbits:isset,seen; sid:2;)\n".to_owned();
     let get = (Direction::ToServer, GET);
     assert_eq!(alerts(&(rule + toggled), Transport::Tcp, &[get]), Vec::<u32>::new(), "as in Suricata");
-    // A rule without a payload to look at is asked with packets, as in Suricata.
+    // As in Suricata, a rule without a condition on the payload is evaluated on packets.
     let bare = "alert http any any -> any any (flowbits:isset,seen; sid:2;)\n".to_owned() + set;
     assert_eq!(alerts(&bare, Transport::Tcp, &[get]), Vec::<u32>::new());
     assert_eq!(alerts(&bare, Transport::Tcp, &[get, get]), [2]);
@@ -683,7 +683,7 @@ fn a_packet_that_is_none_of_the_session_shows_no_transaction() {
     let rule = "alert http any any -> any any (http.uri; content:\"/a/b\"; sid:1;)";
     let get = (Direction::ToServer, GET);
     assert_eq!(alerts_beside(rule, Transport::Tcp, &[get], &[0], false), Vec::<u32>::new());
-    // It is looked at with the next one.
+    // The transaction is inspected with the next packet.
     assert_eq!(alerts_beside(rule, Transport::Tcp, &[get, get], &[0], false), [1, 1]);
 }
 
@@ -731,7 +731,7 @@ fn dns_names_and_numbers() {
     ];
     let pieces = [(Direction::ToServer, QUERY), (Direction::ToClient, ANSWER)];
     assert_eq!(of_options("dns", &options, Transport::Udp, &pieces), [1, 2, 3, 4, 5, 6, 7, 8]);
-    // What was added is there the second time.
+    // The added value is in the set the second time.
     let rule = "alert dns any any -> any any (dns.query; dataset:set,seen,type string; sid:1;)";
     let pieces = [(Direction::ToServer, QUERY), (Direction::ToServer, QUERY)];
     assert_eq!(alerts(rule, Transport::Udp, &pieces), [1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules whose parts cannot be asked together, and what a rule with payload is evaluated on. As Suricata
-//! 8.0.8 has it: found by the differential test (docs/differential.md).
+//! Rules with parts that exclude each other, and the basis on which a rule with payload is evaluated, as in
+//! Suricata 8.0.8 according to the differential test (docs/differential.md).
 
 use crate::common;
 
@@ -44,7 +44,7 @@ fn what_is_of_one_packet_cannot_stand_beside_a_transaction_or_the_stream() {
             assert_eq!(refused(&[rule(head, more).as_str()]), [is], "{packet} {head} {more}");
         }
     }
-    // These are asked of the flow, or of what the engine raised.
+    // These conditions concern the flow, or events of the engine.
     for flow in [
         "stream_size:client,>,3;",
         "stream-event:est_invalid_ack;",
@@ -64,7 +64,7 @@ fn directions_that_contradict_each_other() {
         ("->", "urilen:3; http.stat_code; content:\"2\";", true),
         ("->", "flow:to_server; http.stat_code; content:\"2\";", true),
         ("->", "flow:to_client; urilen:3;", true),
-        // The body of an answer turns a rule round that has said so before.
+        // The body of a response turns a rule round that named the other direction before.
         ("->", "flow:to_server; http.response_body; content:\"b\";", false),
         ("->", "flow:to_server; http.response_body; content:\"b\"; http.stat_code; content:\"2\";", false),
         ("->", "flow:to_server; http.response_body; content:\"b\"; http.uri; content:\"a\";", true),
@@ -142,7 +142,7 @@ fn where_payloads_are_looked_at() {
     for counted in ["flow.pkts:toserver,>1;", "flow.bytes:toserver,>1;", "flow.age:>1;"] {
         assert_eq!(of("tcp", counted), (Packets::All, false), "{counted}");
     }
-    // All packets of a flow and direction have the same addresses; other packet buffers are of a packet.
+    // All packets of a flow and direction have the same addresses; other packet buffers belong to a packet.
     for address in ["ip.src", "ip.dst"] {
         for head in ["tcp", "ip", "http", "tcp-stream"] {
             let options = format!("{address}; content:\"b\"; pkt_data;");
@@ -180,10 +180,10 @@ fn contents_that_dsize_leaves_no_room_for_are_refused() {
         // With its offset.
         ("dsize:5; content:\"abcd\"; offset:2;", true),
         ("dsize:6; content:\"abcd\"; offset:2;", false),
-        // The first one also where it must not be there.
+        // The first content counts even if it is negated.
         ("dsize:5; content:!\"abcdef\";", true),
         ("dsize:5; content:\"ab\"; distance:4;", true),
-        // Of the others those that follow the one before.
+        // Further contents count if they are relative to the one before.
         ("dsize:5; content:\"abc\"; content:\"def\";", false),
         ("dsize:5; content:\"a\"; content:\"abcdefgh\";", false),
         ("dsize:5; content:\"abc\"; content:\"def\"; distance:0;", true),
@@ -195,7 +195,7 @@ fn contents_that_dsize_leaves_no_room_for_are_refused() {
         ("dsize:5; content:\"abc\"; content:\"def\"; distance:-2;", false),
         ("dsize:5; content:\"abc\"; content:\"d\"; content:\"ef\"; distance:0;", false),
         ("dsize:5; content:\"ab\"; pcre:\"/xxxxx/R\"; content:\"cde\"; distance:1;", true),
-        // What is not known before.
+        // A distance that is unknown when the rule loads.
         ("dsize:5; content:\"a\"; byte_extract:1,0,x,relative; content:\"bcde\"; distance:x;", false),
         ("dsize:5; content:\"abc\"; base64_decode:bytes 4; base64_data; content:\"abcdefgh\";", false),
     ] {

@@ -40,7 +40,7 @@ fn contents_and_places() {
         (r#"content:"abc"; startswith; endswith;"#, b"abcabc", false),
         (r#"content:!"abc"; endswith;"#, b"xabc", false),
         (r#"content:!"abc"; endswith;"#, b"abcx", true),
-        // As in Suricata the first occurrence hides the last one.
+        // As in Suricata, the first occurrence hides the last one.
         (r#"content:!"abc"; endswith;"#, b"abcabc", true),
         (r#"content:"abc"; endswith; depth:3;"#, b"abcabc", false),
         (r#"content:"abc"; endswith; depth:6;"#, b"abcabc", true),
@@ -64,7 +64,7 @@ fn relative_contents() {
         (r#"content:"a"; content:"b"; distance:-2;"#, b"ba", true),
         (r#"content:"a"; content:"b"; distance:-3; within:1;"#, b"bxa", true),
         (r#"content:"a"; content:"b"; distance:-3; within:1;"#, b"xba", false),
-        // A room that ends before the start does not limit.
+        // A `within` that ends before the start is no limit.
         (r#"content:"a"; content:"b"; distance:-9; within:3;"#, b"xxab", true),
         (r#"content:"a"; content:"b"; within:2; content:"c"; within:2;"#, b"ab_a_bc", true),
         (r#"content:"a"; content:"b"; within:2; content:"c"; within:1;"#, b"abb_c abc", true),
@@ -72,7 +72,7 @@ fn relative_contents() {
         (r#"content:"a"; content:!"b"; within:1;"#, b"abac", true),
         (r#"content:"a"; content:!"b"; distance:0;"#, b"ba", true),
         (r#"content:"a"; content:!"b"; distance:0; content:"c"; distance:0;"#, b"axc", true),
-        // Behind a later `a` what must not occur may be missing.
+        // After a later `a` the negated content may be missing.
         (r#"content:"a"; content:!"b"; distance:0;"#, b"aba", true),
         (r#"content:"a"; content:!"b"; distance:0;"#, b"abab", false),
         (r#"content:"a"; content:!"b"; distance:-1;"#, b"ab.a", true),
@@ -394,8 +394,8 @@ fn refusals() {
     }
 }
 
-/// `urilen` leaves room for contents of the buffer that it is about, each by itself; Suricata counts one more
-/// where it is not given the largest length as such.
+/// `urilen` leaves room for each content on its buffer by itself; Suricata counts one byte more unless the
+/// largest length itself is given.
 #[test]
 fn contents_have_to_fit_into_what_urilen_asks_for() {
     for (options, fits) in [
@@ -424,14 +424,14 @@ fn contents_have_to_fit_into_what_urilen_asks_for() {
     }
 }
 
-/// What a transform makes of a header is not what the header is searched for.
+/// A transform's result cannot be found in the header itself, so it gives no fast pattern.
 #[test]
 fn a_literal_behind_a_transform_is_no_fast_pattern() {
     assert!(matches("udp.hdr; dotprefix; content:\".\"; startswith;", b"payload"));
     assert!(!matches("udp.hdr; dotprefix; content:\"..\"; startswith;", b"payload"));
 }
 
-/// Transforms stand directly behind their buffer; at the end of a rule they change nothing.
+/// Transforms stand directly after their buffer; at the end of a rule they change nothing.
 #[test]
 fn transforms_behind_what_is_asked() {
     let plain = r#"udp.hdr; content:"|00 07|"; "#;

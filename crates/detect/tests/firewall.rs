@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules of the firewall: which are some, and what the others are refused for.
+//! Firewall rules: valid ones, and the refusals of all others.
 
 use bartizan_base::Settings;
 use bartizan_detect::firewall::{At, PacketHook, Policies, Reach};
@@ -30,7 +30,7 @@ fn load_both(firewall: &str, detection: &str, mode: bool) -> Loaded {
     load(&mut files, &input).unwrap()
 }
 
-/// What a rule of the firewall is refused for.
+/// The message with which a firewall rule is refused.
 fn refused(rule: &str) -> Option<String> {
     let loaded = load_both(rule, "", true);
     assert_eq!(loaded.firewall_refused, u64::from(!loaded.diagnostics.is_empty()), "{rule}");
@@ -113,7 +113,7 @@ fn detection_keeps_to_its_own_actions() {
     let config = "config dns any any -> any any (dns.query; content:\"x\"; config:logging disable, type tx, scope tx; sid:1;)";
     assert_eq!(first(config, false), "");
     assert!(first(config, true).contains("firewall mode"));
-    // One number is one rule, whoever has it.
+    // A number identifies one rule, of the firewall or of detection.
     let loaded = load_both(
         "accept:hook tcp:all any any -> any any (sid:1;)",
         "alert tcp any any -> any any (sid:1;)",

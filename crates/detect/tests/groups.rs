@@ -147,7 +147,7 @@ fn header() -> impl Strategy<Value = Header> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// However few header rules are allowed: what a packet meets is in its flow's group.
+    /// With any limit of header rules, all heads that a packet meets are in its flow's group.
     #[test]
     fn no_head_that_is_met_is_missing(
         first in prop::collection::vec(head(), 1..40),
@@ -173,18 +173,19 @@ proptest! {
         }
     }
 
-    /// Where nothing is left out, a group has what is met and no more.
+    /// If nothing is left out, a group has exactly the heads that are met.
     #[test]
     fn groups_of_few_heads_are_exact(
         mut rules in prop::collection::vec(head(), 2..8),
         headers in prop::collection::vec(header(), 60),
     ) {
-        // One way each: of the other way ends and client's port are known apart only. And few networks.
+        // One direction only, since a group treats ends and client port of the other direction separately;
+        // and few networks.
         let fewer = [("<>", "->"), ("!2001:db8:7::/48", "any"), ("[$HOME_NET,2001:db8:7::1]", "any"), (MANY, "any")];
         for head in &mut rules {
             *head = fewer.iter().fold(head.clone(), |head, (from, to)| head.replace(from, to));
         }
-        // Two that no one meets both of: there is something to look up.
+        // Two heads that no flow meets together, so that a look-up is needed.
         rules.extend(["tcp any any -> any 80".to_owned(), "tcp any any -> any 443".to_owned()]);
         let heads = heads(&rules);
         let groups = Groups::new(&[&heads], RULES_MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generations share the rules that they have alike.
+//! Generations share the rules that they have in common.
 
 use bartizan_base::{Settings, TenantId};
 use bartizan_detect::keywords::apply_thresholds;
@@ -74,7 +74,7 @@ fn a_rule_that_is_as_it_was_is_shared() {
     let first = loads
         .load(&[rule(1, "content:\"one\";"), rule(2, "content:\"two\"; pcre:\"/t+wo/\";")].concat(), &[]);
     assert_eq!(shared(&first, &first), [1, 2]);
-    // In another place, beside another one; what is another rule in any letter is another rule.
+    // A rule at another place among other rules is the same; a rule that differs in one letter is another.
     let other = [
         rule(3, "content:\"three\";"),
         rule(2, "content:\"two\"; pcre:\"/t+wo/\";"),
@@ -82,10 +82,10 @@ fn a_rule_that_is_as_it_was_is_shared() {
     ];
     let second = loads.load(&other.concat(), &[]);
     assert_eq!(shared(&first, &second), [2]);
-    // The order of evaluation is that of the numbers, whoever was there first.
+    // The order of evaluation follows the numbers, whichever rule was loaded first.
     let sids: Vec<u32> = second.rules.signatures.iter().map(|s| s.id.sid).collect();
     assert_eq!(sids, [1, 2, 3]);
-    // What nobody has any more is not kept.
+    // Rules that no generation has are not kept.
     drop(first);
     let gone =
         second.rules.signatures.iter().find(|s| s.id.sid == 1).map(|s| Arc::downgrade(&s.signature)).unwrap();
@@ -117,9 +117,9 @@ fn what_comes_from_outside_is_compiled_anew() {
     let complaints: Vec<_> = first.diagnostics.iter().map(|d| d.message.clone()).collect();
     assert_eq!(first.rules.report.loaded, 4, "{complaints:?}");
     assert_eq!(shared(&first, &second), [4]);
-    // The warning of the class that is not there comes with each load.
+    // The warning about the undefined class comes with each load.
     assert_eq!((first.diagnostics.len(), second.diagnostics.len()), (1, 1));
-    // A file that is gone is noticed, though the rule is the same.
+    // A missing file is noticed although the rule is the same.
     std::fs::remove_file(&sums).unwrap();
     let third = loads.load(&text, &[]);
     assert_eq!(third.rules.report.loaded, 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is left of files of rules once they are loaded.
+//! Results of loading files of rules: findings, and the rules that run.
 
 use crate::common::load_text;
 use bartizan_base::Settings;
@@ -92,7 +92,7 @@ fn wrong_entries_of_lists_are_left_out_with_a_warning() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// What loading says of rules: code, line and message of each finding, and the rules that run.
+/// The results of loading rules: code, line and message of each finding, and the running rules.
 fn findings(text: &str) -> (Vec<(&'static str, u32, String)>, Vec<u32>) {
     let loaded = load_text(text, &Settings::new(), &Arc::default());
     let said = loaded.diagnostics.iter().map(|d| (d.code, d.line, d.message.clone())).collect();
@@ -104,7 +104,7 @@ fn findings(text: &str) -> (Vec<(&'static str, u32, String)>, Vec<u32>) {
     (said, sids)
 }
 
-/// Each kind of variable: how it is written, asked for, and asked for where it is not set.
+/// Each kind of variable: an option that writes it, one that tests it, and one that tests that it is not set.
 const VARIABLES: [(&str, &str, &str, &str); 4] = [
     ("flowbit", "flowbits:set,x", "flowbits:isset,x", "flowbits:isnotset,x"),
     ("xbit", "xbits:set,x,track ip_src", "xbits:isset,x,track ip_src", "xbits:isnotset,x,track ip_src"),
@@ -131,8 +131,8 @@ fn rules_that_ask_for_what_no_rule_sets_are_told_of_and_run() {
     assert_eq!(said, [("D120", 2, message)]);
 }
 
-/// The rule that would set it was left out: where it is not there, nothing is set, and what asks for that
-/// holds too often.
+/// The rule that would set the variable was left out, so nothing is set, and a rule that tests for this
+/// matches too often.
 #[test]
 fn rules_that_ask_whether_something_is_not_set_whose_setter_was_left_out_are_skipped() {
     for (kind, sets, asks, asks_not) in VARIABLES {
@@ -200,7 +200,7 @@ alert udp any any -> any any (content:\"x\"; flowbits:isnotset,e; sid:7;)
     );
 }
 
-/// A newer revision takes the place of a rule; what an older one set is not missing.
+/// A newer revision replaces a rule; variables that the older one set are not missing.
 #[test]
 fn an_older_revision_is_not_left_out() {
     let text = "alert udp any any -> any any (content:\"x\"; flowbits:set,a; sid:1; rev:1;)

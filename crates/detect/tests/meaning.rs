@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! No rule is loaded that names what this build cannot tell, in whatever place of the rule and whether
-//! negated or not: it is left out, with the
-//! reason. The published rule sets are asked in `published.rs`.
+//! No rule is loaded that names something which this build cannot detect, anywhere in the rule, negated or
+//! not: it is left out, with the reason. `published.rs` tests this on the published rule sets.
 
 use crate::common;
 
@@ -110,7 +109,7 @@ fn names_that_nobody_knows_are_errors() {
     }
 }
 
-/// Names in a rule's text that this build cannot tell.
+/// Names in a rule's text that this build cannot detect.
 fn unknown_of(rule: &Rule) -> Option<String> {
     let is_known = |name: &str| protocols::by_name(name).is_some();
     let plain = [
@@ -160,7 +159,7 @@ fn unknown_of(rule: &Rule) -> Option<String> {
     None
 }
 
-/// Bits of the flow that a rule sets, or asks not to be set.
+/// Flowbits that a rule sets, or that it tests not to be set.
 fn flowbits(rule: &Rule, commands: &[&str]) -> Vec<String> {
     let of = rule.iter().filter(|option| option.keyword().eq_ignore_ascii_case("flowbits"));
     let mut bits = Vec::new();
@@ -175,7 +174,7 @@ fn flowbits(rule: &Rule, commands: &[&str]) -> Vec<String> {
     bits
 }
 
-/// Where shared files are: beside the repository or, for a worktree one level deeper, one up.
+/// Folders of shared files: beside the repository or, for a worktree one level deeper, one up.
 pub fn shared_rules() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["../../../shared", "../../../../shared"].map(|path| here.join(path).join("data/rules"));
@@ -203,8 +202,8 @@ pub fn rule_text(path: &Path) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// No loaded rule of a text names what this build does not have, or asks that a flowbit is not set whose
-/// writers are left out.
+/// Asserts that no loaded rule of a text names something that this build lacks, and that none tests a flowbit
+/// for not being set whose writers are left out.
 pub fn assert_names_are_there(text: &str, loaded: &Loaded) {
     let parsed = parse_file(text.as_bytes(), "r");
     let running: HashSet<(u32, u32)> = loaded.rules.signatures.iter().map(|s| (s.id.gid, s.id.sid)).collect();

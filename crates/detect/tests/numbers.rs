@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which forms of a number each keyword takes: what Suricata 8.0.8 says of each keyword with each form
-//! (`suricata -T`).
+//! Forms of a number that each keyword accepts, compared with Suricata 8.0.8's answer for each keyword and
+//! form (`suricata -T`).
 
 use crate::common;
 
@@ -101,7 +101,7 @@ const FORMS: &[&str] = &[
     "0,any",
 ];
 
-/// Protocol and what stands before the keyword; the keyword; the forms it takes.
+/// Protocol and text before the keyword; the keyword; the forms that it accepts.
 type Row = (&'static [(&'static str, &'static str, &'static str)], &'static [&'static str]);
 
 const TABLE: &[Row] = &[

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A content program gives the same answer as a plain reading of it, on small alphabets where literals meet
+//! A content program gives the same answer as a plain interpretation, on small alphabets where literals meet
 //! and overlap.
 //!
-//! The plain reading knows nothing of windows, finders or give-up rules: it tries every assignment of
-//! occurrences. It is asked where giving up early cannot matter: each program is a chain in which every
-//! literal is placed by `within` (which asks for further occurrences of the one before it) or stands for
-//! itself.
+//! The plain interpretation has no windows, finders or give-up rules: it tries every assignment of
+//! occurrences. It runs only on programs where giving up early cannot matter: chains in which every literal
+//! is placed by `within` (which requires further occurrences of the one before it) or stands alone.
 
 use crate::common;
 
@@ -39,7 +38,7 @@ fn lies(content: &Content, payload: &[u8], at: usize, cursor: usize) -> bool {
         Place::Absolute { offset, depth } => at >= offset && depth.is_none_or(|d| end <= offset + d),
         Place::Relative { distance, within } => {
             let first = cursor as i64 + distance;
-            // A room that ends before the payload does not limit.
+            // A room that ends before the payload is no limit.
             at as i64 >= first && (first + within < 0 || end as i64 <= first + within)
         }
     };
@@ -95,13 +94,13 @@ fn content() -> impl Strategy<Value = Content> {
                 1 => Place::Absolute { offset, depth: limited.then_some(length + room) },
                 _ => Place::Relative { distance: distance - 4, within: (length + room) as i64 },
             };
-            // The end of a negated literal is looked for at its first occurrence only.
+            // The end of a negated literal is compared at its first occurrence only.
             Content { bytes, negated, nocase, endswith: endswith && !negated, place }
         })
 }
 
-/// Chains of contents. What is placed relative to a literal stands right behind it: with a negated one that
-/// stands for itself in between, no further occurrence of the literal is tried (as in Suricata).
+/// Chains of contents. A content relative to a literal directly follows it: if a negated content without a
+/// place comes in between, no further occurrence of the literal is tried (as in Suricata).
 fn chain() -> impl Strategy<Value = Vec<Content>> {
     prop::collection::vec(content(), 1..5).prop_map(|mut contents| {
         for index in 1..contents.len() {
@@ -114,7 +113,7 @@ fn chain() -> impl Strategy<Value = Vec<Content>> {
     })
 }
 
-/// The same content with places that lie so many times further apart.
+/// A content with its distances multiplied by `scale`.
 fn spread(mut content: Content, scale: usize) -> Content {
     match &mut content.place {
         Place::Free => {}
@@ -130,7 +129,7 @@ fn spread(mut content: Content, scale: usize) -> Content {
     content
 }
 
-/// Bytes in which the contents have room at least, each at its place.
+/// Least number of bytes that have room for the contents, each at its place.
 fn room(contents: &[Content]) -> usize {
     let before = |place: &Place| match place {
         Place::Free => 0,
@@ -150,7 +149,7 @@ proptest! {
         prop_assert_eq!(got, holds(&contents, &payload, 0), "{}", options(&contents));
     }
 
-    /// Wherever in a payload literals lie, and however long it may be, what is searched for them is enough.
+    /// Wherever literals lie in a payload, and however long the payload is, the searched part contains them.
     #[test]
     fn literals_are_found_wherever_they_lie(
         contents in chain(),

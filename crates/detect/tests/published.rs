@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each rule of the published sets that is loaded means what its text says: a second reader of the text
-//! (`published/reading.rs`, `published/asked.rs`) says what is asked for, and the compiled rule has to ask
-//! for the same, no more and no less. The sets are beside the repository, in `shared`; what the comparison
-//! finds is proved with a rule of its own.
+//! Each loaded rule of the published sets means what its text states: a second reader of the text
+//! (`published/reading.rs`, `published/asked.rs`) derives the requirements, and the compiled rule must have
+//! the same, no more and no less. The sets are beside the repository, in `shared`; the comparison's own
+//! findings are tested with a sample rule.
 
 #[path = "published/asked.rs"]
 mod asked;
@@ -63,7 +63,7 @@ const PORTS: &[(&str, &str)] = &[
     ("SIP_PORTS", "[5060,5061]"),
 ];
 
-/// The IP protocols that a name in a rule's head stands for, where it stands for some.
+/// The IP protocols that a name in a rule's head stands for, if any.
 fn ip_protocols(name: &str) -> Option<&'static [u8]> {
     Some(match name {
         "ip" | "ipv4" | "ip4" | "ipv6" | "ip6" | "pkthdr" => &[],
@@ -77,8 +77,8 @@ fn ip_protocols(name: &str) -> Option<&'static [u8]> {
     })
 }
 
-/// Whether the head of a compiled rule holds the same ends as its text. `tried`: heads that are compared
-/// already.
+/// Checks that the head of a compiled rule accepts the same ends as its text. `tried`: heads that are
+/// compared already.
 fn compare_heads(rule: &Reading, head: &Head, tried: &mut HashSet<String>) -> Result<(), String> {
     let text =
         [&rule.source, &rule.source_ports, &rule.destination, &rule.destination_ports].map(String::as_str);
@@ -114,7 +114,7 @@ fn compare_heads(rule: &Reading, head: &Head, tried: &mut HashSet<String>) -> Re
     };
     let numbers = ports_to_try([text[1], text[3]], &ports);
     let near: Vec<Option<u16>> = [None].into_iter().chain(numbers.iter().copied().map(Some)).collect();
-    // Ends that the text holds, of which one part at a time is changed; where it holds none, any.
+    // Ends that the text accepts, of which one part at a time is changed; if it accepts none, any.
     let first_port = |text| near.iter().copied().find(|port| port_holds(text, *port)).flatten();
     let first_host = |text: &str| {
         let found = hosts.iter().copied().find(|host| holds(text, *host, &addresses, &ADDRESS));
@@ -201,7 +201,7 @@ fn difference(
     let buffers = &loaded.rules.buffers;
     let is_buffer = |name: &str| buffers.find(name).is_some_and(|buffer| buffer != BufferRef::Payload);
     let (mut asked, compiled) = (meaning_of_text(reading, is_buffer), meaning_of_rule(rule, buffers));
-    // Buffers that only one side has say the direction where the rule does not.
+    // Buffers that exist in one direction only fix the direction of a rule that names none.
     if !asked.flow.contains("to_") && compiled.flow.contains("to_") {
         asked.flow = with_direction(&asked.flow, only_direction(rule, buffers));
     }
@@ -225,7 +225,7 @@ fn difference(
     compare_heads(reading, &head, tried).err().map(|error| format!("{}: {error}", rule.id))
 }
 
-/// The direction in which alone the buffers of a rule are, if some are in one alone.
+/// The only direction of a rule's buffers, if some have only one.
 fn only_direction(rule: &Member, buffers: &Buffers) -> Option<&'static str> {
     let of_buffers = rule.values.iter().filter_map(|value| match value.buffer {
         BufferRef::Tx(index) => Some(buffers.tx(index)?.directions()),
@@ -259,7 +259,7 @@ fn rules_of_the_published_sets_mean_what_their_text_says() {
     }
 }
 
-/// A rule of most of what is compared.
+/// A rule with most of the compared features.
 const SAMPLE: &str = "alert tcp $EXTERNAL_NET [1024:,!5060] -> [10.0.0.0/8,!10.1.0.0/16,2001:db8::/32] $HTTP_PORTS \
     (msg:\"a\"; flow:established,to_server; http.method; content:\"GET\"; http.uri; content:\"/a|20|b\\;\"; \
     nocase; depth:9; fast_pattern; content:!\"c\"; distance:2; within:5; pcre:\"/x[0-9]+/iR\"; bsize:>8; \

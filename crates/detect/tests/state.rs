@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keywords with a memory: flow variables, marks on hosts, thresholds; and those about the flow.
+//! Keywords with state: flow variables, marks on hosts, thresholds; and keywords on the flow.
 
 use crate::common;
 
@@ -79,7 +79,7 @@ fn a_bit_set_by_a_packet_is_seen_by_readers_of_the_same_packet() {
     assert_eq!(lab.send_to_server(b"x"), [2, 1]);
 }
 
-/// Unlike `flowbits` and `hostbits`; whatever the order of the file.
+/// Unlike `flowbits` and `hostbits`, and whatever the order of the file.
 #[test]
 fn an_xbit_set_by_a_packet_is_not_seen_by_readers_of_the_same_packet() {
     let reader = rule(1, r#"content:"x"; xbits:isset,a,track ip_src;"#);
@@ -91,8 +91,8 @@ fn an_xbit_set_by_a_packet_is_not_seen_by_readers_of_the_same_packet() {
     }
 }
 
-/// As in Suricata: rules that write `hostbits` and those that read `xbits` come before the others, `hostbits`
-/// that are read do not count, and rules that are equal follow their numbers.
+/// As in Suricata: rules that write `hostbits` and those that read `xbits` come before the others, reading
+/// `hostbits` does not affect the order, and equal rules follow their numbers.
 #[test]
 fn marks_and_numbers_give_rules_their_order() {
     let rules = [
@@ -110,8 +110,7 @@ fn marks_and_numbers_give_rules_their_order() {
     assert_eq!(lab.send_to_server(b"x"), [7, 9, 8, 2, 1, 3, 4, 5, 6]);
 }
 
-/// A packet without a flow counts as the client's where `flow` asks for nothing but the direction, as in
-/// Suricata.
+/// As in Suricata, a packet without a flow counts as the client's if `flow` names only the direction.
 #[test]
 fn packets_without_a_flow_go_to_the_server() {
     for (options, holds) in [
@@ -127,8 +126,8 @@ fn packets_without_a_flow_go_to_the_server() {
     }
 }
 
-/// What counts or turns round is for each packet; what only sets a mark is a rule on addresses, once for each
-/// direction.
+/// Rules that count or toggle apply to each packet; a rule that only sets a mark is a rule on addresses,
+/// evaluated once for each direction.
 #[test]
 fn rules_that_only_change_state_act_on_each_packet() {
     let rules = [
@@ -163,7 +162,7 @@ fn rules_that_only_change_state_act_on_each_packet() {
     }
 }
 
-/// Rules on addresses come before all others on the packet, whatever they mark.
+/// Rules on addresses come before all others on the packet, whatever marks they set.
 #[test]
 fn marks_of_rules_on_addresses_are_seen_by_other_rules_on_the_packet() {
     for (set, ask) in [
@@ -248,7 +247,7 @@ fn bits_of_hosts_and_pairs() {
         assert_eq!(lab.send_to_server(b"?"), NONE);
         assert_eq!(lab.send_to_server(b"!"), [10]);
         lab.send_to_server(b"src pair host");
-        // Those that read `xbits` come before those that read `hostbits`.
+        // Readers of `xbits` come before readers of `hostbits`.
         assert_eq!(lab.send_to_server(b"?"), [3, 5, 7]);
         assert_eq!(lab.send_to_client(b"?"), [4, 5, 8]);
         lab.new_flow();
@@ -407,7 +406,7 @@ fn entries_of_threshold_files() {
             "rate_filter gen_id 1, sig_id 1, track by_rule, count 1, seconds 60, new_action pass, timeout 9",
             "asss",
         ),
-        // Of two entries that count, Suricata keeps one: an `event_filter` for the rule, else the first.
+        // With two entries that count, Suricata keeps one: an `event_filter` for the rule, else the first.
         (
             &plain,
             "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 60, new_action drop, timeout 9\n\
@@ -443,7 +442,7 @@ fn entries_of_threshold_files() {
     for (rule, file, want) in rows {
         assert_eq!(pattern(&mut with_file(rule, file), &[0, 1, 2, 3]), *want, "{file}");
     }
-    // The action ends after the timeout; then the count begins anew.
+    // The action ends after the timeout; then counting begins again.
     let file = "rate_filter gen_id 1, sig_id 1, track by_src, count 1, seconds 3, new_action drop, timeout 5";
     let got = pattern(&mut with_file(&plain, file), &[0, 1, 2, 6, 7, 8, 9, 10]);
     assert_eq!(got, "aDDDaaDD");
@@ -649,7 +648,7 @@ fn calls_of_rpc() {
     );
     let call = |words: [u32; 6]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
     assert_eq!(lab.send_to_server(&call([7, 0, 2, 100_000, 2, 3])), [1, 2, 3]);
-    // The version of RPC itself is not looked at.
+    // The version of RPC itself is not compared.
     assert_eq!(lab.send_to_server(&[&call([7, 0, 1, 100_000, 2, 4])[..], b"x"].concat()), [2, 4]);
     assert_eq!(lab.send_to_server(&call([7, 0, 2, 100_000, 3, 3])), [2, 3]);
     for other in [[7, 1, 2, 100_000, 2, 3], [7, 0, 2, 100_001, 2, 3]] {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Of a rule set that several tenants have between them each sees its part, as if the other rules were not
-//! there.
+//! Each of several tenants that share a rule set sees its part, as if the other rules did not exist.
 
 use crate::common::{Lab, NONE};
 use bartizan_base::Direction;
@@ -8,7 +7,7 @@ use bartizan_detect::visibility::Visibility;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
-/// Rules that depend on each other: by what they pass and drop, by bits, by counts and by their order.
+/// Rules that depend on each other: by passes and drops, by bits, by counts and by their order.
 const RULES: &[&str] = &[
     r#"alert udp any any -> any any (msg:"a"; content:"a"; sid:1;)"#,
     r#"alert udp any any -> any any (msg:"b"; content:"b"; sid:2;)"#,
@@ -59,7 +58,7 @@ proptest! {
     }
 }
 
-/// Says something of the flow, with its first packet.
+/// Rules that decide about the flow, with its first packet.
 const OF_FLOW: [&str; 2] = ["pass ip any any -> any any (sid:1;)", "drop ip any any -> any any (sid:1;)"];
 const OF_PACKET: &str = r#"alert udp any any -> any any (content:"a"; sid:2;)"#;
 
@@ -70,7 +69,7 @@ fn what_a_rule_decided_of_a_flow_stands_while_it_is_seen() {
             let mut lab = Lab::new(&[rule, OF_PACKET].join("\n"));
             lab.visible = Some(sees(&lab, &[1, 2]));
             assert!(lab.hits(Direction::ToServer, b"x")[0].for_flow, "{rule}");
-            // Their tenant chooses others of the same rules.
+            // The tenant chooses other rules.
             lab.generation.0 += 1;
             lab.visible = Some(sees(&lab, if stays { &[1, 2] } else { &[2] }));
             let alerts = lab.send_to_server(b"a");

@@ -61,7 +61,7 @@ impl DetectionQuery {
         }
     }
 
-    /// Whether it holds for one of some results.
+    /// Whether the query holds for one of several results.
     fn holds_for(&self, results: &[Known], of_flow: Known) -> bool {
         if self.negated && results.iter().all(|result| *result == Known::Pending) {
             return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules remember: per flow, and beyond flows.
+//! State of rules per flow, and interned names.
 //!
-//! What outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
+//! State that outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
 
 use bartizan_applayer::memory::Held as _;
 use bartizan_base::{Direction, Timestamp};
@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::RwLock;
 
-/// Interned names: flowbits, flowints, xbits, hostbits. Lives as long as the program; only grows, by rules.
+/// Interned names of flowbits, flowints, xbits and hostbits. The table lives as long as the program and only
+/// grows, when rules are loaded.
 #[derive(Debug, Default)]
 pub struct Names {
     table: RwLock<Table>,
@@ -20,7 +21,7 @@ pub struct Names {
 type Table = (HashMap<Box<str>, u32>, Vec<Box<str>>);
 
 impl Names {
-    /// The number of a name, given now if it is new.
+    /// The number of a name; assigns one if the name is new.
     pub fn intern(&self, name: &str) -> u32 {
         if let Ok(table) = self.table.read()
             && let Some(number) = table.0.get(name)
@@ -45,27 +46,27 @@ impl Names {
     }
 }
 
-/// Most flow variables of one kind per flow; more are not set, and counted.
+/// Limit of flow variables of one kind per flow; further variables are not set, and counted.
 pub const VARIABLES_PER_FLOW_MAX: usize = 256;
 
-/// What a threshold that is tracked by flow remembers.
+/// State of a threshold that is tracked by flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCount {
     /// The rule.
     pub rule: RuleKey,
-    /// Which of its thresholds.
+    /// Number of the tracking, which distinguishes the thresholds of a rule.
     pub part: u32,
     /// Matches counted; 0 for a new entry.
     pub count: u32,
-    /// When the counting began.
+    /// Start of the counting interval.
     pub started: Timestamp,
-    /// Since when a rate filter acts; zero while it does not.
+    /// Time since which a rate filter acts; zero if it does not.
     pub acting: Timestamp,
-    /// The count at which a `backoff` reports next.
+    /// Count at which a `backoff` reports next.
     pub next: u32,
 }
 
-/// What rules remember of one flow.
+/// State that rules keep for one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowRuleState {
     /// Bits that are set, by interned name.
@@ -76,27 +77,28 @@ pub struct FlowRuleState {
     variables: Vec<(u32, Vec<u8>)>,
     /// Entropies, by interned name of the buffer.
     measures: Vec<(u32, f64)>,
-    /// Bytes of memory that they hold beside their places.
+    /// Bytes of memory that `variables` holds beside its entries.
     variables_held: usize,
-    /// Thresholds by flow.
+    /// State of thresholds by flow.
     counts: Vec<FlowCount>,
-    /// `tag:session` under way.
+    /// Active `tag:session`.
     pub tags: Tags,
-    /// Variables that found no room.
+    /// Number of variables that were not set for lack of room.
     pub refused: u64,
-    /// Files of the flow are kept, by direction (`filestore` with the scope `flow`).
+    /// Files of the flow are stored, by direction (`filestore` with the scope `flow`).
     pub store: bartizan_base::PerDirection<bool>,
-    /// Sides whose certificates a rule asked for (`tls.store`), until the flow's transaction is told.
+    /// Sides whose certificates a rule requested (`tls.store`), until the request is passed to the flow's
+    /// transaction.
     pub certificates: bartizan_base::PerDirection<bool>,
     /// A rule raised an alert in this flow.
     pub alerted: bool,
-    /// A pass rule with flow scope: all further packets pass detection. Stands as long as there is such a
-    /// rule.
+    /// The pass rule with flow scope by which all further packets pass detection; in force as long as the
+    /// rule exists.
     pub passed: Option<bartizan_base::RuleId>,
-    /// The firewall accepted all of the flow: by this rule, or by a policy (no rule has number 0). Stands as
-    /// long as there is such a rule.
+    /// The rule by which the firewall accepted the whole flow, or number 0 for a policy; in force as long as
+    /// the rule exists.
     pub accepted: Option<bartizan_base::RuleId>,
-    /// A rule decided that the rest of the flow is dropped. Stands as long as there is such a rule.
+    /// The rule by which the rest of the flow is dropped; in force as long as the rule exists.
     pub dropped: Option<bartizan_base::RuleId>,
 }
 
@@ -174,7 +176,7 @@ impl FlowRuleState {
         self.variables_held = self.variables_held.saturating_add(held);
     }
 
-    /// Notes what was computed of a buffer.
+    /// Stores a number that was computed from a buffer.
     pub fn set_measure(&mut self, name: u32, value: f64) {
         if let Some(entry) = self.measures.iter_mut().find(|(n, _)| *n == name) {
             entry.1 = value;
@@ -185,13 +187,13 @@ impl FlowRuleState {
         }
     }
 
-    /// What was computed of buffers (`entropy`), in the order in which it was first.
+    /// Numbers computed from buffers (`entropy`), in the order of their first computation.
     #[must_use]
     pub fn measures(&self) -> &[(u32, f64)] {
         &self.measures
     }
 
-    /// The count of a threshold by flow, made if there is none. `None` when there is no room; counted.
+    /// The count of a threshold by flow; made if there is none. `None`: there is no room, which is counted.
     pub fn count(&mut self, rule: RuleKey, part: u32) -> Option<&mut FlowCount> {
         let place = self.counts.iter().position(|c| c.rule == rule && c.part == part);
         if place.is_none() {
@@ -207,7 +209,7 @@ impl FlowRuleState {
         }
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(crate) fn held(&self) -> usize {
         let lists = self.bits.held().saturating_add(self.integers.held()).saturating_add(self.counts.held());
         let values = self.variables.held().saturating_add(self.variables_held);

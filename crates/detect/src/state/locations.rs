@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where addresses are: a database of the MaxMind format (`geoip-database`), for the keyword `geoip`.
+//! Countries of addresses from a database in MaxMind's format (`geoip-database`), for the keyword `geoip`.
 
 use crate::state::dataset::ListFile;
 use bartizan_base::Settings;
@@ -13,22 +13,21 @@ pub const KEY: &str = "geoip-database";
 /// A database of countries, in memory.
 pub struct Locations(Reader<Vec<u8>>);
 
-/// Why there is none.
+/// The reason why there is no database.
 #[derive(Debug, thiserror::Error)]
 pub enum LocationError {
     /// No database is configured.
     #[error("no database of locations is configured (`{KEY}`)")]
     NotConfigured,
-    /// It cannot be read or understood.
+    /// The database cannot be read or understood.
     #[error("cannot read the database of locations {path}: {why}", path = .0.display(), why = .1)]
     Unreadable(PathBuf, String),
 }
 
 impl Locations {
-    /// Reads the database that the settings name; gives the file as well.
+    /// Reads the database that the settings name; also returns the file.
     ///
-    /// # Errors
-    /// None is named, or it cannot be read or understood.
+    /// The settings name no database, or it cannot be read or understood.
     pub fn load(settings: &Settings) -> Result<(Self, ListFile), LocationError> {
         let path = settings.get(KEY).map(str::trim).filter(|path| !path.is_empty());
         let path = PathBuf::from(path.ok_or(LocationError::NotConfigured)?);
@@ -43,7 +42,7 @@ impl Locations {
         }
     }
 
-    /// ISO code of the country that an address is in; `None` if the database does not know.
+    /// ISO code of an address's country; `None` if the database has none.
     #[must_use]
     pub fn country(&self, address: IpAddr) -> Option<&str> {
         let path = [PathElement::Key("country"), PathElement::Key("iso_code")];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules remember and look up beside the traffic: per flow ([`FlowRuleState`]), per host and by name
+//! State and look-ups of rules beside the traffic: per flow ([`FlowRuleState`]), per host and by name
 //! ([`shared`]), in sets of values and files ([`dataset`], [`locations`]).
 //!
-//! What outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
+//! State that outlives a generation is keyed by interned name or gid:sid, never by position in a rule set.
 
 pub mod dataset;
 mod flow;

@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes of a stream that rules refused with their packet and not with their flow. Their sender sends them
-//! again, and a rule that matched on the
-//! stream or on a transaction is not asked about them again: without this they would reach their receiver
-//! then.
+//! Stream bytes that rules refused with their packet and not with their flow. The sender retransmits them,
+//! and a rule that matched on the stream or on a transaction is not evaluated on them again: without this
+//! record the receiver would get them then.
 
 use bartizan_base::RuleId;
 
-/// Numbers that lie further apart than this are of another turn of the sequence numbers.
+/// Sequence numbers further apart than this belong to different wraps of the sequence space.
 const FAR: u32 = 1 << 30;
 
-/// What was refused of one direction, by sequence numbers: from the first byte to the last one. The receiver
-/// reads nothing of what lies between
-/// them, as the first one is missing.
+/// The refused bytes of one direction, by sequence numbers: from the first byte to the last one. The receiver
+/// reads nothing in between, since the first byte is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedBytes {
-    /// The rule.
+    /// The rule that refused them.
     pub rule: RuleId,
     from: u32,
     length: u32,
 }
 
 impl RefusedBytes {
-    /// So many bytes before the number `end`.
+    /// The `length` bytes before sequence number `end`.
     pub(crate) const fn new(rule: RuleId, end: u32, length: u32) -> Self {
         RefusedBytes { rule, from: end.wrapping_sub(length), length }
     }
 
-    /// These, and what was refused before.
+    /// Joins these bytes with those refused before.
     pub(crate) fn and(self, before: Option<Self>) -> Self {
         let Some(before) = before.filter(|before| !before.is_far(self.from)) else { return self };
         let from = if before.is_behind(self.from) { self.from } else { before.from };
@@ -34,20 +32,20 @@ impl RefusedBytes {
         RefusedBytes { rule: before.rule, from, length: end(&before).max(end(&self)) }
     }
 
-    /// Whether a segment brings some of them.
+    /// Whether a segment brings some of the bytes.
     pub(crate) fn meets(&self, seq: u32, length: u32) -> bool {
-        // Where the segment begins behind the first of them, and where they begin behind the segment's first
-        // byte.
+        // Distance of the segment from the first refused byte, and of the first refused byte from the
+        // segment's first byte.
         let (into, before) = (seq.wrapping_sub(self.from), self.from.wrapping_sub(seq));
         length > 0 && (into < self.length || before < length)
     }
 
-    /// Whether a number is of another turn.
+    /// Whether a sequence number belongs to another wrap.
     pub(crate) fn is_far(&self, seq: u32) -> bool {
         seq.wrapping_sub(self.from).min(self.from.wrapping_sub(seq)) > FAR
     }
 
-    /// Whether they begin behind a number.
+    /// Whether the bytes begin after a sequence number.
     const fn is_behind(&self, seq: u32) -> bool {
         self.from.wrapping_sub(seq) <= FAR
     }
@@ -87,7 +85,7 @@ mod tests {
         let turned = first.and(Some(RefusedBytes::new(RULE, 1_500, 200)));
         assert_eq!((turned.from, turned.length), (900, 600));
         assert_eq!(first.and(Some(both)), both);
-        // Those of another turn are forgotten.
+        // Bytes of another wrap are forgotten.
         let far = RefusedBytes::new(RULE, 0x8000_0000, 100);
         assert_eq!(far.and(Some(first)), far);
         assert!(first.is_far(0x8000_0000) && !first.is_far(5_000));

@@ -12,28 +12,28 @@ use bartizan_function::{HostKeeper, VariableNames};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
-/// Names, thresholds, host bits, tags, datasets; one for the whole program, shared by all workers.
+/// Names, thresholds, host bits, tags, datasets. All workers of the program share one.
 #[derive(Debug)]
 pub struct Shared {
     /// Interned names.
     pub names: Names,
     /// State per host, pair and rule: `xbits`, `hostbits`, `threshold`, `tag`.
     pub hosts: HostTable<HostState>,
-    /// Sets that rules look values up in.
+    /// Sets in which rules look values up.
     pub datasets: Datasets,
     /// Some rule tags hosts.
     tags_hosts: AtomicBool,
-    /// Some host was tagged: until then nobody has to ask the host table about the packets' hosts.
+    /// Some host was tagged; until then no packet needs a look-up in the host table.
     host_tags: AtomicBool,
     reputation: RwLock<Option<Arc<Reputation>>>,
     locations: RwLock<Option<Arc<Locations>>>,
 }
 
-/// Entries of the host table unless a size is given.
+/// Default number of entries in the host table.
 const HOSTS: u32 = 16_384;
 
 impl Shared {
-    /// With a host table of a given size.
+    /// Makes the state with a host table of a given size.
     #[must_use]
     pub fn new(hosts: &HostTableConfig) -> Self {
         Shared {
@@ -47,14 +47,14 @@ impl Shared {
         }
     }
 
-    /// Tags a host. What finds no room is counted by the host table.
+    /// Tags a host. The host table counts tags for which it has no room.
     pub fn tag_host(&self, host: &HostKey, tag: Tag, now: Timestamp) {
-        // Before the tag is there: a worker that finds it has to be told first.
+        // Set before the tag exists, so that workers look for the tag from its start.
         self.host_tags.store(true, Ordering::Relaxed);
         let _ = self.hosts.with(host, now, |state| state.tag(tag));
     }
 
-    /// A rule tags hosts.
+    /// Records that a rule tags hosts.
     pub fn note_host_tags(&self) {
         self.tags_hosts.store(true, Ordering::Relaxed);
     }
@@ -69,10 +69,9 @@ impl Shared {
         self.host_tags.load(Ordering::Relaxed)
     }
 
-    /// Reputations of addresses, read when they are first asked for.
+    /// Reputations of addresses, read at the first call.
     ///
-    /// # Errors
-    /// None are configured, or their files cannot be read.
+    /// The settings name none, or the files cannot be read.
     pub fn reputation(&self, settings: &Settings) -> Result<Arc<Reputation>, ReputationError> {
         if let Ok(known) = self.reputation.read()
             && let Some(reputation) = known.as_ref()
@@ -91,10 +90,9 @@ impl Shared {
         Ok(reputation)
     }
 
-    /// Countries of addresses, read when they are first asked for.
+    /// Countries of addresses, read at the first call.
     ///
-    /// # Errors
-    /// No database is configured, or it cannot be read or understood.
+    /// The settings name no database, or it cannot be read or understood.
     pub fn locations(&self, settings: &Settings) -> Result<Arc<Locations>, LocationError> {
         if let Ok(known) = self.locations.read()
             && let Some(locations) = known.as_ref()
@@ -110,29 +108,29 @@ impl Shared {
         Ok(locations)
     }
 
-    /// Keeps what was left out of a list until it is reported.
+    /// Stores entries that were left out of a list until they are reported.
     pub fn note_skipped(&self, entries: SkippedEntries) {
         self.datasets.note_skipped(entries);
     }
 
-    /// Takes what was left out of lists since the last call.
+    /// Returns and clears the entries that were left out of lists since the last call.
     #[must_use]
     pub fn take_skipped(&self) -> SkippedEntries {
         self.datasets.take_skipped()
     }
 
-    /// Keeps that a list was read until it is asked for.
+    /// Records that a list was read.
     pub fn note_read(&self, list: ListFile) {
         self.datasets.note_read(list);
     }
 
-    /// Takes the lists that were read since the last call: of a load, when it has ended.
+    /// Returns and clears the lists that were read since the last call; called when a load has ended.
     #[must_use]
     pub fn take_read(&self) -> Vec<ListFile> {
         self.datasets.take_read()
     }
 
-    /// Before rules are loaded anew: what was only read from files is read again.
+    /// Prepares a load of rules: state that was only read from files is read again.
     pub fn begin_load(&self) {
         self.datasets.forget_loaded();
         let _ = (self.take_skipped(), self.take_read());
@@ -162,8 +160,8 @@ impl HostKeeper for Shared {
 }
 
 impl Default for Shared {
-    /// A host table of moderate size with a known hash seed: for captures and tests. What faces live traffic
-    /// gives [`Shared::new`] a secret one.
+    /// A host table of moderate size with a known hash seed, for captures and tests. For live traffic,
+    /// [`Shared::new`] gets a secret seed.
     fn default() -> Self {
         Self::new(&HostTableConfig {
             capacity: HOSTS,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules against packets built by hand: loads rules, inspects, tells which alerted.
+//! Helpers for rules on packets built by hand: load rules, inspect packets, return the alerts.
 #![allow(dead_code)]
 
 use bartizan_base::{Direction, FunctionId, Generation, LinkId, PerDirection, Settings, TenantId, Timestamp};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// No rule alerted.
 pub const NONE: [u32; 0] = [];
 
-/// Loads rules with nothing around them.
+/// Loads rules without variables.
 pub fn load_text(text: &str, settings: &Settings, shared: &Arc<Shared>) -> Loaded {
     load_with(text, settings, shared, &Variables::new())
 }
@@ -44,16 +44,16 @@ pub fn load_with(text: &str, settings: &Settings, shared: &Arc<Shared>, variable
     load(&mut [file], &input).unwrap()
 }
 
-/// What is wrong with rules. That nobody sets what they ask for is as it is meant here.
+/// Findings about rules, without those about variables that no rule writes, which these tests intend.
 pub fn complaints(loaded: &Loaded) -> Vec<String> {
     let wrong = loaded.diagnostics.iter().filter(|finding| finding.code != NEVER_WRITTEN);
     wrong.map(|finding| finding.message.clone()).collect()
 }
 
-/// Rules that are not to be seen have ids from here on.
+/// Rules with ids from here on are not visible.
 pub const HIDDEN: u32 = 1_000_000;
 
-/// Of each rule that alerts one that passes what it alerts on, with an id from [`HIDDEN`] on.
+/// For each rule that alerts, a rule that passes the same traffic, with an id from [`HIDDEN`] on.
 pub fn passing(rules: &str) -> String {
     let pass = |rule: &str| {
         let (head, rest) = rule.strip_prefix("alert ")?.split_once("sid:")?;
@@ -68,13 +68,13 @@ pub fn udp_rule(options: &str) -> String {
     format!("alert udp any any -> any any ({options} sid:1;)")
 }
 
-/// What a rule with these options is refused for: code and message; `None` if it loads.
+/// The refusal of a rule with these options: code and message; `None` if it loads.
 pub fn refusal(options: &str) -> Option<(&'static str, String)> {
     let loaded = load_text(&udp_rule(options), &Settings::new(), &Arc::default());
     loaded.diagnostics.iter().find(|d| d.code != NEVER_WRITTEN).map(|d| (d.code, d.message.clone()))
 }
 
-/// Why a rule of HTTP with these options is refused.
+/// The refusal of a rule of HTTP with these options.
 pub fn refusal_of_http(options: &str) -> Option<(&'static str, String)> {
     let rule = format!("alert http any any -> any any ({options} sid:1;)");
     let loaded = load_text(&rule, &Settings::new(), &Arc::default());
@@ -108,7 +108,7 @@ pub struct Lab {
     /// Last octet of client and server.
     pub hosts: (u8, u8),
     pub tenant: TenantId,
-    /// The rules that are seen.
+    /// The visible rules.
     pub visible: Option<Visibility>,
     pub generation: Generation,
     /// Packets belong to no flow.
@@ -122,7 +122,7 @@ impl Lab {
         Self::with(text, &Settings::new())
     }
 
-    /// The same with settings.
+    /// Loads rules with settings; all of them must load.
     pub fn with(text: &str, settings: &Settings) -> Self {
         let shared = Arc::default();
         let loaded = load_text(text, settings, &shared);
@@ -149,7 +149,7 @@ impl Lab {
         }
     }
 
-    /// Other rules for the same flow, those of the next generation.
+    /// Enters the next generation, with other rules for the same flow.
     pub fn enter(&mut self, text: &str) {
         let loaded = load_text(text, &Settings::new(), &self.shared);
         self.worker.fit(&loaded.rules);
@@ -159,14 +159,14 @@ impl Lab {
         self.generation = Generation(self.generation.0 + 1);
     }
 
-    /// Another flow begins.
+    /// Begins another flow.
     pub fn new_flow(&mut self) {
         self.flow = FlowDetect::default();
         self.packets = PerDirection::default();
         self.bytes = PerDirection::default();
     }
 
-    /// The clock goes on.
+    /// Advances the clock.
     pub fn wait(&mut self, seconds: u64) {
         self.now = Timestamp::from_nanos(self.now.as_nanos() + seconds * 1_000_000_000);
     }
@@ -192,7 +192,7 @@ impl Lab {
         self.look(direction, payload, None)
     }
 
-    /// Numbers of the rules that alert on a piece of a stream; `again`: it is shown with the packet before.
+    /// Numbers of the rules that alert on a piece of a stream; `again`: it comes with the previous packet.
     pub fn show_piece(&mut self, piece: &[u8], again: bool) -> Vec<u32> {
         let hits = self.look(Direction::ToServer, b"", Some((piece, again)));
         hits.iter().filter(|h| h.alert).map(|h| self.rules.signatures[h.rule as usize].id.sid).collect()

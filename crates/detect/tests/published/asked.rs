@@ -5,7 +5,7 @@ use super::reading::{Reading, bytes, unquoted};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Older spellings of buffers that stand before what is asked of them.
+/// Older spellings of buffers that precede their conditions.
 const STICKY: &[(&str, &str)] = &[
     ("file_data", "file.data"),
     ("dns_query", "dns.query"),
@@ -30,7 +30,7 @@ const STICKY: &[(&str, &str)] = &[
     ("http_referer", "http.referer"),
 ];
 
-/// Keywords behind a `content` that say in which buffer it is, and the flags of `pcre` that do.
+/// Keywords after a `content` that name its buffer, and the flags of `pcre` that do.
 const BEHIND: &[(&str, char, &str)] = &[
     ("http_uri", 'U', "http.uri"),
     ("http_raw_uri", 'I', "http.uri.raw"),
@@ -47,7 +47,7 @@ const BEHIND: &[(&str, char, &str)] = &[
     ("http_raw_host", 'Z', "http.host.raw"),
 ];
 
-/// Keywords that say something about the rule and ask nothing.
+/// Keywords that describe the rule and are no condition.
 const ABOUT: &[&str] = &[
     "msg",
     "sid",
@@ -112,7 +112,7 @@ enum Piece {
     Other(String),
 }
 
-/// The text's reader: the buffer at hand, and what was asked so far.
+/// Reads the text: the current buffer, and the requirements so far.
 struct TextReader {
     pieces: Vec<(String, Piece)>,
     sticky: Option<String>,
@@ -134,7 +134,7 @@ impl TextReader {
         self.pieces.push((key, piece));
     }
 
-    /// An item that starts from the match before it is in that one's buffer where no sticky buffer is.
+    /// Without a sticky buffer, an item that starts from the match before it is in the buffer of that match.
     fn push_positional(&mut self, text: String, relative: bool) {
         let key = match self.pieces.last() {
             Some((key, _)) if relative && self.sticky.is_none() && self.base64.is_none() => key.clone(),
@@ -151,7 +151,7 @@ impl TextReader {
         last.expect("a content before its modifier")
     }
 
-    /// A number, or the name of a variable by its place among those of the rule.
+    /// A number, or a variable's name as its index among those of the rule.
     fn number(&self, text: &str) -> String {
         let text = text.trim();
         let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
@@ -176,7 +176,7 @@ fn list(value: &str) -> Vec<&str> {
     value.split(',').map(str::trim).collect()
 }
 
-/// A number in a buffer, and what `byte_test` and its kin say of it besides.
+/// A number in a buffer, with the further options of `byte_test` and related keywords.
 #[derive(Default)]
 pub struct BufferNumber {
     pub relative: bool,
@@ -291,7 +291,7 @@ pub fn meaning_of_text(rule: &Reading, is_buffer: impl Fn(&str) -> bool) -> Mean
     }
     for (key, piece) in reader.pieces {
         let text = match piece {
-            // Values that are always written in one letter case are asked for in it.
+            // Contents on values with a fixed letter case are compared in that case.
             Piece::Content(mut content) => {
                 match key.as_str() {
                     "tls.cert_serial" => content.bytes.make_ascii_uppercase(),
@@ -317,7 +317,7 @@ fn side(word: &str) -> String {
     .to_owned()
 }
 
-/// A keyword that asks something of a buffer; `false`: it is none.
+/// Adds a keyword on a buffer; `false`: the keyword is none.
 fn in_buffer(reader: &mut TextReader, keyword: &str, value: &str) -> bool {
     let places = ["offset", "depth", "distance", "within"];
     if let Some(at) = places.iter().position(|place| *place == keyword) {
@@ -346,7 +346,7 @@ fn in_buffer(reader: &mut TextReader, keyword: &str, value: &str) -> bool {
             let words = list(value);
             let relative = words.contains(&"relative");
             let at = reader.number(words[0]);
-            // At the end of a content that must not occur nothing can be counted from: it must not end there.
+            // A negated content has no end to count from: the value must not end with it.
             if negated
                 && relative
                 && at == "1"

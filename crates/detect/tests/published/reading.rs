@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A second reader of rules, from Suricata's user guide alone: what a rule's text asks for, in a form that is
-//! compared with the compiled rule. It shares no code with the loader, so that a fault of one is not a fault
-//! of both.
+//! A second reader of rules, from Suricata's user guide alone: the requirements of a rule's text, in a form
+//! that is compared with the compiled rule. It shares no code with the loader, so that both do not have the
+//! same faults.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// A rule as its text says.
+/// A rule as its text states it.
 pub struct Reading {
     pub action: String,
     pub protocol: String,
@@ -28,7 +28,7 @@ impl Reading {
     }
 }
 
-/// Cuts a rule into its parts; `None` for a line that has none.
+/// Splits a rule into its parts; `None` for a line that is no rule.
 pub fn read(line: &str) -> Option<Reading> {
     let (head, rest) = line.split_once('(')?;
     let words = words(head);
@@ -70,7 +70,7 @@ fn words(head: &str) -> Vec<String> {
     words
 }
 
-/// Options end with a semicolon that no backslash escapes.
+/// Splits options at semicolons without a backslash before them.
 fn options(body: &str) -> Vec<(String, String)> {
     let (mut found, mut option, mut escaped) = (Vec::new(), String::new(), false);
     for letter in body.chars() {
@@ -88,7 +88,7 @@ fn options(body: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The value of a keyword between its quotes, and whether `!` stands before them.
+/// The value of a keyword between its quotes, and whether `!` precedes them.
 pub fn unquoted(value: &str) -> (bool, &str) {
     let (negated, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim()));
     let inner = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
@@ -123,9 +123,10 @@ pub type Variables = BTreeMap<&'static str, &'static str>;
 
 /// The comparison of an expression's item with an address or a port.
 pub struct Comparison<T> {
-    /// Whether the item holds it.
+    /// Whether the item contains the value.
     pub is: fn(&str, T) -> bool,
-    /// Whether the item is of its kind: an IPv4 network says nothing of IPv6 addresses, negated or not.
+    /// Whether the value is of the item's kind: an IPv4 network does not concern IPv6 addresses, negated or
+    /// not.
     pub speaks_of: fn(&str, T) -> bool,
 }
 
@@ -136,8 +137,8 @@ pub const PORT: Comparison<u16> = Comparison { is: port_is, speaks_of: |_, _| tr
 pub const ADDRESS: Comparison<IpAddr> =
     Comparison { is: address_is, speaks_of: |text, address| text.contains(':') == address.is_ipv6() };
 
-/// Whether an address or a port fulfils an expression: a list holds what one of its items holds, and none of
-/// the negated ones; a list of negated items alone holds all others of their kind.
+/// Whether an address or a port meets an expression: a list contains what one of its items contains, except
+/// for its negated items; a list of negated items alone contains all others of their kind.
 pub fn holds<T: Copy>(expression: &str, of: T, variables: &Variables, how: &Comparison<T>) -> bool {
     let expression = expression.trim();
     if let Some(rest) = expression.strip_prefix('!') {
@@ -174,7 +175,7 @@ fn speaks_of<T: Copy>(expression: &str, of: T, variables: &Variables, how: &Comp
     }
 }
 
-/// Items of a list, lists within it whole.
+/// Items of a list; inner lists stay whole.
 fn items(list: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, letter) in list.char_indices() {

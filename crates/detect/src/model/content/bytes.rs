@@ -73,7 +73,7 @@ pub enum TestOperator {
     GreaterEqual,
     /// `&`: some of the bits are set.
     And,
-    /// `^`: none of the bits is set... or the other way round when negated.
+    /// `^`: the exclusive or with the value is not 0.
     Or,
 }
 

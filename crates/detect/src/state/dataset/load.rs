@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of sets: one value a line, with a reputation behind a comma for `datarep`, or JSON.
+//! Reads files of sets: one value a line, with a reputation after a comma for `datarep`, or JSON.
 
 use super::{Dataset, DatasetError, Kind, SkippedEntries};
 use bartizan_applayer::content::base64::{self, Mode};
 use serde_json::Value;
 use std::path::Path;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// A value, or a value, a comma and a reputation, on each line. Strings are in base64.
+    /// Each line has a value, or a value, a comma and a reputation. Strings are in base64.
     #[default]
     Lines,
-    /// One JSON value that holds an array of objects; in it, `path` leads to the array and, in each object,
-    /// `value` to the value. Strings are plain.
+    /// One JSON value with an array of objects; `path` leads to the array and, in each object, `value` to the
+    /// value. Strings are plain.
     Json {
         /// Keys to the array, with dots between them; empty for the whole.
         path: String,
         /// Keys to the value in each object.
         value: String,
-        /// The value itself is left out of what is kept of its object.
+        /// The value itself is removed from the object that the set keeps as context.
         remove: bool,
     },
     /// One JSON object on each line.
     JsonLines {
         /// Keys to the value in each object.
         value: String,
-        /// As above.
+        /// As for [`Format::Json`].
         remove: bool,
     },
 }
 
 /// Reads a file into a set. Lines and objects that cannot be understood are left out, as in Suricata.
 ///
-/// # Errors
-/// The file as a whole is not what the rule says of it.
+/// The file as a whole does not have the format that the rule names.
 pub(super) fn load(
     set: &Dataset,
     path: &Path,
@@ -84,17 +83,17 @@ pub(super) fn load(
     }
 }
 
-/// The error about a file whose objects are others than the rule says.
+/// The error about a file in which no object has the rule's key.
 const NO_KEY: &str = "no object has the key that `value_key` names";
 
-/// The error about a value that is written otherwise than the set's.
+/// The error about a value that does not have the set's type.
 const OTHER_TYPE: &str = "the value is not of the set's type";
 
 fn follow<'v>(tree: &'v Value, keys: &str) -> Option<&'v Value> {
     keys.split('.').filter(|key| !key.is_empty()).try_fold(tree, |value, key| value.get(key))
 }
 
-/// Adds the value of an object, if it has the key; whether it has.
+/// Adds the value of an object. Returns whether the object has the key.
 fn object(set: &Dataset, object: &Value, key: &str, remove: bool) -> Result<bool, &'static str> {
     let Some(value) = follow(object, key) else { return Ok(false) };
     let text = value.as_str().ok_or("the value is no string")?;
@@ -108,7 +107,7 @@ fn object(set: &Dataset, object: &Value, key: &str, remove: bool) -> Result<bool
     Ok(true)
 }
 
-/// An object without the value that keys lead to.
+/// An object as JSON without the value that `keys` leads to.
 fn without(object: &Value, keys: &str) -> String {
     let mut copy = object.clone();
     let (path, last) = keys.rsplit_once('.').unwrap_or(("", keys));
@@ -131,7 +130,7 @@ fn lines(set: &Dataset, path: &Path, bytes: &[u8], skipped: &mut SkippedEntries)
     }
 }
 
-/// Adds the value of a line. `with_reputation`: whether lines have reputations, known by the first line.
+/// Adds the value of a line. `with_reputation`: whether lines have reputations, decided by the first line.
 fn line(set: &Dataset, text: &[u8], with_reputation: &mut Option<bool>) -> Result<(), &'static str> {
     let text = core::str::from_utf8(text).map_err(|_| "the line is not UTF-8")?.trim();
     let (value, reputation) = match text.split_once(',') {
@@ -158,7 +157,7 @@ fn line(set: &Dataset, text: &[u8], with_reputation: &mut Option<bool>) -> Resul
     if set.kind.key(&bytes).is_none() {
         return Err(OTHER_TYPE);
     }
-    // A line that is left out says nothing of the others.
+    // A line that is left out does not decide the format of the others.
     with_reputation.get_or_insert(rated);
     set.add_with(&bytes, reputation);
     Ok(())

@@ -2,11 +2,11 @@
 //! Sets of values that rules look up and change (`dataset`, `datarep`), and reputations of addresses
 //! (`iprep`).
 //!
-//! Sets belong to no generation: what rules add stays when rules are loaded anew, except for sets that only
-//! load a file, which are read again ([`Datasets::forget_loaded`]). Each set has a bound on its memory; what
-//! does not fit is not added, and counted. Semantics: Suricata 8's user guide, "Datasets".
+//! Sets outlive generations: values that rules add stay when rules are loaded again, except in sets that only
+//! load a file, which are read again ([`Datasets::forget_loaded`]). Each set has a memory limit; values
+//! beyond it are not added, and counted. Semantics: Suricata 8's user guide, "Datasets".
 //!
-//! Values come and go by rules and by commands of an operator.
+//! Rules and commands of an operator add and remove values.
 
 mod load;
 mod reputation;
@@ -26,13 +26,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-/// Bound on a set's memory where neither rule nor settings give one, in bytes.
+/// Default limit of a set's memory, in bytes, if neither rule nor settings give one.
 pub const MEMCAP_DEFAULT: u64 = 100 << 20;
 
-/// What a value costs besides its bytes: entry of the table, allocation.
+/// Memory of a value beside its own bytes, in bytes: table entry, allocation.
 const COST_PER_VALUE: u64 = 64;
 
-/// What the values of a set are.
+/// The type of a set's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any bytes.
@@ -43,12 +43,12 @@ pub enum Kind {
     Sha256,
     /// IPv4 addresses.
     Ipv4,
-    /// Addresses of both versions; an IPv4 address and the same mapped into IPv6 are one.
+    /// Addresses of both versions; an IPv4 address and its IPv4-mapped IPv6 address are one value.
     Ip,
 }
 
 impl Kind {
-    /// From its name in rules and settings.
+    /// The type by its name in rules and settings.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
@@ -61,7 +61,7 @@ impl Kind {
         })
     }
 
-    /// The value under which bytes of a buffer are kept; `None` for bytes that cannot be of this kind.
+    /// The key under which the set keeps bytes of a buffer; `None` for bytes that cannot have this type.
     #[must_use]
     pub fn key(self, data: &[u8]) -> Option<Key<'_>> {
         match self {
@@ -79,10 +79,9 @@ impl Kind {
         }
     }
 
-    /// The bytes of a value as files write it, strings in base64.
+    /// Parses a value as files write it, strings in base64.
     ///
-    /// # Errors
-    /// It is none: what one would be.
+    /// The text is no such value; the error names the expected form.
     pub fn read(self, text: &str) -> Result<Vec<u8>, &'static str> {
         let wanted = match self {
             Kind::String => "text in base64",
@@ -102,7 +101,7 @@ impl Kind {
         bytes.filter(|bytes| self.key(bytes).is_some()).ok_or(wanted)
     }
 
-    /// The bytes of a value as files write it, other than base64.
+    /// Parses a value as files write it, except base64.
     fn parse(self, text: &str) -> Option<Vec<u8>> {
         match self {
             Kind::String => Some(text.as_bytes().to_vec()),
@@ -132,11 +131,11 @@ impl Kind {
     }
 }
 
-/// See [`Kind::key`].
+/// The key of a value; see [`Kind::key`].
 pub enum Key<'d> {
     /// As in the buffer.
     Bytes(&'d [u8]),
-    /// An address in its one form.
+    /// An address in its IPv6 form.
     Address([u8; 16]),
 }
 
@@ -149,52 +148,52 @@ impl Key<'_> {
     }
 }
 
-/// Why a set cannot be had.
+/// The reason why a set is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// Neither rule nor settings say what its values are.
+    /// Neither rule nor settings name the type of the values.
     #[error("the dataset `{0}` has no type; write `type string`, `md5`, `sha256`, `ipv4` or `ip`")]
     NoType(String),
-    /// It exists with other values.
+    /// The set exists with another type.
     #[error("the dataset `{0}` exists with another type")]
     OtherType(String),
-    /// It exists with another file.
+    /// The set exists with another file.
     #[error("the dataset `{name}` exists with the file {there}, not {asked}")]
     OtherFile {
-        /// Its name.
+        /// Name of the set.
         name: String,
-        /// The file it was made with.
+        /// The file of the existing set.
         there: String,
-        /// The file asked for.
+        /// The requested file.
         asked: String,
     },
-    /// Its file cannot be read.
+    /// The set's file cannot be read.
     #[error("cannot read {path}: {error}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// Its file cannot be understood.
+    /// The set's file has an invalid value.
     #[error("{path}, line {line}: {what}")]
     BadValue {
         /// The file.
         path: PathBuf,
         /// Line from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         what: &'static str,
     },
-    /// Its file needs more memory than it may have.
+    /// The set's file needs more memory than the set's limit.
     #[error("{path} does not fit into the dataset's memcap of {memcap} bytes; raise `memcap`")]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The bound.
+        /// The limit, in bytes.
         memcap: u64,
     },
-    /// A setting of it cannot be understood.
+    /// A setting of the set cannot be understood.
     #[error(transparent)]
     Setting(#[from] SettingError),
 }
@@ -203,12 +202,12 @@ pub enum DatasetError {
 struct Values {
     /// Value to reputation (0 in sets without).
     table: HashMap<Box<[u8]>, u16>,
-    /// What JSON files say of a value.
+    /// JSON contexts of values, from JSON files.
     contexts: HashMap<Box<[u8]>, Arc<[u8]>>,
     bytes: u64,
 }
 
-/// One set.
+/// One set of values.
 #[derive(Debug)]
 pub struct Dataset {
     name: String,
@@ -218,13 +217,13 @@ pub struct Dataset {
     saved_to: Option<PathBuf>,
     values: RwLock<Values>,
     refused: AtomicU64,
-    /// Traffic may change it.
+    /// Rules may change the set.
     changes: AtomicBool,
 }
 
 impl Dataset {
-    /// A rule adds or removes values: from here on workers over captures look into it in the order of the
-    /// packets.
+    /// Records that a rule adds or removes values: from now on workers over captures access the set in the
+    /// order of the packets.
     pub fn note_changes(&self) {
         self.changes.store(true, Ordering::Relaxed);
     }
@@ -235,27 +234,27 @@ impl Dataset {
         }
     }
 
-    /// Its name.
+    /// Name of the set.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What its values are.
+    /// Type of the values.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Takes all values out.
+    /// Removes all values.
     pub fn clear(&self) {
         self.wait_for_turn();
-        // Freed when nobody waits for the set any more.
+        // The old values are freed after the lock is released.
         let old = self.values.write().map(|mut values| std::mem::take(&mut *values));
         drop(old);
     }
 
-    /// The reputation of a value (0 in sets without); `None` when it is not in the set.
+    /// The reputation of a value (0 in sets without reputations); `None` when the set lacks the value.
     #[must_use]
     pub fn get(&self, data: &[u8]) -> Option<u16> {
         let key = self.kind.key(data)?;
@@ -263,14 +262,14 @@ impl Dataset {
         self.values.read().ok()?.table.get(key.bytes()).copied()
     }
 
-    /// What the set's JSON file says of a value: the object that it stood in.
+    /// JSON context of a value: its object in the set's JSON file.
     #[must_use]
     pub fn context(&self, data: &[u8]) -> Option<Arc<[u8]>> {
         let key = self.kind.key(data)?;
         self.values.read().ok()?.contexts.get(key.bytes()).cloned()
     }
 
-    /// Keeps what is known of a value that is in the set.
+    /// Stores the JSON context of a value of the set.
     fn set_context(&self, data: &[u8], json: &[u8]) {
         let Some(key) = self.kind.key(data) else { return };
         let Ok(mut values) = self.values.write() else { return };
@@ -283,7 +282,7 @@ impl Dataset {
         values.contexts.insert(key.bytes().into(), json.into());
     }
 
-    /// Adds a value; whether it is new.
+    /// Adds a value. Returns whether it is new.
     pub fn add(&self, data: &[u8]) -> bool {
         self.wait_for_turn();
         self.add_with(data, 0)
@@ -305,7 +304,7 @@ impl Dataset {
         true
     }
 
-    /// Removes a value; whether it was there.
+    /// Removes a value. Returns whether the set had it.
     pub fn remove(&self, data: &[u8]) -> bool {
         let Some(key) = self.kind.key(data) else { return false };
         self.wait_for_turn();
@@ -318,25 +317,25 @@ impl Dataset {
         there
     }
 
-    /// How many values.
+    /// Number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.values.read().map_or(0, |values| values.table.len())
     }
 
-    /// Whether it has none.
+    /// Whether the set has no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that its values take.
+    /// Memory of the values, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.values.read().map_or(0, |values| values.bytes)
     }
 
-    /// How many values were not added because of the bound.
+    /// Number of values that were not added because of the memory limit.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
@@ -356,20 +355,20 @@ impl Dataset {
     }
 }
 
-/// What a rule or the settings say of a set.
+/// Properties of a set, as a rule or the settings name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
-    /// What its values are.
+    /// Type of the values.
     pub kind: Option<Kind>,
-    /// File to read; it must be there unless it is `save`, too.
+    /// File to read; it must exist unless it is also `save`.
     pub load: Option<PathBuf>,
-    /// File to write at the end.
+    /// File to write when the program ends.
     pub save: Option<PathBuf>,
-    /// Bound on its memory, in bytes.
+    /// Limit of the set's memory, in bytes.
     pub memcap: Option<u64>,
-    /// How the file is written.
+    /// Format of the file.
     pub format: Format,
 }
 
@@ -377,9 +376,9 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct Datasets {
     sets: Mutex<HashMap<String, Arc<Dataset>>>,
-    /// Entries that were left out of files and not taken yet.
+    /// Entries that were left out of files, until [`Datasets::take_skipped`].
     skipped: Mutex<SkippedEntries>,
-    /// Files that were read since they were taken.
+    /// Files that were read, until [`Datasets::take_read`].
     read: Mutex<Vec<ListFile>>,
 }
 
@@ -393,7 +392,7 @@ pub struct ListFile {
 }
 
 impl ListFile {
-    /// A file with these bytes.
+    /// The entry for a file with these bytes.
     #[must_use]
     pub fn new(path: &Path, bytes: &[u8]) -> Self {
         ListFile { path: path.to_owned(), sha256: Sha256::digest(bytes).into() }
@@ -401,15 +400,15 @@ impl ListFile {
 }
 
 impl Datasets {
-    /// The set that a request is about, made if it does not exist. Sets of the settings
-    /// (`datasets.NAME.type`) are known without further words.
+    /// The set of a request; makes it if it does not exist. Sets in the settings (`datasets.NAME.type`) need
+    /// no more than their name.
     ///
-    /// # Errors
-    /// It has no type or contradicts the one that exists; its file cannot be read, understood or held.
+    /// The set has no type or differs from the existing one; its file cannot be read or understood, or is too
+    /// large.
     pub fn get(&self, settings: &Settings, request: &Request) -> Result<Arc<Dataset>, DatasetError> {
         let mut sets = match self.sets.lock() {
             Ok(sets) => sets,
-            // A panic elsewhere while it was held: the table itself is whole.
+            // Another thread panicked while it held the lock; the table itself is intact.
             Err(poisoned) => poisoned.into_inner(),
         };
         if let Some(set) = sets.get(&request.name) {
@@ -426,39 +425,39 @@ impl Datasets {
         Ok(set)
     }
 
-    /// Keeps what was left out of a list until it is reported.
+    /// Stores entries that were left out of a list until they are reported.
     pub(in crate::state) fn note_skipped(&self, entries: SkippedEntries) {
         if let Ok(mut skipped) = self.skipped.lock() {
             skipped.append(entries);
         }
     }
 
-    /// Takes what was left out of lists since the last call.
+    /// Returns and clears the entries that were left out of lists since the last call.
     pub(in crate::state) fn take_skipped(&self) -> SkippedEntries {
         self.skipped.lock().map(|mut skipped| std::mem::take(&mut *skipped)).unwrap_or_default()
     }
 
-    /// Keeps that a list was read until it is asked for.
+    /// Records that a list was read.
     pub(in crate::state) fn note_read(&self, list: ListFile) {
         if let Ok(mut read) = self.read.lock() {
             read.push(list);
         }
     }
 
-    /// Takes the lists that were read since the last call.
+    /// Returns and clears the lists that were read since the last call.
     pub(in crate::state) fn take_read(&self) -> Vec<ListFile> {
         self.read.lock().map(|mut read| std::mem::take(&mut *read)).unwrap_or_default()
     }
 
-    /// Before rules are loaded anew: sets that only load a file are read again when a rule asks for them.
-    /// Rules that still run keep theirs.
+    /// Prepares a load of rules: sets that only load a file are read again when a rule names them. Running
+    /// rules keep their sets.
     pub fn forget_loaded(&self) {
         if let Ok(mut sets) = self.sets.lock() {
             sets.retain(|_, set| set.loaded_from.is_none() || set.saved_to.is_some());
         }
     }
 
-    /// Writes the sets that have a file for it; what could not be written, with the reason.
+    /// Writes the sets that have a `save` file. Returns the files that could not be written, with the reason.
     pub fn save(&self, rights: &Rights) -> Vec<(PathBuf, std::io::Error)> {
         let sets: Vec<Arc<Dataset>> =
             self.sets.lock().map(|s| s.values().cloned().collect()).unwrap_or_default();
@@ -470,7 +469,7 @@ impl Datasets {
             .collect()
     }
 
-    /// The set of a name.
+    /// The set of this name, if it exists.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<Arc<Dataset>> {
         self.sets.lock().ok()?.get(name).cloned()
@@ -499,7 +498,7 @@ fn agree(set: &Dataset, request: &Request) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Fills in what the settings say of a set (`datasets.NAME.*`).
+/// Completes a request by the settings of its set (`datasets.NAME.*`).
 fn with_settings(settings: &Settings, request: &Request) -> Result<Request, DatasetError> {
     let mut merged = request.clone();
     let base = format!("datasets.{}", request.name);
@@ -527,8 +526,7 @@ fn with_settings(settings: &Settings, request: &Request) -> Result<Request, Data
     Ok(merged)
 }
 
-/// Makes a set. A file that the set is also saved to is the program's own state, and no list that it was
-/// given.
+/// Makes a set. A file that the set is also saved to is the program's own state, not a list from an operator.
 fn make(
     request: &Request,
     skipped: &mut SkippedEntries,
@@ -551,7 +549,7 @@ fn make(
                 load::load(&set, path, &bytes, &request.format, skipped)?;
                 read = request.save.is_none().then(|| ListFile::new(path, &bytes));
             }
-            // A state that was never written is empty.
+            // State that was never saved is empty.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && request.save.is_some() => {}
             Err(error) => return Err(DatasetError::Unreadable { path: path.clone(), error }),
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reputations of addresses: category file (`id,name,description`) and lists
-//! (`address[/length],category,score`), as `reputation-categories-file`, `default-reputation-path` and
-//! `reputation-files` of the settings name them.
+//! (`address[/length],category,score`) from the settings `reputation-categories-file`,
+//! `default-reputation-path` and `reputation-files`.
 //!
-//! Read once per load of rules; traffic adds nothing. Lines that cannot be understood are left out and
-//! reported.
+//! The files are read once per load of rules; traffic changes nothing. Lines that cannot be understood are
+//! left out and reported.
 
 use super::{ListFile, SkippedEntries};
 use bartizan_base::Settings;
@@ -18,7 +18,7 @@ pub const CATEGORY_MAX: u8 = 60;
 /// The largest score.
 pub const SCORE_MAX: u8 = 127;
 
-/// Why reputations cannot be had.
+/// The reason why reputations are not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReputationError {
     /// The settings name no category file.
@@ -29,7 +29,7 @@ pub enum ReputationError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: String,
     },
 }
@@ -41,15 +41,14 @@ type Scores = SmallVec<[(u8, u8); 2]>;
 pub struct Reputation {
     categories: HashMap<String, u8>,
     hosts: HashMap<IpAddr, Scores>,
-    /// By prefix length in IPv6 bits, longest first when walked backwards.
+    /// Networks by prefix length in IPv6 bits; iteration in reverse gives the longest prefixes first.
     networks: BTreeMap<u8, HashMap<u128, Scores>>,
 }
 
 impl Reputation {
-    /// Reads what the settings name; notes the files in `lists`.
+    /// Reads the files that the settings name, and records them in `lists`.
     ///
-    /// # Errors
-    /// Nothing is named; a file cannot be read.
+    /// The settings name no file, or a file cannot be read.
     pub fn load(
         settings: &Settings,
         skipped: &mut SkippedEntries,
@@ -74,21 +73,20 @@ impl Reputation {
         self.categories.get(name).copied()
     }
 
-    /// How many addresses and networks have scores.
+    /// Number of addresses and networks with scores.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hosts.len().saturating_add(self.networks.values().map(HashMap::len).sum())
     }
 
-    /// Whether none has one.
+    /// Whether no address has a score.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The score of an address in a category: its own, else that of the smallest network around it that is
-    /// listed there.
-    /// A score of 0 is one.
+    /// The score of an address in a category: its own, else that of the smallest listed network around it. A
+    /// score of 0 counts as a score.
     #[must_use]
     pub fn score(&self, address: IpAddr, category: u8) -> Option<u8> {
         let in_list = |scores: &Scores| scores.iter().find(|(c, _)| *c == category).map(|(_, score)| *score);
@@ -101,7 +99,7 @@ impl Reputation {
         self.networks
             .iter()
             .rev()
-            // Networks of IPv4 lie in their own part of the table.
+            // IPv4 networks have a part of the table to themselves.
             .filter(|(length, _)| !v4 || **length >= 96)
             .find_map(|(length, networks)| networks.get(&masked(bits, *length)).and_then(in_list))
     }
@@ -127,7 +125,7 @@ impl Reputation {
 
     fn add_score(&mut self, line: &str) -> Result<(), &'static str> {
         let fields = fields(line);
-        // What stands behind the score is read over, as in Suricata.
+        // As in Suricata, text after the score is ignored.
         let [address, category, score, ..] = fields.as_slice() else {
             return Err("`address,category,score` is expected");
         };
@@ -153,7 +151,7 @@ impl Reputation {
     }
 }
 
-/// Number and name of a line of the category file.
+/// Parses number and name from a line of the category file.
 fn category_of(line: &str) -> Result<(u8, &str), &'static str> {
     match fields(line).as_slice() {
         [number, name, ..] => Ok((category_number(number)?, *name)),
@@ -165,7 +163,7 @@ fn category_number(text: &str) -> Result<u8, &'static str> {
     text.parse().ok().filter(|n| (1..CATEGORY_MAX).contains(n)).ok_or("a category has a number from 1 to 59")
 }
 
-/// The text of a file. A line that is not UTF-8 has characters then that no number and no address has.
+/// The text of a file. A line that is not UTF-8 gets replacement characters, which no number or address has.
 fn read(path: &Path, lists: &mut Vec<ListFile>) -> Result<String, ReputationError> {
     let unreadable = |error: std::io::Error| ReputationError::Unreadable {
         path: path.to_owned(),
@@ -176,7 +174,7 @@ fn read(path: &Path, lists: &mut Vec<ListFile>) -> Result<String, ReputationErro
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Lines with their numbers; empty ones and remarks left out.
+/// Lines with their numbers, without empty lines and remarks.
 fn records(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -188,7 +186,7 @@ fn fields(line: &str) -> SmallVec<[&str; 4]> {
     line.split(',').map(str::trim).collect()
 }
 
-/// The address as a number; IPv4 mapped into IPv6.
+/// The address as a number; IPv4 is mapped into IPv6.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),

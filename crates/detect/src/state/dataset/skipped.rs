@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries of lists (sets of data, reputations) that cannot be understood: they are left out and reported,
-//! the others count.
+//! Entries of lists (datasets, reputations) that cannot be understood: they are left out and reported, and
+//! all other entries count.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Entries of one list that are reported one by one; of further ones there is a number.
+/// Limit of entries of one list that are reported one by one; further entries are only counted.
 pub const ENTRIES_SHOWN: usize = 1_000;
 
 /// An entry that is left out of its list.
@@ -15,13 +15,13 @@ pub struct SkippedEntry {
     pub path: PathBuf,
     /// Line from 1.
     pub line: usize,
-    /// The line, or nothing where the format has no lines.
+    /// The line; empty if the format has no lines.
     pub text: Vec<u8>,
     /// The error in the entry.
     pub what: String,
 }
 
-/// The entries that were left out of the lists that were read.
+/// The entries that were left out of lists.
 #[derive(Debug, Default)]
 pub struct SkippedEntries {
     entries: Vec<SkippedEntry>,
@@ -30,7 +30,7 @@ pub struct SkippedEntries {
 }
 
 impl SkippedEntries {
-    /// One more entry is left out.
+    /// Adds an entry that was left out.
     pub fn add(&mut self, path: &Path, line: usize, text: &[u8], what: impl Into<String>) {
         let count = self.counts.entry(path.to_owned()).or_default();
         *count += 1;
@@ -40,7 +40,7 @@ impl SkippedEntries {
         }
     }
 
-    /// Adds what was left out of other lists. A list that was read again is reported once.
+    /// Adds the entries of other lists. A list that was read again is reported once.
     pub fn append(&mut self, other: Self) {
         let new = |path: &PathBuf| !self.counts.contains_key(path);
         let entries: Vec<_> = other.entries.into_iter().filter(|entry| new(&entry.path)).collect();
@@ -55,7 +55,7 @@ impl SkippedEntries {
         &self.entries
     }
 
-    /// Lists with more entries than are reported one by one: how many more.
+    /// Lists with more entries than are reported one by one, each with the number of further entries.
     pub fn further(&self) -> impl Iterator<Item = (&Path, usize)> {
         self.counts
             .iter()
