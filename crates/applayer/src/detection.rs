@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which protocol do these first bytes speak?
+//! Detects the protocol of a flow by its first bytes.
 //!
-//! Two means, in this order: literals that must lie in the first bytes of a direction, and probes that a
-//! protocol offers for its ports. Both look at the bytes from the start of the direction; a means is finished
-//! once more bytes could not change its answer, and when all means of a direction are finished without an
-//! answer the direction's protocol is unknown for good.
+//! There are two methods, in this order: literals that must lie in the first bytes of a direction, and probes
+//! that a protocol offers for its ports. Both inspect the bytes from the start of the direction. A method is
+//! finished once more bytes could not change its answer, and when all methods of a direction are finished
+//! without an answer, the direction's protocol is unknown for good.
 //!
-//! That is what Suricata does, and what records show. Receivers are more lenient: an HTTP server skips empty
-//! lines and looks up methods that no list has, a TLS server takes records of any version, a DNS server asks
-//! little of a message's head. So there is a third means ([`Detector::likely`]): the reading of a lenient
-//! receiver, asked in prevention only; on any port, or at the protocol's own ports where nothing but the port
-//! tells it. Its answer opens the parser before the receiver has answered, and changes nothing of what
-//! records say of a stream's detection.
+//! Suricata does so, and records show the result. Receivers are more lenient: an HTTP server skips empty
+//! lines and looks up methods that no list has, a TLS server accepts records of any version, a DNS server
+//! checks little of a message's head. So prevention has a third method ([`Detector::likely`]): the reading of
+//! a lenient receiver, on any port, or only at the protocol's own ports if nothing else indicates the
+//! protocol. Its answer opens the parser before the receiver has answered, and does not change the result of
+//! detection in records.
 
 use crate::protocol::{Probe, ProbeFn, ProbePort, ProtocolId, ProtocolSpec, Transport};
 use crate::protocols;
 use bartizan_base::{Direction, PerDirection, SettingError, Settings};
 
-/// Result of looking at the first bytes.
+/// Result of detection on the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detected {
-    /// This protocol; the bytes show that direction.
+    /// This protocol; the bytes are typical of the given direction.
     Protocol(ProtocolId, Direction),
-    /// More bytes may tell.
+    /// More bytes may give an answer.
     Pending,
-    /// No protocol of ours.
+    /// No protocol that this engine knows.
     Unknown,
 }
 
-/// What receivers of our protocols make of the first bytes.
+/// The answer of lenient receivers to the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likely {
-    /// One of this protocol reads them.
+    /// A receiver of this protocol reads them.
     Yes(ProtocolId),
-    /// More bytes may tell.
+    /// More bytes may give an answer.
     More,
-    /// None does.
+    /// No receiver reads them.
     No,
 }
 
-/// A literal of a protocol, as compiled for one transport and direction.
+/// A literal of a protocol, compiled for one transport and direction.
 #[derive(Debug)]
 struct Literal {
     protocol: ProtocolId,
@@ -49,44 +49,45 @@ struct Literal {
     depth: usize,
 }
 
-/// A probe's port of a protocol after settings were applied.
+/// A port of a protocol's probe, after settings were applied.
 #[derive(Debug)]
 struct PortEntry {
     protocol: ProtocolId,
     transport: Transport,
     port: u16,
-    /// The port is that of the flow's client (`sp`), else its server's.
+    /// The port is that of the flow's client (`sp`), else of its server.
     client: bool,
     min_depth: usize,
     max_depth: usize,
 }
 
-/// How receivers of a protocol read first bytes.
+/// Probe that reads first bytes as receivers of a protocol do.
 #[derive(Debug)]
 struct Receiver {
     protocol: ProtocolId,
     transport: Transport,
     probe: ProbeFn,
-    /// It is known by its ports only, not by patterns: so it is asked at these only.
+    /// The protocol is known by its ports only, not by patterns, so the probe runs only at these ports.
     at_ports: bool,
 }
 
-/// Everything needed to detect protocols; built once from settings, shared by all flows.
+/// Tables for protocol detection; built once from settings, shared by all flows.
 #[derive(Debug, Default)]
 pub struct Detector {
     literals: [PerDirection<Vec<Literal>>; 2],
     depth: [PerDirection<usize>; 2],
     ports: Vec<PortEntry>,
     likely: Vec<Receiver>,
-    /// `stream.midstream`: a flow may be picked up from an answer.
+    /// `stream.midstream`: a flow may be picked up from a response.
     midstream: bool,
 }
 
-/// Detection of a direction over TCP does not end without an answer before so many bytes: as far as the
-/// literals of the protocols reach that Suricata knows. Rules ask for the end (`app-layer-protocol:failed`),
-/// and records show it.
+/// Number of bytes before which detection of a TCP direction does not end without an answer: the reach of the
+/// literals of the protocols that Suricata knows. Rules match on the end (`app-layer-protocol:failed`), and
+/// records show it.
 const LITERALS_END: PerDirection<usize> = PerDirection { to_server: 17, to_client: 10 };
-/// The same to the server's port 80: behind the preface of HTTP/2, for which Suricata looks there.
+/// Server port and number of bytes before which detection to this port does not end: after the preface of
+/// HTTP/2, which Suricata expects at port 80.
 const PREFACE_END: (u16, usize) = (80, 25);
 
 /// Index of a transport in the tables.
@@ -97,7 +98,7 @@ const fn slot(transport: Transport) -> usize {
     }
 }
 
-/// How a protocol is switched: `app-layer.protocols.NAME.enabled` or, for protocols on both transports,
+/// The switch of a protocol: `app-layer.protocols.NAME.enabled` or, for protocols on both transports,
 /// `app-layer.protocols.NAME.tcp.enabled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -145,7 +146,7 @@ pub fn switch(
 }
 
 impl Detector {
-    /// Builds the tables for the protocols that are on.
+    /// Builds the tables for the enabled protocols.
     ///
     /// # Errors
     /// A setting of a protocol cannot be understood.
@@ -220,9 +221,9 @@ impl Detector {
         }
     }
 
-    /// Whether more bytes could make a pattern or a port's probe know a stream after all. Suricata goes on
-    /// looking up to the length of its longest pattern; who prevents asks this as well, so that detection
-    /// closes as early as it can.
+    /// Whether a pattern or a port's probe could still detect a stream with more bytes. Suricata continues up
+    /// to the length of its longest pattern; prevention calls this as well, so that detection ends as early
+    /// as it can.
     #[must_use]
     pub fn is_open(&self, direction: Direction, ports: PerDirection<u16>, data: &[u8]) -> bool {
         let literals = self.literals.get(slot(Transport::Tcp)).map_or(&[][..], |l| &l[direction]);
@@ -231,7 +232,7 @@ impl Detector {
             || self.by_port(Transport::Tcp, direction, ports, data, false, false) == Detected::Pending
     }
 
-    /// Looks at the bytes of a direction from its start.
+    /// Detects the protocol by the bytes of a direction from its start.
     #[must_use]
     pub fn detect(
         &self,
@@ -247,14 +248,14 @@ impl Detector {
                 Some(Probe::Yes(shown)) => return Detected::Protocol(id, shown),
                 None => return Detected::Protocol(id, direction),
                 Some(Probe::More) => pending |= !eof,
-                // The bytes are there by chance: another protocol may still know them.
+                // The literal occurs by chance: another protocol may still match.
                 Some(Probe::No) => {}
             }
         }
         let mut depth =
             self.depth.get(slot(transport)).map_or(0, |d| d[direction]).max(LITERALS_END[direction]);
         if self.midstream {
-            // What comes first may be an answer: it is looked at both ways.
+            // The first bytes may be a response, so both directions are tried.
             depth = depth.max(LITERALS_END.to_server);
         }
         if direction == Direction::ToServer && ports.to_server == PREFACE_END.0 {
@@ -267,9 +268,9 @@ impl Detector {
         }
     }
 
-    /// Whether a pattern of the other direction knows these bytes, where flows may be picked up in the
-    /// middle: such a flow may have its sides the wrong way round. Asked, as in Suricata, when no pattern of
-    /// their own direction can know them any more.
+    /// Whether a pattern of the other direction matches these bytes, if flows may be picked up in the middle:
+    /// such a flow may have its sides exchanged. As in Suricata, this is checked when no pattern of their own
+    /// direction can match any more.
     #[must_use]
     pub fn is_the_other_way(&self, direction: Direction, data: &[u8]) -> bool {
         let shows = |id| {
@@ -280,9 +281,9 @@ impl Detector {
             && self.by_literal(Transport::Tcp, direction.flip(), data).any(shows)
     }
 
-    /// Whether a receiver of one of our protocols would take these bytes for it, though no pattern and no
-    /// probe says so. Suricata does not ask this; who prevents must know the protocol before the receiver
-    /// acts, not from its answer.
+    /// Whether a lenient receiver of some protocol would read these bytes, although no pattern and no probe
+    /// matches. Suricata does not check this; prevention must know the protocol before the receiver acts, not
+    /// from its response.
     #[must_use]
     pub fn likely(
         &self,
@@ -306,7 +307,7 @@ impl Detector {
         if more && !eof { Likely::More } else { Likely::No }
     }
 
-    /// The answer of receivers of protocols other than this one to the bytes, from their start on.
+    /// The answer of receivers of all protocols except `id` to the bytes, from their start on.
     #[must_use]
     pub fn rival(
         &self,
@@ -330,7 +331,7 @@ impl Detector {
         found
     }
 
-    /// Whether a flow's ports are such as a protocol is expected at.
+    /// Whether a protocol is expected at a flow's ports.
     fn is_port_of(&self, id: ProtocolId, transport: Transport, ports: PerDirection<u16>) -> bool {
         self.ports.iter().filter(|e| e.protocol == id && e.transport == transport).any(|e| {
             let port = if e.client { ports.to_client } else { ports.to_server };
@@ -338,7 +339,7 @@ impl Detector {
         })
     }
 
-    /// Protocols with a literal that lies in these bytes, in the order of the table.
+    /// Protocols with a literal in these bytes, in the order of the table.
     fn by_literal(
         &self,
         transport: Transport,
@@ -349,7 +350,8 @@ impl Detector {
         literals.iter().filter(move |l| l.occurs(data)).map(|l| l.protocol)
     }
 
-    /// Asks the probes of the flow's ports. `late`: what a probe has refused stays open up to its depth.
+    /// Runs the probes of the flow's ports. `late`: a probe that refused the bytes stays open up to its
+    /// depth.
     fn by_port(
         &self,
         transport: Transport,
@@ -362,8 +364,8 @@ impl Detector {
         let mut pending = false;
         for entry in self.ports.iter().filter(|e| e.transport == transport) {
             let port = if entry.client { ports.to_client } else { ports.to_server };
-            // A flow that is picked up from its answer has its ports the wrong way round. For datagrams
-            // Suricata asks a probe then only where the settings let flows begin in the middle.
+            // A flow that is picked up from its response has its ports exchanged. For datagrams Suricata runs
+            // a probe then only if the settings let flows begin in the middle.
             let reversed = (transport == Transport::Tcp || self.midstream) && entry.port == ports.to_client;
             if entry.port != 0 && entry.port != port && !reversed {
                 continue;
@@ -374,7 +376,7 @@ impl Detector {
             }
             match probe_with(entry.protocol, transport, direction, data) {
                 Some(Probe::Yes(shown)) => return Detected::Protocol(entry.protocol, shown),
-                // Suricata lets go of a probe behind its depth only.
+                // Suricata gives a probe up only after its depth.
                 Some(Probe::No) if late && entry.max_depth != 0 && data.len() <= entry.max_depth => {
                     pending = true
                 }
@@ -387,7 +389,7 @@ impl Detector {
 }
 
 impl Literal {
-    /// Whether it could lie in these bytes and some that follow.
+    /// Whether the literal could lie in these bytes and later ones.
     fn may_occur(&self, data: &[u8]) -> bool {
         let last = self.depth.saturating_sub(self.bytes.len());
         (self.offset..=last).any(|at| {
@@ -409,7 +411,7 @@ impl Literal {
     }
 }
 
-/// Whether the bytes of a stream's direction show a protocol that the other direction has told.
+/// Whether the bytes of a stream's direction match the protocol that was detected in the other direction.
 #[must_use]
 pub fn shows(id: ProtocolId, direction: Direction, data: &[u8]) -> bool {
     probe_with(id, Transport::Tcp, direction, data) == Some(Probe::Yes(direction))
@@ -420,7 +422,7 @@ fn probe_with(id: ProtocolId, transport: Transport, direction: Direction, data: 
     Some(probe(transport, direction, data))
 }
 
-/// Ports of a setting: `5060, 5061` or `[80,8080]`; ranges `5900:5909`. What cannot be read is left out.
+/// Ports of a setting: `5060, 5061` or `[80,8080]`; ranges `5900:5909`. Malformed items are left out.
 fn parse_ports(text: &str) -> Vec<u16> {
     let mut ports = Vec::new();
     for part in text.trim().trim_start_matches('[').trim_end_matches(']').split(',') {
@@ -461,7 +463,7 @@ mod tests {
             Detected::Protocol(_, Direction::ToClient)
         ));
         assert_eq!(detect(Transport::Udp, 4_000, 53, answer), Detected::Unknown);
-        // A connection may have been picked up from its answer.
+        // A connection may have been picked up from its response.
         let framed = [&[0, answer.len() as u8][..], answer].concat();
         let tcp = detect(Transport::Tcp, 4_000, 53, &framed);
         assert!(matches!(tcp, Detected::Protocol(_, Direction::ToClient)), "{tcp:?}");

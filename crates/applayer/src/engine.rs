@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the application layers of all flows share: detection, parsers, how files are tracked.
+//! State that the application layers of all flows share: detection, parsers, settings of file tracking.
 
 use crate::detection::{Detector, Switch, switch};
 use crate::file::FileSettings;
@@ -11,15 +11,15 @@ use bartizan_base::{SettingError, Settings};
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What all flows share: detector, parser factories, file settings. Built from settings.
+/// Detector, parser factories and file settings of all flows. Built from settings.
 pub struct Engine {
     pub(crate) detector: Detector,
     factories: Vec<Option<Box<dyn ParserFactory>>>,
     parses: Vec<[bool; 2]>,
     files: FileSettings,
-    /// Hashes that rules ask for, a bit each.
+    /// Hashes that rules need, a bit each.
     asked: AtomicU8,
-    /// Rules of a later generation ask for the kinds of files.
+    /// libmagic, if rules of a later generation need the types of files.
     magic: OnceLock<Arc<Magic>>,
     /// Database of libmagic (`magic-file`).
     magic_file: Option<String>,
@@ -55,7 +55,7 @@ impl Engine {
         })
     }
 
-    /// How files are tracked.
+    /// Settings of file tracking, with the needs of all generations so far.
     #[must_use]
     pub fn files(&self) -> FileSettings {
         let asked = self.asked.load(Ordering::Relaxed);
@@ -69,26 +69,27 @@ impl Engine {
         files
     }
 
-    /// Rules of a new generation ask for hashes of files: MD5, SHA-1, SHA-256. Files that begin from here on
-    /// have them.
+    /// Records that rules of a new generation need hashes of files: MD5, SHA-1, SHA-256. Files that begin
+    /// from now on have them.
     pub fn ask_hashes(&self, [md5, sha1, sha256]: [bool; 3]) {
         let bits = u8::from(md5) | u8::from(sha1) << 1 | u8::from(sha256) << 2;
         self.asked.fetch_or(bits, Ordering::Relaxed);
     }
 
-    /// Rules or outputs ask for frames; `streams`: also for that of the whole stream. New flows have them
-    /// from here on.
+    /// Records whether rules or outputs need protocol frames; `streams`: also the frame of the whole stream.
+    /// Flows that begin from now on have them.
     pub fn ask_frames(&self, frames: bool, streams: bool) {
         self.asked.fetch_or(u8::from(frames || streams) << 3 | u8::from(streams) << 4, Ordering::Relaxed);
     }
 
-    /// Frames for a flow, if somebody asks.
+    /// Frames for a flow, if rules or outputs need them.
     pub(crate) fn frames(&self) -> Option<Box<Frames>> {
         let asked = self.asked.load(Ordering::Relaxed);
         (asked & 8 != 0).then(|| Box::new(Frames::new(asked & 16 != 0)))
     }
 
-    /// Rules of a new generation ask for the kinds of files. Files that begin from here on have them.
+    /// Records that rules of a new generation need the types of files. Files that begin from now on have
+    /// them.
     pub fn ask_magic(&self) {
         if self.files.magic.is_none()
             && self.magic.get().is_none()

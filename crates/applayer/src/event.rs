@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events: what a parser found odd, by number in its protocol's table of names.
+//! Events: anomalies that a parser found, by number in its protocol's table of names.
 
 /// Number of an event: position in [`crate::protocol::ProtocolSpec::events`], or in [`GENERIC`] from
 /// [`GENERIC_BASE`] on.
 pub type EventCode = u8;
 
-/// Codes from here on mean the events of protocol detection, common to all protocols.
+/// Codes from here on are the events of protocol detection, common to all protocols.
 pub const GENERIC_BASE: EventCode = 200;
 
 /// `applayer_mismatch_protocol_both_directions`.
@@ -38,11 +38,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// More distinct events than this are not kept for one transaction (Suricata's limit is of the same
-    /// kind).
+    /// Limit of distinct events of one transaction; further ones are dropped (Suricata has a similar limit).
     pub const MAX: usize = 64;
 
-    /// Raises an event; a second time changes nothing.
+    /// Raises an event; repeating it changes nothing.
     pub fn set(&mut self, code: EventCode) {
         if self.codes.len() < Self::MAX && !self.codes.contains(&code) {
             self.codes.push(code);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! libmagic, found at run time: what a file's content is, in words.
+//! libmagic, loaded at run time, which determines the type of a file's content in words.
 //!
-//! Why unsafe: libmagic is a C library, and it is optional: it reads foreign bytes, so it is loaded only when
-//! a rule or an output asks for it. Nothing outside this module sees a raw pointer of it.
+//! Why unsafe: libmagic is a C library, and it is optional. It reads foreign bytes, so it is loaded only when
+//! a rule or an output needs it. Nothing outside of this module sees a raw pointer of it.
 //!
 //! Rules that the owners keep:
 //! * The library is loaded once per process and never unloaded.
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-/// What is asked of the dynamic linker; Debian has it in libmagic1.
+/// Name of the library for the dynamic linker; Debian has it in libmagic1.
 const SONAME: &str = "libmagic.so.1";
 const MAGIC_NONE: c_int = 0;
 
@@ -27,7 +27,7 @@ type Buffer = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *const 
 type Text = unsafe extern "C" fn(*mut c_void) -> *const c_char;
 type Close = unsafe extern "C" fn(*mut c_void);
 
-/// The functions that are needed.
+/// The functions that this module calls.
 struct Functions {
     open: Open,
     load: Load,
@@ -36,19 +36,19 @@ struct Functions {
     close: Close,
 }
 
-/// Why libmagic cannot be used.
+/// The reason why libmagic cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MagicError {
     /// The dynamic linker does not find it.
     #[error("{SONAME} cannot be loaded; Debian has it in libmagic1")]
     Missing,
-    /// It is there but lacks a function.
+    /// The library lacks a function.
     #[error("{SONAME} lacks the function {0}")]
     Symbol(&'static str),
     /// Its database cannot be loaded.
     #[error("libmagic cannot load its database: {0}")]
     Database(String),
-    /// The path of the database cannot be handed over.
+    /// The path of the database contains a NUL.
     #[error("the path of the database of libmagic has a NUL byte")]
     Path,
 }
@@ -142,8 +142,8 @@ thread_local! {
     static COOKIE: RefCell<Option<Cookie>> = const { RefCell::new(None) };
 }
 
-/// What content is, in the words of libmagic; `None` where it has none. `database`: its database, or else the
-/// default one.
+/// Determines the type of content, in the words of libmagic; `None` if it has none. `database`: libmagic's
+/// database, or else the default one.
 ///
 /// # Errors
 /// The library or its database cannot be loaded.

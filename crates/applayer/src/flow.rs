@@ -22,66 +22,68 @@ pub use known::{AppSummary, Known};
 pub use readers::{HOLDS_MAX, HOLDS_SPAN};
 use rivals::Rivals;
 
-/// After this many bytes of one side an undetected protocol is given up (Suricata's number): so many wait at
-/// most.
+/// Limit of one side's bytes, after which detection of its protocol is given up (Suricata's number); at most
+/// this many are held.
 pub(crate) const OPEN_LIMIT: u64 = 100_000;
-/// The same behind a switch of protocols, where the end of a side is enough, too (Suricata's number).
+/// Limit of one side's bytes after a switch of protocols, where the end of a side is enough, too (Suricata's
+/// number).
 pub(crate) const SWITCHED_LIMIT: u64 = 4_096;
 
-/// Why a direction cannot be read on although the flow goes on (docs/design/0010-streams-that-end-early.md).
+/// The reason why a direction is not parsed any more although the flow continues
+/// (docs/design/0010-streams-that-end-early.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disruption {
     /// The depth of reassembly is reached.
     Depth,
-    /// Bytes are missing, and the parser cannot go on behind them.
+    /// Bytes are missing, and the parser cannot continue after them.
     Gap,
-    /// The parser gave up.
+    /// The parser failed.
     Error,
-    /// Nobody looks at the flow any more.
+    /// No function inspects the flow any more.
     Bypass,
-    /// Memory for the application layer is used up, and this flow gives way.
+    /// The memory limit of the application layer is reached, and this flow was chosen to release its memory.
     Memory,
 }
 
-/// What came of handing data in.
+/// The result of handing in data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advance {
-    /// Bytes that are taken in and will not be shown again.
+    /// Number of bytes that are consumed and need not be handed in again.
     pub consumed: usize,
-    /// Bytes wanted beyond the consumed ones before the next call makes sense (0: any).
+    /// Number of bytes beyond the consumed ones that the next call needs (0: any).
     pub needed: usize,
-    /// The flow's directions are the wrong way round: the caller turns flow and session and calls
-    /// [`AppLayer::turn`], then hands the data in again.
+    /// The flow's directions are exchanged: the caller turns flow and session, calls [`AppLayer::turn`], then
+    /// hands the data in again.
     pub reverse: bool,
-    /// Data of the *other* direction that waited for detection can now be parsed: hand it in.
+    /// Data of the *other* direction that was held for detection can now be parsed: hand it in.
     pub other_side_ready: bool,
-    /// That data came before this: hand it in first, then this once more.
+    /// The other direction's data came before this: hand it in first, then this once more.
     pub other_side_first: bool,
     /// No more data of this flow needs to be handed in.
     pub finished: bool,
-    /// The parser says that the rest of the flow may be bypassed.
+    /// The parser permits a bypass for the rest of the flow.
     pub bypass: bool,
-    /// A parser took something in that is worth a look at the raw stream.
+    /// A parser consumed data after which the raw stream should be inspected.
     pub parsed: bool,
 }
 
-/// How long bytes are held whose protocol is open: whichever comes first.
+/// Limits of holding bytes whose protocol is not detected yet; the first one reached counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldBounds {
-    /// Bytes of a direction; 0: nothing is held.
+    /// Number of bytes of a direction; 0: nothing is held.
     pub bytes: u32,
     /// Time from the first byte that is held in the flow.
     pub time: PacketDuration,
 }
 
-/// What [`AppLayer::hold`] says.
+/// The decision of [`AppLayer::hold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// Nothing is to be held.
+    /// The data is not held.
     No,
-    /// It is to be held.
+    /// The data is held.
     Yes,
-    /// A bound was reached just now.
+    /// A limit was reached by this call.
     Over,
 }
 
@@ -94,99 +96,101 @@ pub struct AppLayer {
     original: Option<ProtocolId>,
     /// The protocol that a switch announced.
     expected: Option<ProtocolId>,
-    /// A switch is under way: detection looks at bytes from these stream offsets on.
+    /// A switch is in progress: detection inspects bytes from these stream offsets on.
     detect_from: PerDirection<u64>,
     seen: PerDirection<u64>,
-    /// Bytes were shown and not taken in, since the protocol is not known yet.
+    /// Bytes were handed in and not consumed, since the protocol is not known yet.
     waiting: PerDirection<bool>,
-    /// Bytes that wait are read in the protocol that the other side has told; whether they show it is seen
-    /// then.
+    /// Held bytes are to be parsed as the protocol that the other side revealed; only then is it checked
+    /// whether they match that protocol.
     unproven: PerDirection<bool>,
-    /// Since when bytes are held that detection cannot tell yet, and a rule may.
+    /// Time since which bytes are held while their protocol is open, for rules on the result.
     held: Option<Timestamp>,
-    /// A bound of holding was reached: bytes left, and count as of no protocol for as long as detection,
-    /// which goes on, knows none.
+    /// A limit of holding was reached: bytes left, and the direction counts as having no protocol for as long
+    /// as detection, which continues, finds none.
     overdue: PerDirection<bool>,
-    /// More bytes of the direction cannot make it likely that it speaks a protocol of ours.
+    /// More bytes of the direction cannot make a known protocol likely.
     unlikely: PerDirection<bool>,
     parser: Option<Box<dyn Parser>>,
-    /// The direction's parser gave up, or needs no more.
+    /// The direction's parser failed, or needs no more data.
     stopped: PerDirection<bool>,
     first_data: Option<Direction>,
     /// Events that belong to no transaction.
     pub events: Events,
-    /// How many of `events` were reported as anomaly records.
+    /// Number of `events` that were reported as anomaly records.
     pub events_logged: usize,
     finished: bool,
     /// Parsing failed in this flow.
     pub failed_parsing: bool,
-    /// A parser could not go on behind missing bytes.
+    /// A parser could not continue after missing bytes.
     pub lost_at_gap: bool,
     /// A switch of protocols was just begun.
     switched: bool,
-    /// What was known before it, or what is known behind it while [`AppLayer::turn_switch`] shows the time
-    /// before.
+    /// Results of detection before the switch; or after it, while [`AppLayer::turn_switch`] shows the earlier
+    /// ones.
     beyond_switch: (Known, PerDirection<Known>, Option<ProtocolId>),
-    /// The end of the direction's stream was told to the parser.
+    /// The parser was informed of the end of the direction's stream.
     ended: PerDirection<bool>,
-    /// The direction cannot be read on.
+    /// The reason why the direction is not parsed any more, if it is not.
     disrupted: PerDirection<Option<Disruption>>,
-    /// Nothing of the direction is seen on this link.
+    /// This link sees no packets of the direction.
     unseen: PerDirection<bool>,
-    /// The parser was shown something of the direction since payload functions were shown its transactions.
+    /// The parser got data of the direction since payload functions last saw its transactions.
     parsed: PerDirection<bool>,
-    /// Detection of the direction's protocol had ended with a packet: [`AppLayer::take_detected`].
+    /// Detection of the direction's protocol ended with an earlier packet: [`AppLayer::take_detected`].
     detected: PerDirection<bool>,
-    /// The direction's next packet is to be told so as well.
+    /// Rules on the result of detection are evaluated on the direction's next packet as well.
     detected_again: PerDirection<bool>,
-    /// Frames, while somebody asks for them.
+    /// Frames, while rules or outputs need them.
     frames: Option<Box<Frames>>,
-    /// With transactions before these payload functions are done in the direction, or they are gone.
+    /// In each direction, all payload functions have finished with transactions before this one, or those are
+    /// freed.
     done_to: PerDirection<TxId>,
-    /// The payload functions that transactions had to wait for when records were last written.
+    /// The payload functions on the path when records were last written.
     readers: Path,
-    /// Transactions that functions hold, in the order in which they asked for it. Some may be gone.
+    /// Transactions that functions hold, in the order of the requests. Some may be freed.
     held_tx: Vec<TxId>,
     /// See [`FlowInfo::prevents`].
     prevents: bool,
-    /// First bytes of the direction that did not come: they were given up before the protocol was known.
+    /// Number of first bytes of the direction that are missing, given up before the protocol was known.
     missing: PerDirection<u64>,
-    /// The reader stands before them: they may come yet.
+    /// The reader stays before the missing bytes, which may still come.
     stands: PerDirection<bool>,
-    /// Bytes of the direction were lost, not left unread.
+    /// Bytes of the direction were lost, not skipped.
     holes: PerDirection<bool>,
-    /// First bytes of the direction were lost: passively nothing tells its protocol, nor that it has none.
+    /// First bytes of the direction were lost: in passive mode nothing reveals its protocol, nor that it has
+    /// none.
     headless: PerDirection<bool>,
-    /// Answers of receivers of other protocols to the client's first bytes.
+    /// Answers of probes of other protocols to the client's first bytes.
     rivals: Rivals,
-    /// Offset up to which the parser wants the client's bytes, while those receivers are shown more.
+    /// Offset up to which the parser needs the client's bytes, while those probes get more data.
     wanted: u64,
 }
 
-/// What the caller tells about a flow with each call.
+/// Facts about a flow that the caller passes with each call.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowInfo {
     /// Packet clock.
     pub now: Timestamp,
-    /// Ports: of the server (`to_server`) and of the client (`to_client`).
+    /// Ports of the server (`to_server`) and of the client (`to_client`).
     pub ports: PerDirection<u16>,
     /// Transport.
     pub transport: Transport,
-    /// What is handed in has not reached its receiver yet, and does not if rules say so: the protocol has to
-    /// be known before the receiver acts, not from its answer ([`crate::detection::Detector::likely`]).
+    /// The data has not reached its receiver yet, and does not if rules refuse it: the protocol must be known
+    /// before the receiver acts, not from its response ([`crate::detection::Detector::likely`]).
     pub prevents: bool,
-    /// The flow's beginning was not seen, and what it says may show which side is the server; passively such
-    /// a flow is of the protocol that the client's side tells, or of none.
+    /// The flow's beginning was not seen, and its data may reveal which side is the server. In passive mode
+    /// such a flow has the protocol that the client's side reveals, or none.
     pub may_turn: bool,
 }
 
 impl AppLayer {
-    /// What is known of the protocol, as plain values.
+    /// Results of detection, as plain values.
     #[must_use]
     pub fn summary(&self) -> AppSummary {
         let mut by_direction = self.by_direction();
-        // What one direction cannot tell the other one may: passively nothing is decided before it has. Who
-        // prevents cannot wait for it.
+        // The other direction may reveal a protocol that this one does not: in passive mode nothing is
+        // decided before it has. Prevention cannot wait for it.
         if self.protocol == Known::Pending && !self.prevents {
             for direction in Direction::BOTH {
                 if by_direction[direction] == Known::Failed {
@@ -203,13 +207,13 @@ impl AppLayer {
         self.protocol
     }
 
-    /// Whether what follows is encrypted, so that nothing of it can be read.
+    /// Whether all later data is encrypted and cannot be parsed.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.parser.as_deref().is_some_and(Parser::is_encrypted)
     }
 
-    /// What is known by direction (EVE's `app_proto_ts`, `app_proto_tc` where they differ).
+    /// Results of detection by direction (EVE's `app_proto_ts`, `app_proto_tc` where they differ).
     #[must_use]
     pub fn by_direction(&self) -> PerDirection<Known> {
         let mut by_direction = self.by_direction;
@@ -217,7 +221,7 @@ impl AppLayer {
             if self.overdue[direction] && by_direction[direction] == Known::Pending {
                 by_direction[direction] = Known::Failed;
             }
-            // As in Suricata, the other side's protocol is the only answer.
+            // As in Suricata, only the other side's protocol counts.
             let told_by_the_other = matches!(self.protocol, Known::Protocol(_));
             if self.headless[direction] && told_by_the_other && by_direction[direction] == Known::Failed {
                 by_direction[direction] = Known::Pending;
@@ -232,7 +236,7 @@ impl AppLayer {
         self.original
     }
 
-    /// Whether the flow speaks a protocol, or has agreed to speak it next.
+    /// Whether the flow has this protocol, or has agreed to switch to it.
     #[must_use]
     pub fn is_or_becomes(&self, id: ProtocolId) -> bool {
         match self.protocol {
@@ -242,34 +246,35 @@ impl AppLayer {
         }
     }
 
-    /// The protocol announced by a switch, when another one came.
+    /// The protocol that a switch announced, if another one came.
     #[must_use]
     pub fn expected(&self) -> Option<ProtocolId> {
         self.expected
     }
 
-    /// The flow's frames, if somebody asks for frames.
+    /// The flow's frames, if rules or outputs need frames.
     #[must_use]
     pub fn frames(&self) -> Option<&Frames> {
         self.frames.as_deref()
     }
 
-    /// The flow's frames, to note what was looked at.
+    /// The flow's frames, to record which were inspected.
     pub fn frames_mut(&mut self) -> Option<&mut Frames> {
         self.frames.as_deref_mut()
     }
 
-    /// Shows what was known of the protocol before the switch that was just begun; called once more, what is
-    /// known behind it.
+    /// Shows the results of detection before the switch that just began; a second call shows those after it
+    /// again.
     pub fn turn_switch(&mut self) {
         let now = (self.protocol, self.by_direction, self.original);
         (self.protocol, self.by_direction, self.original) = core::mem::replace(&mut self.beyond_switch, now);
     }
 
-    /// With a packet of this direction: whether rules on the result of detection are asked. As in Suricata,
-    /// that is with the packet with which detection of its direction ends, and with the direction's next one
-    /// (once more behind a switch). A datagram, and the packet with which detection is given up, end it for
-    /// both directions. Passively a segment is read when it is acknowledged: only the next packet is asked.
+    /// Whether rules on the result of detection are evaluated with a packet of this direction. As in
+    /// Suricata, they are with the packet that ends detection of its direction, and with the direction's next
+    /// one (once more after a switch). A datagram, and the packet with which detection is given up, end it
+    /// for both directions. In passive mode a segment is parsed when it is acknowledged, so only the next
+    /// packet counts.
     pub fn take_detected(&mut self, direction: Direction, datagram: bool) -> bool {
         let again = core::mem::take(&mut self.detected_again[direction]);
         let known = self.summary().by_direction;
@@ -293,14 +298,14 @@ impl AppLayer {
         self.parser.as_deref()
     }
 
-    /// Whether transactions that were begun or changed wait to be inspected in a direction.
+    /// Whether new or changed transactions are to be inspected in a direction.
     #[must_use]
     pub fn has_uninspected(&self, direction: Direction) -> bool {
         let frames = self.frames.as_deref().is_some_and(|frames| !frames.due(direction, false).is_empty());
         frames || self.parser().is_some_and(|parser| parser.worklist().waits(Look::Inspect, direction))
     }
 
-    /// Whether something waits for who writes records: events, frames, transactions.
+    /// Whether the recorder has something to write: events, frames, transactions.
     #[must_use]
     pub fn has_unrecorded(&self) -> bool {
         let waits = |parser: &dyn Parser| {
@@ -311,7 +316,7 @@ impl AppLayer {
             || self.parser().is_some_and(waits)
     }
 
-    /// Whether with a packet of this direction there is nothing to be recorded, and nothing to be freed.
+    /// Whether a packet of this direction leaves nothing to record and nothing to free.
     #[must_use]
     pub fn is_recorded(&self, direction: Direction) -> bool {
         self.events.as_slice().len() == self.events_logged
@@ -319,33 +324,32 @@ impl AppLayer {
             && self.parser().is_none_or(|parser| !parser.worklist().waits(Look::Record, direction))
     }
 
-    /// Whether the parser was shown something of a direction since payload functions were shown its
-    /// transactions.
+    /// Whether the parser got data of a direction since payload functions last saw its transactions.
     #[must_use]
     pub fn is_parsed(&self, direction: Direction) -> bool {
         self.parsed[direction]
     }
 
-    /// The same; payload functions are shown them now.
+    /// Returns [`AppLayer::is_parsed`] and resets it: payload functions see the transactions now.
     pub fn take_parsed(&mut self, direction: Direction) -> bool {
         core::mem::take(&mut self.parsed[direction])
     }
 
-    /// Why a direction cannot be read on, if it cannot.
+    /// The reason why a direction is not parsed any more, if it is not.
     #[must_use]
     pub fn disrupted(&self, direction: Direction) -> Option<Disruption> {
         self.disrupted[direction]
     }
 
-    /// A direction cannot be read on: its open transactions, and all that begin later, count as ended there.
-    /// Where the protocol is not known yet this direction will not tell it.
+    /// Stops parsing a direction: its open transactions, and all that begin later, count as ended in it. If
+    /// the protocol is not known yet, this direction will not reveal it.
     pub fn disrupt(&mut self, engine: &Engine, direction: Direction, cause: Disruption, flow: &FlowInfo) {
         if self.disrupted[direction].is_some() {
             return;
         }
         if self.waiting[direction] && cause == Disruption::Depth {
-            // What waits for the protocol lies before the depth: it is read first, should the other side
-            // tell.
+            // Data that is held for the protocol lies before the depth: it is parsed first, if the other side
+            // reveals the protocol.
             self.unlikely[direction] = true;
             self.by_direction[direction] = match self.by_direction[direction] {
                 Known::Pending => Known::Failed,
@@ -373,9 +377,9 @@ impl AppLayer {
         }
     }
 
-    /// Nothing of a direction is seen on this link (`stream.async-oneside`), and the other one has been read:
-    /// its transactions wait for no answer. The direction is read as ever should something come, which
-    /// [`AppLayer::rejoin`] is told of.
+    /// Records that this link sees no packets of a direction (`stream.async-oneside`) although the other one
+    /// was parsed: its transactions do not wait for a response. Data that comes nevertheless is parsed as
+    /// usual, after a call of [`AppLayer::rejoin`].
     pub fn leave_out(&mut self, direction: Direction) {
         if self.unseen[direction] || self.parser.is_none() {
             return;
@@ -386,7 +390,7 @@ impl AppLayer {
         }
     }
 
-    /// Both directions are seen after all.
+    /// Records that this link sees both directions after all.
     pub fn rejoin(&mut self) {
         for direction in Direction::BOTH {
             if core::mem::take(&mut self.unseen[direction])
@@ -397,7 +401,7 @@ impl AppLayer {
         }
     }
 
-    /// Directions of which nothing is seen.
+    /// Directions without packets on this link.
     #[must_use]
     pub fn unseen(&self) -> PerDirection<bool> {
         self.unseen
@@ -408,13 +412,13 @@ impl AppLayer {
         self.parser.as_deref_mut()
     }
 
-    /// Whether the last call began a switch to another protocol; asking forgets it. The caller records and
+    /// Whether the last call began a switch to another protocol; resets the mark. The caller records and
     /// frees the old protocol's transactions before it hands in more data.
     pub fn take_switched(&mut self) -> bool {
         core::mem::take(&mut self.switched)
     }
 
-    /// Whether bytes of a direction were shown that no parser has seen, since the protocol is not known.
+    /// Whether bytes of a direction were handed in that no parser has seen, since the protocol is not known.
     #[must_use]
     pub fn waits(&self, direction: Direction) -> bool {
         self.waiting[direction]
@@ -426,15 +430,15 @@ impl AppLayer {
         self.finished
     }
 
-    /// Bytes of memory that parser and transactions hold; costs what was changed since it was asked last.
+    /// Bytes of memory of parser and transactions. The cost depends on the changes since the last call.
     pub fn held(&mut self) -> usize {
         let frames = self.frames.as_deref().map_or(0, Frames::held);
         let holds = self.held_tx.held().saturating_add(self.rivals.held());
         self.parser.as_deref_mut().map_or(0, Parser::held).saturating_add(frames).saturating_add(holds)
     }
 
-    /// The application layer is given up for the rest of the flow: parser and transactions go. What they know
-    /// is to be recorded before. The protocol stays known.
+    /// Gives the application layer up for the rest of the flow and frees parser and transactions, whose
+    /// records must be written before. The protocol stays known.
     pub fn close(&mut self, engine: &Engine, flow: &FlowInfo) {
         for direction in Direction::BOTH {
             self.disrupt(engine, direction, Disruption::Memory, flow);
@@ -443,7 +447,7 @@ impl AppLayer {
         self.parser = None;
     }
 
-    /// The flow was the wrong way round: exchanges what is kept by direction.
+    /// Exchanges the state of both directions, since the flow's sides were exchanged.
     pub fn turn(&mut self) {
         self.by_direction.swap();
         self.detect_from.swap();
@@ -489,8 +493,8 @@ impl AppLayer {
         }
         self.seen[direction] = input.offset.saturating_add(input.data.len() as u64);
         if !input.data.is_empty() && core::mem::take(&mut self.stands[direction]) {
-            // What was missing came late. Suricata asks the other side what it is; who prevents asks what
-            // came.
+            // Missing bytes came late. Suricata then takes the other side's protocol; prevention detects it
+            // from these bytes.
             self.missing[direction] = 0;
             if flow.prevents && self.protocol == Known::Pending {
                 self.unlikely[direction] = false;
@@ -525,8 +529,8 @@ impl AppLayer {
         advance
     }
 
-    /// Detection for streams. `None`: go on and parse. Some: return that; what was shown is kept, unless
-    /// detection is over.
+    /// Detects the protocol of a stream. `None`: continue with parsing. `Some`: return this; the data is
+    /// held, unless detection has ended.
     fn detect_stream(
         &mut self,
         engine: &Engine,
@@ -537,11 +541,11 @@ impl AppLayer {
         self.prevents = flow.prevents;
         let other = self.by_direction[direction.flip()];
         if self.by_direction[direction] == Known::Pending {
-            // Passively the end of a stream settles nothing, as in Suricata; who prevents wants to know.
-            // Where the other side has told the protocol, what waits is parsed in any case.
+            // In passive mode the end of a stream decides nothing, as in Suricata; in prevention it does. If
+            // the other side has revealed the protocol, held data is parsed in any case.
             let eof = input.eof && (flow.prevents || self.protocol.protocol().is_some());
             let mut found = engine.detector.detect(Transport::Tcp, direction, flow.ports, input.data, eof);
-            // What nothing tells by itself may be an answer in the protocol that the other side has told.
+            // Data without a known pattern may be a response in the protocol that the other side revealed.
             if let (Detected::Pending | Detected::Unknown, Known::Protocol(id)) = (found, self.protocol)
                 && detection::shows(id, direction, input.data)
             {
@@ -555,13 +559,14 @@ impl AppLayer {
                 }
                 Detected::Protocol(id, _) => {
                     self.by_direction[direction] = Known::Protocol(id);
-                    // The other side's detection ends here, too: rules on the result are asked of it again.
+                    // The other side's detection ends here, too: rules on the result are evaluated for it
+                    // again.
                     self.detected[direction.flip()] &= other != Known::Failed;
                     match self.protocol {
                         Known::Protocol(before) if before != id => {
                             self.events.set(event::MISMATCH_PROTOCOL_BOTH_DIRECTIONS);
                         }
-                        // The other side was likely to speak it, but did not say so.
+                        // The other side was likely to have this protocol, but did not match it.
                         Known::Protocol(_) if other == Known::Failed => {
                             self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                         }
@@ -585,7 +590,7 @@ impl AppLayer {
                         self.events.set(event::DETECT_PROTOCOL_ONLY_ONE_DIRECTION);
                         return None;
                     }
-                    // Suricata would take what is left of a request for one.
+                    // Suricata would take the rest of a request for a complete one.
                     if direction == Direction::ToServer && flow.may_turn && !flow.prevents {
                         return Some(self.give_up(false));
                     }
@@ -604,9 +609,8 @@ impl AppLayer {
                 Likely::No => self.unlikely[direction] = true,
             }
         }
-        // A client of a protocol of ours speaks first, and is answered in it: where the server has said
-        // something else, nothing is waited for.
-        // Behind a switch that may be what is left of an answer.
+        // In the known protocols the client sends first, and the server answers in the same protocol: if the
+        // server has sent something else, nothing is held. After a switch that may be the rest of a response.
         let begins = !flow.may_turn && self.original.is_none();
         self.unlikely.to_server |= begins && self.is_foreign(Direction::ToClient);
         if self.protocol == Known::Pending
@@ -623,26 +627,26 @@ impl AppLayer {
         Some(self.keep(direction, input))
     }
 
-    /// Whether a direction's bytes are of no protocol of ours.
+    /// Whether a direction's bytes belong to no known protocol.
     fn is_foreign(&self, direction: Direction) -> bool {
         self.by_direction[direction] == Known::Failed && self.unlikely[direction]
     }
 
-    /// Keeps what was shown until the protocol is known; or gives it up where that takes too much.
+    /// Holds the data until the protocol is known, or gives detection up at the limit.
     fn keep(&mut self, direction: Direction, input: Input<'_>) -> Advance {
         let held = input.data.len() as u64;
         if self.protocol == Known::Pending && held > OPEN_LIMIT {
             return self.give_up(true);
         }
         self.waiting[direction] = true;
-        // More bytes of a side that can tell nothing any more need not be shown.
+        // More bytes of a side that can reveal nothing any more are not needed.
         let silent = self.is_foreign(direction);
         let needed = if silent { OPEN_LIMIT.saturating_add(1) } else { held.saturating_add(1) };
         Advance { needed: usize::try_from(needed).unwrap_or(usize::MAX), ..Advance::default() }
     }
 
-    /// The protocol is known now: what the other side sent before goes first, so that a request is parsed
-    /// before its answer.
+    /// Once the protocol is known, data that the other side sent earlier goes first, so that a request is
+    /// parsed before its response.
     fn other_side_first(&mut self, direction: Direction) -> Option<Advance> {
         let other = direction.flip();
         if !self.waiting[other]
@@ -652,7 +656,7 @@ impl AppLayer {
         {
             return None;
         }
-        // Its bytes are taken for what this side says.
+        // The other side's bytes are parsed as this side's protocol.
         if !matches!(self.by_direction[other], Known::Protocol(_)) {
             self.by_direction[other] = Known::Failed;
             self.unproven[other] = true;
@@ -661,10 +665,10 @@ impl AppLayer {
         Some(Advance { other_side_first: true, ..Advance::default() })
     }
 
-    /// Whether what a direction sent must not go on yet: detection has seen it and can only tell with more of
-    /// it. At the bounds it goes: what came counts as of no protocol, and rules may say what becomes of it.
-    /// Detection of the direction goes on with what follows, as where nothing is held: the bytes stay, and
-    /// are parsed once the protocol is known.
+    /// Whether a direction's data must not be forwarded yet: detection has seen it and needs more for an
+    /// answer. At the limits it is forwarded: the direction counts as having no protocol, and rules may
+    /// decide on it. Detection continues with later data as if nothing were held: the bytes stay, and are
+    /// parsed once the protocol is known.
     pub fn hold(&mut self, direction: Direction, now: Timestamp, bounds: &HoldBounds) -> Hold {
         if self.protocol != Known::Pending
             || self.by_direction[direction] != Known::Pending
@@ -692,7 +696,7 @@ impl AppLayer {
         Advance { finished: true, ..Advance::default() }
     }
 
-    /// A protocol is known: makes its parser, unless one is there.
+    /// Sets the flow's protocol and makes its parser, unless there is one.
     fn settle(&mut self, engine: &Engine, id: ProtocolId, transport: Transport) {
         if self.protocol.protocol() == Some(id) && self.parser.is_some() {
             return;
@@ -784,8 +788,9 @@ impl AppLayer {
         }
     }
 
-    /// From `offset` on the flow speaks another protocol. The old parser stays until the new one is known, so
-    /// that its transactions can still be logged; the caller logs them before it hands in more data.
+    /// Begins a switch to another protocol from `offset` on. The old parser stays until the new protocol is
+    /// known, so that its transactions can still be recorded; the caller records them before it hands in more
+    /// data.
     fn begin_switch(&mut self, direction: Direction, offset: u64, to: Option<&str>) {
         self.beyond_switch = (self.protocol, self.by_direction, self.original);
         self.original = self.protocol.protocol();
@@ -806,10 +811,10 @@ impl AppLayer {
         self.switched = true;
     }
 
-    /// Whether a direction's datagrams are asked once more what they are. Who prevents cannot tell which of
-    /// them the receiver throws away (hops run out, another hardware address, an option), so none decides for
-    /// those behind it: not that there is no protocol, and not which, nor whose direction it is, unless the
-    /// other side has answered in it.
+    /// Whether detection runs again for a direction's datagrams. Prevention cannot know which datagrams the
+    /// receiver discards (hop limit, another hardware address, an option), so no datagram decides for later
+    /// ones: not that there is no protocol, nor which one it is, nor its direction, unless the other side has
+    /// answered in it.
     fn asks_again(&self, direction: Direction, flow: &FlowInfo) -> bool {
         let is_known = |known: Known| known.protocol().is_some();
         flow.prevents
@@ -853,7 +858,7 @@ impl AppLayer {
                         _ => self.settle(engine, id, Transport::Udp),
                     }
                 }
-                // It may be one that the receiver throws away.
+                // The receiver may discard this datagram.
                 Detected::Pending | Detected::Unknown
                     if self.by_direction[direction].protocol().is_some() => {}
                 Detected::Pending | Detected::Unknown => match other {
@@ -877,7 +882,7 @@ impl AppLayer {
     }
 }
 
-/// What a parser may ask of the flow.
+/// The parts of the flow that a parser may use.
 fn context<'c>(flow: &FlowInfo, files: &'c FileSettings, events: &'c mut Events) -> ParseContext<'c> {
     ParseContext {
         now: flow.now,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames: named pieces of a direction's bytes (`http1.request`, `tls.pdu`), as they stand on the wire.
+//! Protocol frames: named pieces of a direction's bytes (`http1.request`, `tls.pdu`) as they are on the wire.
 //! Source: Suricata 8's guide for developers, "Application Layer Frame Support".
 //!
-//! Parsers note where frames begin and end; the bytes are kept here while a frame is open or was not looked
-//! at. All of it is done only while rules or an output ask for frames.
+//! Parsers record where frames begin and end; the bytes are kept here while a frame is open or not inspected
+//! yet. All of this happens only while rules or an output need frames.
 
 use crate::memory::Held as _;
 use crate::transaction::TxId;
@@ -11,57 +11,57 @@ use bartizan_base::{Direction, PerDirection};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Number of the frame that is all of a direction's stream, in each protocol's list.
+/// Number of the frame that covers a direction's whole stream, in each protocol's list.
 pub const STREAM: u8 = 0;
-/// Bytes of a direction that are kept; of longer frames rules see the latest.
+/// Limit of a direction's bytes that are kept; rules see the latest bytes of longer frames.
 pub(crate) const WINDOW: u64 = 64 << 10;
-/// Frames of a direction that are kept; the oldest are let go of.
+/// Limit of a direction's frames that are kept; the oldest are dropped.
 pub(crate) const FRAMES_MAX: usize = 256;
-/// New bytes of an open frame that are worth a look before its end (as of the raw stream).
+/// Number of new bytes after which an open frame is inspected before its end (as for the raw stream).
 const WORTH: u64 = 2_560;
 
-/// What a parser notes of a frame.
+/// A parser's note about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// One begins at an offset of the stream; its end is noted when it is known.
+    /// A frame begins at an offset of the stream; its end is recorded when it is known.
     Begin {
         /// Index into the protocol's list.
         kind: u8,
         /// Offset in the stream.
         at: u64,
-        /// The transaction that it belongs to.
+        /// The transaction of the frame.
         tx: Option<TxId>,
     },
-    /// The last one of a kind ends before this offset.
+    /// The last frame of a kind ends before this offset.
     End {
         /// Index into the protocol's list.
         kind: u8,
         /// Offset in the stream.
         at: u64,
     },
-    /// One with its length, all of which need not be there yet.
+    /// A frame with its length; not all of its bytes need to have come.
     Whole {
         /// Index into the protocol's list.
         kind: u8,
         /// Offset in the stream.
         at: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// The transaction that it belongs to.
+        /// The transaction of the frame.
         tx: Option<TxId>,
     },
 }
 
-/// Notes that wait to be taken from a parser.
+/// Notes of a parser, until they are taken.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Somebody asks for frames.
+    /// Rules or outputs need frames.
     pub on: bool,
     list: Vec<(Direction, Note)>,
 }
 
 impl Notes {
-    /// Notes something, if somebody asks.
+    /// Adds a note, if frames are needed.
     pub fn add(&mut self, direction: Direction, note: Note) {
         if self.on {
             self.list.push((direction, note));
@@ -76,7 +76,7 @@ pub struct Frame {
     pub id: u64,
     /// Index into the protocol's list.
     pub kind: u8,
-    /// Offset of its first byte.
+    /// Stream offset of the first byte.
     pub start: u64,
     /// Length, once it is known.
     pub len: Option<u64>,
@@ -84,14 +84,14 @@ pub struct Frame {
     pub tx: Option<TxId>,
     /// Rules that matched it.
     pub matched: SmallVec<[u32; 2]>,
-    /// Its bytes before this offset were looked at.
+    /// Bytes before this offset were inspected.
     looked: u64,
-    /// No more of it comes.
+    /// The frame is complete.
     ended: bool,
 }
 
 impl Frame {
-    /// Notes that a rule matched; `false`: it had before.
+    /// Records that a rule matched; `false`: it had matched before.
     pub fn note(&mut self, rule: u32) -> bool {
         let new = !self.matched.contains(&rule);
         if new {
@@ -101,7 +101,7 @@ impl Frame {
     }
 }
 
-/// Bytes of a direction without a hole.
+/// Contiguous bytes of a direction.
 #[derive(Debug, Default)]
 struct Piece {
     start: u64,
@@ -114,14 +114,14 @@ impl Piece {
     }
 }
 
-/// A part of a frame without a hole.
+/// A contiguous part of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Offset of the first of them in the frame.
+    /// Offset of the first byte in the frame.
     pub offset: u64,
-    /// The frame's end is that of the bytes.
+    /// The part reaches to the frame's end.
     pub last: bool,
 }
 
@@ -130,10 +130,10 @@ pub struct Chunk<'a> {
 struct Side {
     frames: VecDeque<Frame>,
     pieces: VecDeque<Piece>,
-    /// Bytes before this offset were shown.
+    /// Bytes before this offset were handed in.
     end: u64,
     next: u64,
-    /// Its bytes are datagrams: there is no stream that would have number 1.
+    /// The bytes are datagrams: there is no stream that would have number 1.
     datagrams: bool,
     over: bool,
 }
@@ -142,7 +142,7 @@ struct Side {
 #[derive(Debug, Default)]
 pub struct Frames {
     sides: PerDirection<Side>,
-    /// The frame of the whole stream is asked for.
+    /// Rules or outputs need the frame of the whole stream.
     streams: bool,
 }
 
@@ -151,7 +151,7 @@ impl Side {
         if self.frames.len() >= FRAMES_MAX {
             self.frames.pop_front();
         }
-        // The stream has number 1, whether or not it is asked for.
+        // The stream has number 1, whether or not its frame is needed.
         let first = if self.datagrams { 0 } else { 1 };
         let id = if kind == STREAM { 1 } else { self.next.max(first).saturating_add(1) };
         self.next = self.next.max(id);
@@ -182,7 +182,7 @@ impl Side {
         frame.ended || frame.len.is_some_and(|len| frame.start.saturating_add(len) <= self.end)
     }
 
-    /// Whether a frame is to be looked at: it is complete, or enough of it is new.
+    /// Whether a frame is to be inspected: it is complete, or has enough new bytes.
     fn is_due(&self, frame: &Frame, at_once: bool) -> bool {
         let fresh = self.end.saturating_sub(frame.looked.max(frame.start));
         self.is_complete(frame) || fresh >= if at_once { 1 } else { WORTH }
@@ -215,7 +215,7 @@ impl Side {
         }
     }
 
-    /// Lets go of bytes that no frame needs, and of the oldest where there are too many.
+    /// Drops bytes that no frame needs, and the oldest ones beyond the limit.
     fn trim(&mut self) {
         let oldest = self.frames.iter().map(|f| f.start).min().unwrap_or(self.end);
         let from = oldest.max(self.end.saturating_sub(WINDOW));
@@ -224,7 +224,7 @@ impl Side {
                 self.pieces.pop_front();
                 continue;
             }
-            // Moved by halves of the window, so that a byte is moved but once or twice.
+            // The buffer moves by halves of the window, so that each byte is moved only once or twice.
             let gone = from.saturating_sub(piece.start);
             if gone >= WINDOW / 2
                 && let Ok(gone) = usize::try_from(gone)
@@ -244,13 +244,13 @@ impl Side {
 }
 
 impl Frames {
-    /// Of a new flow; `streams`: also that of the whole stream.
+    /// Frames of a new flow; `streams`: including the frame of the whole stream.
     #[must_use]
     pub fn new(streams: bool) -> Self {
         Frames { streams, ..Frames::default() }
     }
 
-    /// Bytes of a stream are shown to the parser.
+    /// Records that the parser gets bytes of a stream.
     pub(crate) fn show(&mut self, direction: Direction, offset: u64, bytes: &[u8]) {
         let side = &mut self.sides[direction];
         if self.streams && side.next == 0 {
@@ -259,7 +259,7 @@ impl Frames {
         side.show(offset, bytes);
     }
 
-    /// A datagram is shown to the parser: those before are gone.
+    /// Records that the parser gets a datagram; earlier datagrams are dropped.
     pub(crate) fn datagram(&mut self, direction: Direction, bytes: &[u8]) {
         let side = &mut self.sides[direction];
         let next = side.next;
@@ -267,7 +267,7 @@ impl Frames {
         side.show(0, bytes);
     }
 
-    /// What the parser noted.
+    /// Adds the notes of the parser.
     pub(crate) fn take(&mut self, notes: &mut Notes) {
         for (direction, note) in notes.list.drain(..) {
             self.sides[direction].take(note);
@@ -277,15 +277,14 @@ impl Frames {
         }
     }
 
-    /// No more comes of a direction: what is open ends there.
+    /// Ends a direction: open frames end there.
     pub(crate) fn end(&mut self, direction: Direction) {
         let side = &mut self.sides[direction];
         side.over = true;
         side.frames.iter_mut().for_each(|frame| frame.ended = true);
     }
 
-    /// Ids of the frames of a direction that are to be looked at; `at_once`: as soon as there is anything
-    /// new.
+    /// Ids of the frames of a direction that are to be inspected; `at_once`: with any number of new bytes.
     #[must_use]
     pub fn due(&self, direction: Direction, at_once: bool) -> SmallVec<[u64; 4]> {
         let side = &self.sides[direction];
@@ -304,7 +303,7 @@ impl Frames {
         self.sides[direction].frames.iter().find(|f| f.id == id)
     }
 
-    /// A frame, to note what matched it.
+    /// A frame, to record matching rules.
     pub fn get_mut(&mut self, direction: Direction, id: u64) -> Option<&mut Frame> {
         self.sides[direction].frames.iter_mut().find(|f| f.id == id)
     }
@@ -322,7 +321,7 @@ impl Frames {
         frame.len.or_else(|| frame.ended.then(|| end.saturating_sub(frame.start)))
     }
 
-    /// What is there of a frame.
+    /// The contiguous parts of a frame that are kept.
     pub fn chunks<'a>(
         &'a self,
         direction: Direction,
@@ -331,7 +330,7 @@ impl Frames {
         self.sides[direction].chunks(frame)
     }
 
-    /// Writes down what is there of a frame, holes by their length, as Suricata's records have it.
+    /// Writes the kept parts of a frame, and holes by their length, as Suricata's records do.
     pub fn write(&self, direction: Direction, frame: &Frame, out: &mut Vec<u8>) {
         let mut at = None;
         for chunk in self.chunks(direction, frame) {
@@ -343,7 +342,7 @@ impl Frames {
         }
     }
 
-    /// Rules have looked at what is there of a direction.
+    /// Records that rules have inspected the frames so far.
     pub fn looked(&mut self, direction: Direction, ids: &[u64]) {
         let end = self.sides[direction].end;
         for frame in self.sides[direction].frames.iter_mut().filter(|f| ids.contains(&f.id)) {
@@ -351,7 +350,7 @@ impl Frames {
         }
     }
 
-    /// Hands complete frames of a direction to `record`, and lets go of them.
+    /// Passes complete frames of a direction to `record`, and drops them.
     pub fn drain(&mut self, direction: Direction, mut record: impl FnMut(&Frames, &Frame)) {
         let side = &self.sides[direction];
         if !side.frames.iter().any(|f| side.is_complete(f)) {
@@ -373,7 +372,7 @@ impl Frames {
         sides.saturating_add(size_of::<Self>())
     }
 
-    /// The flow is turned round.
+    /// Exchanges the state of both directions.
     pub(crate) fn turn(&mut self) {
         self.sides.swap();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Base64 as receivers read it, not as it should be written.
+//! Base64 as receivers decode it, which is more lenient than the specification.
 
 /// Value of a base64 symbol.
 fn sextet(byte: u8) -> Option<u8> {
@@ -13,20 +13,20 @@ fn sextet(byte: u8) -> Option<u8> {
     }
 }
 
-/// How strictly to read.
+/// Strictness of decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// RFC 2045: characters outside of the alphabet are skipped; only whole groups are decoded.
     #[default]
     Rfc2045,
-    /// RFC 4648: the first character outside of the alphabet ends the text. One symbol alone behind the last
-    /// whole group is no byte, and what ends so is no base64: nothing is decoded.
+    /// RFC 4648: the first character outside of the alphabet ends the text. A single symbol after the last
+    /// whole group makes no byte, and a text that ends so is no base64: nothing is decoded.
     Rfc4648,
-    /// Anything but complete, padded text is nothing.
+    /// Only complete, padded text is decoded.
     Strict,
 }
 
-/// Encodes, with padding.
+/// Encodes bytes, with padding.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -43,7 +43,7 @@ pub fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Decodes with blanks skipped, up to the first other foreign character.
+/// Decodes text up to the first foreign character; blanks are skipped.
 pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
     let mut group = [0u8; 4];
     let mut filled = 0usize;
@@ -57,9 +57,9 @@ pub fn decode_lenient(text: &[u8], out: &mut Vec<u8>) {
     flush(group, filled, out);
 }
 
-/// Decodes in a mode, a group of four symbols at a time, as Suricata 8.0.8 does: `=` is a symbol of a group's
-/// last two places, and text goes on behind a padded group. `false`: the text is not base64 in this mode;
-/// `out` is then empty.
+/// Decodes in a mode, a group of four symbols at a time, as Suricata 8.0.8 does: `=` is a symbol in the last
+/// two places of a group, and text continues after a padded group. `false`: the text is not base64 in this
+/// mode; `out` is then empty.
 pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
     if mode == Mode::Strict && !is_strict(text) {
         return fail(out);
@@ -76,7 +76,7 @@ pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
             return fail(out);
         }
     }
-    // What a text ends with is padded, but where foreign characters are skipped: more could follow.
+    // An incomplete last group is padded, except where foreign characters are skipped: more could follow.
     while mode == Mode::Rfc4648 && group.filled > 0 {
         if !group.push(Symbol::Padding, out) {
             return fail(out);
@@ -85,7 +85,7 @@ pub fn decode(text: &[u8], mode: Mode, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Whether a text is whole groups of symbols, of which the last may be padded.
+/// Whether a text consists of whole groups of symbols, of which the last may be padded.
 fn is_strict(text: &[u8]) -> bool {
     let symbols = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
     text.len().is_multiple_of(4) && symbols.iter().all(|byte| sextet(*byte).is_some())
@@ -106,7 +106,7 @@ struct Group {
 }
 
 impl Group {
-    /// Takes a symbol; a whole group is written. `false`: padding stands where a value has to.
+    /// Adds a symbol and writes the group when it is complete. `false`: padding stands in place of a value.
     fn push(&mut self, symbol: Symbol, out: &mut Vec<u8>) -> bool {
         if let Some(place) = self.symbols.get_mut(self.filled) {
             *place = symbol;
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(get(b"SGVs bG8=", Mode::Rfc2045), Some(b"Hello".to_vec()));
         assert_eq!(get(b"SGVs bG8=", Mode::Rfc4648), Some(b"Hel".to_vec()));
         assert_eq!(get(b"SGVs bG8=", Mode::Strict), None);
-        // One symbol is no byte, and what ends with one is nothing.
+        // A single symbol is no byte, and a text that ends with one decodes to nothing.
         assert_eq!(get(b"ajabab255 evi", Mode::Rfc4648), None);
         assert_eq!(get(b"ajabab25", Mode::Rfc4648).map(|bytes| bytes.len()), Some(6));
         assert_eq!(get(b"ajabab255", Mode::Rfc2045).map(|bytes| bytes.len()), Some(6));
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// As Suricata 8.0.8 answers.
+    /// Suricata 8.0.8 gives the same results.
     #[test]
     fn text_goes_on_behind_padding() {
         let get = |text: &[u8], mode| {
@@ -205,7 +205,7 @@ mod tests {
             assert_eq!(get(b"SGV=bG8h", mode), Some(b"Helo!".to_vec()));
             assert_eq!(get(b"SG=sbG8h", mode), Some(b"Hlo!".to_vec()));
             assert_eq!(get(b"bar=abc=", mode), Some(b"m\xaai\xb7".to_vec()));
-            // Padding that stands where a value has to: nothing of it is base64.
+            // Padding in place of a value: none of the text is base64.
             for text in [&b"SGVs=bG8"[..], b"SGVs====", b"=SGV", b"S=GV"] {
                 assert_eq!(get(text, mode), None);
             }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Byte-level helpers of protocols in text: the classes of white space that receivers disagree about,
-//! trimming, and searches without regard to case.
+//! Byte-level helpers for text protocols: the classes of white space on which receivers differ, trimming, and
+//! case-insensitive searches.
 
-/// White space as `isspace` of the C locale has it.
+/// White space by `isspace` of the C locale.
 pub(crate) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
 }
 
-/// White space as Python's `str.split` has it, with which its servers take request lines apart.
+/// White space by Python's `str.split`, with which Python servers split request lines.
 pub(crate) const fn is_wide_space(byte: u8) -> bool {
     is_space(byte) || matches!(byte, 0x1c..=0x1f | 0x85 | 0xa0)
 }
@@ -22,7 +22,7 @@ pub(crate) const fn is_token(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x27 | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'^'..=b'z' | b'|' | b'~')
 }
 
-/// Without white space ([`is_space`]) at both ends.
+/// The text without white space ([`is_space`]) at both ends.
 pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text
         && is_space(*first)
@@ -37,7 +37,7 @@ pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Without the CRs and LFs at the end.
+/// The line without CRs and LFs at its end.
 pub(crate) fn chomp(mut line: &[u8]) -> &[u8] {
     while let [rest @ .., b'\r' | b'\n'] = line {
         line = rest;
@@ -51,7 +51,7 @@ pub(crate) fn span(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     text.split_at_checked(end).unwrap_or((text, &[]))
 }
 
-/// Bytes from `from` on; nothing if there are fewer.
+/// Bytes from `from` on; empty if there are fewer.
 pub(crate) fn after(text: &[u8], from: usize) -> &[u8] {
     text.get(from..).unwrap_or_default()
 }
@@ -72,7 +72,7 @@ pub(crate) fn line_to_lf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     text.split_at_checked(end + 1)
 }
 
-/// Position of an ASCII literal without regard to case.
+/// Position of an ASCII literal, ignoring letter case.
 pub(crate) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
     if what.is_empty() {
         return Some(0);
@@ -80,7 +80,8 @@ pub(crate) fn find_nocase(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|w| w.eq_ignore_ascii_case(what))
 }
 
-/// Equal without regard to case, NUL bytes in `text` ignored: some browsers drop them from names and values.
+/// Whether both are equal, ignoring letter case, and NUL bytes in `text`: some browsers drop them from names
+/// and values.
 pub(crate) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
     let mut left = text.iter().filter(|b| **b != 0);
     let mut right = what.iter();
@@ -93,7 +94,7 @@ pub(crate) fn equals_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
     }
 }
 
-/// Whether `what` occurs, without regard to case and to NUL bytes in `text`.
+/// Whether `what` occurs, ignoring letter case, and NUL bytes in `text`.
 pub(crate) fn contains_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
     if memchr::memchr(0, text).is_none() {
         return find_nocase(text, what).is_some();
@@ -102,7 +103,7 @@ pub(crate) fn contains_nocase_nonul(text: &[u8], what: &[u8]) -> bool {
     find_nocase(&clean, what).is_some()
 }
 
-/// Whether `text` begins with `what`, without regard to case.
+/// Whether `text` begins with `what`, ignoring letter case.
 pub(crate) fn starts_nocase(text: &[u8], what: &[u8]) -> bool {
     text.get(..what.len()).is_some_and(|head| head.eq_ignore_ascii_case(what))
 }

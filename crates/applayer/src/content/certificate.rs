@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates that the sides of a transaction show, and whether they are stored.
+//! Certificates that the sides of a transaction present, and whether they are stored.
 
 use bartizan_base::{Direction, PerDirection};
 
-/// The certificates of one side, as they are stored.
+/// The certificates of one side, in the form in which they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificates<'a> {
-    /// Of the side's own certificate, `C=US, O=Example, CN=host`.
+    /// Subject of the side's own certificate, `C=US, O=Example, CN=host`.
     pub subject: &'a str,
-    /// Of the side's own certificate.
+    /// Issuer of the side's own certificate.
     pub issuer: &'a str,
     /// SHA-1 of the side's own certificate, `0a:ff:...`
     pub fingerprint: &'a str,
-    /// All of them in DER, the side's own first.
+    /// All certificates in DER, the side's own first.
     pub chain: Vec<&'a [u8]>,
 }
 
-/// Whether the certificates of a side are stored: once in a transaction at most.
+/// Progress of storing a side's certificates, which happens at most once in a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storing {
-    /// No rule has asked.
+    /// No rule has requested it.
     #[default]
     No,
-    /// A rule has asked (`tls.store`); they may still be to come.
+    /// A rule has requested it (`tls.store`); the certificates may be still to come.
     Asked,
-    /// They were handed on.
+    /// The certificates were passed to the store.
     Done,
 }
 
 impl Storing {
-    /// A rule asks. `true`: none had asked before.
+    /// Records a rule's request. `true`: it is the first one.
     pub fn ask(&mut self) -> bool {
         let new = *self == Storing::No;
         if new {
@@ -41,25 +41,25 @@ impl Storing {
 
 /// Reads certificates out of a transaction.
 pub trait ShownCertificates {
-    /// Those of a side, once they are there.
+    /// The certificates of a side, once they are complete.
     fn shown_by(&self, side: Direction) -> Option<Certificates<'_>>;
 }
 
 /// A view of the certificates of a transaction.
 #[derive(Clone, Copy)]
 pub struct CertificateView<'a> {
-    /// Whether those of a side are stored.
+    /// Progress of storing, by side.
     pub storing: PerDirection<Storing>,
     shown: &'a dyn ShownCertificates,
 }
 
 impl<'a> CertificateView<'a> {
-    /// Makes one.
+    /// Makes a view.
     pub const fn new(storing: PerDirection<Storing>, shown: &'a dyn ShownCertificates) -> Self {
         CertificateView { storing, shown }
     }
 
-    /// Those of a side that are to be stored now: asked for, there, and not stored yet.
+    /// The certificates of a side that are due for storing: requested, complete, and not stored yet.
     #[must_use]
     pub fn due(&self, side: Direction) -> Option<Certificates<'a>> {
         if self.storing[side] == Storing::Asked { self.shown.shown_by(side) } else { None }

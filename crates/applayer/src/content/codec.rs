@@ -2,8 +2,8 @@
 //! Decoders of single content encodings: gzip (RFC 1952), raw deflate (RFC 1951), zlib (RFC 1950), brotli
 //! (RFC 7932), LZMA.
 //!
-//! What a decoder gives, and where it fails, depends on the bytes alone and not on the pieces in which they
-//! come. Checksums are not compared: browsers show what they read before they have seen them.
+//! A decoder's output, and the place where it fails, depend on the bytes alone and not on the pieces in which
+//! they come. Checksums are not compared: browsers display data before they have seen its checksum.
 
 use brotli_decompressor::{
     BrotliDecoderTakeOutput, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper as _,
@@ -16,7 +16,7 @@ use super::bytes::after;
 use super::gzip_header::{GzipHeader, NoHeader};
 use crate::memory::Held as _;
 
-/// An encoding.
+/// A content encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Gzip,
@@ -26,24 +26,25 @@ pub(crate) enum Encoding {
     Lzma,
 }
 
-/// Decoded bytes are handed on in pieces of this size.
+/// Size of the pieces in which decoded bytes are passed on.
 const PIECE: usize = 8192;
-/// Memory that LZMA may ask for, in bytes.
+/// Limit of the memory for LZMA, in bytes.
 pub(crate) const LZMA_MEMORY: usize = 1 << 20;
 
-/// Memory of zlib's decoder: its window of 32 KiB twice (what is behind is read in one piece), and tables.
+/// Memory of zlib's decoder, in bytes: its window of 32 KiB twice (so that its content is contiguous), and
+/// tables.
 const INFLATE_MEMORY: usize = 80 << 10;
-/// Memory of brotli's decoder beside its window: its state, and tables of codes.
+/// Memory of brotli's decoder beside its window, in bytes: its state, and tables of codes.
 const BROTLI_MEMORY: usize = 64 << 10;
 
-/// The receiver refused more: a limit was reached.
+/// The sink accepts no more: a limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
-/// Takes decoded bytes.
+/// Receives decoded bytes.
 pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> Result<(), Stop> + 's;
 
-/// Why a decoder stopped.
+/// The reason why a decoder stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The data is not of this encoding.
@@ -59,55 +60,55 @@ impl From<Stop> for Failure {
 
 type Lzma = lzma_rs::decompress::Stream<Vec<u8>>;
 type Brotli = BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>;
-/// Bytes that brotli is given at a time.
+/// Number of bytes that brotli's decoder gets at a time.
 const STEP: usize = 16;
 
-/// Whether deflated data is one of several members.
+/// The place of deflated data in a series of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Members {
-    /// Nothing follows it.
+    /// No member follows.
     One,
     /// The first member of gzip data.
     First,
-    /// Another one. What is broken in it does not put the first one into doubt.
+    /// A later member. A failure in it does not make the first one doubtful.
     Later,
 }
 
-/// What is known of the bytes behind a member of gzip data.
+/// State between two members of gzip data.
 #[derive(Debug)]
 pub(crate) struct Between {
-    /// Bytes of the member's trailer (checksum, length) that are still to come.
+    /// Bytes of the member's trailer (checksum, length) that have not come yet.
     trailer: usize,
     /// The next member's header.
     header: GzipHeader,
 }
 
-/// Bytes of a member's trailer (RFC 1952 section 2.3.1).
+/// Length of a member's trailer, in bytes (RFC 1952 section 2.3.1).
 const TRAILER: usize = 8;
 
-/// When a decoder gives what its input holds.
+/// The time at which a decoder gives its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// In equal steps, or when the input is over: broken data shows the same however it is cut.
+    /// In equal steps, or at the end of the input: broken data gives the same output however it is cut.
     #[default]
     Even,
-    /// At once: a receiver may read it now.
+    /// At once: a receiver may decode it now.
     Prompt,
 }
 
-/// A decoder.
+/// A decoder for one encoding, with its state.
 pub(crate) enum Codec {
     /// The header of gzip data; raw deflate follows it.
     GzipHeader(GzipHeader),
-    /// Bytes of a zlib header so far; raw deflate follows it.
+    /// The bytes of a zlib header so far; raw deflate follows it.
     ZlibHeader(Vec<u8>),
     Inflate(Box<Decompress>, Members),
-    /// Behind a member of gzip data, of which another one may follow (RFC 1952 section 2.2).
+    /// After a member of gzip data; another one may follow (RFC 1952 section 2.2).
     Between(Box<Decompress>, Between),
-    /// And input that is not a full step yet.
+    /// Brotli, and input that is not a full step yet.
     Brotli(Box<Brotli>, Vec<u8>, Pace),
     Lzma(Box<Lzma>),
-    /// All that follows the end of the encoded data is ignored.
+    /// The encoded data has ended; bytes after it are ignored.
     Ended,
 }
 
@@ -132,7 +133,7 @@ impl Codec {
         }
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(crate) fn held(&self) -> usize {
         match self {
             Codec::ZlibHeader(seen) => seen.held(),
@@ -150,12 +151,12 @@ impl Codec {
         Codec::Inflate(Box::new(Decompress::new(false)), members)
     }
 
-    /// Whether encoded data has come to an end: all of it, or a member.
+    /// Whether the encoded data, or a member of it, has ended.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self, Codec::Ended | Codec::Between(..) | Codec::Inflate(_, Members::Later))
     }
 
-    /// Decodes a piece. All that comes before a failure is handed on.
+    /// Decodes a piece. All output before a failure is passed on.
     pub(crate) fn decode(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Failure> {
         match self {
             Codec::GzipHeader(header) => {
@@ -188,7 +189,7 @@ impl Codec {
         }
     }
 
-    /// No more input: what the decoder holds back comes out.
+    /// Ends the input and passes on the output that the decoder has held back.
     pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Failure> {
         match core::mem::replace(self, Codec::Ended) {
             Codec::Lzma(stream) => Ok(stream.finish().map_or(Ok(()), |output| sink(&output))?),
@@ -250,9 +251,9 @@ impl Codec {
         Ok(())
     }
 
-    /// In equal steps: when it fails, the library gives nothing of what it has decoded since it was called.
-    /// So what is lost is little, and the same however the data is cut; what is no full step waits for more,
-    /// or for the end.
+    /// Decodes brotli in equal steps: when a step fails, the library gives none of that step's output. So
+    /// little is lost, and the loss is the same however the data is cut; an incomplete step is decoded with
+    /// more data or at the end.
     fn unbrotli(&mut self, data: &[u8], step: usize, sink: &mut Sink<'_>) -> Result<(), Failure> {
         let Codec::Brotli(state, waiting, _) = self else { return Ok(()) };
         waiting.extend_from_slice(data);
@@ -295,7 +296,8 @@ impl Codec {
 }
 
 impl Between {
-    /// The next member's decoder or what waits for it, and what of the bytes is left. Zeros may pad a member.
+    /// The decoder of the next member, or the state before it, and the remaining bytes. Zeros may pad a
+    /// member.
     fn next(mut self, decoder: Box<Decompress>, data: &[u8]) -> (Codec, &[u8]) {
         let skipped = self.trailer.min(data.len());
         self.trailer -= skipped;
@@ -311,7 +313,7 @@ impl Between {
     }
 }
 
-/// Inflates a piece: how it stands after it, and what is left of it.
+/// Inflates a piece. Returns the decoder's status and the remaining bytes.
 fn inflate<'d>(
     decoder: &mut Decompress,
     mut data: &'d [u8],
@@ -332,14 +334,14 @@ fn inflate<'d>(
         match status {
             Err(_) => return (Err(Failure::Corrupt), data),
             Ok(Status::StreamEnd) => return (Ok(Status::StreamEnd), data),
-            // Nothing moved: more input is needed.
+            // No progress: more input is needed.
             Ok(status) if made < PIECE && (data.is_empty() || used == 0) => return (Ok(status), &[]),
             Ok(_) => {}
         }
     }
 }
 
-/// What is known of a zlib header.
+/// Result of parsing a zlib header.
 enum Header {
     Need,
     Length(usize),

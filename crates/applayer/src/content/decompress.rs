@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Undoing content encodings, one after the other.
+//! Removes content encodings, one after the other.
 //!
-//! Browsers take what a server sends whatever its header says, so a decoder that fails before it gave
-//! anything is followed by the next one (gzip, raw deflate, zlib, in turn), and when all fail the bytes pass
-//! as they are, from the first on (libhtp does the same). A decoder that was announced (`deflate` names two)
-//! is believed from its first byte of output on, another one from [`TRUST`] bytes on or when its data has
-//! come to an end; what a decoder gives that is believed stays, and behind its failure nothing more is seen.
-//! All this depends on the bytes alone: how segments cut them makes no difference ([`Pace::Even`]). In
-//! prevention nothing waits for more ([`Pace::Prompt`]), since receivers do not.
+//! Browsers decode data whatever its header declares. So a decoder that fails before its first output is
+//! replaced by the next one (gzip, raw deflate, zlib, in turn), and if all fail the bytes pass unchanged,
+//! from the first on (libhtp does the same). The declared decoder (`deflate` means two) is trusted from its
+//! first byte of output on; any other one from [`TRUST`] bytes on, or when its data has ended. The output of
+//! a trusted decoder stays, and after its failure nothing more is decoded. All this depends on the bytes
+//! alone: their division into segments makes no difference ([`Pace::Even`]). In prevention output is never
+//! held back for more input ([`Pace::Prompt`]), since receivers do not hold it back either.
 
 use crate::memory::Held as _;
 
 use super::codec::{Codec, Failure};
 pub(crate) use super::codec::{Encoding, Pace, Sink, Stop};
 
-/// Undecoded bytes kept at most for another decoder to try.
+/// Limit of undecoded bytes that are kept for other decoders.
 const HOLD: usize = 1 << 16;
-/// Output, in bytes, that makes a decoder believed that was not announced: text that is taken for deflate
-/// fails earlier.
+/// Output, in bytes, after which a decoder that was not declared is trusted: text that is mistaken for
+/// deflate fails earlier.
 const TRUST: usize = 512;
-/// Decoders tried after the first.
+/// Number of decoders that are tried after the first.
 const RESTARTS: u8 = 3;
 
-/// How far a layer is.
+/// State of a layer.
 enum Phase {
-    /// The decoder may be the wrong one: input from the first byte on, and output that waits.
+    /// The decoder may be the wrong one: input from the first byte on, and output that is held back.
     Trying { held: Vec<u8>, given: Vec<u8> },
     /// The decoder is the right one.
     Trusted,
-    /// No decoder was: bytes pass as they are.
+    /// All decoders failed: bytes pass unchanged.
     Through,
-    /// Nothing more can be decoded, or is wanted.
+    /// Nothing more can be decoded, or the sink accepts no more.
     Dead,
 }
 
-/// A decoder that may turn into another.
+/// A decoder that other ones may replace.
 struct Layer {
-    /// What the header says.
+    /// The encoding that the header declares.
     announced: Encoding,
     encoding: Encoding,
     codec: Codec,
@@ -45,10 +45,10 @@ struct Layer {
     phase: Phase,
 }
 
-/// What a layer wants done beyond its output.
+/// Further work after a layer's output.
 enum After {
     Nothing,
-    /// These bytes pass undecoded from here on, through the layers behind as well.
+    /// These bytes and all later ones pass undecoded, through the following layers as well.
     PassThrough(Vec<u8>),
 }
 
@@ -88,7 +88,7 @@ impl Layer {
         }
     }
 
-    /// Goes on with a decoder that may be the wrong one.
+    /// Continues with a decoder that may be the wrong one.
     fn attempt(
         &mut self,
         mut held: Vec<u8>,
@@ -138,8 +138,8 @@ impl Layer {
         Ok(After::Nothing)
     }
 
-    /// The decoder is the one that the header names. By `deflate` senders mean either of two forms: zlib's
-    /// (RFC 9110 section 8.4.1.2), whose first two bytes hold a check, and the bare one.
+    /// Whether the decoder is one that the header declares. Senders mean either of two forms by `deflate`:
+    /// zlib (RFC 9110 section 8.4.1.2), whose first two bytes have a check value, and raw deflate.
     fn is_announced(&self) -> bool {
         self.restarts == 0 || self.announced == Encoding::Deflate && self.encoding == Encoding::Zlib
     }
@@ -157,7 +157,7 @@ impl Layer {
         Some(Codec::new(self.encoding, self.pace))
     }
 
-    /// No more input: what is held back comes out.
+    /// Ends the input and passes on the output that was held back.
     fn finish(&mut self, sink: &mut Sink<'_>) -> Result<After, Stop> {
         let (held, given) = match core::mem::replace(&mut self.phase, Phase::Dead) {
             Phase::Trying { held, given } => (held, given),
@@ -184,9 +184,9 @@ impl Layer {
     }
 }
 
-/// The encodings of a body, undone in turn.
+/// Decodes a body by removing its encodings in turn.
 pub(crate) struct Decoder {
-    /// The first is applied to what comes in.
+    /// The first layer gets the input.
     layers: Vec<Layer>,
 }
 
@@ -197,22 +197,22 @@ impl Decoder {
         (!layers.is_empty()).then_some(Decoder { layers })
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(crate) fn held(&self) -> usize {
         self.layers.iter().fold(self.layers.held(), |sum, layer| sum.saturating_add(layer.held()))
     }
 
     /// Decodes a piece of the body. An error means that the rest is lost: it could not be decoded, or the
-    /// sink refused it.
+    /// sink accepts no more.
     pub(crate) fn write(&mut self, data: &[u8], sink: &mut Sink<'_>) -> Result<(), Stop> {
         run(&mut self.layers, data, sink)
     }
 
-    /// The body has ended.
+    /// Ends the body.
     pub(crate) fn finish(&mut self, sink: &mut Sink<'_>) -> Result<(), Stop> {
         let mut layers = self.layers.as_mut_slice();
         while let Some((layer, behind)) = layers.split_first_mut() {
-            // A layer that can give no more does not keep the ones behind it from giving what they have.
+            // A layer that can give no more does not prevent the following ones from giving their output.
             if let Ok(After::PassThrough(held)) = layer.finish(&mut |decoded| run(behind, decoded, sink)) {
                 pass(behind, &held, sink)?;
             }
@@ -332,8 +332,8 @@ mod tests {
     /// A short text as the brotli library flushes it, with the stream still open.
     const BROTLI_FLUSHED: &[u8] = b"\x8b\x05\x00\x00\xa4\x41\xca\xe8\xf0\x54\x21\xaa\x04\x88\x5f\xf2\x0c";
 
-    /// A deflate block of fixed codes: `count` times `x`, then a length and a distance of which there is
-    /// nothing.
+    /// A deflate block of fixed codes: `count` times `x`, then a length and a distance that points before the
+    /// data.
     fn broken_behind(count: usize) -> Vec<u8> {
         let bits = core::iter::once((0b011, 3)) // the last block; fixed codes
             .chain(core::iter::repeat_n((0b0001_0101, 8), count))
@@ -361,9 +361,9 @@ mod tests {
         let many = broken_behind(TRUST);
         let zlib = [b"\x78\x9c", few.as_slice()].concat();
         let cases: [(Encoding, &[u8], Vec<u8>); 9] = [
-            // What was announced is believed, and what it gave stays.
+            // The declared decoder is trusted, and its output stays.
             (Encoding::Deflate, &few, b"x".repeat(30)),
-            // Of another decoder so little is not believed.
+            // So little output of another decoder is not trusted.
             (Encoding::Gzip, &few, few.clone()),
             (Encoding::Gzip, &many, b"x".repeat(TRUST)),
             (Encoding::Zlib, &zlib, b"x".repeat(30)),
@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    /// RFC 1952 section 2.2: gzip data is a series of members, and receivers read all of them.
+    /// RFC 1952 section 2.2: gzip data is a series of members, and receivers decode all of them.
     #[test]
     fn members_of_gzip_are_read_one_after_the_other() {
         let padded = [gzip(b"first "), vec![0; 700], gzip(b""), gzip(b"second "), gzip(b"third")].concat();
@@ -395,16 +395,16 @@ mod tests {
             assert_eq!(all(&many), b"az", "{step}");
             assert_eq!(all(&broken), decode(&[Encoding::Gzip], &broken, 1 << 20), "{step}");
             assert!(all(&broken).starts_with(b"first "), "{step}");
-            // Nothing that came out puts an announced decoder into doubt.
+            // Without output a declared decoder is not in doubt.
             let empty = [gzip(b""), broken.clone()].concat();
             assert!(all(&empty).starts_with(b"first "), "{step}");
-            // Without being announced as well.
+            // The same holds if gzip is not declared.
             let wrong = decode(&[Encoding::Deflate], &padded, step);
             assert_eq!(wrong, b"first second third", "{step}");
         }
     }
 
-    /// In prevention what waits for more is not inspected before it leaves.
+    /// In prevention, output that is held back would leave without inspection.
     #[test]
     fn what_was_announced_is_shown_from_its_first_byte_on() {
         let text = b"a short text";
@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    /// Wherever a stream of brotli is cut, what its bytes say so far is shown, as a client reads it.
+    /// Wherever a stream of brotli is cut, the output so far is complete, as a client decodes it.
     #[test]
     fn promptly_no_byte_waits_for_the_next_one() {
         let shown = |pace, end: usize, step| {
@@ -466,7 +466,7 @@ mod tests {
         use Encoding::{Brotli, Deflate, Gzip, Lzma, Zlib};
         for round in 0..5000 {
             let mut data = sources[random(sources.len())].clone();
-            // Often near the beginning, where it is decided who decodes.
+            // Often near the beginning, where the decoder is chosen.
             for _ in 0..random(4) {
                 let within = if random(2) == 0 { data.len() } else { data.len().min(40) };
                 data[random(within)] = random(256) as u8;

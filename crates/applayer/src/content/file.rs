@@ -9,31 +9,32 @@ use crate::memory::{Held as _, slide};
 use md5::Digest as _;
 use std::sync::Arc;
 
-/// How files are tracked; from settings and from what the loaded rules need.
+/// Settings of file tracking, from the configuration and from the needs of the loaded rules.
 #[derive(Clone, Debug)]
 pub struct FileSettings {
-    /// Compute MD5 (a rule or `force-hash` asks).
+    /// Compute MD5 (for a rule or `force-hash`).
     pub md5: bool,
     /// Compute SHA-1.
     pub sha1: bool,
     /// Compute SHA-256.
     pub sha256: bool,
-    /// Truncated files and files with gaps get a name in the file store: the SHA-256 of what came of them.
+    /// Truncated files and files with gaps get a name in the file store: the SHA-256 of the part that came.
     pub names_parts: bool,
-    /// Every file is kept (`file-store.force-filestore`).
+    /// Every file is stored (`file-store.force-filestore`).
     pub store_all: bool,
-    /// Bytes of a kept file that are taken in, instead of the protocol's own limit; 0 for all.
+    /// Limit of a stored file, in bytes, instead of the protocol's own limit; 0 for none.
     pub store_depth: Option<u64>,
-    /// Tells the kind of a file when a rule asks.
+    /// Determines the type of a file when a rule needs it.
     pub magic: Option<Arc<Magic>>,
-    /// Records tell it, too (`force-magic`).
+    /// Records contain the type, too (`force-magic`).
     pub tell_magic: bool,
-    /// Most bytes of content held per file for inspection; older bytes are dropped, and counted by `offset`.
+    /// Limit of the content held per file for inspection, in bytes; older bytes are dropped, and counted by
+    /// `offset`.
     pub window: usize,
 }
 
 impl FileSettings {
-    /// Bytes of content held where rules decide later whether a file is kept.
+    /// Bytes of content that are held if rules decide later whether a file is stored.
     pub const STORE_WINDOW: usize = 16 << 20;
 }
 
@@ -61,7 +62,7 @@ pub enum FileState {
     Open,
     /// Complete.
     Closed,
-    /// Not all of it was seen (limit, end of flow).
+    /// Part of the file was not seen (limit, end of flow).
     Truncated,
     /// A gap made it unusable.
     Error,
@@ -80,34 +81,34 @@ impl FileState {
     }
 }
 
-/// Rules noted of one file.
+/// Limit of the matching rules that are recorded for one file.
 pub(crate) const SIDS_MAX: usize = 64;
 
 /// One file.
 pub struct FileTrack {
-    /// Number within the flow, from 0... as EVE's `file_id` where it is written.
+    /// Number within the flow, from 0; EVE's `file_id` where that is written.
     pub id: u32,
     /// Name (path of the URI, name of an attachment).
     pub name: Vec<u8>,
     /// State.
     pub state: FileState,
-    /// Bytes seen.
+    /// Number of bytes seen.
     pub size: u64,
     /// Offset of the first byte, when the transfer is a range of a larger file.
     pub start: Option<u64>,
     /// Last offset of the range.
     pub end: Option<u64>,
-    /// Bytes are missing within.
+    /// Bytes within the file are missing.
     pub gaps: bool,
     /// A `fileinfo` record was written.
     pub logged: bool,
-    /// A rule (`filestore`) asked to keep it.
+    /// A rule (`filestore`) requested storing the file.
     pub store: bool,
-    /// It was kept.
+    /// The file was stored.
     pub stored: bool,
-    /// Number under which it is being kept; 0 for none.
+    /// Number under which the file is being stored; 0 for none.
     pub store_id: u32,
-    /// Bytes of the content that were handed to who keeps it.
+    /// Bytes of the content that were passed to the file store.
     pub kept: u64,
     /// MD5 of the content; of a whole file only.
     pub md5: Option<[u8; 16]>,
@@ -115,9 +116,9 @@ pub struct FileTrack {
     pub sha1: Option<[u8; 20]>,
     /// SHA-256 of the content; of a whole file only.
     pub sha256: Option<[u8; 32]>,
-    /// Sids of the `filestore` rules and others that matched it (EVE `sid`).
+    /// Sids of the `filestore` rules and others that matched the file (EVE `sid`).
     pub sids: Vec<u32>,
-    /// SHA-256 of what came of a file that is not whole.
+    /// SHA-256 of the part that came of an incomplete file.
     part_name: Option<[u8; 32]>,
     names_parts: bool,
     content: Vec<u8>,
@@ -164,7 +165,7 @@ impl FileTrack {
         }
     }
 
-    /// Takes in content.
+    /// Appends content.
     pub fn append(&mut self, data: &[u8]) {
         if self.state != FileState::Open {
             return;
@@ -186,7 +187,7 @@ impl FileTrack {
         self.content_offset = self.content_offset.saturating_add(gone);
     }
 
-    /// What it is, in words, once enough of it has come and where its settings have a
+    /// The type of the file in words, once enough content has come and if its settings have a
     /// [`FileSettings::magic`]. The first call takes a millisecond.
     #[must_use]
     pub fn magic(&self) -> Option<&str> {
@@ -194,18 +195,19 @@ impl FileTrack {
         (enough || self.state != FileState::Open).then(|| self.kind.of(&self.content))?
     }
 
-    /// The same for its record: where records are to tell it, else if a rule has asked, as in Suricata.
+    /// The type for the file's record: always if records are to contain it, else if a rule has needed it, as
+    /// in Suricata.
     #[must_use]
     pub fn magic_to_tell(&self) -> Option<&str> {
         if self.tell_magic { self.magic() } else { self.kind.known() }
     }
 
-    /// So many bytes of content are held at least.
+    /// Raises the limit of held content to at least `window` bytes.
     pub(crate) fn widen(&mut self, window: usize) {
         self.window = self.window.max(window);
     }
 
-    /// `missing` bytes will never come.
+    /// Records that `missing` bytes will never come.
     pub fn gap(&mut self, missing: u64) {
         self.gaps = true;
         self.size = self.size.saturating_add(missing);
@@ -216,7 +218,7 @@ impl FileTrack {
         }
     }
 
-    /// No more content comes; `state` says how it ended.
+    /// Ends the content; `state`: the final state.
     pub fn close(&mut self, state: FileState) {
         if self.state != FileState::Open {
             return;
@@ -235,13 +237,13 @@ impl FileTrack {
         }
     }
 
-    /// The SHA-256 that names the file in the file store: that of the content, or of the part that came.
+    /// The SHA-256 that names the file in the file store: of the content, or of the part that came.
     #[must_use]
     pub fn store_name(&self) -> Option<[u8; 32]> {
         self.sha256.or(self.part_name)
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     #[must_use]
     pub(crate) fn held(&self) -> usize {
         self.name
@@ -251,14 +253,14 @@ impl FileTrack {
             .saturating_add(self.kind.held())
     }
 
-    /// A rule about files matched it.
+    /// Records that a rule on files matched the file.
     pub fn note_rule(&mut self, sid: u32) {
         if self.sids.len() < SIDS_MAX && !self.sids.contains(&sid) {
             self.sids.push(sid);
         }
     }
 
-    /// Content that was not handed on yet. `None`: some of it is gone already.
+    /// Content that was not passed to the file store yet. `None`: some of it is dropped already.
     #[must_use]
     pub fn unkept(&self) -> Option<&[u8]> {
         let from = usize::try_from(self.kept.checked_sub(self.content_offset)?).ok()?;
@@ -299,7 +301,7 @@ mod tests {
             for names_parts in [false, true] {
                 let part = file(names_parts, state, gap);
                 assert_eq!((part.md5, part.sha1, part.sha256), (None, None, None), "{state:?}");
-                // The file store names it by what came.
+                // The file store names the file by the part that came.
                 let is_named = names_parts && state == FileState::Truncated;
                 assert_eq!(part.store_name(), whole.sha256.filter(|_| is_named), "{state:?}");
             }

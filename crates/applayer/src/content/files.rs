@@ -6,21 +6,22 @@ use crate::content::file::{FileSettings, FileState, FileTrack};
 use crate::content::mime::multipart::Found;
 use crate::memory::Held as _;
 
-/// Longest file name kept, in bytes.
+/// Limit of a file name, in bytes; longer names are cut.
 pub(crate) const MAX_NAME: usize = 4096;
-/// Files of one direction of a transaction that are tracked.
+/// Limit of tracked files in one direction of a transaction.
 pub(crate) const MAX_FILES: usize = 256;
-/// The same in prevention, where more are refused: Go reads 1,000 parts of a form, others fewer.
+/// Limit of tracked files in prevention, where further files are refused: Go reads 1,000 parts of a form,
+/// other servers fewer.
 pub(crate) const MAX_FILES_STRICT: usize = 1024;
 
-/// What the files of a flow share.
+/// State that the files of a flow share.
 #[derive(Debug, Default)]
 pub(crate) struct FileContext {
     pub settings: FileSettings,
     pub next_id: u32,
-    /// Bodies of the flow that became far too many bytes.
+    /// Number of bodies in the flow that decompressed to far too many bytes.
     pub bombs: u32,
-    /// Receivers are real: nothing of a file may stay unseen.
+    /// Prevention is on: all of a file must be inspected.
     pub strict: bool,
 }
 
@@ -28,19 +29,18 @@ pub(crate) struct FileContext {
 #[derive(Default)]
 pub(crate) struct FileList {
     pub list: Vec<FileTrack>,
-    /// The last one is still being filled.
+    /// The last file is still being filled.
     open: bool,
-    /// Memory of all but the last one, in bytes.
+    /// Memory of all files but the last one, in bytes.
     held: usize,
-    /// Names that some receiver reads instead of a file's own.
+    /// Names that some receivers read instead of a file's own.
     pub aliases: Vec<Vec<u8>>,
-    /// There were more than prevention looks at.
+    /// The limit of prevention was exceeded.
     too_many: bool,
 }
 
 impl FileList {
-    /// Opens a file, unless too many are tracked. Returns whether its name is longer than what is kept of
-    /// names.
+    /// Opens a file, unless too many are tracked. Returns whether its name exceeds [`MAX_NAME`].
     #[must_use]
     pub(crate) fn open(&mut self, name: &[u8], context: &mut FileContext) -> bool {
         self.close(FileState::Truncated);
@@ -49,7 +49,7 @@ impl FileList {
             self.too_many |= context.strict;
             return false;
         }
-        // Receivers read on; what it stood in has a limit.
+        // Receivers read longer names; their length has a limit elsewhere.
         let kept = before(name, if context.strict { usize::MAX } else { MAX_NAME });
         self.held = self.held.saturating_add(self.list.last().map_or(0, FileTrack::held));
         self.list.push(FileTrack::open(context.next_id, kept, &context.settings));
@@ -58,7 +58,7 @@ impl FileList {
         name.len() > MAX_NAME
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(crate) fn held(&self) -> usize {
         let last = self.list.last().map_or(0, FileTrack::held);
         let aliases =
@@ -71,13 +71,12 @@ impl FileList {
         self.open
     }
 
-    /// Whether there were more than prevention looks at.
+    /// Whether the number of files exceeded the limit of prevention.
     pub(crate) const fn has_too_many(&self) -> bool {
         self.too_many
     }
 
-    /// Takes a file, or a piece of one, that was found in a form. Returns whether a name was longer than what
-    /// is kept.
+    /// Adds a file, or a piece of one, that was found in a form. Returns whether a name exceeds [`MAX_NAME`].
     #[must_use]
     pub(crate) fn take(&mut self, found: Found<'_>, context: &mut FileContext) -> bool {
         match found {
@@ -96,7 +95,7 @@ impl FileList {
         false
     }
 
-    /// Marks the file just opened as a piece of a larger one: offsets of its first and last byte.
+    /// Marks the open file as a piece of a larger one: offsets of its first and last byte.
     pub(crate) fn set_range(&mut self, start: Option<u64>, end: Option<u64>) {
         if let Some(file) = self.list.last_mut().filter(|_| self.open) {
             file.start = start;
@@ -104,7 +103,7 @@ impl FileList {
         }
     }
 
-    /// Adds content to the file being filled.
+    /// Appends content to the open file.
     pub(crate) fn append(&mut self, data: &[u8]) {
         if self.open
             && let Some(file) = self.list.last_mut()
@@ -113,12 +112,12 @@ impl FileList {
         }
     }
 
-    /// Whether the file being filled is to be kept.
+    /// Whether the open file is to be stored.
     pub(crate) fn is_kept(&self) -> bool {
         self.open && self.list.last().is_some_and(|file| file.store)
     }
 
-    /// `missing` bytes of the file being filled will never come.
+    /// Records that `missing` bytes of the open file will never come.
     pub(crate) fn gap(&mut self, missing: u64) {
         if self.open
             && let Some(file) = self.list.last_mut()
@@ -127,12 +126,12 @@ impl FileList {
         }
     }
 
-    /// Ends the file being filled.
+    /// Closes the open file.
     pub(crate) fn close(&mut self, state: FileState) {
         if self.open
             && let Some(file) = self.list.last_mut()
         {
-            // Not all of a file with gaps was seen.
+            // A file with gaps was not seen completely.
             let state = if file.gaps && state == FileState::Closed { FileState::Truncated } else { state };
             file.close(state);
         }

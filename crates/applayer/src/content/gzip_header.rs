@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The header of gzip data (RFC 1952 section 2.3), read byte by byte and not kept: its parts may be of any
+//! The header of gzip data (RFC 1952 section 2.3), parsed byte by byte and not kept: its parts may have any
 //! length, as receivers allow. Reserved flags and the header's checksum are ignored.
 
 use super::bytes::after;
 
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-/// Bytes of the fixed part: magic, flags, time, two more.
+/// Length of the fixed part, in bytes: magic, flags, time, two more.
 const FIXED: u8 = 10;
 
 bitflags::bitflags! {
-    /// Which parts follow the fixed one.
+    /// Parts after the fixed one.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct Parts: u8 {
         const CHECKSUM = 1 << 1;
@@ -19,25 +19,25 @@ bitflags::bitflags! {
     }
 }
 
-/// What is being read.
+/// The part that is being parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// The fixed part; so many bytes of it were read.
+    /// The fixed part, with the number of bytes parsed so far.
     Fixed(u8),
-    /// The length of the extra field; its first byte, once read.
+    /// The length of the extra field, with its first byte once that has come.
     ExtraLength(Option<u8>),
-    /// So many bytes of the extra field, or of the checksum, are left.
+    /// The extra field or the checksum, with the number of bytes left.
     Skip(u16),
-    /// A text that ends with a zero.
+    /// A text that ends with a NUL.
     Text,
     Over,
 }
 
-/// How far the header is.
+/// Progress of parsing a header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GzipHeader {
     at: At,
-    /// Parts that are still to come.
+    /// Parts that have not come yet.
     left: Parts,
 }
 
@@ -46,20 +46,19 @@ pub(crate) struct GzipHeader {
 pub(crate) struct NoHeader;
 
 impl GzipHeader {
-    /// At the first byte.
+    /// A header before its first byte.
     pub(crate) const fn new() -> Self {
         GzipHeader { at: At::Fixed(0), left: Parts::empty() }
     }
 
-    /// Whether nothing of it was read.
+    /// Whether no byte was parsed yet.
     pub(crate) fn is_at_start(&self) -> bool {
         self.at == At::Fixed(0)
     }
 
-    /// Reads on: what lies behind the header, or `None` while it goes on.
+    /// Parses further bytes. Returns the bytes after the header, or `None` while the header continues.
     ///
-    /// # Errors
-    /// It is no header.
+    /// The bytes are no header.
     pub(crate) fn read<'d>(&mut self, mut data: &'d [u8]) -> Result<Option<&'d [u8]>, NoHeader> {
         while self.at != At::Over {
             data = match self.at {
@@ -91,7 +90,7 @@ impl GzipHeader {
         Ok(Some(data))
     }
 
-    /// A byte of the fixed part or of a length.
+    /// Parses a byte of the fixed part or of a length.
     fn byte(&mut self, byte: u8) -> Result<(), NoHeader> {
         match self.at {
             At::Fixed(read) => {
@@ -116,7 +115,7 @@ impl GzipHeader {
         Ok(())
     }
 
-    /// The next part that the flags name; the two texts come one behind the other.
+    /// Begins the next part that the flags name; the two texts follow each other.
     fn next_part(&mut self) {
         let order = [
             (Parts::EXTRA, At::ExtraLength(None)),
@@ -136,7 +135,7 @@ impl GzipHeader {
 mod tests {
     use super::*;
 
-    /// Length of the header at the beginning of some bytes, read in pieces of a size.
+    /// Length of the header at the beginning of `data`, parsed in pieces of `size` bytes.
     fn length(data: &[u8], size: usize) -> Result<Option<usize>, NoHeader> {
         let mut header = GzipHeader::new();
         let mut read = 0;

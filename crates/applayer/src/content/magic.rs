@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What files are, in words (`file.magic`, `force-magic`): libmagic, when somebody asks.
+//! Types of files in words (`file.magic`, `force-magic`), determined by libmagic on request.
 //!
-//! libmagic takes a millisecond for a file, a hundred times as long as all else. So a file's kind is told
-//! apart when it is asked for, not because some rule might: most that do have a pattern beside it that is not
-//! there.
+//! libmagic takes a millisecond for a file, far longer than all other inspection. So a file's type is
+//! determined when a rule evaluates it, not because some rule might: most rules with such a condition also
+//! have a pattern that the file lacks.
 
 use crate::ffi_magic;
 pub use crate::ffi_magic::MagicError;
@@ -11,20 +11,20 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes of a file from which on its kind is looked for before its end (Suricata's number).
+/// Size, in bytes, from which on a file's type is determined before its end (Suricata's number).
 pub(crate) const ENOUGH: usize = 512;
-/// So many of its first bytes are looked at. What libmagic knows lies in the first 36 KiB, but for the parts
-/// of some archives.
+/// Limit of a file's beginning that libmagic gets, in bytes. libmagic's patterns lie in the first 36 KiB,
+/// except for parts of some archives.
 pub(crate) const LOOKED_AT: usize = 64 << 10;
 
-/// A way to tell the kinds of files apart.
+/// Determines types of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Magic {
     database: Option<PathBuf>,
 }
 
 impl Magic {
-    /// With the database that the setting `magic-file` names, if it does.
+    /// Loads libmagic with the database of the setting `magic-file`, if there is one.
     ///
     /// # Errors
     /// As [`Magic::new`].
@@ -33,7 +33,7 @@ impl Magic {
         Magic::new(file.map(PathBuf::from))
     }
 
-    /// With a database of libmagic's (`magic-file`), or else its default one.
+    /// Loads libmagic with a database (`magic-file`), or else with its default one.
     ///
     /// # Errors
     /// The library or its database cannot be loaded.
@@ -42,37 +42,37 @@ impl Magic {
         Ok(Magic { database })
     }
 
-    /// What content is.
+    /// The type of some content.
     pub(crate) fn identify(&self, content: &[u8]) -> Option<Box<str>> {
         ffi_magic::identify(content, self.database.as_deref()).ok().flatten()
     }
 }
 
-/// The kind of one file, told apart when it is first asked for.
+/// The type of one file, determined at the first request.
 #[derive(Default)]
 pub(crate) struct Kind {
     magic: Option<Arc<Magic>>,
-    /// The file's first bytes, once its content does not begin with them any more.
+    /// The file's first bytes, once its held content does not include them any more.
     beginning: Box<[u8]>,
     name: OnceCell<Option<Box<str>>>,
 }
 
 impl Kind {
-    /// `None`: nobody will ask.
+    /// `None`: the type is never determined.
     pub(crate) fn new(magic: Option<Arc<Magic>>) -> Self {
         Kind { magic, ..Kind::default() }
     }
 
-    /// To be called with all content of a file before some of its beginning goes, and with what comes behind
-    /// it.
+    /// Keeps the file's beginning. Called before some of it is dropped, with all held content and the bytes
+    /// after it.
     pub(crate) fn keep(&mut self, content: &[u8], more: &[u8]) {
         if self.magic.is_some() && self.name.get().is_none() && self.beginning.is_empty() {
             self.beginning = content.iter().chain(more).copied().take(LOOKED_AT).collect();
         }
     }
 
-    /// What the file is, by its content, of which nothing is gone unless [`Kind::keep`] was called before.
-    /// `None`: nobody asked for it when the file began, or it has no content or no known kind.
+    /// The type of the file, from its content, which must be complete unless [`Kind::keep`] was called
+    /// before. `None`: the file has no [`Magic`], no content or no known type.
     pub(crate) fn of(&self, content: &[u8]) -> Option<&str> {
         let magic = self.magic.as_ref()?;
         let name = self.name.get_or_init(|| {
@@ -83,12 +83,12 @@ impl Kind {
         name.as_deref()
     }
 
-    /// As [`Kind::of`], if somebody has asked already.
+    /// The type of the file, if it was determined already.
     pub(crate) fn known(&self) -> Option<&str> {
         self.name.get()?.as_deref()
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(crate) fn held(&self) -> usize {
         self.beginning.len().saturating_add(self.known().map_or(0, str::len))
     }
@@ -118,7 +118,7 @@ mod tests {
         small.append(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0");
         small.close(FileState::Closed);
         assert!(small.magic().is_some_and(|m| m.starts_with("PNG image data")), "{:?}", small.magic());
-        // The kind of a long file is asked for when its beginning is not held any more.
+        // The type of a long file is requested when its beginning is not held any more.
         let narrow = FileSettings { window: 700, ..settings.clone() };
         for pieces in [1, 100, 699, 5000] {
             let mut long = FileTrack::open(0, b"d", &narrow);

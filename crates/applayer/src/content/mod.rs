@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Content that protocols carry, whichever protocol it is: what several of them share and none owns.
+//! Content that several protocols carry.
 //!
 //! - `mime`: parameters of header values, messages in parts;
-//! - `decompress`: content encodings undone, one after the other; `codec`, `gzip_header`: single encodings;
-//! - [`base64`]: as receivers read it;
-//! - [`mod@file`], `files`, [`magic`]: files: content, hashes, kinds; those of a direction;
-//! - [`certificate`]: certificates that the sides show.
+//! - `decompress`: removes content encodings, one after the other; `codec`, `gzip_header`: single encodings;
+//! - [`base64`]: base64 as receivers decode it;
+//! - [`mod@file`], `files`, [`magic`]: content, hashes and types of files, and the files of a direction;
+//! - [`certificate`]: certificates that the sides present.
 
 pub mod base64;
 pub(crate) mod bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a direction breaks off: bytes that are missing, and its end.
+//! Interruptions of a direction: missing bytes, and its end.
 
 use super::{AppLayer, Disruption, Engine, FlowInfo, Known, OPEN_LIMIT, context};
 use crate::detection::Likely;
@@ -8,10 +8,10 @@ use crate::protocol::Transport;
 use bartizan_base::{Direction, PerDirection};
 
 impl AppLayer {
-    /// `missing` bytes of a direction did not come: its receiver has bytes that nobody saw; `behind`: what
-    /// lies behind them. `true`: the reader goes on there. While no protocol is known it stays before the
-    /// hole, as in Suricata: what fills it late is read with what lies behind it, should the other side tell
-    /// the protocol. `ended`: nothing will fill it.
+    /// Handles `missing` bytes of a direction that its receiver got and this host did not see; `behind`: the
+    /// bytes after them. Returns whether the reader continues after the hole. While no protocol is known it
+    /// stays before the hole, as in Suricata: bytes that fill the hole late are parsed together with the
+    /// bytes after it, if the other side reveals the protocol. `ended`: nothing will fill the hole.
     pub fn gap(
         &mut self,
         engine: &Engine,
@@ -27,7 +27,7 @@ impl AppLayer {
             return self.stand_before(engine, direction, missing, behind, flow);
         }
         if core::mem::take(&mut self.stands[direction]) {
-            // It is told now.
+            // The hole is reported to the parser now.
             self.missing[direction] = 0;
             if self.protocol == Known::Pending {
                 self.by_direction[direction] = Known::Pending;
@@ -37,7 +37,7 @@ impl AppLayer {
         true
     }
 
-    /// A hole in what came before the protocol was known. `true`: it is passed.
+    /// Handles a hole that came before the protocol was known. Returns whether the reader continues after it.
     fn stand_before(
         &mut self,
         engine: &Engine,
@@ -46,11 +46,11 @@ impl AppLayer {
         behind: &[u8],
         flow: &FlowInfo,
     ) -> bool {
-        // First bytes are missing: what follows tells nothing, unless a receiver would act on it.
+        // Without the first bytes the following ones reveal nothing, unless a receiver would act on them.
         self.by_direction[direction] = Known::Failed;
         self.headless[direction] = !flow.prevents;
         let other_failed = self.by_direction[direction.flip()] == Known::Failed;
-        // Passively the flow is given up when the other side is looked at again, as in Suricata.
+        // In passive mode the flow is given up at the next data of the other side, as in Suricata.
         if other_failed && flow.prevents || behind.len() as u64 > OPEN_LIMIT {
             self.give_up(!other_failed);
             return true;
@@ -72,13 +72,13 @@ impl AppLayer {
         false
     }
 
-    /// `missing` bytes of a direction went by while nobody asked to read it.
+    /// Skips `missing` bytes of a direction that passed while no function needed them.
     pub fn pass_over(&mut self, engine: &Engine, direction: Direction, missing: u64, flow: &FlowInfo) {
         if self.finished || self.stopped[direction] {
             return;
         }
         if self.by_direction[direction] == Known::Pending {
-            // First bytes are missing: what follows cannot be told.
+            // Without the first bytes the protocol of the direction cannot be detected.
             self.by_direction[direction] = Known::Failed;
             self.headless[direction] = !flow.prevents;
             self.missing[direction] = self.missing[direction].saturating_add(missing);
@@ -103,9 +103,9 @@ impl AppLayer {
         }
     }
 
-    /// The parser cannot go on behind what is missing. Where it is a hole prevention has no more inspection
-    /// to offer (`app-layer.error-policy`), wherever it lies; passively, and where nobody asked before, the
-    /// other direction is read on.
+    /// Handles a parser that cannot continue after missing bytes. If they are a hole, prevention cannot
+    /// inspect the flow any more (`app-layer.error-policy`), wherever the hole lies. In passive mode, and for
+    /// bytes that no function needed, the other direction is still parsed.
     pub(super) fn lost(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
         self.lost_at_gap = true;
         self.disrupt(engine, direction, Disruption::Gap, flow);
@@ -115,19 +115,19 @@ impl AppLayer {
         }
     }
 
-    /// The flow is over: what is open becomes complete.
+    /// Ends the flow: open transactions become complete.
     pub fn end(&mut self, engine: &Engine, flow: &FlowInfo) {
         Direction::BOTH.into_iter().for_each(|direction| self.end_direction(engine, direction, flow));
         self.end_transactions();
     }
 
-    /// Nothing comes in a direction any more, since the flow is over: what is open there becomes complete.
+    /// Ends a direction at the end of the flow: its open transactions become complete.
     pub fn end_direction(&mut self, engine: &Engine, direction: Direction, flow: &FlowInfo) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
         self.parsed[direction] = true;
         let files = engine.files();
         let mut context = context(flow, &files, &mut self.events);
-        // The parser of a protocol that gave way to one that is not known has come to its end before.
+        // After a switch to a protocol that is not known yet, the old protocol's parser has ended already.
         let gave_way = self.original.is_some() && self.protocol.protocol().is_none();
         if !gave_way {
             parser.end(direction, &mut context);
@@ -146,14 +146,14 @@ impl AppLayer {
         }
     }
 
-    /// Whether the end of a direction's stream was told.
+    /// Whether the end of a direction's stream was reported.
     #[must_use]
     pub fn ended(&self, direction: Direction) -> bool {
         self.ended[direction]
     }
 
-    /// The end of a direction's stream was told. With both ends told nothing comes any more: what is open is
-    /// over.
+    /// Records the end of a direction's stream. With both ends no data comes any more, and all transactions
+    /// end.
     pub fn set_ended(&mut self, direction: Direction) {
         self.ended[direction] = true;
         self.end_open_detection(direction);
@@ -162,8 +162,8 @@ impl AppLayer {
         }
     }
 
-    /// Ends the detection of a direction that has ended. Passively an open direction takes the protocol of
-    /// the flow, as in Suricata; rules on the result of detection are not asked.
+    /// Ends the detection of a direction that has ended. In passive mode an open direction takes the protocol
+    /// of the flow, as in Suricata; rules on the result of detection are not evaluated.
     fn end_open_detection(&mut self, direction: Direction) {
         let open = self.by_direction[direction] == Known::Pending && !self.prevents;
         if open && matches!(self.protocol, Known::Protocol(_)) {
@@ -172,9 +172,8 @@ impl AppLayer {
         }
     }
 
-    /// The flow is over. No protocol came where a switch had announced one, nor what prevention waited for
-    /// though no side can speak a
-    /// protocol by what is known of it.
+    /// Ends detection at the end of the flow: after a switch whose new protocol did not come, or if both
+    /// directions have failed and prevention still kept the flow's protocol open.
     pub fn end_detection(&mut self) {
         let is_switched = self.original.is_some();
         let failed = self.by_direction == PerDirection::new(Known::Failed, Known::Failed);
@@ -186,16 +185,15 @@ impl AppLayer {
         }
     }
 
-    /// A datagram came that has nothing for detection to look at: it is empty, or carries a packet. Unless
-    /// another one tells, the flow
-    /// speaks no protocol of ours.
+    /// Handles a datagram without data for detection: it is empty, or carries a packet. Unless another
+    /// datagram reveals a protocol, the flow has none that this engine knows.
     pub fn pass_datagram(&mut self) {
         if self.protocol == Known::Pending {
             self.protocol = Known::Failed;
         }
     }
 
-    /// All transactions are over: the flow ends, or its protocol gives way to another.
+    /// Ends all transactions: the flow ends, or switches to another protocol.
     pub fn end_transactions(&mut self) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
         for id in parser.tx_range() {

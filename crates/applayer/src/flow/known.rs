@@ -7,12 +7,12 @@ use bartizan_base::PerDirection;
 /// The result of protocol detection for one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Known {
-    /// Not looked at, or not enough bytes yet.
+    /// Detection has not begun, or needs more bytes.
     #[default]
     Pending,
-    /// Certain.
+    /// The protocol is certain.
     Protocol(ProtocolId),
-    /// No protocol of ours.
+    /// No protocol that this engine knows.
     Failed,
 }
 
@@ -32,7 +32,7 @@ impl Known {
 pub struct AppSummary {
     /// The flow's protocol.
     pub protocol: Known,
-    /// By direction, where both were looked at.
+    /// Results by direction, where both were inspected.
     pub by_direction: PerDirection<Known>,
     /// The protocol before a switch.
     pub original: Option<ProtocolId>,

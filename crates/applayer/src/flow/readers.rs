@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which payload functions a flow's transactions wait for.
+//! Payload functions that still need a flow's transactions.
 //!
-//! A transaction is freed when its records are written and every payload function on the flow's path is done
-//! with it. What a function is done with stands in the transaction ([`crate::transaction::TxCommon::done`]),
-//! a bit for each function; the path says whose bits count. So a function that leaves the path holds nothing
-//! any more. Functions only read: the data plane writes.
+//! A transaction is freed when its records are written and every payload function on the flow's path has
+//! finished with it. Each transaction carries a bit mask of the functions that have finished
+//! ([`crate::transaction::TxCommon::done`]); the path decides which bits count. So a function that leaves the
+//! path holds no transaction any more. Functions only read; the data plane writes.
 
 use super::AppLayer;
 use crate::transaction::TxId;
 use bartizan_base::{Direction, FunctionId, Path};
 
-/// Transactions of a flow that functions hold at once.
+/// Limit of a flow's transactions that functions hold at the same time.
 pub const HOLDS_MAX: usize = 64;
 
-/// A transaction is held until so many have begun after it: parsers keep places for what lies between.
+/// Number of later transactions after which a hold ends: parsers keep places for all transactions in between.
 pub const HOLDS_SPAN: u64 = 1_024;
 
-/// So many transactions are walked over without remembering where to begin.
+/// Up to this number of transactions, the search for open ones starts at the first and keeps no position.
 const FEW: u64 = 8;
 
 impl AppLayer {
-    /// The first transaction that a function is not done with in a direction.
+    /// The first transaction with which a function has not finished in a direction.
     #[must_use]
     pub fn first_open(&self, direction: Direction, function: FunctionId) -> Option<TxId> {
         let parser = self.parser.as_deref()?;
@@ -30,8 +30,8 @@ impl AppLayer {
         (from..range.end).find(open)
     }
 
-    /// These functions were shown transactions to their end in a direction. What lies before the first that
-    /// one of them is not done with is not walked over again.
+    /// Records that these functions have seen transactions in a direction to their end. Transactions before
+    /// the first with which one of them has not finished are not visited again.
     pub fn note_done(&mut self, direction: Direction, functions: Path) {
         let Some(parser) = self.parser.as_deref() else { return };
         let range = parser.tx_range();
@@ -45,8 +45,8 @@ impl AppLayer {
         self.done_to[direction] = (from..range.end).find(open).unwrap_or(range.end).max(from);
     }
 
-    /// The payload functions on the flow's path. Where one has left it, whoever writes records looks again at
-    /// what waited for it.
+    /// Sets the payload functions on the flow's path. When one has left the path, the recorder visits again
+    /// the transactions that it held up.
     #[inline]
     pub fn set_readers(&mut self, readers: Path) {
         let before = core::mem::replace(&mut self.readers, readers);
@@ -62,7 +62,7 @@ impl AppLayer {
         }
     }
 
-    /// Functions have joined the flow's path: they are shown what is there and not what is gone.
+    /// Shows the existing transactions to functions that have joined the flow's path; freed ones stay unseen.
     pub fn show_to(&mut self, joined: Path) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
         for id in parser.tx_range() {
@@ -73,13 +73,14 @@ impl AppLayer {
         }
     }
 
-    /// How many transactions functions hold; some of them may be gone.
+    /// Number of transactions that functions hold; some of them may be freed.
     #[must_use]
     pub fn held_tx(&self) -> usize {
         self.held_tx.len()
     }
 
-    /// A function holds a transaction beyond its end. `false`: it is gone, or too many are held.
+    /// Lets a function hold a transaction beyond its end. `false`: the transaction is freed, or too many are
+    /// held.
     pub fn hold_tx(&mut self, id: TxId, function: FunctionId) -> bool {
         let known = self.held_tx.contains(&id);
         if !known && self.held_tx.len() >= HOLDS_MAX {
@@ -94,7 +95,7 @@ impl AppLayer {
         true
     }
 
-    /// A function is done with a transaction, in both directions and before its end.
+    /// Records that a function has finished with a transaction, in both directions and before its end.
     pub fn release_tx(&mut self, id: TxId, function: FunctionId) {
         let Some(parser) = self.parser.as_deref_mut() else { return };
         let Some(tx) = parser.tx_mut(id) else { return };
@@ -110,7 +111,7 @@ impl AppLayer {
         }
     }
 
-    /// Ends holds of transactions that lie too far back. How many.
+    /// Ends holds of transactions that lie too far back. Returns their number.
     pub fn end_old_holds(&mut self) -> u64 {
         let mut ended = 0;
         let Some(parser) = self.parser.as_deref_mut().filter(|_| !self.held_tx.is_empty()) else { return 0 };
@@ -129,7 +130,7 @@ impl AppLayer {
         ended
     }
 
-    /// Where as many are held as there may be, those count no longer that were let go of otherwise than by
+    /// When the limit is reached, removes transactions from the list whose hold ended by other means than
     /// [`AppLayer::release_tx`].
     pub fn forget_released_tx(&mut self) {
         let Some(parser) = self.parser.as_deref().filter(|_| self.held_tx.len() >= HOLDS_MAX) else { return };

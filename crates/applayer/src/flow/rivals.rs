@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client's first bytes that receivers of two protocols would read, each in its way. Only one parser looks
-//! at them, so in prevention such a
-//! flow counts as one whose parser failed.
+//! First bytes of a client that receivers of two protocols would read, each in its way. Only one parser reads
+//! them, so in prevention such a flow counts as one whose parser failed.
 
 use super::{Advance, AppLayer, Disruption};
 use crate::engine::Engine;
@@ -14,25 +13,25 @@ use bartizan_base::Direction;
 /// Answers of receivers of protocols other than the flow's to the client's first bytes.
 #[derive(Debug, Default)]
 pub(super) enum Rivals {
-    /// They were not asked.
+    /// The probes have not run.
     #[default]
     Unasked,
-    /// More bytes than these may tell, which begin at this offset.
+    /// The probes need more than these bytes, which begin at this offset.
     Open(Vec<u8>, u64),
-    /// None reads them.
+    /// No other receiver reads them.
     None,
 }
 
 impl Rivals {
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         if let Rivals::Open(bytes, _) = self { bytes.held() } else { 0 }
     }
 }
 
 impl AppLayer {
-    /// Bytes that the parser wants before it is called, if there are fewer because receivers of other
-    /// protocols were shown each.
+    /// Number of bytes that the parser still needs before its next call; 0: enough. The caller hands in fewer
+    /// while probes of other protocols get each byte.
     pub(super) fn still_wanted(&mut self, direction: Direction, input: &Input<'_>) -> usize {
         if direction != Direction::ToServer {
             return 0;
@@ -45,8 +44,8 @@ impl AppLayer {
         usize::try_from(wanted.saturating_sub(input.offset)).unwrap_or(usize::MAX)
     }
 
-    /// While receivers of other protocols are asked, each byte is shown, however many the parser wants: they
-    /// do not wait for it.
+    /// While probes of other protocols run, requests each byte at once, however many the parser needs:
+    /// receivers of those protocols act on each byte.
     pub(super) fn show_rivals(&mut self, direction: Direction, input: &Input<'_>, advance: &mut Advance) {
         let asked = direction == Direction::ToServer && matches!(self.rivals, Rivals::Open(..));
         if !asked || advance.finished || advance.needed == 0 {
@@ -57,8 +56,8 @@ impl AppLayer {
         advance.needed = input.data.len().saturating_sub(advance.consumed).saturating_add(1);
     }
 
-    /// Looks whether a receiver of another protocol than the flow's would read what its client has sent so
-    /// far. If so, nothing more is parsed.
+    /// Whether a receiver of another protocol than the flow's would read the client's bytes so far. If so,
+    /// nothing more is parsed.
     pub(super) fn is_contested(
         &mut self,
         engine: &Engine,
@@ -71,7 +70,7 @@ impl AppLayer {
         }
         let (mut bytes, begin) = match core::mem::replace(&mut self.rivals, Rivals::None) {
             Rivals::None => return false,
-            // Its beginning did not come.
+            // The beginning of the client's bytes did not come.
             Rivals::Unasked if self.missing[direction] > 0 => return false,
             Rivals::Unasked => (Vec::new(), input.offset),
             Rivals::Open(bytes, begin) => (bytes, begin),

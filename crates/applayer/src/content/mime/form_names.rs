@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What receivers read of a form in prevention: its boundary, the lines that are one, and each name that one
-//! of them takes for a file's.
+//! Reads forms in prevention as receivers do: the boundary, the lines that receivers take for one, and each
+//! name that one of them takes for a file's.
 //!
 //! Receivers differ over folded lines, quotes, escapes, repeated parameters and those of RFC 2231
-//! (`filename*=`). Where one of them sees a name, so do rules.
+//! (`filename*=`). Rules see each name that some receiver reads.
 
 use crate::content::bytes::{after, before, find_nocase, is_blank, is_token, span, starts_nocase};
 
-/// Longest boundary that is followed; Go reads 4,096 bytes.
+/// Limit of a boundary, in bytes; Go reads 4,096.
 pub(crate) const MAX_BOUNDARY: usize = 8192;
-/// Names that the header of a part may give.
+/// Limit of the names in the header of a part.
 pub(crate) const MAX_NAMES: usize = 16;
-/// White space behind a boundary in its line.
+/// Limit of white space after a boundary on its line, in bytes.
 const MAX_PADDING: usize = 1024;
 
-/// What stands behind a boundary.
+/// The text after a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// The end of its line: bytes up to there, and whether that is CR LF.
+    /// The end of its line: number of bytes up to and including the line end, and whether that is CR LF.
     Line(usize, bool),
-    /// The same behind the mark that says that no part follows.
+    /// The mark that no part follows, then the end of the line: number of bytes up to and including it.
     Last(usize),
-    /// The line goes on: it is no boundary.
+    /// The line continues: it is no boundary.
     Other,
-    /// More bytes are needed. True: if none come, no part follows.
+    /// More bytes are needed. `true`: if none come, no part follows.
     Need(bool),
 }
 
-/// Looks at what stands behind a boundary (RFC 2046 section 5.1.1).
+/// Classifies the text after a boundary (RFC 2046 section 5.1.1).
 pub(crate) fn tail(text: &[u8]) -> Tail {
     let rest = text.strip_prefix(b"--").unwrap_or(text);
     let last = rest.len() < text.len();
@@ -44,20 +44,19 @@ pub(crate) fn tail(text: &[u8]) -> Tail {
     }
 }
 
-/// A form's boundary as its content type gives it.
+/// A form's boundary in its content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Boundary<'a> {
-    /// Nothing.
+    /// There is no boundary.
     None,
-    /// All receivers that find one find this.
+    /// All receivers that find a boundary find this one.
     Plain(&'a [u8]),
-    /// Receivers find different ones.
+    /// Receivers find different boundaries.
     Odd,
 }
 
-/// The boundary that a content type names. Receivers differ over several of them, over one in pieces or
-/// encoded (RFC 2231), over escapes, white
-/// space and commas in one, and over what follows a quoted one.
+/// The boundary that a content type names. Receivers differ over several boundaries, over one in pieces or
+/// encoded (RFC 2231), over escapes, white space and commas in one, and over the text after a quoted one.
 pub(crate) fn boundary(content_type: &[u8]) -> Boundary<'_> {
     let mut all = occurrences(content_type, b"boundary");
     let Some((_, mark, value)) = all.next() else { return Boundary::None };
@@ -88,10 +87,9 @@ pub(crate) fn boundary(content_type: &[u8]) -> Boundary<'_> {
     }
 }
 
-/// Whether all receivers read the header of a part alike, as far as it is there: lines that end in CR LF, or
-/// all in LF, each a field or the rest of
-/// one, of a file that is neither encoded nor a form itself (RFC 7578 sections 4.3 and 4.7). `whole`: no more
-/// of it comes.
+/// Whether all receivers read the header of a part alike, as far as it has come: lines that all end in CR LF,
+/// or all in LF, each a field or the continuation of one, of a file that is neither encoded nor a form itself
+/// (RFC 7578 sections 4.3 and 4.7). `whole`: the header is complete.
 pub(crate) fn is_plain_header(header: &[u8], crlf: bool, whole: bool) -> bool {
     let mut rest = header;
     let mut first = true;
@@ -101,7 +99,7 @@ pub(crate) fn is_plain_header(header: &[u8], crlf: bool, whole: bool) -> bool {
         rest = end.map_or(&[][..], |end| after(rest, end + 1));
         let over = end.is_some() || whole;
         let text = match line.strip_suffix(b"\r") {
-            // The end of the last line may not be there yet.
+            // The end of the last line may not have come yet.
             Some(text) if crlf && (end.is_some() || !whole) => text,
             _ if crlf && end.is_some() => return false,
             _ => line,
@@ -115,13 +113,13 @@ pub(crate) fn is_plain_header(header: &[u8], crlf: bool, whole: bool) -> bool {
     !whole || !fields(&header).any(|(name, value)| is_encoded(name, value) || is_form(name, value))
 }
 
-/// Whether a byte is a control that some receiver takes for white space or the end of a line. Names in ISO
-/// 2022 hold an escape.
+/// Whether a byte is a control character that some receiver takes for white space or the end of a line. Names
+/// in ISO 2022 contain an escape.
 const fn is_odd_control(byte: u8) -> bool {
     byte.is_ascii_control() && !matches!(byte, b'\t' | 0x1b)
 }
 
-/// Whether a line is a field, or what is left of one.
+/// Whether a line is a field, or the continuation of one.
 fn is_plain_line(line: &[u8], first: bool) -> bool {
     let (name, rest) = span(line, is_token);
     match line {
@@ -130,7 +128,7 @@ fn is_plain_line(line: &[u8], first: bool) -> bool {
     }
 }
 
-/// The fields of a header whose lines are whole: names and values.
+/// The fields of a header with complete lines: names and values.
 fn fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = header.split(|b| *b == b'\n');
     lines.filter_map(|line| {
@@ -139,20 +137,20 @@ fn fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a field says that a part has parts itself.
+/// Whether a field declares that a part has parts itself.
 fn is_form(name: &[u8], value: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-type") && boundary(value) != Boundary::None
 }
 
-/// Whether a field says that the content of a part is written in another way than it is.
+/// Whether a field declares that the content of a part is encoded.
 fn is_encoded(name: &[u8], value: &[u8]) -> bool {
     let is_one_of = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
     name.eq_ignore_ascii_case(b"content-transfer-encoding") && !is_one_of(&["7bit", "8bit", "binary"])
         || name.eq_ignore_ascii_case(b"content-encoding") && !is_one_of(&["identity"])
 }
 
-/// Every place where a word and, behind it, a sign of equality stand: where the value begins, what stands
-/// between both, the value and what follows it.
+/// Every occurrence of a word with an equals sign after it: position of the value, text between word and
+/// sign, and the text from the value on.
 fn occurrences<'a>(text: &'a [u8], word: &'static [u8]) -> impl Iterator<Item = (usize, &'a [u8], &'a [u8])> {
     let mut at = 0;
     core::iter::from_fn(move || {
@@ -168,10 +166,9 @@ fn occurrences<'a>(text: &'a [u8], word: &'static [u8]) -> impl Iterator<Item = 
     })
 }
 
-/// The name of a file that the disposition of a part gives, as Suricata reads it and most receivers do: of
-/// the first parameter `filename`
-/// or `filename*` (RFC 8187) that has a value, else of the pieces of RFC 2231. Empty: nobody chose a file.
-/// `None`: the part is no file.
+/// The file name in the disposition of a part, as Suricata and most receivers read it: the first parameter
+/// `filename` or `filename*` (RFC 8187) that has a value, else the pieces of RFC 2231. Empty: the user chose
+/// no file. `None`: the part is no file.
 pub(crate) fn name(disposition: &[u8]) -> Option<Vec<u8>> {
     let mut is_file = false;
     let mut pieces: Vec<(u32, Vec<u8>)> = Vec::new();
@@ -211,15 +208,15 @@ pub(crate) fn name(disposition: &[u8]) -> Option<Vec<u8>> {
     is_file.then(|| pieces.into_iter().flat_map(|(_, text)| text).collect())
 }
 
-/// Text between the name of a parameter and the sign of equality (RFC 2231 sections 3 and 4, RFC
-/// 8187).
+/// Text between the name of a parameter and the equals sign (RFC 2231 sections 3 and 4, RFC 8187).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Nothing.
+    /// No text.
     Plain,
     /// `*0`: a piece of the value.
     Piece(u32),
-    /// `*`: percent-encoded behind a character set and a language; `*0*`: a piece that is.
+    /// `*`: the value is percent-encoded after a character set and a language; `*0*`: a piece of such a
+    /// value.
     Extended(Option<u32>),
 }
 
@@ -238,19 +235,19 @@ impl Mark {
         }
     }
 
-    /// The text that a value with this mark stands for.
+    /// Decodes a value with this mark.
     fn decode(self, value: Vec<u8>) -> Vec<u8> {
         let Mark::Extended(number) = self else { return value };
         if number.is_some_and(|number| number > 0) {
             return percent(&value);
         }
-        // The character set and the language stand before it.
+        // The character set and the language precede the text.
         percent(value.splitn(3, |b| *b == b'\'').nth(2).unwrap_or(&value))
     }
 }
 
-/// The value of a parameter at the beginning, without quotes and escapes, and what stands behind it. A quote
-/// that nothing ends is a part of the value.
+/// The value of a parameter at the beginning of a text, without quotes and escapes, and the text after it. A
+/// quote without a closing one is a part of the value.
 fn quoted_or_bare(text: &[u8]) -> (Vec<u8>, &[u8]) {
     let text = span(text, is_blank).1;
     if let Some(quoted) = text.strip_prefix(b"\"") {
@@ -269,8 +266,8 @@ fn quoted_or_bare(text: &[u8]) -> (Vec<u8>, &[u8]) {
     (before(bare, end).to_vec(), rest)
 }
 
-/// The names of a file that the header of a part gives, as one receiver or another reads them. `None`: nobody
-/// means so many. Its folded lines are one.
+/// The file names in the header of a part, as the different receivers read them; folded lines count as one.
+/// `None`: there are more names than a legitimate sender writes.
 pub(crate) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let mut add = |name: Vec<u8>| {
@@ -293,7 +290,7 @@ pub(crate) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
         let (digits, extended) = span(mark, |b| b.is_ascii_digit());
         let number = core::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
         let text = if number.is_none_or(|n| n == 0) && (!extended.is_empty() || digits.is_empty()) {
-            // The character set and the language stand before the first piece.
+            // The character set and the language precede the first piece.
             let mut parts = plain.splitn(3, |b| *b == b'\'');
             let last = parts.nth(2).map(<[u8]>::to_vec);
             last.unwrap_or(plain)
@@ -311,7 +308,7 @@ pub(crate) fn names(header: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(names)
 }
 
-/// The value of a parameter at the beginning, without its quotes.
+/// The value of a parameter at the beginning of a text, without its quotes.
 fn value(text: &[u8]) -> &[u8] {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         return span(text, |b| !matches!(b, b';' | b'\r' | b'\n') && !is_blank(b)).0;
@@ -349,7 +346,7 @@ fn percent(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Folded lines as one (RFC 5322 section 2.2.3), with a space between them.
+/// Joins folded lines (RFC 5322 section 2.2.3) with a space between them.
 pub(crate) fn unfold(header: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(header.len());
     for line in header.split_inclusive(|b| *b == b'\n') {
@@ -455,7 +452,7 @@ mod tests {
             ("filename=\"open.exe", Some("\"open.exe")),
             ("filename=a b.exe ; x=y", Some("a b.exe")),
             ("FileName = z", Some("z")),
-            // Nobody chose a file.
+            // The user chose no file.
             ("filename=\"\"", Some("")),
             ("filename=", Some("")),
             ("filename*=UTF-8''", Some("")),

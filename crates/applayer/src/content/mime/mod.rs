@@ -6,8 +6,8 @@ pub(crate) mod multipart;
 
 use crate::content::bytes::{after, before, is_space, span, starts_nocase};
 
-/// A parameter (`filename=`, `boundary=`) of a header value, quotes removed. `name` is in lower case with the
-/// sign of equality.
+/// A parameter (`filename=`, `boundary=`) of a header value, without quotes. `name` is in lower case and
+/// includes the equals sign.
 pub(crate) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (_, line) = span(value, is_space);
     let mut quotes = 0usize;
@@ -19,7 +19,7 @@ pub(crate) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         if index < skip_to {
             continue;
         }
-        // After skipping, what stands before is white space and no backslash.
+        // After skipping, the previous byte is white space and no backslash.
         let escaped = previous == b'\\';
         previous = *byte;
         if !escaped && *byte == b'"' {

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `multipart/form-data` (RFC 7578): finds the files in it while the body streams by.
+//! `multipart/form-data` (RFC 7578): finds the files in a form while its body streams by.
 //!
-//! Only parts with a `filename` matter; others are skipped. Passively a boundary counts wherever it stands.
+//! Only parts with a `filename` matter; other parts are skipped. In passive mode a boundary counts at any
+//! place.
 //!
-//! In prevention forms are read as servers do (PHP, Python, Go, Node, Java): folded lines are one, lines may
-//! end in LF if all do, white space may
-//! stand behind a boundary, and what follows the last one is looked at. A form that they would read in
-//! several ways is refused
-//! ([`Multipart::differs`]): for some a boundary counts wherever it stands, for some only where it begins a
-//! line and ends it.
+//! In prevention forms are read as servers do (PHP, Python, Go, Node, Java): folded lines are joined, lines
+//! may end in LF if all do, white space may follow a boundary, and the text after the last boundary is
+//! inspected. A form that servers read in several ways is refused ([`Multipart::differs`]): for some of them
+//! a boundary counts at any place, for others only if it fills a line.
 
 use super::form_names::{self, Boundary, Tail};
 use super::parameter;
 use crate::content::bytes::{after, before, find, starts_nocase};
 use crate::memory::Held as _;
 
-/// Boundaries longer than this are not followed in detection (RFC 2046 allows 70).
+/// Limit of a boundary in detection, in bytes (RFC 2046 allows 70); forms with longer ones are not parsed.
 pub(crate) const MAX_BOUNDARY: usize = 200;
-/// Part headers longer than this are skipped; in prevention the form is refused.
+/// Limit of a part's header, in bytes. Longer headers are skipped; in prevention the form is refused.
 pub(crate) const MAX_HEADER: usize = 16_384;
 
-/// Where the parser stands.
+/// State of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Before a boundary, outside a file.
+    /// Before a boundary, outside of files.
     Between,
     /// In the header of a part.
     Header,
-    /// Behind the header of a file: no file if a boundary stands there.
+    /// After the header of a file; a boundary at this place means that there is no file.
     Opening,
     /// In a file.
     File,
@@ -35,10 +34,10 @@ enum At {
     Done,
 }
 
-/// What is odd in a form.
+/// An anomaly in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Oddity {
-    /// Receivers read it in several ways ([`Multipart::differs`]).
+    /// Receivers read the form in several ways ([`Multipart::differs`]).
     Differs,
     /// A part with the name of a file has no content.
     NoContent,
@@ -46,33 +45,32 @@ pub(crate) enum Oddity {
     NoField,
 }
 
-/// What was found; the receiver opens, fills and closes files, and raises events of oddities.
+/// A finding of the parser. Its receiver opens, fills and closes files, and raises events for anomalies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     Odd(Oddity),
-    /// Its name, and names that some receiver reads instead.
+    /// The file's name, and names that some receivers read instead.
     Open(&'a [u8], &'a [Vec<u8>]),
     Data(&'a [u8]),
     Close,
 }
 
-/// A form as it streams by.
+/// The state of a form whose body streams by.
 pub(crate) struct Multipart {
     /// `--` and the boundary.
     boundary: Vec<u8>,
     at: At,
-    /// Name of the file that is to be opened; empty where none was chosen: without content such a part is no
-    /// file.
+    /// Name of the next file; empty if the user chose none: without content such a part is no file.
     name: Vec<u8>,
-    /// Names that some receiver gives that file instead.
+    /// Names that some receivers read for that file instead.
     others: Vec<Vec<u8>>,
     /// The file was opened.
     is_open: bool,
-    /// Bytes that could not be decided on.
+    /// Bytes whose meaning is undecided.
     buffer: Vec<u8>,
-    /// Receivers are real.
+    /// Prevention is on.
     strict: bool,
-    /// Lines end in CR LF, or in LF, as the first boundary's does.
+    /// Lines end in CR LF (`true`) or in LF, as the line of the first boundary does.
     crlf: Option<bool>,
     /// The next byte begins a line.
     fresh: bool,
@@ -87,7 +85,7 @@ pub(crate) fn has_boundary(content_type: &[u8], strict: bool) -> bool {
 }
 
 impl Multipart {
-    /// Follows a form whose `Content-Type` this is; `None`: it has no usable boundary.
+    /// Makes a parser for a form with this `Content-Type`; `None`: it has no usable boundary.
     pub(crate) fn new(content_type: &[u8], strict: bool) -> Option<Self> {
         let mut differs = false;
         let boundary = if strict {
@@ -118,16 +116,14 @@ impl Multipart {
         })
     }
 
-    /// Whether receivers read the form in several ways, or more of it than is looked at: a boundary that is
-    /// not plain
-    /// ([`form_names::boundary`]), or that stands elsewhere than on a line of its own; a part's header that
-    /// is not plain
-    /// ([`form_names::is_plain_header`]), beyond 16 KiB or with more than 16 names.
+    /// Whether receivers read the form in several ways, or read more of it than is inspected: a boundary that
+    /// is not plain ([`form_names::boundary`]) or not on a line of its own; a part's header that is not plain
+    /// ([`form_names::is_plain_header`]), exceeds 16 KiB or has more than 16 names.
     pub(crate) const fn differs(&self) -> bool {
         self.differs
     }
 
-    /// Bytes of memory held, its own place included.
+    /// Bytes of memory held, the structure itself included.
     pub(crate) fn held(&self) -> usize {
         size_of::<Self>()
             + self.boundary.held()
@@ -137,12 +133,12 @@ impl Multipart {
             + self.others.iter().map(|name| name.held()).sum::<usize>()
     }
 
-    /// Takes in a piece of the body.
+    /// Parses a piece of the body.
     pub(crate) fn write(&mut self, data: &[u8], sink: &mut dyn FnMut(Found<'_>)) {
         let mut buffer = core::mem::take(&mut self.buffer);
         buffer.extend_from_slice(data);
         let mut used = 0;
-        // Nothing is looked for where it is not known what.
+        // Without an agreed boundary nothing is searched.
         while !self.differs {
             let rest = after(&buffer, used);
             let step = match self.at {
@@ -157,7 +153,8 @@ impl Multipart {
                 None => break,
             }
         }
-        // Outside files only the last bytes can still become a boundary, or one whose line is open.
+        // Outside of files only the last bytes can still become a boundary, or a boundary with an incomplete
+        // line.
         let rest = after(&buffer, used);
         if self.at == At::Between && find(rest, &self.boundary).is_none() {
             let sure = rest.len().saturating_sub(self.boundary.len() + 2);
@@ -172,7 +169,7 @@ impl Multipart {
         self.buffer = buffer;
     }
 
-    /// No more data: what is held belongs to the open file, but for the beginning of a boundary.
+    /// Ends the data: buffered bytes belong to the open file, except the beginning of a boundary.
     pub(crate) fn end(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
         if self.at == At::Opening {
             self.begin(sink);
@@ -190,7 +187,7 @@ impl Multipart {
         self.at = At::Done;
     }
 
-    /// Begins the file that a part is. One without a name is opened with its first byte.
+    /// Opens the file of a part. A file without a name is opened with its first byte.
     fn begin(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
         (self.at, self.is_open) = (At::File, false);
         if !self.name.is_empty() {
@@ -203,7 +200,7 @@ impl Multipart {
         self.is_open = true;
     }
 
-    /// Hands on content of the file.
+    /// Passes on content of the file.
     fn content(&mut self, data: &[u8], sink: &mut dyn FnMut(Found<'_>)) {
         if data.is_empty() {
             return;
@@ -214,14 +211,14 @@ impl Multipart {
         sink(Found::Data(data));
     }
 
-    /// The file is whole.
+    /// Closes the file as complete.
     fn close(&mut self, sink: &mut dyn FnMut(Found<'_>)) {
         if core::mem::take(&mut self.is_open) {
             sink(Found::Close);
         }
     }
 
-    /// Where the data ends before a boundary's line of which at least the line end before it is there.
+    /// End of the data before an incomplete boundary of which at least the preceding line end has come.
     fn begun_boundary(&self) -> Option<usize> {
         let from = self.buffer.len().saturating_sub(self.boundary.len() + 2);
         (from..self.buffer.len()).find(|at| {
@@ -231,14 +228,14 @@ impl Multipart {
         })
     }
 
-    /// Where the data ends before a last boundary whose line is still open.
+    /// End of the data before a last boundary with an incomplete line.
     fn last_boundary(&self) -> Option<usize> {
         let at = find(&self.buffer, &self.boundary)?;
         let last = matches!(self.line(&self.buffer, at), Tail::Last(_) | Tail::Need(true));
         last.then(|| line_end(before(&self.buffer, at)))
     }
 
-    /// The line of a boundary that stands at this place: [`Tail::Other`] where it is none for some receiver.
+    /// Classifies the line of a boundary at this place: [`Tail::Other`] if it is none for some receiver.
     fn line(&self, text: &[u8], at: usize) -> Tail {
         let begins = match before(text, at) {
             [] if self.fresh => None,
@@ -253,12 +250,12 @@ impl Multipart {
         if known.all(|crlf| Some(crlf) == first) { tail } else { Tail::Other }
     }
 
-    /// As [`Multipart::between`], with boundaries as receivers take them.
+    /// Does as [`Multipart::between`], with boundaries as receivers read them.
     fn between_lines(&mut self, rest: &[u8]) -> Option<usize> {
         let at = find(rest, &self.boundary)?;
         let behind = at + self.boundary.len();
         let line = self.line(rest, at);
-        // The end of the line before it stays until its own is known.
+        // The line end before a boundary stays in the buffer until the boundary's own is known.
         let known = line_end(before(rest, at));
         self.fresh = matches!(line, Tail::Last(_)) || self.fresh && known == 0;
         match line {
@@ -295,7 +292,7 @@ impl Multipart {
         }
     }
 
-    /// As [`Multipart::header`]: the header of a part as receivers take it.
+    /// Does as [`Multipart::header`], with the header of a part as receivers read it.
     fn header_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
         let crlf = self.crlf != Some(false);
         let first = match rest {
@@ -312,7 +309,7 @@ impl Multipart {
         let within = before(rest, MAX_HEADER);
         let empty_line: &[u8] = if crlf { b"\r\n\r\n" } else { b"\n\n" };
         let (end, behind) = (find(within, empty_line), empty_line.len());
-        // Some end the header at a line that others take for a field, or for a part of one.
+        // Some receivers end the header at a line that others take for a field, or for a part of one.
         let header = before(within, end.unwrap_or(within.len()));
         self.differs |= !form_names::is_plain_header(header, crlf, end.is_some());
         self.differs |= end.is_none() && rest.len() > MAX_HEADER;
@@ -373,7 +370,7 @@ impl Multipart {
         Some(0)
     }
 
-    /// As [`Multipart::file`]: a boundary begins a line and ends it, or the form is refused.
+    /// Does as [`Multipart::file`]: a boundary fills a line, or the form is refused.
     fn file_lines(&mut self, rest: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<usize> {
         let found = find(rest, &self.boundary).map(|at| (at, self.line(rest, at)));
         let sure = match found {
@@ -381,7 +378,7 @@ impl Multipart {
                 self.differs = true;
                 return None;
             }
-            // The end of the line before it is no data.
+            // The line end before the boundary is no data.
             Some((at, _)) => line_end(before(rest, at)),
             None => rest.len().saturating_sub(self.boundary.len() + 2),
         };
@@ -412,14 +409,14 @@ impl Multipart {
     }
 }
 
-/// Length of a text without the line end that it ends in.
+/// Length of a text without its last line end.
 fn line_end(text: &[u8]) -> usize {
     let line = text.strip_suffix(b"\n").unwrap_or(text);
     let line = if line.len() < text.len() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
     line.len()
 }
 
-/// The name of a file in the header of a part, if it is one: the last disposition that gives one counts.
+/// The name of a file in the header of a part, if the part is one: the last disposition with a name counts.
 fn disposition(header: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<Vec<u8>> {
     let mut name = None;
     for line in header.split(|b| *b == b'\n') {
@@ -440,7 +437,7 @@ fn disposition(header: &[u8], sink: &mut dyn FnMut(Found<'_>)) -> Option<Vec<u8>
 mod tests {
     use super::*;
 
-    /// Name, content, whether it was closed.
+    /// Name, content, and whether the file was closed.
     type File = (Vec<u8>, Vec<u8>, bool);
 
     fn files(form: &[u8], step: usize) -> (Vec<File>, Vec<Oddity>) {
@@ -499,7 +496,7 @@ mod tests {
             files(b"--AaB03x\r\nContent-Disposition: form-data; filename=x\r\n\r\n--AaB03x--", 500);
         assert!(odd.contains(&Oddity::NoContent));
         assert!(Multipart::new(b"multipart/form-data", false).is_none());
-        // As Suricata has it: the line end before a boundary is no data, a CR alone is.
+        // As in Suricata: the line end before a boundary is no data, a CR alone is.
         for (end, data) in [
             ("", "open end"),
             ("\r\n", "open end"),
@@ -576,12 +573,12 @@ mod tests {
                 ),
                 vec![file("a", "o\rn\n--e\r\n--AaB03")],
             ),
-            // Parts behind the last one.
+            // Parts after the last boundary.
             (
                 format!("--AaB03x--\r\n--AaB03x\r\n{disposition} filename=a\r\n\r\n\r\n--AaB03x--\r\n"),
                 vec![file("a", "")],
             ),
-            // Each name that one of them takes.
+            // Each name that some server reads.
             (
                 format!(
                     "--AaB03x\r\n{disposition} filename=good; filename*=utf-8''%65vil\r\n\r\nx\r\n--AaB03x--\r\n"
@@ -621,8 +618,7 @@ mod tests {
             format!("--AaB03x\r\n{disposition} filename=a\r\n \r\nx\r\n--AaB03x--\r\n"),
             format!("--AaB03x\r\nnocolon\r\n{disposition} filename=a\r\n\r\nx\r\n--AaB03x--\r\n"),
             format!("--AaB03x\r\n{disposition} filename=a\r\r\n\r\nx\r\n--AaB03x--\r\n"),
-            // For some servers a boundary is one wherever it stands and whatever follows it, or behind any
-            // end of a line.
+            // For some servers a boundary counts at any place and whatever follows it, or after any line end.
             format!("x--AaB03x\r\n{disposition} filename=a\r\n\r\nx\r\n--AaB03x--\r\n"),
             format!("--AaB03x\r{disposition} filename=a\r\rx\r--AaB03x--\r"),
         ] {
