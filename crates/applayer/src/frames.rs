@@ -411,7 +411,7 @@ mod tests {
         let mut seen = Vec::new();
         frames.drain(TO, |_, frame| seen.push(frame.id));
         assert_eq!(seen, [2]);
-        // Shown again with more behind it, then a hole.
+        // Handed in again with more bytes after it, then a hole.
         frames.show(TO, 8, b"GET ");
         frames.show(TO, 15, b"end");
         assert_eq!(text(&frames, 3), "GET [3 bytes missing]end");
@@ -439,7 +439,7 @@ mod tests {
             frames.take(&mut notes(&[Note::Whole { kind: 2, at, len: 1 << 40, tx: None }]));
         }
         assert_eq!(frames.of_kind(TO, 2).len(), FRAMES_MAX);
-        // Without anybody who asks nothing is noted.
+        // Nothing is recorded unless frames are needed.
         let mut none = Notes::default();
         none.add(TO, Note::End { kind: 1, at: 1 });
         assert!(none.list.is_empty());

@@ -8,7 +8,7 @@
 pub mod content;
 pub mod detection;
 pub mod event;
-// libmagic is a C library that is looked up at run time: there is no safe binding of it that works so.
+// libmagic is a C library that is loaded at run time: no safe binding works this way.
 mod engine;
 #[allow(unsafe_code)]
 mod ffi_magic;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of application layers, for docs/limits.md. Those that are settings of the data plane are declared
-//! where these are read.
+//! Bounds of application layers, for docs/limits.md. Bounds that are settings of the data plane are declared
+//! where those settings are read.
 
 use crate::content::file::{FileSettings, SIDS_MAX};
 use crate::flow::{HOLDS_MAX, HOLDS_SPAN, OPEN_LIMIT, SWITCHED_LIMIT};
@@ -9,7 +9,7 @@ use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Stats};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate: those of all protocols, then those that each protocol declares.
+/// All bounds of this crate: those of all protocols, then those that each protocol declares.
 pub fn all() -> impl Iterator<Item = &'static [Limit]> {
     core::iter::once(COMMON).chain(protocols::TABLE.iter().map(|spec| spec.limits))
 }

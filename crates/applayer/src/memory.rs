@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much memory something holds, as far as an allocation can be told from outside.
+//! Memory of values on the heap, as far as an allocation's size can be known from outside.
 //!
-//! Parsers say what they hold ([`crate::protocol::Parser::held`]), so that whoever runs them can keep all of
-//! them together within a bound. The question is asked with each packet: the answer costs what changed since,
-//! never what there is.
+//! Parsers report the memory that they hold ([`crate::protocol::Parser::held`]), so that the caller can keep
+//! the sum of all parsers within a limit. This happens with each packet: its cost depends on the changes
+//! since the last call, never on the memory held.
 
-/// Memory that an allocation of `bytes` takes: allocators have sizes, mimalloc four from one power of two to
-/// the next.
+/// Memory that an allocation of `bytes` takes: allocators have size classes, mimalloc four from one power of
+/// two to the next.
 #[must_use]
 pub const fn allocated(bytes: usize) -> usize {
     const SMALLEST: usize = 16;
@@ -21,9 +21,9 @@ pub const fn allocated(bytes: usize) -> usize {
     bytes.saturating_add(step - 1) / step * step
 }
 
-/// Something that holds memory beside its own place.
+/// A value that holds memory outside of itself.
 pub trait Held {
-    /// Bytes held beside its own place.
+    /// Bytes of memory held outside of the value itself.
     fn held(&self) -> usize;
 }
 
@@ -60,8 +60,8 @@ impl<T: Held> Held for Option<T> {
     }
 }
 
-/// Adds to a window that may grow large. It doubles, so that a byte is moved once on average, but to no more
-/// than the `usual` size; what is larger grows by a quarter at a time, where doubling would leave half of it
+/// Appends to a window that may grow large. The capacity doubles, so that a byte is moved once on average, up
+/// to the `usual` size; a larger window grows by a quarter at a time, since doubling would leave half of it
 /// unused in each of many flows.
 pub(crate) fn extend(window: &mut Vec<u8>, data: &[u8], usual: usize) {
     const LARGE: usize = 128 << 10;
@@ -75,9 +75,9 @@ pub(crate) fn extend(window: &mut Vec<u8>, data: &[u8], usual: usize) {
     window.extend_from_slice(data);
 }
 
-/// Adds to a window of so many bytes, of which up to twice as many are held: a byte is moved once at most on
-/// average. Returns how many bytes went at the front. Whole windows go, so that what is held depends on the
-/// bytes alone, not on the pieces that they came in.
+/// Appends to a window of `keep` bytes, of which up to twice as many are held: a byte is moved at most once
+/// on average. Returns the number of bytes dropped at the front. Whole windows are dropped, so that the
+/// content depends on the bytes alone, not on the pieces in which they came.
 pub(crate) fn slide(window: &mut Vec<u8>, data: &[u8], keep: usize) -> u64 {
     extend(window, data, keep);
     let windows = (window.len() / keep.max(1)).saturating_sub(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! While detection is open nothing is lost: whatever the segments, the records and the order of both sides'
-//! first bytes, a parser gets all bytes, and a request before its answer.
+//! While detection is open no byte is lost: whatever the segments, the records and the order of both sides'
+//! first bytes, a parser gets all bytes, and a request before its response.
 
 use crate::detection::Detected;
 use crate::event::{DETECT_PROTOCOL_ONLY_ONE_DIRECTION, PROTO_DETECTION_SKIPPED};
@@ -28,7 +28,7 @@ fn shapes(spec: &ProtocolSpec, flow: &mut Feeder<'_>) -> Vec<Shape> {
     parser.tx_range().filter_map(|id| parser.tx(id)).map(|tx| shape(spec, tx)).collect()
 }
 
-/// Plays a conversation with cuts to a flow, and compares it with the parser alone that gets it whole.
+/// Plays a conversation with cuts to a flow, and compares the result with a parser that gets it uncut.
 fn assert_nothing_is_lost(
     spec: &'static ProtocolSpec,
     port: u16,
@@ -64,7 +64,7 @@ fn lengths() -> impl Strategy<Value = Vec<usize>> {
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Requests that servers answer and whose beginning no pattern knows.
+/// Requests that servers answer and whose beginning matches no pattern.
 fn odd_request() -> impl Strategy<Value = Vec<u8>> {
     let blank = prop::collection::vec(prop::sample::select(vec!["\r\n", "\n"]), 0..5);
     let method = prop::sample::select(vec!["GET", "post", "FOO", "M-SEARCH", "X"]);
@@ -113,7 +113,7 @@ fn server_hello() -> Vec<u8> {
     record(3, &[&[2, 0, 0, u8::try_from(body.len()).unwrap()][..], &body].concat())
 }
 
-/// A flow that is not prevented, or is.
+/// The facts of a flow in passive mode or in prevention.
 fn told(prevents: bool) -> FlowInfo {
     FlowInfo {
         now: Timestamp::ZERO,
@@ -193,7 +193,7 @@ proptest! {
         assert_nothing_is_lost(&http::SPEC, port, &pieces, &offsets(&pieces, &lengths));
     }
 
-    /// The request is parsed, and can be refused, with its last byte, not with the answer.
+    /// The request is parsed, and can be refused, with its last byte, not with the response.
     #[test]
     fn http_is_known_before_the_server_can_answer(request in odd_request(), lengths in lengths()) {
         let engine = engine();
@@ -210,7 +210,7 @@ proptest! {
         prop_assert_eq!(uri.as_deref(), Some(&b"/evil.php"[..]));
     }
 
-    /// What is seen of a hello depends neither on its records, nor on their versions, nor on segments.
+    /// The parsed fields of a hello depend neither on its records, nor on their versions, nor on segments.
     #[test]
     fn tls_fields_do_not_depend_on_records(
         records in prop::collection::vec((skipped(), any::<u16>(), 0usize..60), 1..30),
@@ -246,7 +246,7 @@ proptest! {
         prop_assert_eq!([flow.left(TS), flow.left(TC)], [0, 0]);
     }
 
-    /// A request that only its answer explains waits for it, and is parsed first.
+    /// A request whose protocol only the response reveals is held until then, and is parsed first.
     #[test]
     fn what_only_the_answer_explains_is_parsed_before_it(lengths in lengths()) {
         let request = format!("{} /evil.php HTTP/1.1\r\nHost: a\r\n\r\n", "A".repeat(40)).into_bytes();
@@ -254,8 +254,8 @@ proptest! {
         assert_nothing_is_lost(&http::SPEC, 80, &pieces, &offsets(&pieces, &lengths));
     }
 
-    /// Whatever both sides send, and in whatever order: once the protocol is known all of it has been given
-    /// to the parser, and when it is not, nobody waits for it.
+    /// Whatever both sides send, and in whatever order: once the protocol is known the parser has got all
+    /// bytes, and if it does not become known, nothing is held.
     #[test]
     fn any_order_loses_no_byte(
         order in prop::collection::vec((any::<bool>(), 1usize..30), 1..40),
@@ -302,7 +302,7 @@ fn an_answer_shows_what_the_request_was() {
     assert_eq!(flow.left(TS), 0);
 }
 
-/// Who only watches sees no more of such hellos than Suricata does.
+/// In passive mode the engine sees no more of such hellos than Suricata does.
 #[test]
 fn hellos_that_suricata_does_not_see_are_seen_in_prevention_only() {
     let hello = hello(b"evil.example");
@@ -333,7 +333,7 @@ fn hellos_that_suricata_does_not_see_are_seen_in_prevention_only() {
     }
 }
 
-/// A server that takes any bytes for a method reads a request in what is a hello for others.
+/// A server that takes any bytes for a method reads a request in bytes that are a hello for other servers.
 #[test]
 fn first_bytes_that_two_protocols_would_read_are_refused_in_prevention() {
     let plain = hello(b"good.example");
@@ -352,7 +352,7 @@ fn first_bytes_that_two_protocols_would_read_are_refused_in_prevention() {
                     (contested, contested),
                     "{version:04x} by {step}"
                 );
-                // With the end of the request, however much the record lacks.
+                // At the end of the request, however many bytes the record lacks.
                 let mut flow = Feeder::new(&engine, 443);
                 bytes[..11 + request.len()].chunks(step).for_each(|piece| flow.send(TS, piece));
                 assert_eq!(flow.app.failed_parsing, contested, "{version:04x} by {step}");
@@ -366,7 +366,7 @@ fn first_bytes_that_two_protocols_would_read_are_refused_in_prevention() {
 
 const QUERY: &[u8] = b"\0\x1b\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04evil\x04test\0\0\x01\0\x01";
 
-/// A query over TCP with a number of additionals that are not there.
+/// A query over TCP that declares additionals without having them.
 fn query(additionals: u16) -> Vec<u8> {
     let mut query = QUERY.to_vec();
     query[12..14].copy_from_slice(&additionals.to_be_bytes());
@@ -378,8 +378,7 @@ fn asked(flow: &mut Feeder<'_>) -> usize {
     found.iter().flat_map(|tx| &tx.buffers).filter(|b| b.0 == "dns.query" && b.3 == b"evil.test").count()
 }
 
-/// dnsmasq reads on behind messages that are too short to be one, and does not ask about the number of
-/// additionals.
+/// dnsmasq skips messages that are too short to be one, and ignores the number of additionals.
 #[test]
 fn queries_that_servers_answer_are_known_in_prevention() {
     for stream in [
@@ -403,13 +402,13 @@ fn queries_that_servers_answer_are_known_in_prevention() {
             );
             assert!(!flow.app.failed_parsing);
             assert_eq!(flow.left(TS), 0);
-            // Elsewhere nobody expects it.
+            // At other ports no server expects it.
             let mut flow = Feeder::new(&engine, 9999);
             stream.chunks(length).for_each(|piece| flow.send(TS, piece));
             assert_eq!(name(flow.app.protocol()), None);
         }
     }
-    // Passively as Suricata.
+    // In passive mode as in Suricata.
     for stream in [[b"\0\x05aaaaa", QUERY].concat(), query(300), query(20)] {
         let engine = engine();
         let mut flow = Feeder::passive(&engine, 53);
@@ -435,7 +434,7 @@ fn datagrams_with_wrong_counts_are_known_in_prevention() {
             assert_eq!(seen(false), (None, 0));
         }
     }
-    // So is an answer: resolvers read the records that are there.
+    // The same holds for a response: resolvers read the records that it has.
     let engine = engine();
     for (prevents, count) in [(true, 2), (false, 1)] {
         let mut flow = if prevents { Feeder::new(&engine, 53) } else { Feeder::passive(&engine, 53) };
@@ -447,8 +446,8 @@ fn datagrams_with_wrong_counts_are_known_in_prevention() {
     }
 }
 
-/// What was held for too long leaves, and counts as of no protocol; but it is the beginning of what follows
-/// all the same.
+/// Data that was held for too long leaves, and counts as having no protocol; nevertheless it is the beginning
+/// of the data that follows.
 #[test]
 fn when_holding_ends_detection_goes_on() {
     let bounds = HoldBounds { bytes: 1024, time: PacketDuration::from_millis(150) };
@@ -514,7 +513,7 @@ fn what_fills_a_hole_before_the_protocol_is_known_is_read_with_what_lies_behind_
             }
             flow.send(TC, &answer);
             assert_eq!(name(flow.app.protocol()), Some("dns"));
-            // A query and an answer, or what could be a long message's beginning, and an answer.
+            // A query and a response, or the possible beginning of a long message and a response.
             let left = if filled { 0 } else { query.len() - 16 };
             assert_eq!(flow.left(TS), left, "prevention: {prevents}");
             assert_eq!(shapes(&dns::SPEC, &mut flow).len(), 1 + usize::from(filled));
@@ -535,7 +534,7 @@ fn what_was_left_unread_fails_nothing() {
 
 #[test]
 fn records_say_of_detection_what_suricata_says() {
-    // Recognised before the answer, the client's side counts as not detected all the same.
+    // Although its protocol is recognised before the response, the client's side counts as not detected.
     let engine = engine();
     let mut flow = Feeder::new(&engine, 80);
     flow.send(TS, b"\r\nGET / HTTP/1.1\r\n\r\n");
@@ -545,7 +544,7 @@ fn records_say_of_detection_what_suricata_says() {
     flow.send(TC, ANSWER);
     assert_eq!(name(flow.app.by_direction().to_client), Some("http"));
     assert!(flow.app.events.has(DETECT_PROTOCOL_ONLY_ONE_DIRECTION));
-    // Who only watches can wait for the answer, and agrees with Suricata about flows without one.
+    // In passive mode detection can wait for the response, and agrees with Suricata about flows without one.
     let mut flow = Feeder::passive(&engine, 80);
     flow.send(TS, b"\r\nGET / HTTP/1.1\r\n\r\n");
     assert_eq!(flow.app.protocol(), Known::Pending);
@@ -555,8 +554,8 @@ fn records_say_of_detection_what_suricata_says() {
     assert_eq!(flow.left(TS), 0);
 }
 
-/// Passively the end of a side settles nothing, but once the other side has told the protocol no byte stays
-/// behind.
+/// In passive mode the end of a side decides nothing, but once the other side has revealed the protocol no
+/// byte is left unparsed.
 #[test]
 fn what_waits_at_the_end_is_parsed_when_the_other_side_has_told_the_protocol() {
     let engine = engine();
@@ -590,8 +589,8 @@ fn who_speaks_first_and_is_not_known_is_given_up_when_the_other_side_is_not_know
     }
 }
 
-/// Binary first bytes may become a line with a version, but not where their server has answered in nothing of
-/// ours.
+/// Binary first bytes may become a line with a version, but not if the server has answered in no known
+/// protocol.
 #[test]
 fn who_is_answered_in_no_protocol_is_given_up() {
     let engine = engine();
@@ -615,7 +614,7 @@ fn a_silent_other_side_is_not_waited_for_for_ever() {
     flow.send(TS, &[0xfe; 2000]);
     assert!(flow.app.finished());
     assert!(flow.app.events.has(PROTO_DETECTION_SKIPPED));
-    // White space without end is taken for what precedes a request.
+    // Endless white space counts as the text before a request.
     let mut flow = Feeder::new(&engine, 9999);
     for _ in 0..300 {
         flow.send(TS, &b"\r\n".repeat(500));

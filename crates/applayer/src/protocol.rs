@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a protocol is: a table entry ([`ProtocolSpec`]) and a parser per flow ([`Parser`]).
+//! Defines a protocol: a table entry ([`ProtocolSpec`]) and a parser per flow ([`Parser`]).
 //!
 //! A protocol is one file in `protocols/` and one line in `protocols/mod.rs`. Parsers are state machines
 //! without I/O, clock or globals: bytes come in, transactions come out.
@@ -24,41 +24,41 @@ pub enum Transport {
     Udp,
 }
 
-/// A literal at the beginning of a direction's data that makes the protocol known.
+/// A literal at the beginning of a direction's data that identifies the protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct DetectionPattern {
-    /// Transport it is looked for on.
+    /// Transport on which the literal is searched.
     pub transport: Transport,
-    /// Direction whose first bytes hold it.
+    /// Direction whose first bytes contain the literal.
     pub direction: Direction,
     /// The bytes.
     pub bytes: &'static [u8],
-    /// Whether letter case does not matter.
+    /// Whether letter case is ignored.
     pub nocase: bool,
     /// Offset at which the search starts.
     pub offset: u16,
-    /// Number of bytes, from the beginning, in which it must lie.
+    /// Number of bytes, from the beginning, that must contain the literal.
     pub depth: u16,
 }
 
-/// A port that makes the probe of the protocol be asked.
+/// A port at which the probe of the protocol runs.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbePort {
     /// Transport.
     pub transport: Transport,
     /// The server's port; 0 stands for any port.
     pub port: u16,
-    /// Bytes needed before the probe is asked.
+    /// Number of bytes that the probe needs.
     pub min_depth: u16,
-    /// Bytes after which the probe is no longer asked.
+    /// Number of bytes after which the probe runs no longer.
     pub max_depth: u16,
 }
 
-/// What a probe says of a direction's first bytes.
+/// The answer of a probe to a direction's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// This protocol. The direction is the one that the bytes *show*: when it differs from the flow's, the
-    /// flow was picked up the wrong way round.
+    /// The bytes are of this protocol and typical of the given direction. If that differs from the flow's,
+    /// the flow was picked up with its directions exchanged.
     Yes(Direction),
     /// Certainly not.
     No,
@@ -66,24 +66,24 @@ pub enum Probe {
     More,
 }
 
-/// Looks at the first bytes of a direction.
+/// Inspects the first bytes of a direction.
 pub type ProbeFn = fn(Transport, Direction, &[u8]) -> Probe;
 
-/// When a buffer is complete and may be matched.
+/// The number and growth of a buffer's values, which decide when they may be matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferKind {
     /// One value per transaction (or none).
     Single,
     /// Several values per transaction, index 0, 1, ...; rules match if one of them does.
     Multi,
-    /// A growing value (a body, a file): each call gives the window that is there, with its absolute offset.
+    /// A growing value (a body, a file): each call gives the window that is held, with its absolute offset.
     Streaming,
     /// Several growing values, index 0, 1, ... (files).
     Files,
 }
 
 impl BufferKind {
-    /// Whether a value grows while it is looked at.
+    /// Whether a value grows while it is inspected.
     #[must_use]
     pub const fn grows(self) -> bool {
         matches!(self, BufferKind::Streaming | BufferKind::Files)
@@ -96,27 +96,27 @@ impl BufferKind {
     }
 }
 
-/// A named piece of a transaction that rules look at.
+/// A named piece of a transaction that rules inspect.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferSpec {
-    /// Number within the protocol, handed to [`Transaction::buffer`].
+    /// Number within the protocol, passed to [`Transaction::buffer`].
     pub id: u16,
     /// Name of the rule keyword, `http.uri`. Several protocols may offer a buffer of one name.
     pub name: &'static str,
-    /// Direction in which it is inspected; both, if both have it (`file.data`, `http.header`).
+    /// Directions in which the buffer is inspected; both, if both have it (`file.data`, `http.header`).
     pub directions: PerDirection<bool>,
-    /// Progress in that direction at which it is complete (see [`Transaction::progress`]).
+    /// Progress in that direction at which the value is complete (see [`Transaction::progress`]).
     pub ready: u8,
-    /// Progress from which it is looked at as far as it is there: what matches then has matched, what does
-    /// not is looked at again. `ready`, where nothing is there before.
+    /// Progress from which an incomplete value is inspected: a match is final, a value without a match is
+    /// inspected again. Equals `ready` if there is nothing to inspect before.
     pub early: u8,
-    /// The state that it belongs to, as hooks of rules name it: mostly `ready`, or the one in whose course it
-    /// comes together.
+    /// The state of the buffer, as hooks of rules name it: mostly `ready`, or the state during which the
+    /// value is collected.
     pub state: u8,
-    /// How many values and how they grow.
+    /// Number and growth of the values.
     pub kind: BufferKind,
-    /// Name of the buffer of which it is another name in transactions to the client: literals of both are
-    /// searched for together.
+    /// Another buffer with the same value in transactions to the client: literals of both are searched
+    /// together.
     pub to_client_as: Option<&'static str>,
 }
 
@@ -135,19 +135,19 @@ pub const fn buffer(
 }
 
 impl BufferSpec {
-    /// The same, of another state.
+    /// This buffer with another state.
     #[must_use]
     pub const fn of_state(self, state: u8) -> Self {
         BufferSpec { state, ..self }
     }
 
-    /// The same, looked at from this progress on.
+    /// This buffer, inspected from this progress on.
     #[must_use]
     pub const fn from(self, early: u8) -> Self {
         BufferSpec { early, ..self }
     }
 
-    /// The same; to the client its one value is that of another buffer of the protocol, at every time.
+    /// This buffer, whose single value to the client always equals that of another buffer of the protocol.
     #[must_use]
     pub const fn to_client_as(self, other: &'static str) -> Self {
         BufferSpec { to_client_as: Some(other), ..self }
@@ -157,33 +157,33 @@ impl BufferSpec {
 /// A number of a transaction that keywords compare.
 #[derive(Clone, Copy, Debug)]
 pub struct NumberSpec {
-    /// Identifier within the protocol, handed to [`Transaction::number`].
+    /// Identifier within the protocol, passed to [`Transaction::number`].
     pub id: NumberId,
-    /// Name by which keywords find it when rules load. A name belongs to one protocol.
+    /// Name by which keywords find the number when rules load. A name belongs to one protocol.
     pub name: &'static str,
 }
 
 /// The parts of a protocol's records and alerts that differ between protocols.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordSpec {
-    /// Records have the transaction's number (`tx_id`), as Suricata's of this protocol do.
+    /// Records contain the transaction's number (`tx_id`), as Suricata's of this protocol do.
     pub tx_id: bool,
-    /// An alert on a transaction has its progress (`ts_progress`, `tc_progress`).
+    /// An alert on a transaction contains its progress (`ts_progress`, `tc_progress`).
     pub progress: bool,
-    /// An alert has the bodies of messages where its options ask for them (`http-body`).
+    /// An alert contains the bodies of messages if its options enable them (`http-body`).
     pub bodies: bool,
-    /// Records have the address that a proxy forwards for (`xff`), where the output's options ask for it.
+    /// Records contain the address for which a proxy forwards (`xff`), if the output's options enable it.
     pub forwarded: bool,
     /// Records of the latest version have the sender of the message as their source.
     pub by_message: bool,
-    /// Latest version of the records, the default of the option `version`; 0 where there is one form only.
+    /// Latest version of the records, the default of the option `version`; 0 if there is only one form.
     pub version: u8,
     /// Environment variable that replaces this default.
     pub version_variable: Option<&'static str>,
 }
 
 impl RecordSpec {
-    /// Records without peculiarities; alerts have the progress.
+    /// Records without peculiarities; alerts contain the progress.
     pub const PLAIN: RecordSpec = RecordSpec {
         tx_id: false,
         progress: true,
@@ -200,26 +200,25 @@ impl RecordSpec {
 pub struct MemoryCounters {
     /// Bytes held (`http.memuse`).
     pub used: &'static str,
-    /// The bound (`http.memcap`).
+    /// Memory limit (`http.memcap`).
     pub limit: &'static str,
 }
 
-/// A protocol's counters in `stats`, beside those that each protocol has.
+/// A protocol's counters in `stats`, beside those of every protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterSpec {
-    /// `app_layer` counters have the transport in their names (`dns_udp`), also where this program parses one
-    /// only.
+    /// Names of `app_layer` counters contain the transport (`dns_udp`), even if this program parses only one.
     pub by_transport: bool,
-    /// Counters of its memory, as Suricata has them.
+    /// Counters of the parsers' memory, as Suricata has them.
     pub memory: Option<MemoryCounters>,
 }
 
 impl CounterSpec {
-    /// The counters that each protocol has.
+    /// The counters of every protocol.
     pub const PLAIN: CounterSpec = CounterSpec { by_transport: false, memory: None };
 }
 
-/// All that is fixed about a protocol. Other parts of the program read it and compare no names.
+/// All constant properties of a protocol. Other parts of the program read them and compare no names.
 pub struct ProtocolSpec {
     /// Name in rules, in settings (`app-layer.protocols.NAME`) and as prefix of its events: `http`.
     pub name: &'static str,
@@ -227,83 +226,82 @@ pub struct ProtocolSpec {
     pub aliases: &'static [&'static str],
     /// Name in rules that stands for all protocols that declare it (`http` for both versions).
     pub family: Option<&'static str>,
-    /// Name that means this protocol and none of its family: in hooks and in settings of firewall mode
+    /// Name that means this protocol and no other of its family, in hooks and in settings of firewall mode
     /// (`http1`).
     pub exact_name: &'static str,
     /// Name in EVE's `app_proto`.
     pub eve_name: &'static str,
-    /// Name of the EVE event type and of the object that holds a transaction's record (`http`, `dns`, `tls`);
+    /// Name of the EVE event type and of the object with a transaction's record (`http`, `dns`, `tls`);
     /// `None` for protocols without records.
     pub eve_type: Option<&'static str>,
-    /// The parts of its records and alerts that differ between protocols.
+    /// Properties of its records and alerts that differ between protocols.
     pub records: RecordSpec,
-    /// Counters beside those that each protocol has.
+    /// Counters beside those of every protocol.
     pub counters: CounterSpec,
-    /// Transports that can carry it.
+    /// Transports that can carry the protocol.
     pub transports: &'static [Transport],
-    /// First bytes that identify it.
+    /// First bytes that identify the protocol.
     pub patterns: &'static [DetectionPattern],
-    /// Ports at which the probe is asked, unless settings name others (`detection-ports.dp`).
+    /// Ports at which the probe runs, unless settings name others (`detection-ports.dp`).
     pub ports: &'static [ProbePort],
-    /// Looks at first bytes; `None` when patterns alone decide.
+    /// Inspects first bytes; `None` if patterns alone decide.
     pub probe: Option<ProbeFn>,
-    /// Looks at a stream's first bytes, or at a datagram, as a lenient receiver does: on any port, or where
-    /// it has no patterns at its ports; must come to an answer within a bounded number of bytes, and not say
-    /// [`Probe::More`] of what a receiver acts upon. `None`: patterns and `probe` know all that receivers
-    /// take.
+    /// Inspects a stream's first bytes, or a datagram, as a lenient receiver does: on any port, or at its own
+    /// ports if the protocol has no patterns. Must answer within a bounded number of bytes, and not with
+    /// [`Probe::More`] to bytes on which a receiver acts. `None`: patterns and `probe` match all that
+    /// receivers accept.
     pub likely: Option<ProbeFn>,
-    /// Whether it is on when the settings do not mention it (Suricata's built-in default).
+    /// Whether the protocol is enabled if the settings do not mention it (Suricata's built-in default).
     pub enabled_by_default: bool,
     /// Progress value of a finished transaction, by direction.
     pub complete: PerDirection<u8>,
     /// Names of the progress values, by direction, for hooks (`http1:request_headers`) and `explain`.
     pub states: PerDirection<&'static [&'static str]>,
-    /// What rules can look at.
+    /// Buffers that rules can inspect.
     pub buffers: &'static [BufferSpec],
     /// Numbers that keywords compare.
     pub numbers: &'static [NumberSpec],
-    /// The number that is 1 once what a direction sends is encrypted: its bytes tell rules nothing from there
-    /// on.
+    /// The number that is 1 once a direction is encrypted, so that rules cannot inspect its later bytes.
     pub encrypted: Option<NumberId>,
     /// Names of its frames ([`crate::frames`]), the stream's own first.
     pub frames: &'static [&'static str],
     /// Names of its events without prefix, by [`crate::event::EventCode`] (`app-layer-event:http.NAME`).
     pub events: &'static [&'static str],
-    /// Event of a flow that agreed to switch to this protocol and speaks another one.
+    /// Event of a flow that agreed to switch to this protocol and then used another one.
     pub absent: EventCode,
-    /// Bytes in one piece with a message's end belong to that message unless they begin another one: a cut
-    /// there changes what is parsed.
+    /// Bytes that come together with a message's end belong to that message unless they begin another one: a
+    /// cut between them changes the result of parsing.
     pub has_trailing_bytes: bool,
-    /// Its bounds, for docs/limits.md.
+    /// Bounds of the protocol, for docs/limits.md.
     pub limits: &'static [Limit],
-    /// Reads its section of the settings (keys without the prefix `app-layer.protocols.NAME.`) and makes the
-    /// factory that makes a parser per flow.
+    /// Reads the protocol's section of the settings (keys without the prefix `app-layer.protocols.NAME.`) and
+    /// makes the factory of its parsers.
     pub configure: fn(&Settings) -> Result<Box<dyn ParserFactory>, SettingError>,
 }
 
 impl ProtocolSpec {
-    /// The identifier of a number.
+    /// The identifier of a number, by its name.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<NumberId> {
         self.numbers.iter().find(|number| number.name == name).map(|number| number.id)
     }
 
-    /// Whether its transactions are parsed. A protocol that is recognised only has none, and so no states.
+    /// Whether transactions are parsed. A protocol that is only recognised has none, and so no states.
     #[must_use]
     pub const fn is_parsed(&self) -> bool {
         !self.states.to_server.is_empty()
     }
 
-    /// Whether rules may call it so: by its name, another of its names or that of its family.
+    /// Whether a name in rules means this protocol: its name, an alias or the name of its family.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name) || self.family == Some(name)
     }
 }
 
-/// Makes the parser of a flow; holds the settings that all parsers of the protocol share.
+/// Makes parsers; holds the settings that all parsers of the protocol share.
 pub trait ParserFactory: Send + Sync {
-    /// A parser for a new flow.
+    /// Makes a parser for a new flow.
     fn make(&self) -> Box<dyn Parser>;
 }
 
@@ -318,7 +316,7 @@ pub struct Input<'a> {
     pub eof: bool,
 }
 
-/// What a parser may ask of the flow while it parses.
+/// The parts of the flow that a parser may use while it parses.
 pub struct ParseContext<'c> {
     /// Packet clock.
     pub now: Timestamp,
@@ -330,103 +328,102 @@ pub struct ParseContext<'c> {
     pub transport: Transport,
     /// Settings of file tracking.
     pub files: &'c crate::file::FileSettings,
-    /// What is parsed has not reached its receiver yet ([`crate::flow::FlowInfo::prevents`]): what a lenient
-    /// receiver acts upon is read as it reads it, where Suricata would read nothing.
+    /// The data has not reached its receiver yet ([`crate::flow::FlowInfo::prevents`]): data on which a
+    /// lenient receiver acts is parsed as that receiver reads it, even if Suricata would parse nothing.
     pub prevents: bool,
-    /// Events that belong to no transaction go here ([`crate::event::Events::set`]).
+    /// Receives events that belong to no transaction ([`crate::event::Events::set`]).
     pub events: &'c mut crate::event::Events,
 }
 
-/// How far a parser got.
+/// The result of a call of a parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All of the input was taken in.
+    /// All of the input was consumed.
     Done,
-    /// `consumed` bytes were taken in; the parser wants to be called again when at least `needed` bytes
-    /// beyond those are there (it then sees the unconsumed bytes again, with more behind them).
+    /// `consumed` bytes were consumed; the parser needs to be called again when at least `needed` bytes
+    /// beyond those have come (it gets the unconsumed bytes again, together with later ones).
     Incomplete {
-        /// Bytes taken in.
+        /// Number of bytes consumed.
         consumed: usize,
-        /// Bytes wanted beyond the consumed ones, at least 1.
+        /// Number of bytes needed beyond the consumed ones, at least 1.
         needed: usize,
     },
-    /// The data is not of this protocol or broken beyond repair: no more data of the stream is handed to the
-    /// parser. Of datagrams
-    /// only this one is: it says nothing about the next.
+    /// The data is not of this protocol, or broken beyond repair: the parser gets no more data of the stream.
+    /// A datagram that fails does not affect the next one.
     Error,
-    /// From `consumed` on the direction's data is of another protocol (STARTTLS, HTTP CONNECT, upgrade).
-    /// `None`: detect anew.
+    /// From `consumed` on the direction's data belongs to another protocol (STARTTLS, HTTP CONNECT, upgrade).
     Switch {
-        /// Bytes taken in.
+        /// Number of bytes consumed.
         consumed: usize,
-        /// Name of the expected protocol.
+        /// Name of the expected protocol; `None`: detection starts again.
         to: Option<&'static str>,
     },
-    /// The rest of the flow needs no parsing (encrypted from here on, `encryption-handling`). `bypass` says
-    /// that no function needs to see it either.
+    /// The rest of the flow needs no parsing (encrypted from here on, `encryption-handling`).
     Stop {
-        /// Offer the flow for bypass.
+        /// No function needs to see the rest either: the flow may be bypassed.
         bypass: bool,
     },
 }
 
 /// One flow's parser.
 ///
-/// Contracts that the shared property suite checks for each protocol: it never panics, consumes no more than
-/// it was given, gives the same transactions however the input is split, and holds bounded memory.
+/// The shared property suite checks these contracts for each protocol: a parser never panics, consumes no
+/// more than its input, gives the same transactions however the input is split, and holds bounded memory.
 pub trait Parser: Send {
-    /// Takes in data of one direction.
+    /// Parses data of one direction.
     fn parse(&mut self, direction: Direction, input: Input<'_>, context: &mut ParseContext<'_>) -> Progress;
 
-    /// `missing` bytes of a direction will never come. `false`: the parser cannot go on in this direction.
+    /// Handles `missing` bytes of a direction that will never come. `false`: the parser cannot continue in
+    /// this direction.
     fn gap(&mut self, direction: Direction, missing: u64, context: &mut ParseContext<'_>) -> bool;
 
-    /// Ids of the transactions held: `first..next`. Some in between may be gone ([`Parser::tx`] is then
+    /// Ids of the transactions held: `first..next`. Some in between may be freed ([`Parser::tx`] is then
     /// `None`).
     fn tx_range(&self) -> core::ops::Range<TxId>;
 
     /// A transaction.
     fn tx(&self, id: TxId) -> Option<&dyn Transaction>;
 
-    /// A transaction to mark as inspected or logged.
+    /// A transaction, for changes of its marks.
     fn tx_mut(&mut self, id: TxId) -> Option<&mut dyn Transaction>;
 
-    /// A rule asks for no record of a transaction to be written. Parsers that keep what belongs together in
-    /// several transactions extend it to the others.
+    /// Handles a rule's request that a transaction gets no record. Parsers that keep related messages in
+    /// several transactions extend it to those.
     fn silence(&mut self, id: TxId) {
         if let Some(tx) = self.tx_mut(id) {
             tx.common_mut().silent = true;
         }
     }
 
-    /// Frees a transaction that was inspected and logged.
+    /// Frees a transaction that was inspected and recorded.
     fn free_tx(&mut self, id: TxId);
 
-    /// Which transactions were begun or changed since somebody looked. Parsers note every transaction that
-    /// they begin or change ([`crate::transaction::TxList`] does it for them).
+    /// Transactions that were begun or changed since the last inspection. Parsers add every transaction that
+    /// they begin or change ([`crate::transaction::TxList`] does so for them).
     fn worklist(&self) -> &Worklist;
 
-    /// The same, to note and to take notes.
+    /// The worklist, to add and to take transactions.
     fn worklist_mut(&mut self) -> &mut Worklist;
 
-    /// Whether what was parsed last of a direction is worth a look at the raw stream, however little it is.
+    /// Whether the raw stream should be inspected after the last parsed data of a direction, however little
+    /// that is.
     fn wants_raw(&mut self, direction: Direction) -> bool {
         let _ = direction;
         true
     }
 
-    /// Whether what follows in both directions is encrypted, so that nothing of it can be read.
+    /// Whether all later data of both directions is encrypted and cannot be parsed.
     fn is_encrypted(&self) -> bool {
         false
     }
 
-    /// Where it notes frames, if it knows any.
+    /// The parser's notes of protocol frames, if it has any.
     fn frames(&mut self) -> Option<&mut crate::frames::Notes> {
         None
     }
 
-    /// A direction cannot be read on (depth, gap, error): nothing of it is handed in any more, while the
-    /// other goes on. What is open there counts as ended, and so does what begins later.
+    /// Stops a direction (depth, gap, error): no more of its data is handed in, while the other direction
+    /// continues. Its open transactions count as ended, and so do later ones.
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
         let _ = context;
         self.worklist_mut().disrupt(direction);
@@ -438,8 +435,8 @@ pub trait Parser: Send {
         }
     }
 
-    /// Nothing of a direction is seen on this link, while the other side is: transactions count as ended
-    /// there.
+    /// Records that this link sees no packets of a direction while it sees the other side: transactions count
+    /// as ended in that direction.
     fn leave_out(&mut self, direction: Direction) {
         self.worklist_mut().leave_out(direction);
         for id in self.tx_range() {
@@ -450,16 +447,16 @@ pub trait Parser: Send {
         }
     }
 
-    /// A direction that was left out is seen after all. What comes next there belongs to no transaction that
-    /// is over.
+    /// Records that this link sees a direction after all. Its next data belongs to no transaction that has
+    /// ended.
     fn rejoin(&mut self, direction: Direction) {
         self.worklist_mut().rejoin(direction);
     }
 
-    /// Bytes of memory held: its own, and that of all transactions. Asked after each packet: the answer costs
-    /// what was changed since ([`crate::transaction::TxList::held`] sums transactions up).
+    /// Bytes of memory held by the parser and all transactions. Called after each packet: its cost depends on
+    /// the changes since the last call ([`crate::transaction::TxList::held`] sums transactions up).
     fn held(&mut self) -> usize;
 
-    /// No more data comes in `direction`: what is open there becomes complete.
+    /// Ends `direction`: no more data comes, and its open transactions become complete.
     fn end(&mut self, direction: Direction, context: &mut ParseContext<'_>);
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The properties that every protocol has to have, as tests that a protocol gets with one line.
+//! The properties that every protocol must have, as tests that a protocol gets with one line.
 //!
 //! [`protocol_suite!`](crate::suite::protocol_suite) makes a module of property tests from a protocol's table
 //! entry and some conversations ("seeds"): arbitrary bytes and damaged seeds never make the parser panic or
-//! take in more than it was given; a seed gives the same transactions, events, buffers, numbers, files and
-//! records however its bytes are cut; gaps are survived; the probe never says no to the beginning of what it
-//! accepts; a flood holds bounded memory when transactions are freed as they become complete.
+//! consume more than its input; a seed gives the same transactions, events, buffers, numbers, files and
+//! records however its bytes are cut; gaps are survived; the probe never refuses the beginning of data that
+//! it accepts; a flood holds bounded memory when transactions are freed as they become complete.
 //!
-//! [`Driver`] stands in for the flow: it keeps what was not consumed and calls the parser by the contract of
+//! [`Driver`] takes the place of the flow: it keeps unconsumed bytes and calls the parser by the contract of
 //! [`crate::protocol::Parser`]. Tests of a protocol use it, too.
 //!
-//! Not done: memory is measured by what the transactions show (buffers and files), not by counting
+//! Memory is measured by the visible contents of transactions (buffers and files), not by counting
 //! allocations.
 
 use crate::event::{EventCode, Events};
@@ -32,10 +32,10 @@ pub(crate) type Conversation<'a> = &'a [(Direction, &'a [u8])];
 /// A conversation that owns its bytes, as seeds do.
 pub(crate) type Seed = Vec<(Direction, Vec<u8>)>;
 
-/// Values of one buffer beyond this are not looked at.
+/// Limit of inspected values of one buffer.
 const MAX_VALUES: u32 = 100_000;
 
-/// Everything that can be seen of a transaction.
+/// All visible results of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
     /// Its events.
@@ -46,18 +46,18 @@ pub(crate) struct Shape {
     pub buffers: Vec<(&'static str, Direction, u64, Vec<u8>)>,
     /// Its files: name, size, state.
     pub files: Vec<(Direction, Vec<u8>, u64, String)>,
-    /// Its record, as in EVE and as in an alert.
+    /// Records in EVE and in an alert.
     pub records: [String; 2],
 }
 
-/// Everything that can be seen of a conversation.
+/// All visible results of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
     /// Its transactions.
     pub transactions: Vec<Shape>,
     /// Events that belong to no transaction.
     pub events: Vec<EventCode>,
-    /// The parser gave up.
+    /// The parser failed.
     pub failed: bool,
 }
 
@@ -69,25 +69,25 @@ pub(crate) struct Driver {
     files: FileSettings,
     /// Bytes not consumed yet.
     waiting: PerDirection<Vec<u8>>,
-    /// How many bytes must wait before the parser is called.
+    /// Number of held bytes at which the parser is called.
     needed: PerDirection<usize>,
     /// Stream offset of the first waiting byte.
     offset: PerDirection<u64>,
-    /// No more data is wanted of this direction.
+    /// The parser needs no more data of this direction.
     stopped: PerDirection<bool>,
     /// Events that belong to no transaction.
     pub events: Events,
-    /// The parser gave up.
+    /// The parser failed.
     pub failed: bool,
 }
 
 impl Driver {
-    /// A flow that speaks the protocol, with default settings.
+    /// A flow of the protocol, with default settings.
     pub fn new(spec: &'static ProtocolSpec, transport: Transport) -> Self {
         Driver::with(spec, transport, &Settings::new())
     }
 
-    /// The same with settings of the protocol.
+    /// A flow of the protocol, with settings.
     pub fn with(spec: &'static ProtocolSpec, transport: Transport, settings: &Settings) -> Self {
         let factory = (spec.configure)(settings).expect("a protocol must do without settings");
         Driver {
@@ -120,7 +120,7 @@ impl Driver {
         }
     }
 
-    /// Calls the parser with what waits.
+    /// Calls the parser with the held data.
     fn parse(&mut self, direction: Direction, eof: bool) {
         let data = std::mem::take(&mut self.waiting[direction]);
         let mut context = ParseContext {
@@ -168,7 +168,7 @@ impl Driver {
         self.waiting[direction] = data.get(consumed..).unwrap_or_default().to_vec();
     }
 
-    /// Loses data: what waits is gone as well.
+    /// Loses data; held data is lost as well.
     pub fn lose(&mut self, direction: Direction, missing: u64) {
         if self.stopped[direction] || self.transport == Transport::Udp {
             return;
@@ -234,7 +234,7 @@ impl Driver {
         (slots, bytes)
     }
 
-    /// What can be seen now.
+    /// All visible results so far.
     pub fn outcome(&self) -> Outcome {
         let transactions = self
             .parser
@@ -269,7 +269,7 @@ pub(crate) fn record(tx: &dyn Transaction, options: &LogOptions, in_alert: bool)
     text
 }
 
-/// Looks at everything of a transaction.
+/// All visible results of a transaction.
 pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
     let mut buffers = Vec::new();
     let mut files = Vec::new();
@@ -303,7 +303,7 @@ pub(crate) fn shape(spec: &ProtocolSpec, tx: &dyn Transaction) -> Shape {
     }
 }
 
-/// What is searched for under one of two names must stand under the other as well, at every time.
+/// Checks that a buffer and its other name always have the same value.
 fn has_one_value(spec: &ProtocolSpec, tx: &dyn Transaction, id: u16, name: &str) {
     let other = spec
         .buffers
@@ -341,7 +341,7 @@ pub(crate) fn play(
     driver.outcome()
 }
 
-/// Checks that cutting does not matter.
+/// Checks that cuts do not change the result.
 pub(crate) fn assert_cuts_do_not_matter(
     spec: &'static ProtocolSpec,
     transport: Transport,
@@ -353,7 +353,7 @@ pub(crate) fn assert_cuts_do_not_matter(
     assert_eq!(whole, cut, "cut at {cuts:?}");
 }
 
-/// Checks that the probe, shown ever more of what it accepts, never says no.
+/// Checks that the probe, given growing prefixes of data that it accepts, never refuses one.
 pub(crate) fn assert_probe_is_steady(
     spec: &ProtocolSpec,
     transport: Transport,
@@ -371,8 +371,8 @@ pub(crate) fn assert_probe_is_steady(
     }
 }
 
-/// Checks that a flood of one piece over and over holds bounded memory, and gives what it holds when nothing
-/// is freed.
+/// Checks that a flood of one repeated piece holds bounded memory; returns the memory held if nothing is
+/// freed.
 pub(crate) fn assert_flood_is_bounded(
     spec: &'static ProtocolSpec,
     transport: Transport,

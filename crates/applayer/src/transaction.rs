@@ -15,66 +15,66 @@ pub type TxId = u64;
 /// Identifier of a number within a protocol ([`crate::protocol::NumberSpec::id`]).
 pub type NumberId = u16;
 
-/// Which value of a buffer is wanted.
+/// The requested value of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferQuery {
     /// [`crate::protocol::BufferSpec::id`].
     pub id: u16,
     /// Direction that is being inspected.
     pub direction: Direction,
-    /// Which of several values ([`crate::protocol::BufferKind::Multi`]); else 0.
+    /// Index among several values ([`crate::protocol::BufferKind::Multi`]); else 0.
     pub index: u32,
 }
 
 /// A value of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferView<'a> {
-    /// The bytes that are there.
+    /// The bytes that are held.
     pub data: &'a [u8],
-    /// Offset of the first of them within the whole value (streaming buffers; else 0).
+    /// Offset of the first byte within the whole value (streaming buffers; else 0).
     pub offset: u64,
-    /// Whether no more will follow.
+    /// Whether no more bytes will follow.
     pub complete: bool,
 }
 
 impl<'a> BufferView<'a> {
-    /// A value that is there as a whole.
+    /// A complete value.
     #[must_use]
     pub const fn whole(data: &'a [u8]) -> Self {
         BufferView { data, offset: 0, complete: true }
     }
 }
 
-/// What every transaction carries beside its protocol's fields.
+/// Fields that every transaction has beside those of its protocol.
 #[derive(Debug, Default)]
 pub struct TxCommon {
     /// Number in the flow.
     pub id: TxId,
     /// Events raised by the parser for this transaction.
     pub events: Events,
-    /// How many of `events` were reported as anomaly records.
+    /// Number of `events` that were reported as anomaly records.
     pub events_logged: usize,
     /// The protocol's record was written.
     pub logged: bool,
-    /// Progress of this direction when payload functions were shown it last.
+    /// Progress of this direction when payload functions last saw it.
     pub looked: PerDirection<u8>,
-    /// Payload functions that are done with this direction, by their bits in paths. The data plane's:
-    /// functions only read it.
+    /// Payload functions that have finished with this direction, by their bits in paths. The data plane
+    /// writes it, functions only read it.
     pub done: PerDirection<Path>,
-    /// Payload functions that hold the transaction beyond its end. The data plane's.
+    /// Payload functions that hold the transaction beyond its end. Written by the data plane.
     pub held: Path,
     /// The flow ended or the stream broke before this direction was complete.
     pub ended: PerDirection<bool>,
-    /// No record is to be written (a rule with `config: logging disable` matched).
+    /// The transaction gets no record (a rule with `config: logging disable` matched).
     pub silent: bool,
-    /// All files of these directions are to be kept (a rule with `filestore` matched).
+    /// All files of these directions are to be stored (a rule with `filestore` matched).
     pub store: PerDirection<bool>,
-    /// [`Transaction::held`] when it was asked last.
+    /// Result of the last call of [`Transaction::held`].
     pub(crate) measured: usize,
 }
 
 impl TxCommon {
-    /// Whether a function is done with a direction.
+    /// Whether a function has finished with a direction.
     #[inline]
     #[must_use]
     pub const fn is_done(&self, direction: Direction, function: FunctionId) -> bool {
@@ -84,8 +84,8 @@ impl TxCommon {
         }
     }
 
-    /// The functions of a path that have not let go of the transaction. `unseen`: directions in which nobody
-    /// looks, since no packet comes there.
+    /// The functions of a path that still need the transaction. `unseen`: directions without packets on this
+    /// link, which no function inspects.
     #[inline]
     #[must_use]
     pub fn waits_for(&self, path: Path, unseen: PerDirection<bool>) -> Path {
@@ -94,7 +94,8 @@ impl TxCommon {
         path.and(self.held).or(open(Direction::ToServer)).or(open(Direction::ToClient))
     }
 
-    /// Notes what the transaction holds now. Returns how much more and how much less that is.
+    /// Stores the memory that the transaction holds now. Returns the growth and the decrease since the last
+    /// call.
     pub(crate) fn measure(&mut self, now: usize) -> (usize, usize) {
         let before = core::mem::replace(&mut self.measured, now);
         (now.saturating_sub(before), before.saturating_sub(now))
@@ -104,7 +105,7 @@ impl TxCommon {
 /// The files of a transaction, by the direction that sends them.
 pub type Files<'a> = PerDirection<&'a [FileTrack]>;
 
-/// The same, to mark as logged or stored.
+/// The files of a transaction, for changes of their marks.
 pub type FilesMut<'a> = PerDirection<&'a mut [FileTrack]>;
 
 /// A transaction as functions, detection and events see it.
@@ -112,18 +113,18 @@ pub trait Transaction: Send {
     /// The common part.
     fn common(&self) -> &TxCommon;
 
-    /// The common part, to mark.
+    /// The common part, for changes of its marks.
     fn common_mut(&mut self) -> &mut TxCommon;
 
-    /// How far this direction got, from 0 to [`crate::protocol::ProtocolSpec::complete`].
+    /// Progress of this direction, from 0 to [`crate::protocol::ProtocolSpec::complete`].
     fn progress(&self, direction: Direction) -> u8;
 
-    /// A value of a buffer, or `None` if this transaction has none (yet). Values that must be put together
+    /// A value of a buffer, or `None` if this transaction has none (yet). Composed values
     /// (`http.header_names`) are written into `scratch`, which the caller clears and reuses.
     fn buffer<'a>(&'a self, query: BufferQuery, scratch: &'a mut Vec<u8>) -> Option<BufferView<'a>>;
 
-    /// Whether a buffer that has no value to match is there all the same, so that it is not `absent` (the
-    /// root's name in DNS).
+    /// Whether a buffer without a value to match exists nevertheless, so that it is not `absent` (the root's
+    /// name in DNS).
     fn is_present(&self, query: BufferQuery) -> bool {
         let _ = query;
         false
@@ -136,65 +137,65 @@ pub trait Transaction: Send {
         None
     }
 
-    /// Bytes of memory that it holds beside its own place. Asked whenever it was changed: the answer costs a
-    /// constant number of steps (what grows by pieces is summed up as it grows).
+    /// Bytes of memory held outside of the transaction itself. Called after each change, so it must take a
+    /// constant number of steps (values that grow by pieces are summed up as they grow).
     fn held(&self) -> usize;
 
-    /// Whose message it is, where a transaction is one message (DNS).
+    /// Direction of the message, if a transaction is one message (DNS).
     fn message_direction(&self) -> Option<Direction> {
         None
     }
 
-    /// The transaction as its own type, for functions that follow one protocol. `None`: no function does.
+    /// The transaction as its own type, for functions that inspect one protocol. `None`: no function does.
     fn as_any(&self) -> Option<&dyn core::any::Any> {
         None
     }
 
-    // Optional views: what only some protocols have. A protocol that has it overrides the method.
+    // Optional views that only some protocols have; these override the method.
 
-    /// The value of the field of this name, in lower case, by which proxies name whom they forward for
-    /// (`x-forwarded-for`).
+    /// The value of the field of this name, in lower case, in which proxies name the client for which they
+    /// forward (`x-forwarded-for`).
     fn forwarded(&self, field: &str) -> Option<&[u8]> {
         let _ = field;
         None
     }
 
-    /// The files that it transfers.
+    /// The transferred files.
     fn files(&self) -> Option<Files<'_>> {
         None
     }
 
-    /// The same, to mark as logged or stored.
+    /// The transferred files, for changes of their marks.
     fn files_mut(&mut self) -> Option<FilesMut<'_>> {
         None
     }
 
-    /// The certificates that its sides show.
+    /// The certificates that the sides present.
     fn certificates(&self) -> Option<CertificateView<'_>> {
         None
     }
 
-    /// Whether the certificates of each side are stored, to mark.
+    /// Progress of storing each side's certificates, for changes.
     fn storing_mut(&mut self) -> Option<PerDirection<&mut Storing>> {
         None
     }
 
-    /// Whether a record is to be written now. Called whenever the transaction changed and was not logged;
-    /// most protocols log when both directions are complete (the caller asks with `ended` set in [`TxCommon`]
-    /// too).
+    /// Whether the record is to be written now. Called whenever a transaction without a record has changed;
+    /// most protocols write it when both directions are complete (the caller also calls this with `ended` set
+    /// in [`TxCommon`]).
     fn log_ready(&self, complete: PerDirection<u8>) -> bool {
         Direction::BOTH.iter().all(|d| self.progress(*d) >= complete[*d] || self.common().ended[*d])
     }
 
-    /// Number of records that an output with these options gets: none with `requests: no` of dns, one for
-    /// each question with its `version: 2`.
+    /// Number of records for an output with these options: none with `requests: no` of dns, one for each
+    /// question with its `version: 2`.
     fn records(&self, options: &LogOptions) -> usize {
         let _ = options;
         1
     }
 
     /// Writes the fields of the protocol's record, as in EVE, into an open object (`"http": { here }`).
-    /// `in_alert`: the record stands inside an alert event, where some protocols write more or less.
+    /// `in_alert`: the record is part of an alert, where some protocols write more or less.
     fn log(&self, json: &mut JsonWriter, options: &LogOptions, in_alert: bool);
 
     /// Writes the fields of a record with a number below [`Transaction::records`].
@@ -203,8 +204,7 @@ pub trait Transaction: Send {
         self.log(json, options, false);
     }
 
-    /// Writes further top-level fields of its EVE record (`"dns"` has none; `smtp` writes `"email"`), also in
-    /// alerts.
+    /// Writes further top-level fields of the EVE record (`smtp` writes `"email"`), also in alerts.
     fn log_beside(&self, json: &mut JsonWriter, options: &LogOptions) {
         let _ = (json, options);
     }
@@ -217,7 +217,7 @@ impl dyn Transaction + '_ {
         self.files().map_or(&[], |files| files[direction])
     }
 
-    /// The files that a direction sends, to mark.
+    /// The files that a direction sends, for changes of their marks.
     pub fn files_of_mut(&mut self, direction: Direction) -> &mut [FileTrack] {
         match (self.files_mut(), direction) {
             (None, _) => &mut [],
@@ -227,7 +227,7 @@ impl dyn Transaction + '_ {
     }
 }
 
-/// Options of EVE records that concern protocols (`outputs.N.eve-log.types.N.TYPE.*`).
+/// Options of EVE records that apply to protocols (`outputs.N.eve-log.types.N.TYPE.*`).
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
     /// Write the extended form (`http.extended`, `tls.extended`, `dhcp.extended`).
@@ -240,22 +240,22 @@ pub struct LogOptions {
     pub version: u8,
     /// Formats of dns records: detailed, grouped.
     pub formats: Vec<String>,
-    /// Bodies that an alert's record shows (`alert.http-body`, `alert.http-body-printable`).
+    /// Bodies in an alert's record (`alert.http-body`, `alert.http-body-printable`).
     pub bodies: Bodies,
     /// All other settings of the type, for protocols with options of their own.
     pub settings: bartizan_base::Settings,
 }
 
-/// How an alert's record shows the bodies of messages.
+/// Forms of message bodies in an alert's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bodies {
     /// In base64.
     pub base64: bool,
-    /// As text, what is not printable as dots.
+    /// As text, with dots for unprintable bytes.
     pub printable: bool,
 }
 
-/// The transactions of a flow, in the order of their beginning, and which of them were changed.
+/// The transactions of a flow, in the order of their beginning, and the list of changed ones.
 #[derive(Debug)]
 pub struct TxList<T> {
     list: std::collections::VecDeque<Option<T>>,
@@ -282,7 +282,7 @@ impl<T: Transaction> TxList<T> {
         self.first.saturating_add(self.list.len() as u64)
     }
 
-    /// How many transactions are held.
+    /// Number of transactions held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -314,42 +314,42 @@ impl<T: Transaction> TxList<T> {
         self.list.get(index)?.as_ref()
     }
 
-    /// A transaction, to change: it will be looked at again.
+    /// A transaction, for changes: it will be inspected again.
     pub fn get_mut(&mut self, id: TxId) -> Option<&mut T> {
         self.work.changed(id);
         self.mark_mut(id)
     }
 
-    /// A transaction, to note on it that it was looked at.
+    /// A transaction, for changes of its marks only.
     pub fn mark_mut(&mut self, id: TxId) -> Option<&mut T> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
         self.list.get_mut(index)?.as_mut()
     }
 
-    /// Those held, oldest first.
+    /// The held transactions, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.list.iter().flatten()
     }
 
-    /// The newest one that is held, to change.
+    /// The newest transaction, for changes.
     pub fn last_mut(&mut self) -> Option<&mut T> {
         let newest = self.list.iter_mut().rev().flatten().next()?;
         self.work.changed(newest.common().id);
         Some(newest)
     }
 
-    /// Which were changed.
+    /// The changed transactions.
     #[must_use]
     pub const fn worklist(&self) -> &Worklist {
         &self.work
     }
 
-    /// Which were changed, to note and to take notes.
+    /// The changed transactions, to add and to take.
     pub const fn worklist_mut(&mut self) -> &mut Worklist {
         &mut self.work
     }
 
-    /// Bytes of memory held; costs what was changed since it was asked last.
+    /// Bytes of memory held. The cost depends on the changes since the last call.
     pub fn held(&mut self) -> usize {
         let ids = self.work.take_unmeasured();
         let (mut more, mut less) = (0usize, 0usize);
@@ -363,7 +363,7 @@ impl<T: Transaction> TxList<T> {
         self.list.held().saturating_add(self.work.held())
     }
 
-    /// Frees one.
+    /// Frees a transaction.
     pub fn free(&mut self, id: TxId) {
         if let Some(index) = id.checked_sub(self.first).and_then(|i| usize::try_from(i).ok())
             && let Some(slot) = self.list.get_mut(index)

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which transactions of a flow wait to be looked at.
+//! The changed transactions of a flow, which are to be inspected or recorded.
 //!
-//! A connection can hold hundreds of transactions at once, and have had thousands. Nobody walks over them
-//! with each packet: whoever changes a transaction notes its id here, and whoever has to look at changed ones
-//! (detection, records) takes the notes. So the work of a packet depends on the transactions that it touches.
-//! Directions are apart because detection, and records of files, look at a direction with its own packets.
+//! A connection can hold hundreds of transactions at once, and have had thousands, so no packet visits all of
+//! them: each change of a transaction adds its id here, and detection and the recorder take the ids. So the
+//! work of a packet depends on the transactions that it changes. Directions have lists of their own because
+//! detection, and records of files, handle a direction with its own packets.
 
 use crate::memory::Held;
 use crate::transaction::TxId;
 use bartizan_base::{Direction, PerDirection};
 
-/// Ids of transactions. Most flows note one or two at a time.
+/// Ids of transactions. Most flows have one or two at a time.
 pub type TxIds = smallvec::SmallVec<[TxId; 2]>;
 
-/// Notes kept before doubles among them are looked for.
+/// Length of a list from which on duplicates are removed.
 const NOTES: usize = 64;
 
-/// Who looks at changed transactions.
+/// The reader of a list of changed transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Payload functions are shown them.
+    /// Payload functions inspect the transactions.
     Inspect,
-    /// Records are written, and what is done is freed.
+    /// The recorder writes records and frees finished transactions.
     Record,
 }
 
-/// The notes of one looker for one direction.
+/// The ids for one reader and one direction.
 #[derive(Debug, Default)]
 struct Notes {
     ids: TxIds,
-    /// Doubles are looked for when there are so many.
+    /// Length at which duplicates are removed next.
     limit: usize,
 }
 
@@ -40,7 +40,7 @@ impl Notes {
         }
         if self.ids.len() >= self.limit.max(NOTES) {
             self.order();
-            // Twice of what is left, so that a note costs no more than a sort's share.
+            // Twice the remaining length, so that an addition costs no more than its share of a sort.
             self.limit = self.ids.len().saturating_mul(2);
         }
         self.ids.push(id);
@@ -54,7 +54,7 @@ impl Notes {
     }
 }
 
-/// See the module.
+/// Lists of changed transactions; see the module.
 #[derive(Debug, Default)]
 pub struct Worklist {
     inspect: PerDirection<Notes>,
@@ -63,7 +63,7 @@ pub struct Worklist {
     unseen: PerDirection<bool>,
     /// Transactions whose memory is to be measured again.
     unmeasured: Notes,
-    /// Memory of all transactions, in bytes, as they were measured last.
+    /// Memory of all transactions at their last measurement, in bytes.
     held: usize,
 }
 
@@ -75,9 +75,9 @@ impl Worklist {
         }
     }
 
-    /// A transaction was begun or changed: everybody looks at it again.
+    /// Records that a transaction was begun or changed: all readers visit it again.
     pub fn changed(&mut self, id: TxId) {
-        // Without packets of a direction nobody comes to look there.
+        // A direction without packets has no visits.
         for direction in Direction::BOTH.into_iter().filter(|direction| !self.unseen[*direction]) {
             self.inspect[direction].add(id);
             self.record[direction].add(id);
@@ -85,28 +85,28 @@ impl Worklist {
         self.unmeasured.add(id);
     }
 
-    /// Payload functions were shown a transaction in a direction: it may be done now, and inspection may have
-    /// made it gather something.
+    /// Records that payload functions saw a transaction in a direction: it may be finished now, and
+    /// inspection may have increased its memory.
     pub fn inspected(&mut self, id: TxId, direction: Direction) {
         self.unmeasured.add(id);
         self.record[direction].add(id);
     }
 
-    /// A function that had to look at a transaction does not any more: it may be done now.
+    /// Records that a function no longer needs a transaction, which may be finished now.
     pub(crate) fn released_by_function(&mut self, id: TxId) {
         for direction in Direction::BOTH.into_iter().filter(|direction| !self.unseen[*direction]) {
             self.record[direction].add(id);
         }
     }
 
-    /// A function that has not seen a transaction looks at it.
+    /// Adds a transaction for a function that has not seen it.
     pub(crate) fn show(&mut self, id: TxId, direction: Direction) {
         if !self.unseen[direction] {
             self.inspect[direction].add(id);
         }
     }
 
-    /// Whether somebody has something to look at.
+    /// Whether a reader has transactions to visit.
     #[must_use]
     pub fn waits(&self, look: Look, direction: Direction) -> bool {
         let notes = match look {
@@ -116,8 +116,8 @@ impl Worklist {
         !notes.ids.is_empty()
     }
 
-    /// Takes the ids to look at, lowest first, each once; some may be gone by now. Hand the list back with
-    /// [`Worklist::give_back`], so that its memory is used again.
+    /// Takes the ids for a reader, lowest first, each once; some may be freed by now. Return the list with
+    /// [`Worklist::give_back`], so that its memory is reused.
     #[must_use]
     pub fn take(&mut self, look: Look, direction: Direction) -> TxIds {
         let notes = self.notes(look, direction);
@@ -125,7 +125,7 @@ impl Worklist {
         core::mem::take(&mut notes.ids)
     }
 
-    /// Gives the memory of a list back.
+    /// Returns the memory of a list.
     pub fn give_back(&mut self, look: Look, direction: Direction, mut ids: TxIds) {
         let notes = self.notes(look, direction);
         ids.clear();
@@ -134,20 +134,21 @@ impl Worklist {
         notes.limit = 0;
     }
 
-    /// Puts a list back that was not looked at.
+    /// Returns a list that was not processed.
     pub fn put_back(&mut self, look: Look, direction: Direction, mut ids: TxIds) {
         let notes = self.notes(look, direction);
         ids.append(&mut notes.ids);
         notes.ids = ids;
     }
 
-    /// The transactions to measure, to be given back with [`Worklist::measured`].
+    /// Takes the transactions to measure, to be returned with [`Worklist::measured`].
     pub(crate) fn take_unmeasured(&mut self) -> TxIds {
         self.unmeasured.order();
         core::mem::take(&mut self.unmeasured.ids)
     }
 
-    /// The transactions of the list were measured: they hold `more` and `less` than before.
+    /// Returns the list of measured transactions, whose memory has grown by `more` and decreased by `less`
+    /// bytes.
     pub(crate) fn measured(&mut self, mut ids: TxIds, more: usize, less: usize) {
         ids.clear();
         self.unmeasured.ids = ids;
@@ -155,24 +156,26 @@ impl Worklist {
         self.held = self.held.saturating_add(more).saturating_sub(less);
     }
 
-    /// A transaction is gone that held so many bytes when it was measured last.
+    /// Records that a transaction was freed; `held`: its memory at the last measurement, in bytes.
     pub(crate) fn released(&mut self, held: usize) {
         self.held = self.held.saturating_sub(held);
     }
 
-    /// Memory of the transactions as they were measured last, and of the notes, in bytes.
+    /// Memory of the transactions at their last measurement, and of the lists, in bytes.
     pub(crate) fn held(&self) -> usize {
         let lists = [&self.inspect, &self.record];
         let notes = lists.iter().flat_map(|list| [&list.to_server, &list.to_client]);
         notes.chain([&self.unmeasured]).fold(self.held, |sum, notes| sum.saturating_add(notes.ids.held()))
     }
 
-    /// A direction cannot be read on: what begins from now on is ended there from its beginning.
+    /// Records that a direction is not parsed any more: later transactions count as ended in it from their
+    /// beginning.
     pub fn disrupt(&mut self, direction: Direction) {
         self.disrupted[direction] = true;
     }
 
-    /// Nothing of a direction is seen here: what begins is ended there, and nobody looks at it there.
+    /// Records that this link sees no packets of a direction: later transactions count as ended in it, and it
+    /// has no visits.
     pub fn leave_out(&mut self, direction: Direction) {
         self.disrupted[direction] = true;
         self.unseen[direction] = true;
@@ -180,19 +183,19 @@ impl Worklist {
         self.record[direction] = Notes::default();
     }
 
-    /// A direction that was left out is seen after all: from now on transactions are open there.
+    /// Records that this link sees a direction after all: from now on transactions are open in it.
     pub fn rejoin(&mut self, direction: Direction) {
         self.disrupted[direction] = false;
         self.unseen[direction] = false;
     }
 
-    /// Directions of which nothing is seen.
+    /// Directions without packets on this link.
     #[must_use]
     pub const fn unseen(&self) -> PerDirection<bool> {
         self.unseen
     }
 
-    /// Directions that cannot be read on.
+    /// Directions that are not parsed any more.
     #[must_use]
     pub const fn disrupted(&self) -> PerDirection<bool> {
         self.disrupted

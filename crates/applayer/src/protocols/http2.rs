@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/2 in clear text (RFC 9113): known by the preface of the client, not parsed.
+//! HTTP/2 in clear text (RFC 9113): recognised by the client's preface, not parsed.
 //!
-//! Its connections have a name in records and in rules (`alert http2`), and in prevention a policy says
-//! whether they go on
-//! (`app-layer.protocols.http2.policy`). What is sent on them is no request or response here: it has no
+//! The connections have a name in records and in rules (`alert http2`), and in prevention a policy decides
+//! whether they continue (`app-layer.protocols.http2.policy`). Their data forms no requests, responses or
 //! transactions.
 //!
-//! Not done: frames, headers, streams.
+//! Not supported: frames, headers, streams.
 
 use crate::event::UNEXPECTED_PROTOCOL;
 use crate::protocol::{
@@ -19,10 +18,10 @@ use bartizan_base::{Direction, PerDirection};
 
 /// The connection preface of a client (RFC 9113 section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Where the type of the frame behind it stands, and which it has to be.
+/// Offset of the type of the frame after the preface, and the required type.
 const FRAME_TYPE: usize = PREFACE.len() + 3;
 const SETTINGS: u8 = 4;
-/// Bytes of a frame before its content (RFC 9113 section 4.1).
+/// Length of a frame's header, in bytes (RFC 9113 section 4.1).
 const FRAME_HEAD: usize = 9;
 
 /// HTTP/2.
@@ -61,8 +60,8 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     configure: |_| Ok(Box::new(Factory)),
 };
 
-/// The client's whole preface: servers of HTTP/1 read what only begins like it as a request. Of a server its
-/// first frame.
+/// Matches the client's whole preface, since servers of HTTP/1 read a text that only begins like it as a
+/// request, or the first frame of a server.
 fn probe(_transport: Transport, direction: Direction, bytes: &[u8]) -> Probe {
     if direction == Direction::ToClient {
         match bytes {
@@ -90,7 +89,7 @@ impl ParserFactory for Factory {
 /// The parser of a flow: it has no transactions.
 #[derive(Default)]
 struct Http2Parser {
-    /// The client's first frame was seen.
+    /// The client's first frame has come.
     begun: bool,
     worklist: Worklist,
 }
@@ -100,7 +99,7 @@ impl Parser for Http2Parser {
         if self.begun || direction == Direction::ToClient || !context.prevents {
             return Progress::Done;
         }
-        // A server of HTTP/1 that goes on behind the preface must find no request there.
+        // A server of HTTP/1 that continues after the preface must find no request there.
         match input.data.get(FRAME_TYPE) {
             Some(&SETTINGS) => {
                 self.begun = true;
@@ -153,7 +152,7 @@ mod tests {
     use crate::{event, file::FileSettings, protocols};
     use bartizan_base::{Settings, Timestamp};
 
-    /// The bytes of both sides, one after the other: what is known of the flow, and whether parsing failed.
+    /// Plays the bytes of both sides, one after the other. Returns the flow, and whether parsing failed.
     fn flow(prevents: bool, sides: &[(Direction, &[u8])]) -> (AppLayer, bool) {
         let engine = Engine::new(&Settings::new(), FileSettings::default()).expect("an engine");
         let info = FlowInfo {
@@ -188,7 +187,7 @@ mod tests {
         let answer = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
         let (app, _) = flow(false, &[(Direction::ToServer, &begin), (Direction::ToClient, &answer)]);
         assert_eq!((app.by_direction().to_client, app.events.as_slice()), (Known::Protocol(id), &[][..]));
-        // It speaks first.
+        // The server sends first.
         let (app, _) = flow(false, &[(Direction::ToClient, &answer), (Direction::ToServer, &begin)]);
         assert_eq!(app.protocol(), Known::Protocol(id));
         // A server that knows HTTP/1 only.

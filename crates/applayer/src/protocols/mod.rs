@@ -9,8 +9,7 @@ pub mod tls;
 
 use crate::protocol::{NumberId, ProtocolId, ProtocolSpec};
 
-/// All protocols. The position is the [`ProtocolId`]; the order is that in which probes of one port are
-/// asked.
+/// All protocols. The position is the [`ProtocolId`]; probes of one port run in this order.
 pub const TABLE: &[&ProtocolSpec] =
     &[&http::SPEC, &tls::SPEC, &dns::SPEC, &dns::MDNS, &tftp::SPEC, &http2::SPEC];
 
@@ -40,20 +39,20 @@ pub fn is_family(name: &str) -> bool {
     TABLE.iter().any(|spec| spec.family == Some(name))
 }
 
-/// The protocols that rules mean by a name: one, or those of a family.
+/// The protocols that a name in rules means: one, or those of a family.
 pub fn called(name: &str) -> impl Iterator<Item = (ProtocolId, &'static ProtocolSpec)> {
     all().filter(move |(_, spec)| spec.is_called(name))
 }
 
-/// Whether a parsed protocol has a relative that is recognised only, so that rules on it see less than their
-/// family.
+/// Whether the family of a parsed protocol has a member that is only recognised, so that rules on the parsed
+/// one see less than the family.
 #[must_use]
 pub fn has_unparsed_relative(id: ProtocolId) -> bool {
     let Some((own, family)) = spec(id).and_then(|own| Some((own, own.family?))) else { return false };
     own.is_parsed() && called(family).any(|(_, relative)| !relative.is_parsed())
 }
 
-/// Finds the protocol that has a number of this name.
+/// Finds the protocol of a number by the number's name.
 #[must_use]
 pub fn by_number(name: &str) -> Option<(ProtocolId, &'static ProtocolSpec, NumberId)> {
     all().find_map(|(id, spec)| Some((id, spec, spec.number(name)?)))

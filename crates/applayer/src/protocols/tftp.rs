@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TFTP over UDP (RFC 1350): requests to read or write a file.
 //!
-//! Each request is a transaction that is there as a whole. The transfer itself goes on between ports of its
-//! own (RFC 1350, section 4), so it is another flow, in which nothing is parsed; what a server sends from
-//! port 69 all the same is passed over.
+//! Each request is a complete transaction. The transfer itself uses ports of its own (RFC 1350, section 4),
+//! so it is another flow, in which nothing is parsed; datagrams that a server nevertheless sends from port 69
+//! are skipped.
 //!
-//! Not done: the transferred files, options of requests (RFC 2347).
+//! Not supported: the transferred files, options of requests (RFC 2347).
 
 use crate::event::{EventCode, UNEXPECTED_PROTOCOL};
 use crate::memory::allocated;
@@ -19,11 +19,11 @@ use bartizan_base::limit::{Limit, Trace, count};
 use bartizan_base::{Direction, Path, PerDirection, limits};
 use bartizan_events::JsonWriter;
 
-/// Progress of a request that is there.
+/// Progress of a request that exists.
 const COMPLETE: u8 = 1;
-/// Shortest datagram that is looked at: operation, a name and a mode without letters.
+/// Length of the shortest datagram that is inspected: operation, and empty name and mode.
 const LEAST: usize = 4;
-/// Requests held for a flow. They are freed as soon as they were inspected and logged.
+/// Limit of requests held for a flow. They are freed as soon as they are inspected and recorded.
 const MAX_HELD: usize = 1_024;
 
 /// `tftp.file`.
@@ -44,7 +44,7 @@ const NUMBERS: &[NumberSpec] = &[NumberSpec { id: OPCODE, name: "tftp.opcode" }]
 const EVENTS: &[&str] = &["flooded"];
 const FLOODED: EventCode = 0;
 
-/// Transfer modes (RFC 1350, section 1), in any case.
+/// Transfer modes (RFC 1350, section 1); letter case is ignored.
 const MODES: [&[u8]; 3] = [b"netascii", b"octet", b"mail"];
 
 /// TFTP.
@@ -84,13 +84,13 @@ pub const SPEC: ProtocolSpec = ProtocolSpec {
     configure: |_| Ok(Box::new(Factory)),
 };
 
-/// Of this protocol.
+/// Bounds of this protocol.
 pub(crate) const LIMITS: &[Limit] = limits! {
     Protocol "TFTP: requests held for a flow" = "{}" [count(MAX_HELD)]
         in ["applayer/protocols/tftp.rs"], "the oldest are let go of", [Trace::Event("tftp.flooded")];
 };
 
-/// A zero byte, with something behind it: that is enough at the port, as in Suricata.
+/// Matches a zero byte with another byte after it, which is enough at the port, as in Suricata.
 fn probe(_transport: Transport, _direction: Direction, bytes: &[u8]) -> Probe {
     match bytes {
         [0, _, _, _, ..] => Probe::Yes(Direction::ToServer),
@@ -121,14 +121,14 @@ impl TftpTransaction {
             return None;
         }
         let mut common = TxCommon::default();
-        // There is nothing of it in the other direction.
+        // The other direction has no part of the request.
         common.done.to_client = Path::ALL;
-        // Letter case means nothing in a mode; records and rules have it in small letters, as in Suricata.
+        // Modes ignore letter case; records and rules have them in lower case, as in Suricata.
         Some(TftpTransaction { common, operation, file: file.into(), mode: mode.to_ascii_lowercase().into() })
     }
 }
 
-/// Text up to a zero byte, and what is behind that.
+/// Text up to a zero byte, and the bytes after that.
 fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let (text, rest) = bytes.split_at_checked(end)?;
@@ -194,7 +194,7 @@ impl Parser for TftpParser {
         if direction == Direction::ToClient {
             return Progress::Done;
         }
-        // A datagram that is no request says nothing about the next one.
+        // A datagram that is no request does not affect the next one.
         let Some(request) = TftpTransaction::read(input.data) else { return Progress::Done };
         self.held.push(request);
         if self.held.len() > MAX_HELD {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plays conversations in parts. The fuzz target `split` has this file, too.
+//! Plays conversations in parts. The fuzz target `split` includes this file, too.
 //!
-//! One cut of HTTP means something (docs/limits.md): that between the end of a message and bytes that are no
-//! beginning of another. Bytes that come with the end are the message's "unexpected body", bytes that come
-//! later a message of their own, as in libhtp. Only these cuts are left out.
+//! One cut of HTTP has a meaning (docs/limits.md): between the end of a message and bytes that begin no
+//! other. As in libhtp, bytes that come with the end are the message's "unexpected body", bytes that come
+//! later are a message of their own. Only these cuts are left out.
 
 use super::{Direction, Parser, ProtocolSpec};
 
-/// Stands in for a flow.
+/// Takes the place of a flow.
 pub(crate) trait Player {
     /// Sends data.
     fn send(&mut self, direction: Direction, data: &[u8]);
-    /// The parser that is played to.
+    /// The parser that gets the data.
     fn parser(&mut self) -> &mut dyn Parser;
 }
 
@@ -47,17 +47,18 @@ pub(crate) fn play<P: Player>(
     }
 }
 
-/// Whether a message of this direction is over, no other has begun, and what follows may belong to the
+/// Whether a message of this direction has ended, no other has begun, and later bytes may belong to the
 /// former.
 fn has_ended(spec: &ProtocolSpec, parser: &dyn Parser, direction: Direction) -> bool {
-    // An earlier one may be open for good: a response without request makes a transaction of its own in
+    // An earlier transaction may stay open: a response without request makes a transaction of its own in
     // between.
     let progress = |id| parser.tx(id).map(|tx| tx.progress(direction));
     let last = parser.tx_range().filter_map(progress).rfind(|progress| *progress > 0);
     spec.has_trailing_bytes && last == Some(spec.complete[direction])
 }
 
-/// Whether nothing is here, or the beginning of a message; empty lines before a request are nobody's.
+/// Whether the rest is empty, or the beginning of a message; empty lines before a request belong to no
+/// message.
 fn begins(spec: &ProtocolSpec, direction: Direction, mut rest: &[u8]) -> bool {
     while direction == Direction::ToServer
         && let Some(tail) = rest.strip_prefix(b"\r\n").or(rest.strip_prefix(b"\n"))

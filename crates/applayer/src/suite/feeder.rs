@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stands in for the two streams of a flow whose protocol is not known yet. The fuzz target `open` has this
-//! file, too.
+//! Takes the place of the two streams of a flow whose protocol is not known yet. The fuzz target `open`
+//! includes this file, too.
 
 use super::{
     AppLayer, Direction, Engine, FlowInfo, Input, Parser, PerDirection, Player, Timestamp, Transaction,
@@ -42,7 +42,7 @@ impl<'e> Feeder<'e> {
         }
     }
 
-    /// A flow that is watched only.
+    /// A flow in passive mode.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn passive(engine: &'e Engine, port: u16) -> Self {
         let mut flow = Self::new(engine, port);
@@ -50,26 +50,26 @@ impl<'e> Feeder<'e> {
         flow
     }
 
-    /// Its beginning was not seen.
+    /// Marks the flow's beginning as not seen.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn meet(&mut self) {
         self.info.may_turn = true;
     }
 
-    /// Bytes of a direction that were not taken in.
+    /// Number of a direction's bytes that were not consumed.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn left(&self, direction: Direction) -> usize {
         self.sent[direction].len() - self.taken[direction]
     }
 
-    /// Bytes of a direction were acknowledged that nobody saw.
+    /// Loses bytes of a direction that were acknowledged.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn lose(&mut self, direction: Direction, missing: u64) {
         self.hole[direction] = missing;
         self.read_on(direction);
     }
 
-    /// What was lost comes late; `behind` it lies what came since.
+    /// Delivers lost bytes late, before the data that came since.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn fill(&mut self, direction: Direction, data: &[u8]) {
         assert_eq!(
@@ -82,13 +82,13 @@ impl<'e> Feeder<'e> {
         self.read_on(direction);
     }
 
-    /// Bytes of a direction went by unread.
+    /// Skips bytes of a direction unread.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn pass_over(&mut self, direction: Direction, missing: u64) {
         self.app.pass_over(self.engine, direction, missing, &self.info);
     }
 
-    /// Hands in a datagram. It does not turn the flow.
+    /// Hands in a datagram, which must not turn the flow.
     #[allow(dead_code, reason = "not every file that has this one asks")]
     pub(crate) fn datagram(&mut self, direction: Direction, data: &[u8]) {
         self.info.transport = Transport::Udp;
@@ -96,7 +96,7 @@ impl<'e> Feeder<'e> {
         assert!(!advance.reverse);
     }
 
-    /// Both sides are over.
+    /// Ends both sides.
     pub(crate) fn finish(&mut self) {
         for direction in Direction::BOTH {
             self.ended[direction] = true;
@@ -106,7 +106,7 @@ impl<'e> Feeder<'e> {
         self.app.end(self.engine, &self.info);
     }
 
-    /// Reads as far as it goes, beginning with a direction that has news.
+    /// Hands in all data that can be parsed, beginning with a direction that has new data.
     fn read_on(&mut self, mut direction: Direction) {
         let mut readable = PerDirection::new(false, false);
         readable[direction] = true;
@@ -170,7 +170,7 @@ impl Player for Feeder<'_> {
     }
 }
 
-/// What a flow has before its protocol is known.
+/// The parser of a flow before its protocol is known.
 struct NoParser(super::Worklist);
 
 impl Parser for NoParser {

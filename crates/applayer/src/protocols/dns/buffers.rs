@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules can look at in DNS and mDNS.
+//! Buffers and numbers of DNS and mDNS.
 
 use super::states::COMPLETE;
 use crate::protocol::{BufferKind::Multi, BufferSpec, NumberId, NumberSpec, buffer};
 
-/// `dns.query`: names asked for, in queries.
+/// `dns.query`: queried names, in queries.
 pub(super) const QUERY: u16 = 0;
-/// `dns.queries.rrname`: names asked for, in queries and responses.
+/// `dns.queries.rrname`: queried names, in queries and responses.
 pub(super) const QUERIES: u16 = 1;
-/// `dns.query.name`: the older name of that.
+/// `dns.query.name`: older name of `dns.queries.rrname`.
 pub(super) const QUERY_NAME: u16 = 2;
 /// `dns.answers.rrname`: owners of the answers.
 pub(super) const ANSWERS: u16 = 3;
-/// `dns.answer.name`: the older name of that.
+/// `dns.answer.name`: older name of `dns.answers.rrname`.
 pub(super) const ANSWER_NAME: u16 = 4;
 /// `dns.authorities.rrname`.
 pub(super) const AUTHORITIES: u16 = 5;
@@ -37,7 +37,7 @@ pub(super) const NUMBERS: &[NumberSpec] = &[
     NumberSpec { id: RRTYPE, name: "dns.rrtype" },
 ];
 
-/// Of DNS.
+/// Buffers of DNS.
 pub(super) const DNS: &[BufferSpec] = &[
     buffer(QUERY, "dns.query", true, false, COMPLETE, Multi),
     buffer(QUERIES, "dns.queries.rrname", true, true, COMPLETE, Multi),
@@ -50,7 +50,7 @@ pub(super) const DNS: &[BufferSpec] = &[
     buffer(RRTYPES, "dns.rrtype.raw", true, true, COMPLETE, Multi),
 ];
 
-/// Of mDNS, where also responses go to the server.
+/// Buffers of mDNS, whose responses travel to the server, too.
 pub(super) const MDNS: &[BufferSpec] = &[
     buffer(QUERIES, "mdns.queries.rrname", true, true, COMPLETE, Multi),
     buffer(ANSWERS, "mdns.answers.rrname", true, true, COMPLETE, Multi),

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which first bytes a DNS server takes for a query, beyond those that Suricata's probe knows. Asked at the
-//! ports of DNS only.
+//! Recognises first bytes that a DNS server takes for a query, beyond those that match Suricata's probe. Used
+//! at the ports of DNS only.
 //!
-//! Servers read one question and do not ask how many additionals the head promises (dnsmasq). Over TCP they
-//! pass over messages that are shorter than a head (dnsmasq), or answer those that make no sense with an
-//! error (BIND), and read the next one.
+//! Servers read one question and ignore the number of additionals in the head (dnsmasq). Over TCP they skip
+//! messages that are shorter than a head (dnsmasq), or answer malformed ones with an error (BIND), and read
+//! the next one.
 
 use super::message::{Header, Message};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::{Cursor, Direction};
 
-/// Messages that are looked through. Who sends as many in the form of this protocol, and to its port, speaks
-/// it.
+/// Limit of messages that are inspected. A stream of this many messages in the form of DNS, to its port,
+/// counts as DNS.
 const MESSAGES_MAX: usize = 64;
-/// With so many bytes it is no DNS: the longest message, and some more.
+/// Limit of undecided bytes, after which the stream is no DNS: more than the longest message.
 const WAIT_MAX: usize = 80_000;
 
-/// Looks at a client's first bytes.
+/// Inspects a client's first bytes.
 pub(super) fn likely(transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if direction != Direction::ToServer {
         return Probe::No;
@@ -32,7 +32,7 @@ pub(super) fn likely(transport: Transport, direction: Direction, data: &[u8]) ->
     }
 }
 
-/// Looks at a datagram to the group of multicast DNS: queries and answers alike.
+/// Inspects a datagram to the group of multicast DNS, query or response.
 pub(super) fn multicast(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     let is_message = |message: &Message| {
         let answers = message.section(super::Section::Answers);
@@ -44,7 +44,7 @@ pub(super) fn multicast(_transport: Transport, direction: Direction, data: &[u8]
     }
 }
 
-/// Whether one of the messages of a stream asks something. `None`: more bytes are needed.
+/// Whether one of the messages of a stream is a query. `None`: more bytes are needed.
 fn in_messages(data: &[u8]) -> Option<bool> {
     let mut cursor = Cursor::new(data);
     for _ in 0..MESSAGES_MAX {
@@ -57,8 +57,8 @@ fn in_messages(data: &[u8]) -> Option<bool> {
     Some(true)
 }
 
-/// Whether a message of `length` bytes, of which `bytes` are there, asks one question. `None`: more bytes are
-/// needed.
+/// Whether a message of `length` bytes, of which `bytes` have come, is a query with one question. `None`:
+/// more bytes are needed.
 fn asks(bytes: &[u8], length: usize) -> Option<bool> {
     let whole = bytes.len() >= length;
     let bytes = bytes.get(..length).unwrap_or(bytes);
@@ -66,7 +66,7 @@ fn asks(bytes: &[u8], length: usize) -> Option<bool> {
     if header.is_response() || header.counts.first() != Some(&1) {
         return Some(false);
     }
-    // A pointer may lead to what is not there yet.
+    // A pointer may lead to bytes that have not come yet.
     match Message::read(bytes, true) {
         Ok(_) => Some(true),
         Err(_) => whole.then_some(false),
@@ -117,7 +117,7 @@ mod tests {
                 assert_eq!(likely(Transport::Tcp, TS, &stream[..end]), Probe::More, "{first:?} {end}");
             }
         }
-        // However many.
+        // With any number of messages.
         assert_eq!(likely(Transport::Tcp, TS, &framed(&[&b"a"[..]; 100])), Probe::Yes(TS));
     }
 

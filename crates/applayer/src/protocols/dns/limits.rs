@@ -6,7 +6,7 @@ use bartizan_base::limit::Trace::{Nothing, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// Of this protocol.
+/// Bounds of this protocol.
 pub(crate) const LIMITS: &[Limit] = limits! {
     Protocol "DNS: messages held for a flow" = "{}, {}" [count(MAX_HELD), bytes(MAX_MEMORY)]
         in ["applayer/protocols/dns/mod.rs"], "the oldest are let go of", [Nothing];

@@ -13,30 +13,30 @@ use bartizan_base::Settings;
 use bartizan_events::JsonWriter;
 use core::fmt::Write as _;
 
-/// What of the options concerns a record.
+/// Options that apply to a record.
 struct Filter {
     detailed: bool,
     grouped: bool,
     types: Types,
 }
 
-/// Which record types are asked for.
+/// Record types that are logged.
 enum Types {
-    /// All, also those without a name.
+    /// All types, including those without a name.
     All,
-    /// All that have a name. Suricata comes to this as soon as any filter is set.
+    /// All types with a name. Suricata logs these as soon as any filter is set.
     Named,
-    /// Those of the list `types`.
+    /// Types in the list `types`.
     Listed(Vec<String>),
 }
 
 impl Filter {
-    /// For an alert: everything, in detail.
+    /// The filter for an alert: everything, in detail.
     fn alert() -> Self {
         Filter { detailed: true, grouped: false, types: Types::Named }
     }
 
-    /// From the settings; `None` when this kind of message is not to be logged.
+    /// The filter of the settings; `None` if this kind of message is not logged.
     fn new(options: &LogOptions, response: bool) -> Option<Self> {
         let settings = &options.settings;
         let requests = settings.bool("requests", true).unwrap_or(false);
@@ -46,7 +46,7 @@ impl Filter {
         }
         let has = |name: &str| options.formats.iter().any(|f| f.eq_ignore_ascii_case(name));
         let (mut detailed, mut grouped) = (has("detailed"), has("grouped"));
-        // The list of formats is read only where responses are logged, and counts only if it names one.
+        // The list of formats is read only if responses are logged, and counts only if it names one.
         if !responses || !(detailed || grouped) {
             (detailed, grouped) = (true, true);
         }
@@ -74,7 +74,7 @@ fn list(settings: &Settings, key: &str) -> Vec<String> {
     settings.children(key).filter_map(|i| settings.get(&format!("{key}.{i}"))).map(str::to_owned).collect()
 }
 
-/// Writes the record of a transaction with this number into an open object.
+/// Writes the record of a transaction into an open object; `number`: index of the record.
 pub(super) fn write(
     tx: &DnsTransaction,
     json: &mut JsonWriter,
@@ -101,7 +101,7 @@ pub(super) fn write(
 /// Latest version of the records.
 pub(super) const LATEST: u8 = 3;
 
-/// Number of records that the options (`requests`, `responses`, `types`) let through.
+/// Number of records of a transaction under the options (`requests`, `responses`, `types`).
 pub(super) fn records(tx: &DnsTransaction, options: &LogOptions) -> usize {
     if tx.variant() == Variant::Multicast {
         return 1;
@@ -111,7 +111,7 @@ pub(super) fn records(tx: &DnsTransaction, options: &LogOptions) -> usize {
     if options.version == 2 && !tx.is_response() { queries } else { queries.min(1) }
 }
 
-/// A record being written.
+/// A record that is being written.
 struct Writer<'w> {
     json: &'w mut JsonWriter,
     message: &'w Message,
@@ -145,7 +145,7 @@ impl Writer<'_> {
         self.rest();
     }
 
-    /// The record of a query in version 2: about one of the questions that are asked for.
+    /// Writes the record of a query in version 2, about one of its logged questions.
     fn version2_query(&mut self, tx: &DnsTransaction, filter: &Filter, number: usize) {
         let header = self.message.header;
         let mut queries = self.message.queries.iter().filter(|q| filter.wants(q.rrtype));
@@ -223,7 +223,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The header's flags, as hexadecimal text and one by one.
+    /// Writes the header's flags, as hexadecimal text and one by one.
     fn flags(&mut self, flags: u16) {
         let mut text = String::new();
         let _ = write!(text, "{flags:x}");
@@ -268,7 +268,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The answers, in detail and grouped by type.
+    /// Writes the answers, in detail and grouped by type.
     fn answers(&mut self, filter: &Filter) {
         let message = self.message;
         let answers = message.section(Section::Answers);
@@ -289,13 +289,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Authorities and additionals.
+    /// Writes authorities and additionals.
     fn rest(&mut self) {
         self.section("authorities", Section::Authorities, Writer::details);
         self.section("additionals", Section::Additionals, Writer::details);
     }
 
-    /// An array of a section's records. Additionals leave out EDNS without options.
+    /// Writes an array of a section's records. Additionals leave out EDNS without options.
     fn section(&mut self, key: &str, section: Section, write: impl Fn(&mut Self, &Record)) {
         let message = self.message;
         let skipped = |record: &&Record| {
@@ -314,7 +314,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A record as an object; a text record as one for each of its strings.
+    /// Writes a record as an object; a text record as one object for each of its strings.
     fn details(&mut self, record: &Record) {
         match self.message.data(record) {
             Data::Text(data) => {
@@ -357,7 +357,7 @@ impl Writer<'_> {
         self.item(data);
     }
 
-    /// Data as a value: text, an object, or an array of options.
+    /// Writes data as a value: text, an object, or an array of options.
     fn item(&mut self, data: Data<'_>) {
         match data {
             Data::Address(address) => self.json.item_str(&address_text(address)),
@@ -406,11 +406,11 @@ impl Writer<'_> {
         }
     }
 
-    /// Values by type, in the order in which the types first appear.
+    /// Writes values by type, in the order in which the types first appear.
     fn groups(&mut self, answers: &[Record]) {
         let message = self.message;
         let grouped = |record: &Record| !matches!(message.data(record), Data::Opt(_) | Data::Other(_));
-        // At most twelve types have data that is grouped, so this stays short.
+        // At most twelve types have grouped data, so this list stays short.
         let mut done: Vec<u16> = Vec::new();
         for first in answers.iter().filter(|r| grouped(r)) {
             if done.contains(&first.rrtype) {
@@ -428,7 +428,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A record of mDNS: its type is the key of its value.
+    /// Writes a record of mDNS: its type is the key of its value.
     fn multicast_record(&mut self, record: &Record) {
         self.json.begin_object();
         self.name("rrname", record.name);
@@ -455,7 +455,7 @@ fn lower(rrtype: u16) -> String {
     type_name(rrtype).map_or_else(|| rrtype.to_string(), str::to_ascii_lowercase)
 }
 
-/// An address as Suricata writes it (IPv6 in full); empty when it has a wrong length.
+/// An address as Suricata writes it (IPv6 in full); empty if its length is wrong.
 fn address_text(address: &[u8]) -> String {
     let mut text = String::new();
     match address.len() {

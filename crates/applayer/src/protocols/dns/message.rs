@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A DNS message (RFC 1035 section 4; EDNS options RFC 6891, SRV RFC 2782, SSHFP RFC 4255).
 //!
-//! The bytes are copied once; records remember where their parts stand. Sections are checked when the message
-//! is taken in, so that what is asked of it later can only succeed. Questions and answers must be right as a
-//! whole; a broken section of authorities or additionals is left out and noted, because the useful part came
-//! before it.
+//! The bytes are copied once; records hold the offsets of their parts. Sections are checked when the message
+//! is read, so that later access can only succeed. Questions and answers must be valid as a whole; a broken
+//! section of authorities or additionals is left out and flagged, because the useful part comes before it.
 //!
-//! That is Suricata's reading. Receivers are more lenient: dnsmasq answers one question whatever the number
-//! of additionals says behind it, stub resolvers read the answers that are there. In prevention a message is
-//! read like that: what comes before the first thing that is broken counts.
+//! Suricata reads messages this way. Receivers are more lenient: dnsmasq answers one question whatever the
+//! number of additionals, stub resolvers read the answers that have come. In prevention a message is read as
+//! they do: all parts before the first broken one count.
 
 use super::name::{Bad, Name, NameFlags};
 use super::record;
 use bartizan_base::Cursor;
 use smallvec::SmallVec;
 
-/// Length of the header.
+/// Length of the header, in bytes.
 pub const HEADER: usize = 12;
 
 /// The fixed head of a message.
@@ -30,7 +29,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the head.
+    /// Reads the header.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Header> {
         let mut cursor = Cursor::new(bytes);
@@ -59,8 +58,8 @@ impl Header {
         (self.flags & 0xf) as u8
     }
 
-    /// Whether a message of `length` bytes can have this head: each record takes at least two bytes, a
-    /// message without any consists of the head alone, and a query asks something.
+    /// Whether a message of `length` bytes can have this header: each record takes at least two bytes, a
+    /// message without records is only the header, and a query has a question.
     #[must_use]
     pub fn plausible(&self, length: usize) -> bool {
         let records: usize = self.counts.iter().map(|c| usize::from(*c)).sum();
@@ -70,8 +69,8 @@ impl Header {
             && (self.is_response() || questions > 0)
     }
 
-    /// Whether a lenient receiver reads on behind this head: a query asks something. The numbers may be
-    /// wrong.
+    /// Whether a lenient receiver continues after this header: a query has a question. The other numbers may
+    /// be wrong.
     #[must_use]
     pub const fn is_read(&self) -> bool {
         let [questions, ..] = self.counts;
@@ -82,11 +81,11 @@ impl Header {
 /// A question.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
-    /// What is asked for.
+    /// The queried name.
     pub name: Name,
-    /// Type of record asked for.
+    /// The queried record type.
     pub rrtype: u16,
-    /// Class: 1 is the Internet's.
+    /// Class; 1 is Internet.
     pub class: u16,
 }
 
@@ -97,18 +96,18 @@ pub struct Record {
     pub name: Name,
     /// Type.
     pub rrtype: u16,
-    /// Class: 1 is the Internet's.
+    /// Class; 1 is Internet.
     pub class: u16,
-    /// Seconds that it may be cached.
+    /// Time for which the record may be cached, in seconds.
     pub ttl: u32,
-    /// Offsets of the data in the message: from, to.
+    /// Start and end of the data in the message.
     data: (u16, u16),
 }
 
 /// The data of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'m> {
-    /// A, AAAA: 4 and 16 bytes, if they are right.
+    /// A, AAAA: 4 and 16 bytes if valid.
     Address(&'m [u8]),
     /// CNAME, PTR, MX (without its preference), NS.
     Name(Name),
@@ -120,7 +119,7 @@ pub enum Data<'m> {
     Soa {
         /// Primary name server.
         server: Name,
-        /// Mailbox of who is responsible.
+        /// Mailbox of the responsible person.
         mailbox: Name,
         /// Serial, refresh, retry, expire, minimum.
         numbers: [u32; 5],
@@ -147,7 +146,7 @@ pub enum Data<'m> {
     Other(&'m [u8]),
 }
 
-/// Which section of records.
+/// A section of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// Answers.
@@ -162,17 +161,17 @@ pub enum Section {
 #[derive(Debug)]
 pub struct Message {
     bytes: Box<[u8]>,
-    /// The head.
+    /// The header.
     pub header: Header,
     /// The questions.
     pub queries: SmallVec<[Query; 1]>,
     answers: Vec<Record>,
     authorities: Vec<Record>,
     additionals: Vec<Record>,
-    /// All that was odd about names.
+    /// Anomalies of all names.
     pub odd: NameFlags,
-    /// A later question or the answers cannot be read to their end; what comes behind was left out. Only of
-    /// messages that were read as a lenient receiver does.
+    /// A later question or the answers cannot be read to their end; the rest was left out. Only for messages
+    /// that were read as a lenient receiver does.
     pub malformed: bool,
     /// The authorities cannot be read; they and the additionals were left out.
     pub invalid_authorities: bool,
@@ -181,11 +180,10 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads a message. What stands behind its last record is ignored. `lenient`: as a lenient receiver does,
-    /// to which all counts if it comes before the first thing that is broken.
+    /// Reads a message. Bytes after its last record are ignored. `lenient`: read it as a lenient receiver
+    /// does, for which all parts before the first broken one count.
     ///
-    /// # Errors
-    /// The head, a question or an answer (`lenient`: the first question) cannot be read, or the message is
+    /// The header, a question or an answer (`lenient`: the first question) cannot be read, or the message is
     /// longer than 65,535 bytes.
     pub fn read(bytes: &[u8], lenient: bool) -> Result<Message, Bad> {
         let header = Header::read(bytes).ok_or(Bad::Short)?;
@@ -248,7 +246,7 @@ impl Message {
         })
     }
 
-    /// The bytes, to which names refer.
+    /// The bytes that names refer to.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -275,11 +273,11 @@ impl Message {
     #[must_use]
     pub fn data(&self, record: &Record) -> Data<'_> {
         let (from, to) = (usize::from(record.data.0), usize::from(record.data.1));
-        // It was read without error before; the alternative is never taken.
+        // The data was read without error before; the alternative is never taken.
         read_data(&self.bytes, record.rrtype, from, to).unwrap_or(Data::Other(&[]))
     }
 
-    /// The name within a record's data, where its type has one that `dns.response.rrname` looks at.
+    /// The name within a record's data, if `dns.response.rrname` includes it for the record's type.
     #[must_use]
     pub fn data_name(&self, record: &Record) -> Option<Name> {
         match self.data(record) {
@@ -321,7 +319,7 @@ fn read_query(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Query, 
     Ok((Query { name, rrtype, class }, next.saturating_add(cursor.position())))
 }
 
-/// Reads a section: its records up to the first that is broken, and where it ends if none is.
+/// Reads a section. Returns its records up to the first broken one, and the section's end if none is broken.
 fn read_section(
     message: &[u8],
     mut at: usize,
@@ -363,7 +361,7 @@ fn read_record(message: &[u8], at: usize, odd: &mut NameFlags) -> Result<(Record
     Ok((Record { name, rrtype, class, ttl, data: (first, last) }, to))
 }
 
-/// Reads a record's data, which stands at `from..to`.
+/// Reads a record's data at `from..to`.
 fn read_data(message: &[u8], rrtype: u16, from: usize, to: usize) -> Result<Data<'_>, Bad> {
     let mut cursor = field(message, from, to);
     let raw = cursor.rest();

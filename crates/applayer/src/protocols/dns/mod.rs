@@ -2,16 +2,16 @@
 //! DNS over UDP and TCP (RFC 1035, RFC 7766) and multicast DNS (RFC 6762).
 //!
 //! Every message is a transaction of its own: the parser keeps no state between messages, so a flood of
-//! queries without answers costs nothing once they were inspected, and a response without its query is seen.
-//! Over TCP two bytes of length stand before each message; after a gap the parser goes on where the message
-//! ends that the gap has cut, or else with the first message that it finds.
+//! queries without responses holds no memory once they are inspected, and a response without its query is
+//! parsed. Over TCP two bytes of length precede each message; after a gap the parser continues at the end of
+//! the message that the gap has cut, or else with the first message that it finds.
 //!
-//! Detection looks at whole datagrams and at the head, or the whole of the first message, of streams. A flow
-//! whose first packet is a response is turned. In prevention it takes at its ports what servers take, too
-//! (`likely`), and messages are read as lenient receivers do (`message`).
+//! Detection inspects whole datagrams and, for streams, the header or the whole of the first message. A flow
+//! whose first packet is a response is turned round. In prevention detection accepts at its ports what
+//! servers accept, too (`likely`), and messages are read as lenient receivers do (`message`).
 //!
-//! Not done: matching of responses to queries (function `names` does it for itself), DNS over TLS, EDNS
-//! response codes above 15, classes (detection and records do not tell IN and CH apart).
+//! Not supported: matching of responses to queries (function `names` does it for itself), DNS over TLS, EDNS
+//! response codes above 15, classes (detection and records do not distinguish IN and CH).
 
 mod buffers;
 mod likely;
@@ -47,15 +47,15 @@ use std::collections::VecDeque;
 /// Bytes of length before each message over TCP.
 const PREFIX: usize = 2;
 
-/// Most transactions held for a flow. They are freed as soon as they were inspected and logged, so this is
-/// reached only by thousands of messages in one piece of a stream.
+/// Limit of transactions held for a flow. They are freed as soon as they are inspected and recorded, so only
+/// thousands of messages in one piece of a stream reach it.
 const MAX_HELD: usize = 8192;
 
-/// Most memory that a flow's messages hold, in bytes.
+/// Limit of the memory of a flow's messages, in bytes.
 const MAX_MEMORY: usize = 4 << 20;
 
-/// Bytes behind something like a head in which a whole message is looked for after a gap, before that head is
-/// taken for one.
+/// Number of bytes after a possible header in which a whole message is searched after a gap, before that
+/// header is accepted.
 const MAX_SEARCHED: usize = 4096;
 
 /// Names of the events.
@@ -85,12 +85,12 @@ const INVALID_ADDITIONALS: EventCode = 8;
 const INVALID_AUTHORITIES: EventCode = 9;
 const FLOODED: EventCode = 10;
 
-/// See [`crate::frames`].
+/// Names of the frames; see [`crate::frames`].
 const FRAMES: &[&str] = &["stream", "pdu"];
-/// Of these, a message.
+/// Index of the frame that is one message.
 const PDU: u8 = 1;
 
-/// Alerts have no progress, as Suricata's of these protocols.
+/// Alerts do not contain the progress, as Suricata's of these protocols do not.
 const MDNS_RECORDS: RecordSpec = RecordSpec { progress: false, ..RecordSpec::PLAIN };
 const RECORDS: RecordSpec = RecordSpec {
     by_message: true,
@@ -160,18 +160,18 @@ pub const MDNS: ProtocolSpec = ProtocolSpec {
     configure: |_| Ok(Box::new(Factory(Variant::Multicast))),
 };
 
-/// What bytes look like.
+/// The classification of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProbeResult {
-    /// Like a message: a query or a response.
+    /// A message: a query or a response.
     Message(Direction),
-    /// Like a message that ends too early.
+    /// A message that ends too early.
     Cut,
-    /// Like something else.
+    /// Something else.
     Other,
 }
 
-/// Looks at a message of `length` bytes, of which `bytes` are there.
+/// Classifies a message of `length` bytes, of which `bytes` have come.
 fn looks(bytes: &[u8], length: usize) -> ProbeResult {
     let bytes = bytes.get(..length).unwrap_or(bytes);
     let Some(header) = Header::read(bytes) else { return ProbeResult::Other };
@@ -188,7 +188,7 @@ fn looks(bytes: &[u8], length: usize) -> ProbeResult {
     ProbeResult::Message(if header.is_response() { Direction::ToClient } else { Direction::ToServer })
 }
 
-/// Looks at the beginning of a stream.
+/// Classifies the beginning of a stream.
 fn looks_tcp(bytes: &[u8]) -> ProbeResult {
     match bytes.split_first_chunk::<PREFIX>() {
         Some((length, rest)) => looks(rest, usize::from(u16::from_be_bytes(*length))),
@@ -196,14 +196,14 @@ fn looks_tcp(bytes: &[u8]) -> ProbeResult {
     }
 }
 
-/// Looks for a message in bytes of a stream of which nobody knows where one begins. Where none is to be had
-/// yet: what to wait for.
+/// Searches a message in bytes of a stream at an unknown position. Returns its offset, or the progress of the
+/// parser until a message can be found.
 fn search(direction: Direction, data: &[u8]) -> Result<usize, Progress> {
     let mut begun = None;
     for (at, _) in data.windows(PREFIX + HEADER).enumerate() {
         let here = data.get(at..).unwrap_or_default();
         match looks_tcp(here) {
-            // Where the bytes begin a message of the wrong side is one, too: it is told.
+            // At the first byte, a message of the wrong direction counts, too: it is reported.
             ProbeResult::Message(shown) if shown == direction || at == 0 => {}
             _ => continue,
         }
@@ -245,19 +245,19 @@ fn probe_multicast(_transport: Transport, _direction: Direction, bytes: &[u8]) -
     }
 }
 
-/// Why a message did not become a transaction.
+/// The reason why a message did not become a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Its head is not that of a message.
+    /// The header is not plausible.
     Header,
-    /// It travels to the server and is a response.
+    /// The message travels to the server and is a response.
     NotRequest,
-    /// Its questions or answers cannot be read.
+    /// Questions or answers cannot be read.
     Malformed,
 }
 
 /// Makes a transaction of one message; also for messages that other protocols carry (DNS over HTTPS).
-/// `lenient`: it is read as a lenient receiver does ([`Message::read`]).
+/// `lenient`: read it as a lenient receiver does ([`Message::read`]).
 ///
 /// # Errors
 /// See [`Refused`].
@@ -322,24 +322,25 @@ struct DnsParser {
     held: TxList<DnsTransaction>,
     /// Memory of the messages held, in bytes.
     memory: usize,
-    /// A gap was seen: where the next message begins is not known.
+    /// After a gap, the beginning of the next message is unknown.
     lost: PerDirection<bool>,
-    /// Where the message ends that was waited for last, as an offset of the stream; 0: none was.
+    /// Stream offset of the end of the last incomplete message; 0: there was none.
     next: PerDirection<u64>,
-    /// A message too short to be one was passed over: the next one shows it.
+    /// A message too short to be one was skipped; the next message reports it.
     short: PerDirection<bool>,
-    /// A message was read since it was asked: what was only searched for one, behind a hole, is none.
+    /// A message was read since the last call of [`Parser::wants_raw`]; one that was only searched after a
+    /// gap does not count.
     read: PerDirection<bool>,
-    /// Ids of queries of which no record is written: neither is one of their responses.
+    /// Ids of queries without records: the first response to each has no record, either.
     silent: VecDeque<u16>,
     frames: Notes,
 }
 
-/// Queries remembered whose responses are not logged; the oldest are forgotten.
+/// Limit of remembered queries whose responses are not recorded; the oldest are forgotten.
 const MAX_SILENT: usize = 500;
 
 impl DnsParser {
-    /// Takes in a whole message.
+    /// Handles a whole message.
     fn message(&mut self, direction: Direction, bytes: &[u8], lenient: bool) -> Result<(), Refused> {
         let result = transaction(self.variant, direction, bytes, lenient);
         match result {
@@ -360,7 +361,7 @@ impl DnsParser {
                 Ok(())
             }
             Err(refused) => {
-                // The message itself has no transaction: the event goes to the one before it.
+                // A refused message has no transaction, so the event goes to the previous one.
                 let event = match refused {
                     Refused::Header => return Err(refused),
                     Refused::NotRequest => NOT_REQUEST,
@@ -374,7 +375,7 @@ impl DnsParser {
         }
     }
 
-    /// Drops the oldest transactions when there are too many, and says so on the newest.
+    /// Drops the oldest transactions if there are too many, and raises an event on the newest.
     fn bound(&mut self) {
         let mut dropped = false;
         while self.held.len() > 1 && (self.held.len() > MAX_HELD || self.memory > MAX_MEMORY) {
@@ -387,15 +388,15 @@ impl DnsParser {
         }
     }
 
-    /// Notes a message as a frame.
+    /// Records a message as a frame.
     fn note(&mut self, direction: Direction, at: u64, len: usize) {
         let tx = Some(self.held.next_id());
         self.frames.add(direction, Note::Whole { kind: PDU, at, len: len as u64, tx });
     }
 
-    /// Behind a gap: how many bytes to pass over until a message begins, or what to wait for. A message that
-    /// was cut has said how long it is, so the next one is where it ends. Where the gap goes on beyond that,
-    /// the first message that is there as a whole is looked for, at any place.
+    /// After a gap: number of bytes to skip before the next message, or the parser's progress until it can be
+    /// found. A message that the gap has cut has declared its length, so the next one begins at its end. If
+    /// the gap reaches beyond that, the first complete message at any position is taken.
     fn find_again(&mut self, direction: Direction, data: &[u8], offset: u64) -> Result<usize, Progress> {
         if !self.lost[direction] {
             return Ok(0);
@@ -444,7 +445,7 @@ impl DnsParser {
             };
             self.note(direction, at, length);
             if lenient && (1..HEADER).contains(&length) {
-                // Servers pass over it and read the next one.
+                // Servers skip such a message and read the next one.
                 self.short[direction] = true;
             } else if length > 0 && self.message(direction, message, lenient).is_err() {
                 return Progress::Error;
@@ -460,7 +461,7 @@ impl Parser for DnsParser {
             Transport::Tcp => self.stream(direction, input, context.prevents),
             Transport::Udp => {
                 self.note(direction, 0, input.data.len());
-                // A bad datagram says nothing about the next one.
+                // A bad datagram does not affect the next one.
                 let _ = self.message(direction, input.data, context.prevents);
                 Progress::Done
             }

@@ -1,62 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Domain names on the wire: labels and compression pointers (RFC 1035 section 4.1.4).
 //!
-//! A name is not copied when a message is taken in: [`Name`] remembers where it stands, and [`Name::decode`]
-//! writes it out when somebody asks. A message of 64 KiB can expand to megabytes of names; kept like this it
-//! does not.
+//! A name is not copied when a message is read: [`Name`] holds its position, and [`Name::decode`] writes the
+//! text on demand. A message of 64 KiB can expand to megabytes of names; this form holds only positions.
 //!
-//! Limits are those of Suricata 8: 1,025 bytes of text, 255 labels and pointers. A name that breaks a limit
-//! is refused when its end is not known yet, and cut short when it is (because a pointer was followed).
+//! Limits are those of Suricata 8: 1,025 bytes of text, 255 labels and pointers. A name that exceeds a limit
+//! is refused if its end is not known yet, and cut if it is (because a pointer was followed).
 //!
-//! Not done: escapes for dots within labels (a label `a.b` and two labels `a`, `b` read the same, as in
-//! Suricata).
+//! Not supported: escapes for dots within labels (a label `a.b` and two labels `a`, `b` give the same text,
+//! as in Suricata).
 
-/// Longest text of a name; what is longer is cut.
+/// Limit of a name's text, in bytes; longer text is cut.
 pub const MAX_TEXT: usize = 1025;
 
-/// Most labels and pointers that are followed in one name; also the guard against loops.
+/// Limit of labels and pointers that are followed in one name; also the guard against loops.
 pub(super) const MAX_STEPS: u32 = 255;
 
 bitflags::bitflags! {
-    /// What was odd about a name.
+    /// Anomalies of a name.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NameFlags: u8 {
-        /// A pointer that points at itself.
+        /// A pointer points at itself.
         const LOOP = 1;
-        /// Longer than [`MAX_TEXT`], or too many labels: the text is only the beginning.
+        /// The name is longer than [`MAX_TEXT`] or has too many labels: the text is only its beginning.
         const TRUNCATED = 2;
-        /// More labels and pointers than are followed.
+        /// The name has more labels and pointers than are followed.
         const LABELS = 4;
     }
 }
 
-/// Why a piece of a message cannot be read.
+/// The reason why a part of a message cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// It ends too early.
+    /// The part ends too early.
     Short,
-    /// It contradicts itself.
+    /// The part contradicts itself.
     Broken,
 }
 
-/// Where a name stands in its message.
+/// The position of a name in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Offset of its first byte.
+    /// Offset of the first byte.
     start: u16,
-    /// End of the field that it stands in: labels may not cross it before a pointer was followed.
+    /// End of the surrounding field: labels may not cross it before a pointer was followed.
     end: u16,
-    /// Length of its text.
+    /// Length of the text, in bytes.
     length: u16,
-    /// What was odd.
+    /// Anomalies of the name.
     flags: NameFlags,
 }
 
 impl Name {
-    /// Reads the name at `start` in a field that ends at `end`. Gives the name and the offset behind it.
+    /// Reads the name at `start` in a field that ends at `end`. Returns the name and the offset after it.
     ///
-    /// # Errors
-    /// The name has no end that could be found; see [`Bad`].
+    /// The end of the name cannot be found; see [`Bad`].
     pub fn read(message: &[u8], start: usize, end: usize) -> Result<(Name, usize), Bad> {
         let walk = walk(message, start, end, |_| ())?;
         let (Ok(start), Ok(end), Ok(length)) =
@@ -67,7 +65,7 @@ impl Name {
         Ok((Name { start, end, length, flags: walk.flags }, walk.next))
     }
 
-    /// Whether it is the root, or otherwise without text.
+    /// Whether the name is the root, or has no text for another reason.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.length == 0
@@ -79,16 +77,16 @@ impl Name {
         self.flags.contains(NameFlags::TRUNCATED)
     }
 
-    /// What was odd about it.
+    /// Anomalies of the name.
     #[must_use]
     pub fn flags(self) -> NameFlags {
         self.flags
     }
 
-    /// Writes its text behind what `out` holds: labels with dots between, none at the end.
+    /// Appends the text to `out`: labels with dots in between, none at the end.
     pub fn decode(self, message: &[u8], out: &mut Vec<u8>) {
         let before = out.len();
-        // The same walk has succeeded on the same bytes before.
+        // This walk has succeeded on the same bytes before.
         let _ = walk(message, usize::from(self.start), usize::from(self.end), |piece| {
             out.extend_from_slice(piece);
         });
@@ -98,14 +96,14 @@ impl Name {
 
 /// Result of [`walk`].
 struct Walk {
-    /// Offset behind the name's own bytes.
+    /// Offset after the name's own bytes.
     next: usize,
     /// Length of the text.
     length: usize,
     flags: NameFlags,
 }
 
-/// Goes through a name, handing its text to `piece`.
+/// Walks through a name and passes its text to `piece`.
 fn walk(message: &[u8], start: usize, end: usize, mut piece: impl FnMut(&[u8])) -> Result<Walk, Bad> {
     let mut position = start;
     let mut limit = end;
@@ -165,7 +163,7 @@ fn walk(message: &[u8], start: usize, end: usize, mut piece: impl FnMut(&[u8])) 
         if length > MAX_TEXT {
             length = MAX_TEXT;
             flags |= NameFlags::TRUNCATED;
-            // Without a pointer the rest must be gone through, to find where the name ends.
+            // Without a pointer the walk must continue, to find the end of the name.
             if behind.is_some() {
                 break;
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of record types and response codes (IANA "Domain Name System Parameters").
 //!
-//! The list is the one that Suricata 8 names in EVE and in the setting `types`; other types appear as
+//! The list has the types that Suricata 8 names in EVE and in the setting `types`; other types appear as
 //! numbers.
 
 /// A record type.
@@ -14,7 +14,7 @@ pub const CNAME: u16 = 5;
 pub const SOA: u16 = 6;
 /// Arbitrary bytes.
 pub const NULL: u16 = 10;
-/// Name of an address.
+/// Domain name of an address.
 pub const PTR: u16 = 12;
 /// Mail exchange.
 pub const MX: u16 = 15;
@@ -29,7 +29,7 @@ pub const OPT: u16 = 41;
 /// SSH fingerprint (RFC 4255).
 pub const SSHFP: u16 = 44;
 
-/// Names of the types that have one.
+/// Types with a name.
 const TYPES: &[(u16, &str)] = &[
     (A, "A"),
     (NS, "NS"),

@@ -37,7 +37,7 @@ impl Build {
         self.name(text).raw(&rrtype.to_be_bytes()).raw(&[0, 1])
     }
 
-    /// A record; its owner is what the first question asked for.
+    /// Adds a record whose owner is the name of the first question.
     fn record(self, rrtype: u16, ttl: u32, data: &[u8]) -> Self {
         self.raw(&[0xc0, 12]).tail(rrtype, ttl, data)
     }
@@ -238,7 +238,7 @@ fn filters() {
     assert_eq!(wanted(&response, &[("responses", "no")]), [false; 2]);
     assert_eq!(wanted(&query, &[("types.0", "mx")]), [false; 2]);
     assert_eq!(wanted(&query, &[("types.0", "mx"), ("types.1", "a")]), [true; 2]);
-    // A type without a name is logged only as long as nothing is filtered.
+    // A type without a name is logged only as long as no filter is set.
     let unnamed = tx(Direction::ToServer, &Build::new(1, 0, [1, 0, 0, 0]).question("a.b", 64).0);
     assert_eq!(wanted(&unnamed, &[]), [true; 2]);
     assert_eq!(wanted(&unnamed, &[("responses", "no")]), [false; 2]);
@@ -352,7 +352,7 @@ fn after_a_gap_the_next_message_is_found() {
     assert!(outcome.transactions[0].records[0].contains("\"id\":3"));
 }
 
-/// The ids of what is read of two messages behind one that a gap has cut, or has swallowed the end of, in
+/// The ids of two messages that are parsed after one that a gap has cut, or whose end it has swallowed, in
 /// pieces of a size.
 fn ids_behind_a_gap(sent: usize, lost: usize, piece: usize) -> Vec<bool> {
     let mut driver = suite::Driver::new(&SPEC, Transport::Tcp);
@@ -380,7 +380,7 @@ fn behind_a_cut_message_the_next_one_begins_where_it_ends() {
                 assert_eq!(ids_behind_a_gap(sent, lost, piece), [false, true, true], "{sent} {lost} {piece}");
             }
         }
-        // Nothing says how long the message is that the gap begins with, or ends in.
+        // The length of the message with which the gap begins, or ends, is unknown.
         for (sent, lost) in [(0, 5), (1, 5), (0, length + 7), (5, length), (10, length + 3)] {
             assert!(ids_behind_a_gap(sent, lost, piece)[2], "{sent} {lost} {piece}");
         }

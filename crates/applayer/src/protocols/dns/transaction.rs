@@ -11,12 +11,12 @@ use bartizan_base::{Direction, Path};
 use bartizan_events::JsonWriter;
 use core::cell::OnceCell;
 
-/// Whose message it is.
+/// The protocol of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// DNS.
     Unicast,
-    /// mDNS: both queries and responses travel to the multicast group, so all of it is to the server.
+    /// mDNS: both queries and responses travel to the multicast group, so all messages go to the server.
     Multicast,
 }
 
@@ -27,14 +27,14 @@ pub struct DnsTransaction {
     variant: Variant,
     response: bool,
     message: Message,
-    /// What `dns.response.rrname` looks at, gathered when first asked for.
+    /// Names of `dns.response.rrname`, gathered at the first access.
     response_names: OnceCell<Box<[Name]>>,
 }
 
 impl DnsTransaction {
     pub(super) fn new(variant: Variant, direction: Direction, response: bool, message: Message) -> Self {
         let mut common = TxCommon::default();
-        // There is nothing of it in the other direction.
+        // The other direction has no part of the message.
         common.done[direction.flip()] = Path::ALL;
         DnsTransaction { common, variant, response, message, response_names: OnceCell::new() }
     }
@@ -45,19 +45,19 @@ impl DnsTransaction {
         &self.message
     }
 
-    /// Whether it was taken as a response.
+    /// Whether the message was read as a response.
     #[must_use]
     pub fn is_response(&self) -> bool {
         self.response
     }
 
-    /// Whose message it is.
+    /// Protocol of the message.
     #[must_use]
     pub fn variant(&self) -> Variant {
         self.variant
     }
 
-    /// The message, if it is the one that travels in `direction`.
+    /// The message, if it travels in `direction`.
     fn message_of(&self, direction: Direction) -> Option<&Message> {
         (self.response == (direction == Direction::ToClient)).then_some(&self.message)
     }
@@ -67,8 +67,8 @@ impl DnsTransaction {
         self.response.then_some(&self.message)
     }
 
-    /// All names of a response: questions, then owner and data of the records. A section ends at an empty
-    /// name, as in Suricata.
+    /// All names of a response: questions, then owner and data of the records. As in Suricata, a section ends
+    /// at an empty name.
     fn response_names(&self) -> &[Name] {
         self.response_names.get_or_init(|| {
             let Some(message) = self.response() else { return Box::default() };
@@ -84,7 +84,7 @@ impl DnsTransaction {
         })
     }
 
-    /// The name that a buffer asks for.
+    /// The name for a buffer's query.
     fn name(&self, query: BufferQuery) -> Option<Name> {
         let index = usize::try_from(query.index).ok()?;
         let owner = |message: &Message, section| message.section(section).get(index).map(|r| r.name);
@@ -103,7 +103,7 @@ impl DnsTransaction {
         }
     }
 
-    /// The types that `dns.rrtype` looks at: of the questions in a query, of the answers in a response.
+    /// The types of `dns.rrtype`: of the questions in a query, of the answers in a response.
     fn rrtype(&self, direction: Direction, index: usize) -> Option<u16> {
         let message = self.message_of(direction)?;
         if self.response {
@@ -152,7 +152,7 @@ impl Transaction for DnsTransaction {
         Some(BufferView::whole(scratch))
     }
 
-    /// The name of the root is empty. As in Suricata nothing is matched in it, but it is there.
+    /// The name of the root is empty. As in Suricata, nothing matches in it, but the value exists.
     fn is_present(&self, query: BufferQuery) -> bool {
         match query.id {
             buffers::RESPONSE => self.response().is_some_and(|message| {

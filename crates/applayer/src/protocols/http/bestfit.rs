@@ -50,7 +50,7 @@ const TABLE: &[(u16, u8)] = &[
     (0x3009, 0x3e), (0x301a, 0x5b), (0x301b, 0x5d),
 ];
 
-/// The byte that stands for a code point, if one is near enough.
+/// The byte for a code point, if one is similar enough.
 pub(super) fn bestfit(point: u32) -> Option<u8> {
     if (0xff01..=0xff5e).contains(&point) {
         return u8::try_from(point - 0xff00 + 0x20).ok();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A message's body: content encodings undone, limits kept, the part that rules look at held, files fed.
+//! A message's body: removes content encodings, applies limits, holds the part that rules inspect, fills
+//! files.
 
 use super::bytes::before;
 use super::events;
@@ -12,16 +13,17 @@ use crate::content::mime::multipart::{Found, Multipart, Oddity};
 use crate::event::{EventCode, Events};
 use crate::memory::{Held as _, slide};
 
-/// Bytes held for inspection when the settings set no limit.
+/// Bytes held for inspection if the settings set no limit.
 const WINDOW: usize = 1 << 20;
-/// A decompressed body may be this many times larger than what came in.
+/// Limit of the ratio of a decompressed body to its encoded form.
 const BOMB_RATIO: u64 = 2048;
-/// What came in counts in steps of this many bytes of the message: segments make no difference then.
+/// The encoded form counts in steps of this many bytes, so that the division into segments makes no
+/// difference.
 const BOMB_STEP: u64 = 512;
-/// How the data of a body becomes files.
+/// The way in which a body becomes files.
 #[derive(Default)]
 pub(super) enum FileSource {
-    /// It does not.
+    /// The body has no files.
     #[default]
     None,
     /// All of it is one file.
@@ -30,16 +32,16 @@ pub(super) enum FileSource {
     Form(Box<Multipart>),
 }
 
-/// A file of which nothing is there yet: what comes is encoded, and has given nothing so far.
+/// A file without content so far: the body is encoded, and the decoder has given nothing yet.
 pub(super) struct Awaited {
     pub name: Vec<u8>,
-    /// What piece of a larger file it is.
+    /// The range of a larger file.
     pub range: Option<ContentRange>,
-    /// What it says of that is wrong.
+    /// The header with the range is malformed.
     pub wrong_range: bool,
 }
 
-/// The event of what is odd in a form.
+/// The event for an anomaly in a form.
 const fn event_of(oddity: Oddity) -> EventCode {
     match oddity {
         Oddity::Differs => events::MULTIPART_GENERIC_ERROR,
@@ -48,29 +50,29 @@ const fn event_of(oddity: Oddity) -> EventCode {
     }
 }
 
-/// Takes what was found in a form.
+/// Handles a finding in a form.
 fn take(files: &mut FileList, found: Found<'_>, context: &mut FileContext, raised: &mut Events) {
     if files.take(found, context) {
         raised.set(events::FILE_NAME_TOO_LONG);
     }
 }
 
-/// A body.
+/// The body of a message, as far as it has come.
 #[derive(Default)]
 pub(super) struct Body {
-    /// Held bytes and the offset of the first of them; nothing while the body is a file.
+    /// Held bytes; empty while the body is a file. `offset`: position of the first of them.
     data: Vec<u8>,
     offset: u64,
-    /// All of it so far is the content of the first file, which holds the bytes.
+    /// All of the body so far is the content of the first file, which holds the bytes.
     is_file: bool,
-    /// Bytes within the limit so far.
+    /// Number of bytes within the limit so far.
     pub seen: u64,
-    /// Bytes of the message on the wire, chunk lines included.
+    /// Number of bytes of the message on the wire, chunk lines included.
     pub message_length: u64,
-    /// Bytes after content encodings were undone.
+    /// Number of bytes after content encodings were removed.
     pub entity_length: u64,
     decoder: Option<Decoder>,
-    /// The body is encoded, even if the decoder is gone.
+    /// The body is encoded, even if the decoder has been dropped.
     pub encoded: bool,
     pub source: FileSource,
     pub files: FileList,
@@ -80,7 +82,7 @@ pub(super) struct Body {
     pub complete: bool,
 }
 
-/// Bytes of a body that are held.
+/// Limit of a body's held bytes.
 fn window(limits: &BodySettings) -> usize {
     if limits.limit == 0 {
         return WINDOW;
@@ -88,7 +90,7 @@ fn window(limits: &BodySettings) -> usize {
     usize::try_from(limits.limit).unwrap_or(WINDOW).min(16 * WINDOW)
 }
 
-/// A piece of a body, or the end of it.
+/// A piece of a body, or a gap in it.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'a> {
     Data(&'a [u8]),
@@ -96,18 +98,18 @@ pub(super) enum Piece<'a> {
 }
 
 impl Body {
-    /// Sets the encodings to undo, in the order in which they were applied.
+    /// Sets the encodings to remove, in the order in which the sender applied them.
     pub(super) fn set_encodings(&mut self, encodings: &[Encoding], pace: Pace) {
         self.decoder = Decoder::new(encodings, pace);
         self.encoded = self.decoder.is_some();
     }
 
-    /// There is nothing to undo.
+    /// Sets that the body has no encodings.
     pub(super) fn clear_encodings(&mut self) {
         (self.decoder, self.encoded) = (None, false);
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         let form = match &self.source {
             FileSource::Form(form) => form.held(),
@@ -119,14 +121,14 @@ impl Body {
         self.data.held().saturating_add(files).saturating_add(form).saturating_add(decoder)
     }
 
-    /// Whether prevention cannot let it pass: there is more in it than is looked at, or receivers differ over
-    /// it.
+    /// Whether prevention cannot let the body pass: it has more than is inspected, or receivers read it
+    /// differently.
     pub(super) fn differs(&self) -> bool {
         let form = matches!(&self.source, FileSource::Form(form) if form.differs());
         form || self.files.has_too_many()
     }
 
-    /// The part held: bytes and offset of the first.
+    /// The held part: bytes and offset of the first.
     pub(super) fn view(&self) -> (&[u8], u64) {
         match self.files.list.first() {
             Some(file) if self.is_file => file.content(),
@@ -134,8 +136,8 @@ impl Body {
         }
     }
 
-    /// Takes in a piece as it came; returns false if no more of it can be used (the body was encoded and the
-    /// decoder is gone).
+    /// Handles a piece as it came on the wire. `false`: no more of the body can be used (it was encoded and
+    /// the decoder has been dropped).
     pub(super) fn receive(
         &mut self,
         data: &[u8],
@@ -163,7 +165,7 @@ impl Body {
         true
     }
 
-    /// Takes in decoded bytes, unless they are far too many.
+    /// Handles decoded bytes, unless the ratio exceeds the limit.
     fn decoded(
         &mut self,
         data: &[u8],
@@ -188,7 +190,7 @@ impl Body {
         Ok(())
     }
 
-    /// Bytes of the body are missing.
+    /// Handles missing bytes of the body.
     pub(super) fn receive_gap(
         &mut self,
         missing: u64,
@@ -197,7 +199,7 @@ impl Body {
         raised: &mut Events,
     ) {
         if self.encoded {
-            // Nothing can be decoded behind a gap.
+            // Nothing can be decoded after a gap.
             self.end_decoding(limits, context, raised);
             return;
         }
@@ -205,7 +207,7 @@ impl Body {
         self.accept(Piece::Gap(missing), limits.0, context, raised);
     }
 
-    /// No more encoded data comes: what decoders hold back is taken in.
+    /// Ends the encoded data and handles the output that decoders held back.
     pub(super) fn end_decoding(
         &mut self,
         limits: (&BodySettings, &HttpSettings),
@@ -224,7 +226,7 @@ impl Body {
         }
     }
 
-    /// Opens the file that waits for its content, if one does.
+    /// Opens the awaited file, if there is one.
     pub(super) fn open_awaited(&mut self, context: &mut FileContext, raised: &mut Events) {
         let Some(Awaited { name, range, wrong_range }) = self.awaited.take() else { return };
         self.open_file(&name, context, raised);
@@ -251,7 +253,7 @@ impl Body {
             return;
         }
         self.open_awaited(context, raised);
-        // A file that is kept has a limit of its own.
+        // A file that is to be stored has a limit of its own.
         let kept = context.settings.store_depth.filter(|_| self.files.is_kept());
         let limit = kept.unwrap_or(limits.limit);
         let room = if limit == 0 { u64::MAX } else { limit.saturating_sub(self.seen) };
@@ -269,7 +271,7 @@ impl Body {
                 }
                 self.feed_files(data, context, raised);
             }
-            // A gap does not count for the limit, and what stood before it stays in view.
+            // A gap does not count for the limit, and the bytes before it stay in the window.
             Piece::Gap(_) => {
                 self.files.gap(length);
                 return;
@@ -281,7 +283,7 @@ impl Body {
         }
     }
 
-    /// Whether what comes is held by the file that the whole body is, so that it need not be held twice.
+    /// Whether the file that covers the whole body holds the bytes, so that they need not be held twice.
     fn goes_into_a_file(&mut self, limits: &BodySettings) -> bool {
         let whole = matches!(self.source, FileSource::Whole) && self.files.is_open();
         if self.seen == 0
@@ -292,7 +294,7 @@ impl Body {
             self.is_file = true;
         }
         if self.is_file && !whole {
-            // The file has ended before the body, by a limit of its own.
+            // The file has ended before the body, by its own limit.
             let (data, offset) = self.view();
             (self.data, self.offset, self.is_file) = (data.to_vec(), offset, false);
         }
@@ -321,25 +323,27 @@ impl Body {
         }
     }
 
-    /// The body has ended: files are closed.
+    /// Ends the body and closes its files.
     pub(super) fn finish(&mut self, context: &mut FileContext, raised: &mut Events) {
         self.decoder = None;
         self.complete = true;
         if let FileSource::Form(form) = &mut self.source {
             form.end(&mut |item| take(&mut self.files, item, context, raised));
         }
-        // Also one that no boundary ends: the body is whole, and Suricata calls such a file closed.
+        // Applies also to a file without a final boundary: the body is complete, and Suricata calls such a
+        // file closed.
         self.files.close(FileState::Closed);
     }
 
-    /// The flow ended within the body.
+    /// Handles the end of the flow within the body.
     pub(super) fn abort(&mut self, context: &mut FileContext, raised: &mut Events) {
         self.complete = true;
         self.decoder = None;
         self.cut_files(context, raised);
     }
 
-    /// No more content of files comes, though more of the body may: what a form holds back is the last of it.
+    /// Ends the content of files, though more of the body may come: content that a form holds back is the
+    /// last.
     fn cut_files(&mut self, context: &mut FileContext, raised: &mut Events) {
         if let FileSource::Form(form) = &mut self.source {
             form.end(&mut |item| take(&mut self.files, item, context, raised));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules look at: names, when each is complete, and how it is put together.
+//! Buffers of HTTP: their names, the progress at which each is complete, and their composition.
 
 use super::headers::Fields;
 use super::tx::{BODY, COMPLETE, HEADERS, HttpTx, LINE};
@@ -44,9 +44,9 @@ const FILE_MAGIC: u16 = 31;
 pub(super) const CODE: NumberId = 0;
 /// `Content-Length` of this direction's message.
 pub(super) const CONTENT_LENGTH: NumberId = 1;
-/// Bytes of the request's body, as transferred.
+/// Bytes of the request's body on the wire.
 pub(super) const REQUEST_LENGTH: NumberId = 2;
-/// Bytes of the response's body, as transferred.
+/// Bytes of the response's body on the wire.
 pub(super) const RESPONSE_LENGTH: NumberId = 3;
 /// Port in the request's authority.
 pub(super) const PORT: NumberId = 4;
@@ -62,9 +62,9 @@ pub(super) const NUMBERS: &[NumberSpec] = &[
 
 use BufferKind::{Files, Multi, Single, Streaming};
 
-/// All buffers. Ready: the first line is complete from [`HEADERS`] on, the headers are from [`BODY`] on, the
-/// files when all of the message is. A field is looked at when its line is complete,
-/// as in Suricata, what is made of all fields together when they are.
+/// All buffers. The first line is complete from [`HEADERS`] on, the headers from [`BODY`] on, the files with
+/// the message. As in Suricata, a field is inspected when its line is complete, a value composed of all
+/// fields when they are complete.
 pub(super) const SPECS: &[BufferSpec] = &[
     buffer(URI, "http.uri", true, false, HEADERS, Single).of_state(LINE),
     buffer(URI_RAW, "http.uri.raw", true, false, HEADERS, Single).of_state(LINE),
@@ -151,7 +151,7 @@ pub(super) fn get<'a>(
         FILE_MAGIC => {
             let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
             let open = file.state == crate::file::FileState::Open;
-            // One that is over and of no known kind does not hide those behind it.
+            // A file that has ended without a known type does not hide later ones.
             let kind = file.magic().or((!open).then_some(""))?;
             return Some(BufferView::whole(kind.as_bytes()));
         }
@@ -160,7 +160,7 @@ pub(super) fn get<'a>(
     whole.map(BufferView::whole)
 }
 
-/// Buffers that are put together from several parts.
+/// Buffers that are composed of several parts.
 fn composed<'a>(tx: &'a HttpTx, query: BufferQuery, out: &'a mut Vec<u8>) -> Option<BufferView<'a>> {
     let to_server = query.direction == Direction::ToServer;
     let message = tx.message(query.direction);
@@ -176,7 +176,7 @@ fn composed<'a>(tx: &'a HttpTx, query: BufferQuery, out: &'a mut Vec<u8>) -> Opt
         HEADER_NAMES => write_names(out, fields),
         START => {
             let line = message.line.as_deref()?;
-            // A status line is held with its end.
+            // A status line is held with its line end.
             out.extend_from_slice(line);
             out.extend_from_slice(b"\r\n");
             for field in &fields.list {
@@ -212,8 +212,8 @@ fn write_names(out: &mut Vec<u8>, fields: &Fields) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A body as far as it is there. While it grows it is shown from a minimum size on, so that patterns at its
-/// beginning are looked for once.
+/// The body as far as it has come. While it grows it is visible from a minimum size on, so that patterns at
+/// its beginning are searched once.
 fn body(tx: &HttpTx, direction: Direction) -> Option<BufferView<'_>> {
     let settings = match direction {
         Direction::ToServer => tx.settings.request,
@@ -233,7 +233,7 @@ fn body(tx: &HttpTx, direction: Direction) -> Option<BufferView<'_>> {
     Some(BufferView { data, offset, complete: limited || body.complete || message.progress >= COMPLETE })
 }
 
-/// To the client a body, to the server the files of the request.
+/// To the client the body, to the server the files of the request.
 fn file_data(tx: &HttpTx, query: BufferQuery) -> Option<BufferView<'_>> {
     if query.direction == Direction::ToClient {
         return if query.index == 0 { body(tx, Direction::ToClient) } else { None };
@@ -241,10 +241,10 @@ fn file_data(tx: &HttpTx, query: BufferQuery) -> Option<BufferView<'_>> {
     let message = tx.message(Direction::ToServer);
     let file = message.body.files.list.get(usize::try_from(query.index).ok()?)?;
     let (data, offset) = file.content();
-    // The last chunk ends it, as it ends the body.
+    // The last chunk ends the file, as it ends the body.
     let over = file.state != crate::file::FileState::Open || message.progress > BODY;
     let complete = file.state != crate::file::FileState::Open;
-    // As with bodies: while it grows it is shown from a minimum size on.
+    // As for bodies: while the file grows it is visible from a minimum size on.
     if !over && !tx.settings.body_inline && file.size < tx.settings.request.inspect_from {
         return None;
     }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests with the method CONNECT (RFC 9110 section 9.3.6): what follows one is a tunnel's, once the server
+//! Requests with the method CONNECT (RFC 9110 section 9.3.6): later data belongs to a tunnel, once the server
 //! has agreed.
 //!
-//! Servers that know no tunnels treat CONNECT as any other method: they read the content that it announces,
-//! and more requests behind it.
-//! In prevention both readings are inspected until the server has agreed. Content is read as a body; if a
-//! tunnel could begin with it, for
-//! a receiver at its other end that a parser knows, the readings cannot both be inspected, and the parser
-//! fails.
+//! Servers without tunnels treat CONNECT as any other method: they read the content that it declares, and
+//! further requests after it. In prevention both readings are inspected until the server has agreed. Content
+//! is parsed as a body. If a tunnel could begin with it, for a receiver at its other end whose protocol has a
+//! parser, both readings cannot be inspected, and the parser fails.
 
 use super::bytes::{after, before, is_space, span};
 use super::feed::{Feed, Status, Step};
@@ -19,11 +17,10 @@ use crate::protocol::{Probe, Transport};
 use crate::protocols::tls::likely as hello;
 use bartizan_base::Direction;
 
-/// Bytes behind the headers of a CONNECT that has content, for as long as they may become what a tunnel
-/// begins with.
+/// Bytes after the headers of a CONNECT with content, for as long as a tunnel may begin with them.
 pub(super) struct TunnelStart {
     pub bytes: Vec<u8>,
-    /// Offset in the stream of the first byte that was not looked at.
+    /// Stream offset of the first byte that was not inspected.
     next: u64,
 }
 
@@ -47,15 +44,14 @@ impl HttpParser {
             self.request.state = State::BodyDetermine;
             return if self.watch_tunnel(feed) { Step::Again } else { Step::Fail };
         }
-        // The server acts on it, and answers or not.
+        // The server acts on the request, and answers or not.
         message.headers_end(strict);
         self.request.state = State::ConnectWait;
         Step::Again
     }
 
-    /// Whether what a CONNECT announces as its content, and what follows that, may pass: no parser knows what
-    /// a tunnel would begin with if
-    /// it began there.
+    /// Whether the declared content of a CONNECT, and data after it, may pass: no known protocol could begin
+    /// with these bytes if a tunnel began there.
     pub(super) fn watch_tunnel(&mut self, feed: &Feed<'_>) -> bool {
         let Some(mut start) = self.request.tunnel.take() else { return true };
         let known = usize::try_from(start.next.saturating_sub(feed.position())).unwrap_or(usize::MAX);
@@ -76,11 +72,11 @@ impl HttpParser {
     }
 
     pub(super) fn connect_wait(&mut self, feed: &mut Feed<'_>) -> Step {
-        // Empty lines behind a request are nobody's: what goes through the tunnel begins behind them.
+        // Empty lines after a request belong to no message: the tunnel's data begins after them.
         while let [b'\r', b'\n', ..] | [b'\n', ..] = feed.rest() {
             feed.take(if feed.rest().first() == Some(&b'\n') { 1 } else { 2 });
         }
-        // An answer that nobody can read may have been the server's consent.
+        // A response that cannot be parsed may have been the server's consent.
         let unread = self.txs.worklist().disrupted().to_client;
         let Some(tx) = self.request_tx() else { return Step::Fail };
         let answered = tx.response.message.progress > LINE;
@@ -95,10 +91,9 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Bytes behind a CONNECT that the server has not answered yet. They leave before it does, so what they
-    /// are for a server that knows no
-    /// tunnels is parsed, and what only the other end of a tunnel would read may not be there (RFC 9110: a
-    /// tunnel begins with the answer).
+    /// Handles bytes after a CONNECT that the server has not answered yet. They leave before the answer, so
+    /// they are parsed as a server without tunnels reads them, and must not be data that only the other end
+    /// of a tunnel would read (RFC 9110: a tunnel begins with the response).
     fn connect_ahead(&mut self, rest: &[u8]) -> Step {
         if may_be_hello(rest) {
             return Step::Fail;
@@ -109,11 +104,11 @@ impl HttpParser {
         }
     }
 
-    /// A tunnel was agreed on: if HTTP goes on within it, it is followed.
+    /// Handles the beginning of an agreed tunnel: if HTTP continues in it, the requests are parsed.
     pub(super) fn connect_probe(&mut self, feed: &mut Feed<'_>) -> Step {
         let rest = feed.rest();
         if self.settings.strict {
-            // Who did not mean to open a tunnel takes any request for one, whatever its method.
+            // A server that did not mean to open a tunnel accepts a request with any method.
             let data = [self.request.line.as_slice(), rest].concat();
             if !data.is_empty() && may_be_hello(&data) {
                 return self.request_tunnel();
@@ -144,7 +139,7 @@ impl HttpParser {
     }
 }
 
-/// Whether these are, or may become, the first bytes that a server of TLS reads.
+/// Whether these bytes are, or may become, the first bytes that a TLS server reads.
 fn may_be_hello(bytes: &[u8]) -> bool {
     hello::likely(Transport::Tcp, Direction::ToServer, bytes) != Probe::No
 }

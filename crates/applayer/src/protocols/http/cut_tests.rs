@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is seen of messages, malformed ones above all, does not depend on how segments cut them:
-//! transactions, events, buffers, files and records are the same.
+//! The result of parsing messages, malformed ones above all, does not depend on segments: transactions,
+//! events, buffers, files and records are the same.
 
 use super::SPEC;
 use crate::protocol::Transport;
@@ -167,7 +167,7 @@ fn a_stream_that_ends_early_gives_the_same_however_it_was_cut() {
         let last = cuts.len() - 1;
         cuts[last] = (1..end).collect();
         assert_same(&seed, &whole, &cuts);
-        // Undecided bytes behind a line are few: what a cut leaves to the rest shows near the end.
+        // Few bytes after a line are undecided: the effect of a cut on the rest appears near the end.
         for at in end.saturating_sub(24).max(1)..end {
             cuts[last] = vec![at];
             assert_same(&seed, &whole, &cuts);
@@ -199,7 +199,7 @@ fn a_line_that_is_no_status_line_is_a_response_if_another_request_follows() {
     assert_eq!(bodies, [b"no status line\r\n".as_slice(), b"ok"]);
 }
 
-/// Receivers of HTTP/0.9 read it as it comes.
+/// Receivers of HTTP/0.9 read such a response as it comes.
 #[test]
 fn prevention_shows_what_has_no_status_line_before_it_leaves() {
     let shown = |pieces: &[&[u8]]| {
@@ -225,7 +225,7 @@ fn prevention_shows_what_has_no_status_line_before_it_leaves() {
     assert_eq!(shown(&[b"evil payload\r\n"]), (vec![14], false));
     assert_eq!(shown(&[b"evil", b" pay", b"load"]), (vec![4, 8, 12], false));
     assert_eq!(shown(&[b"a\r\nb\r\n", b"ev\r\n", b"HTTP", b"x"]), (vec![6, 10, 10, 10], true));
-    // Receivers that look for a status line behind it read another message.
+    // Receivers that search for a status line after it read another message.
     assert_eq!(shown(&[b"junk\r\nHTTP/1.1 200 OK\r\n\r\n"]), (vec![6], true));
     assert_eq!(shown(&[b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]), (vec![2], false));
     assert_eq!(shown(&[b"HT", b"TP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]), (vec![0, 2], false));
@@ -255,7 +255,7 @@ fn prevention_shows_what_stands_behind_an_answer_before_it_leaves() {
     assert_eq!(shown(get, &[b"<evil>"]), ["ok<evil>"]);
 }
 
-/// What clients read of these differs: some take a body where others see none, or another one.
+/// Clients read these responses differently: some read a body where others read none, or another one.
 #[test]
 fn prevention_lets_no_answer_pass_whose_body_ends_at_different_places() {
     let failed = |request: &str, head: &str| {
@@ -292,7 +292,7 @@ fn bytes_that_begin_no_message_are_the_last_ones_body_or_a_message_of_their_own(
     driver.send(TS, REQUESTS[0]);
     driver.send(TS, b"unexpected\r\n");
     assert_eq!(driver.outcome().transactions.len(), 2);
-    // That cut is left out, others are not.
+    // That cut is left out, the others are not.
     let cuts = [REQUESTS[0].len() - 1, REQUESTS[0].len(), REQUESTS[0].len() + 1];
     assert_eq!(play(&[(TS, &request)], &[cuts.to_vec()]), whole);
 }

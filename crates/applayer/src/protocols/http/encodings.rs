@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `Content-Encoding`: which decoders a body needs, from the exact words to what senders write instead of
-//! them.
+//! `Content-Encoding`: the decoders of a body, for exact names and for the variants that senders write.
 
 use super::bytes::{equals_nocase_nonul, find_nocase};
 use super::events;
@@ -8,12 +7,12 @@ use super::tx::HttpTx;
 use crate::content::decompress::{Encoding, Pace};
 use bartizan_base::Direction;
 
-/// Words of a list that are looked at, whatever they are.
+/// Limit of words in a list that are read.
 const MOST_WORDS: u32 = 64;
-/// Codings of a transfer that are undone at most (curl takes as many).
+/// Limit of transfer codings that are removed (curl accepts as many).
 const TRANSFER_CODINGS_MAX: usize = 5;
 
-/// The encoding that a whole value names; `Some(None)`: one that leaves the body as it is.
+/// The encoding that a whole value names; `Some(None)`: one that does not change the body.
 fn exact(value: &[u8]) -> Option<Option<Encoding>> {
     let is = |name: &str| equals_nocase_nonul(value, name.as_bytes());
     if is("gzip") || is("x-gzip") {
@@ -31,10 +30,9 @@ fn exact(value: &[u8]) -> Option<Option<Encoding>> {
     }
 }
 
-/// The compressions among the codings of a transfer, in the order in which they were applied; `chunked` is
-/// none.
+/// The compressions among the transfer codings, in the order in which they were applied; `chunked` is none.
 fn transfer_codings(value: &[u8]) -> Vec<Encoding> {
-    // Nearly always it is the one word.
+    // Nearly always the value is this one word.
     if value.eq_ignore_ascii_case(b"chunked") {
         return Vec::new();
     }
@@ -48,8 +46,8 @@ fn leaves_as_is(word: &[u8], direction: Direction) -> bool {
 }
 
 impl HttpTx {
-    /// Sets up decoding of a body from its headers: its own encodings, and those that it was given for the
-    /// transfer (RFC 9112 section 7), which its sender applied last.
+    /// Sets the decoding of a body from its headers: its content encodings and its transfer codings (RFC 9112
+    /// section 7), which the sender applied last.
     pub(super) fn set_encodings(&mut self, direction: Direction) {
         let pace = if self.settings.strict { Pace::Prompt } else { Pace::Even };
         let fields = &self.message(direction).fields;
@@ -72,7 +70,7 @@ impl HttpTx {
         self.message_mut(direction).body.set_encodings(&encodings, pace);
     }
 
-    /// The encodings of a list, as far as the limits allow.
+    /// The encodings of a list, within the limits.
     fn listed(&mut self, value: &[u8], direction: Direction) -> Vec<Encoding> {
         let mut encodings = Vec::new();
         let (mut words, mut lzma) = (0u32, 0u32);
@@ -80,8 +78,8 @@ impl HttpTx {
             words = words.saturating_add(1);
             let beyond = |count: u32| self.settings.layer_limit.is_some_and(|limit| count > limit);
             let full = beyond(u32::try_from(encodings.len()).unwrap_or(u32::MAX).saturating_add(1));
-            // Every word counts for the event, as in Suricata. Those that stand for no encoding need no
-            // decoder, so they do not keep the others from being undone: receivers pass over them.
+            // Every word counts for the event, as in Suricata. Words that mean no encoding need no decoder,
+            // so they do not use up the limit of decoders: receivers skip them.
             if beyond(words) {
                 self.raise(events::TOO_MANY_ENCODING_LAYERS);
             }

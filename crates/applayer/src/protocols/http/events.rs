@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the HTTP parser can find odd. Names are those of Suricata 8 (EVE prints them as they stand here,
-//! rules name them without regard to case).
+//! Anomalies that the HTTP parser reports. Names are those of Suricata 8 (EVE prints them in this form, rules
+//! ignore their letter case).
 
 use crate::event::EventCode;
 

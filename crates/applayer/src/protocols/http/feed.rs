@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data that a direction's state machine works on: a piece of the stream with a position, or a gap.
+//! The input of a direction's state machine: a piece of the stream with a position, or a gap.
 
 use super::bytes::after;
 
@@ -21,22 +21,22 @@ impl<'a> Feed<'a> {
         Feed { data: &[], gap: Some(missing), at: 0, base: 0 }
     }
 
-    /// The same, from an offset of the stream on.
+    /// This feed, beginning at an offset of the stream.
     pub(super) const fn from(self, base: u64) -> Self {
         Feed { base, ..self }
     }
 
-    /// Offset in the stream of what was not consumed yet.
+    /// Stream offset of the first byte that is not consumed yet.
     pub(super) const fn position(&self) -> u64 {
         self.base.saturating_add(self.at as u64)
     }
 
-    /// What was not consumed yet.
+    /// The bytes that are not consumed yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         after(self.data, self.at)
     }
 
-    /// How much was not consumed yet.
+    /// Number of bytes, or length of the gap, not consumed yet.
     pub(super) fn left(&self) -> u64 {
         self.gap.unwrap_or(self.rest().len() as u64)
     }
@@ -63,25 +63,26 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// Consumes all and returns it.
+    /// Consumes all bytes and returns them.
     pub(super) fn take_all(&mut self) -> &'a [u8] {
         let rest = self.rest();
         self.at = self.data.len();
         rest
     }
 
-    /// Gives bytes back; no more than were consumed of this piece.
+    /// Unconsumes bytes; at most as many as were consumed of this piece.
     pub(super) const fn give_back(&mut self, count: usize) {
         self.at = self.at.saturating_sub(count);
     }
 
-    /// Goes on with bytes that were held before those at hand. `run`: the state machine of the direction.
+    /// Runs the state machine on bytes that were held before the present ones. `run`: the state machine of
+    /// the direction.
     pub(super) fn replay(&mut self, held: &[u8], run: impl FnOnce(&mut Feed<'_>) -> Step) -> Step {
         let base = self.position().saturating_sub(held.len() as u64);
         let joined = [held, self.take_all()].concat();
         let mut again = Feed::data(&joined).from(base);
         let step = run(&mut again);
-        // What waits for the other side comes again.
+        // Bytes that are held back for the other side are handed in again.
         self.give_back(again.rest().len());
         step
     }
@@ -92,14 +93,14 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// What a step of a state machine says.
+/// The result of a state machine's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// On with the next state.
+    /// Continue with the next state.
     Again,
-    /// More data is needed; all that was given is consumed.
+    /// More data is needed; all input is consumed.
     More,
-    /// The other direction must be heard first.
+    /// The other direction must be parsed first.
     Wait,
     /// The direction cannot be parsed any further.
     Fail,
@@ -112,6 +113,6 @@ pub(super) enum Status {
     /// No more data will come.
     Closed,
     Failed,
-    /// What follows is not HTTP.
+    /// Later data is not HTTP.
     Tunnel,
 }

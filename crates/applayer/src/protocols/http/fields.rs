@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values within messages: protocol versions, status codes, lengths, host and port, credentials' schemes,
-//! parameters of header values, content ranges. As lenient as libhtp (Rust port, 8.0) is.
+//! Values within messages: protocol versions, status codes, lengths, host and port, authorization schemes,
+//! parameters of header values, content ranges. As lenient as libhtp (Rust port, 8.0).
 
 use super::bytes::{after, find, is_blank, span, starts_nocase};
 use core::str::FromStr as _;
 
-/// A protocol version. The order matters: it is compared.
+/// A protocol version, ordered for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
-    /// Something else stood there.
+    /// The text is no version.
     Invalid,
-    /// Nothing was seen yet.
+    /// No text was seen yet.
     #[default]
     Unknown,
     V09,
@@ -18,7 +18,7 @@ pub(super) enum Version {
     V11,
 }
 
-/// Reads `HTTP/1.1` and the spellings that servers accept: also says whether it was an odd one.
+/// Reads `HTTP/1.1` and the spellings that servers accept. Also returns whether the spelling is unusual.
 pub(super) fn version(text: &[u8]) -> (Version, bool) {
     let space = |b: u8| b.is_ascii_whitespace();
     let (_, rest) = span(text, space);
@@ -37,7 +37,7 @@ pub(super) fn version(text: &[u8]) -> (Version, bool) {
     if !span(rest, space).1.is_empty() {
         return (Version::Invalid, false);
     }
-    // `HTTP/0.9` is read as padding `0` and `.9`, and so counts as odd.
+    // `HTTP/0.9` is read as padding `0` and `.9`, and so counts as unusual.
     (version, !before_slash.is_empty() || !padding.is_empty())
 }
 
@@ -73,9 +73,9 @@ pub(super) fn content_length(value: &[u8]) -> ContentLength {
     ContentLength { length, junk_before: !junk.is_empty(), junk_after }
 }
 
-/// Whether all receivers read the same length here (RFC 9110 section 8.6): digits, perhaps repeated as a list
-/// of the same digits. A sign, a word or two numbers some pass over, some take for a part of the number, and
-/// for some the message ends when the connection does.
+/// Whether all receivers read the same length in this value (RFC 9110 section 8.6): digits, possibly repeated
+/// as a list of the same digits. A sign, a word or two numbers are skipped by some receivers and read as a
+/// part of the number by others, and for some the message then ends with the connection.
 pub(super) fn is_plain_content_length(value: &[u8]) -> bool {
     let mut numbers = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let is_number = |number: &[u8]| !number.is_empty() && number.iter().all(u8::is_ascii_digit);
@@ -83,12 +83,12 @@ pub(super) fn is_plain_content_length(value: &[u8]) -> bool {
     is_number(first) && numbers.all(|number| number == first)
 }
 
-/// Codings of a transfer that have a name (RFC 9112 section 7), beside `chunked`.
+/// Registered transfer codings (RFC 9112 section 7) beside `chunked`.
 const CODINGS: [&str; 8] =
     ["gzip", "x-gzip", "deflate", "x-deflate", "compress", "x-compress", "br", "identity"];
 
-/// Whether all receivers find chunks here: `chunked` stands at the end, and there only, behind codings that
-/// have a name.
+/// Whether all receivers read chunks with this value: `chunked` stands at the end and only there, after
+/// registered codings.
 pub(super) fn is_plain_chunked(value: &[u8]) -> bool {
     let mut words = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let is_named = |word: &[u8]| CODINGS.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
@@ -100,13 +100,13 @@ pub(super) fn is_plain_chunked(value: &[u8]) -> bool {
 pub(super) enum ChunkLine {
     /// The length, and whether an extension follows.
     Length(u64, bool),
-    /// Larger than any chunk may be, or no length at all.
+    /// A length above any limit, or no length at all.
     Unusable,
     /// Not a chunk line.
     Invalid,
 }
 
-/// Bytes that may stand before a chunk's length.
+/// Whether a byte may precede a chunk's length.
 pub(super) const fn is_chunk_filler(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n' | b' ' | b'\t' | 0x0b | 0x0c)
 }
@@ -127,9 +127,9 @@ pub(super) fn chunk_line(line: &[u8]) -> ChunkLine {
     }
 }
 
-/// Whether all receivers read the same chunk's length here (RFC 9112 section 7.1): digits, blanks, perhaps an
-/// extension behind a semicolon. What else stands there some pass over, some take for a part of the number
-/// (`0x10`, `1_0`), and for some it is the next request.
+/// Whether all receivers read the same chunk length in this line (RFC 9112 section 7.1): digits, blanks,
+/// possibly an extension after a semicolon. Other text is skipped by some receivers and read as a part of the
+/// number by others (`0x10`, `1_0`), and for some it is the next request.
 pub(super) fn is_plain_chunk_line(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -138,8 +138,8 @@ pub(super) fn is_plain_chunk_line(line: &[u8]) -> bool {
     !digits.is_empty() && matches!(rest, [] | [b';', ..]) && !rest.contains(&b'\r')
 }
 
-/// Whether these bytes, with or without their line end, can be, or become, a plain chunk line; `bare`: one
-/// without an extension.
+/// Whether these bytes, with or without their line end, are or can become a plain chunk line; `bare`: without
+/// an extension.
 pub(super) fn may_be_plain_chunk_line(data: &[u8], bare: bool) -> bool {
     let (digits, rest) = span(data, |b| b.is_ascii_hexdigit());
     let (_, rest) = span(rest, is_blank);
@@ -147,7 +147,7 @@ pub(super) fn may_be_plain_chunk_line(data: &[u8], bare: bool) -> bool {
     ends || !bare && !digits.is_empty() && rest.first() == Some(&b';')
 }
 
-/// Whether these bytes can be, or become, all that stands between a chunk's data and the next chunk's length.
+/// Whether these bytes are or can become the whole text between a chunk's data and the next chunk's length.
 pub(super) fn may_be_chunk_end(data: &[u8]) -> bool {
     matches!(data, b"" | b"\r" | b"\r\n" | b"\n")
 }
@@ -158,16 +158,16 @@ pub(super) fn may_be_chunk_line(data: &[u8]) -> bool {
     rest.first().is_none_or(u8::is_ascii_hexdigit)
 }
 
-/// Host and port as they stand in a `Host` header or a CONNECT request.
+/// Host and port in a `Host` header or a CONNECT request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostPort<'a> {
     pub host: &'a [u8],
-    /// Text and number of the port; the number is absent if it is none.
+    /// Text and number of the port; the number is `None` if the text is no number.
     pub port: Option<(&'a [u8], Option<u16>)>,
     pub valid: bool,
 }
 
-/// Splits host and port; `None`: nothing that could be a host.
+/// Splits host and port; `None`: the text has no possible host.
 pub(super) fn host_port(text: &[u8]) -> Option<HostPort<'_>> {
     let (host, rest) = host(text)?;
     let mut valid = valid_host(host);
@@ -180,7 +180,7 @@ pub(super) fn host_port(text: &[u8]) -> Option<HostPort<'_>> {
     Some(HostPort { host, port, valid })
 }
 
-/// The host at the beginning, with what follows.
+/// The host at the beginning of a text, and the rest.
 pub(super) fn host(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"//").unwrap_or(text);
     if text.first() == Some(&b'/') {
@@ -206,7 +206,7 @@ fn ipv6_literal(text: &[u8]) -> Option<usize> {
     (!address.is_empty()).then_some(1 + address.len() + usize::from(rest.first() == Some(&b']')))
 }
 
-/// The port at the beginning (`:80`), with what follows.
+/// The port at the beginning of a text (`:80`), and the rest.
 pub(super) fn port(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = text.strip_prefix(b":")?;
     let (_, rest) = span(rest, |b| b == b' ');
@@ -215,12 +215,12 @@ pub(super) fn port(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (!port.is_empty()).then_some((port, rest))
 }
 
-/// A port's number; 0 is none.
+/// A port's number; 0 is no port.
 pub(super) fn port_number(text: &[u8]) -> Option<u16> {
     core::str::from_utf8(text).ok()?.parse::<u16>().ok().filter(|n| *n != 0)
 }
 
-/// Whether a host name or address is one that could exist; underscores are let through.
+/// Whether a host name or address is valid; underscores are allowed.
 pub(super) fn valid_host(host: &[u8]) -> bool {
     if host.is_empty() || host.len() > 255 {
         return false;
@@ -240,7 +240,7 @@ pub(super) fn valid_host(host: &[u8]) -> bool {
     })
 }
 
-/// Whether an `Authorization` value names none of the schemes basic, digest and bearer.
+/// Whether an `Authorization` value has a scheme other than basic, digest and bearer.
 pub(super) fn is_unknown_authorization(value: &[u8]) -> bool {
     ![b"basic".as_slice(), b"digest", b"bearer"].iter().any(|scheme| starts_nocase(value, scheme))
 }

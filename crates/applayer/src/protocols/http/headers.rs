@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Header fields: scanning a block of them as tolerantly as servers and browsers do, and the table they end
-//! in.
+//! Header fields: a scanner for blocks of fields that is as tolerant as servers and browsers, and the table
+//! of fields.
 //!
 //! Semantics follow libhtp (Rust port, 8.0): requests end lines with LF or CRLF, responses also with CR or LF
 //! CR; folded lines are joined with the white space byte that folded them; a line without a colon becomes a
-//! field without name. The scanner never decides on bytes it has not seen: when what follows could change the
-//! meaning it asks for more.
+//! field without name. The scanner never decides on bytes that have not come: if they could change the
+//! meaning, it requests more.
 
 use crate::memory::Held as _;
 
 use super::bytes::{after, before, equals_nocase_nonul, is_blank, is_token, span, trim};
 
-/// Lines folded into one field at most; the rest is taken as fields of its own. Keeps a sender from making
-/// each packet rescan all.
+/// Limit of lines folded into one field; the rest counts as fields of its own. Without it a sender could make
+/// each packet rescan all lines.
 const MAX_FOLDS: usize = 128;
 
 bitflags::bitflags! {
-    /// Oddities of a field.
+    /// Anomalies of a field.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(super) struct Odd: u16 {
         const FOLDED = 1;
@@ -26,14 +26,14 @@ bitflags::bitflags! {
         const SPACE_BEFORE_NAME = 16;
         const NO_COLON = 32;
         const DEFORMED_EOL = 64;
-        /// A CR that is not before LF, in the line or as its end, or a NUL that continues it.
+        /// A CR without LF after it, in the line or as its end, or a NUL that continues the line.
         const BARE_CR = 128;
-        /// The name holds a byte that no name has: white space, a control, one beyond ASCII.
+        /// The name has a byte that no name may have: white space, a control character, a byte beyond ASCII.
         const NAME_UNPRINTABLE = 256;
     }
 }
 
-/// A field as scanned.
+/// A field as the scanner found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawField {
     pub name: Vec<u8>,
@@ -42,23 +42,23 @@ pub(super) struct RawField {
 }
 
 impl RawField {
-    /// Whether it says where the body ends or how it is coded.
+    /// Whether the field determines where the body ends or how it is coded.
     fn is_about_body(&self) -> bool {
         const ABOUT_BODIES: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"content-encoding"];
         ABOUT_BODIES.iter().any(|name| equals_nocase_nonul(&self.name, name))
     }
 
-    /// Whether some receivers take its line for no field at all. Python's end the headers there; others pass
-    /// over it, or refuse the message.
+    /// Whether some receivers do not take the line for a field. Python's end the headers there; others skip
+    /// the line, or refuse the message.
     pub(super) fn ends_headers(&self) -> bool {
         self.odd.intersects(Odd::NO_COLON | Odd::NAME_UNPRINTABLE)
     }
 
-    /// Whether receivers differ over what it says, and with it over where the body ends or how it is coded.
-    /// Gateways need not pass these on: a bare CR, which for some ends the line (RFC 9112 section 2.2); a
-    /// field about the body that is folded (section 5.2), of which some read the first line only, that has
-    /// white space at its name (section 5.1), or that stands behind a line that is no field (`ended`: one was
-    /// seen, [`RawField::ends_headers`]), which some do not read at all.
+    /// Whether receivers differ over the field's meaning, and with it over where the body ends or how it is
+    /// coded. Gateways need not forward such fields: one with a bare CR, which for some ends the line (RFC
+    /// 9112 section 2.2); one about the body that is folded (section 5.2), of which some read the first line
+    /// only, that has white space at its name (section 5.1), or that comes after a line that is no field
+    /// (`ended`: there was one, [`RawField::ends_headers`]), which some do not read at all.
     pub(super) fn is_ambiguous(&self, ended: bool) -> bool {
         let odd = Odd::FOLDED | Odd::SPACE_BEFORE_NAME | Odd::SPACE_AFTER_NAME;
         self.odd.intersects(Odd::BARE_CR | Odd::DEFORMED_EOL)
@@ -89,7 +89,7 @@ impl Fields {
         self.list.push(field);
     }
 
-    /// Adds to the value of the field that a new one of this name is joined with.
+    /// Appends to the value of the field with which a new one of this name is joined.
     pub(super) fn join(&mut self, name: &[u8], more: &[u8]) {
         let Some(same) = self.same_name(name) else { return };
         let before = same.value.held();
@@ -104,43 +104,43 @@ impl Fields {
         *self = Fields::default();
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         self.held.saturating_add(self.list.held())
     }
 
-    /// The first field of this name; NUL bytes in names are ignored, as browsers do.
+    /// The first field of this name; NUL bytes in names are ignored, as in browsers.
     pub(super) fn get(&self, name: &str) -> Option<&Field> {
         self.list.iter().find(|f| equals_nocase_nonul(&f.name, name.as_bytes()))
     }
 
-    /// Its value.
+    /// The value of the first field of this name.
     pub(super) fn value(&self, name: &str) -> Option<&[u8]> {
         self.get(name).map(|f| f.value.as_slice())
     }
 
-    /// The field that a new one of this name would be joined with.
+    /// The field with which a new one of this name would be joined.
     pub(super) fn same_name(&mut self, name: &[u8]) -> Option<&mut Field> {
         self.list.iter_mut().find(|f| f.name.eq_ignore_ascii_case(name))
     }
 }
 
-/// What may decide an undecided scan; without it a scan of more gives the same.
+/// Input that may decide an undecided scan; without it, a scan of more bytes gives the same result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// The end of the last line.
     LineEnd,
-    /// Any byte: the last line has ended, and what comes behind it shows what it is.
+    /// Any byte: the last line has ended, and the next byte decides its meaning.
     Byte,
 }
 
-/// Answer of a scan step.
+/// Result of a scan step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scan<T> {
     Got(T),
-    /// What is there does not decide it.
+    /// The bytes so far do not decide it.
     Need(Until),
-    /// Not this.
+    /// The bytes do not match.
     Bad,
 }
 
@@ -148,32 +148,31 @@ pub(super) enum Scan<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub fields: Vec<RawField>,
-    /// Bytes scanned.
+    /// Number of bytes scanned.
     pub used: usize,
-    /// What the rest waits for; nothing if the empty line was seen.
+    /// Input that the rest needs; `None` if the empty line was found.
     pub waits_for: Option<Until>,
 }
 
-/// How the line ended and whether the next one continues it.
+/// The end of a line, and whether the next line continues it.
 struct LineEnd {
     length: usize,
     odd: Odd,
     fold: Option<u8>,
 }
 
-/// Scans fields of one side.
+/// Scanner for the fields of one side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scanner {
-    /// Responses: CR alone ends a line too.
+    /// Scan a response: CR alone ends a line, too.
     pub response: bool,
     /// No more data will come.
     pub complete: bool,
 }
 
 impl Scanner {
-    /// Scans as many fields as are complete. A block that begins with an empty line has none, whatever
-    /// follows. (libhtp takes LF there for a field without name if it sees more behind it; servers and
-    /// browsers do not.)
+    /// Scans all complete fields. A block that begins with an empty line has none, whatever follows. (libhtp
+    /// takes LF there for a field without name if more bytes follow it; servers and browsers do not.)
     pub(super) fn block(self, input: &[u8]) -> Scan<Block> {
         let (mut fields, mut used) = (Vec::new(), 0);
         match input {
@@ -195,12 +194,12 @@ impl Scanner {
                     fields.push(field);
                     return Scan::Got(Block { fields, used: used + length + end, waits_for: None });
                 }
-                // Of a request whatever follows begins another line: the field is whole.
+                // In a request any later byte begins another line: the field is complete.
                 Scan::Need(until) if !self.response => {
                     fields.push(field);
                     return Scan::Got(Block { fields, used: used + length, waits_for: Some(until) });
                 }
-                // Of an answer CR may be all of the empty line: the field is scanned again when that is
+                // In a response CR may be the whole empty line: the field is scanned again when that is
                 // known.
                 Scan::Need(until) if fields.is_empty() => return Scan::Need(until),
                 Scan::Need(until) => return Scan::Got(Block { fields, used, waits_for: Some(until) }),
@@ -212,8 +211,8 @@ impl Scanner {
         }
     }
 
-    /// Length of the empty line behind a field. LF is all of one, whatever follows: the end of headers waits
-    /// for nothing then.
+    /// Length of the empty line after a field. LF is always complete, so that the end of headers needs no
+    /// further byte.
     fn empty_line(self, rest: &[u8]) -> Scan<usize> {
         match rest {
             [b'\r', b'\n', ..] => Scan::Got(2),
@@ -227,7 +226,7 @@ impl Scanner {
     fn field(self, input: &[u8]) -> Scan<(RawField, usize)> {
         match self.field_with_colon(input) {
             Scan::Got(found) => return Scan::Got(found),
-            // What is there of it may look like a field without a colon: the name may span lines.
+            // An incomplete field may look like one without a colon: the name may span lines.
             Scan::Need(until) if !self.complete => return Scan::Need(until),
             _ => {}
         }
@@ -270,7 +269,7 @@ impl Scanner {
         }
     }
 
-    /// Where the name ends: at the first colon, or before the end of a line that is not continued.
+    /// Length of the name: up to the first colon, or to the end of a line that is not continued.
     fn name_length(self, input: &[u8]) -> usize {
         let mut ended_by = 0u8;
         for (index, byte) in input.iter().enumerate() {
@@ -292,7 +291,7 @@ impl Scanner {
         0
     }
 
-    /// A value with its folded lines: value, oddities, bytes used.
+    /// Scans a value with its folded lines: value, anomalies, number of bytes.
     fn value(self, input: &[u8]) -> Scan<(Vec<u8>, Odd, usize)> {
         let (first, end) = match self.value_line(input) {
             Scan::Got(found) => found,
@@ -348,7 +347,7 @@ impl Scanner {
         Scan::Got((trim(&value).to_vec(), odd, used))
     }
 
-    /// One line of a value and how it ends.
+    /// Scans one line of a value and its end.
     fn value_line(self, input: &[u8]) -> Scan<(&[u8], LineEnd)> {
         let ends = |b: &u8| *b == b'\n' || (self.response && *b == b'\r');
         let Some(mut length) = input.iter().position(ends) else { return Scan::Need(Until::LineEnd) };
@@ -366,7 +365,7 @@ impl Scanner {
                     b"\n\r" => rest.get(2) == Some(&b'\n'),
                     _ => false,
                 };
-                // A NUL that continues a line does so for libhtp only.
+                // Only for libhtp does a NUL continue a line.
                 let plain = plain && end.fold != Some(0);
                 if !plain || line.contains(&b'\r') {
                     end.odd |= Odd::BARE_CR;
@@ -397,7 +396,7 @@ impl Scanner {
         }
         match self.any_eol(rest) {
             Scan::Got((length, odd)) if self.complete => Scan::Got(LineEnd { length, odd, fold: None }),
-            // Nothing continues a line behind a deformed end. libhtp stops there, and takes it so when the
+            // Nothing continues a line after a deformed end. libhtp stops there, and decides so when the
             // stream ends.
             Scan::Got((length, odd)) => match rest.get(length) {
                 None => Scan::Need(Until::Byte),
@@ -419,7 +418,7 @@ impl Scanner {
         }
     }
 
-    /// Length of an end of line, regular or of the deformed kinds that browsers take for one.
+    /// Length of a line end, regular or of the deformed kinds that browsers accept.
     fn any_eol(self, rest: &[u8]) -> Scan<(usize, Odd)> {
         let deformed =
             if self.response { self.deformed_in_response(rest) } else { self.deformed_in_request(rest) };
@@ -429,9 +428,9 @@ impl Scanner {
         }
     }
 
-    /// LF CR before an empty line. That line ends the headers, whatever follows: libhtp would rather end them
-    /// with another empty line behind it, but then a request would be over or not depending on data that need
-    /// not be there yet.
+    /// LF CR before an empty line. That line ends the headers, whatever follows. libhtp would rather end them
+    /// at another empty line after it, but then the end of a request would depend on data that may not have
+    /// come yet.
     fn deformed_in_request(self, rest: &[u8]) -> Scan<(usize, Odd)> {
         match rest {
             [b'\n', b'\r', b'\r', b'\n', ..] => Scan::Got((2, Odd::DEFORMED_EOL)),
@@ -440,8 +439,8 @@ impl Scanner {
         }
     }
 
-    /// LF CR CR LF before an empty line, or an empty line of CR and more white space that is not before
-    /// another one.
+    /// LF CR CR LF before an empty line, or an empty line of CR and more white space without another empty
+    /// line after it.
     fn deformed_in_response(self, rest: &[u8]) -> Scan<(usize, Odd)> {
         if let Some(tail) = rest.strip_prefix(b"\n\r\r\n") {
             return match self.empty_line_follows(tail) {
@@ -475,19 +474,19 @@ impl Scanner {
     }
 }
 
-/// Bytes that continue a line when they begin the next one.
+/// Whether a byte continues a line when it begins the next one.
 const fn is_fold(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0)
 }
 
-/// Whether a name is a token, white space around it apart.
+/// Whether a name is a token, ignoring white space around it.
 fn is_padded_token(name: &[u8]) -> bool {
     let (_, rest) = span(name, is_blank);
     let (_, rest) = span(rest, is_token);
     span(rest, is_blank).1.is_empty()
 }
 
-/// Whether a field name with its colon stands here.
+/// Whether the input begins with a field name and its colon.
 fn starts_with_name(input: &[u8]) -> Scan<()> {
     let (_, rest) = span(input, is_blank);
     let (token, rest) = span(rest, is_token);
@@ -500,7 +499,7 @@ fn starts_with_name(input: &[u8]) -> Scan<()> {
     }
 }
 
-/// Whether a line holds nothing.
+/// Whether a line is empty.
 pub(super) fn is_empty_line(line: &[u8]) -> bool {
     matches!(line, b"\r" | b"\n" | b"\r\n")
 }
@@ -535,7 +534,7 @@ mod tests {
             names(&scan(false, b"\rC: 3\r\n\r\n")),
             names(&scan(false, b"B: 2\r\n\rC: 3\r\n\r\n"))[1..]
         );
-        // Of an answer CR may be all of the empty line.
+        // In a response CR may be the whole empty line.
         let Scan::Got(answer) = scan(true, input) else { panic!("a block") };
         assert_eq!((answer.fields.len(), answer.used), (1, 6));
     }
@@ -566,7 +565,7 @@ mod tests {
             let got = scan(response, b"K:\r\n\r\n");
             assert_eq!(names(&got), pairs(&[("K", "")]));
         }
-        // On the response side a folded line that looks like a field is one.
+        // In a response a folded line that looks like a field is one.
         let got = scan(true, b"K: V\r\n Content-Length: 3\r\n\r\n");
         assert_eq!(names(&got), pairs(&[("K", "V"), ("Content-Length", "3")]));
     }
@@ -625,7 +624,7 @@ mod tests {
                 other => assert!(matches!(other, Scan::Need(_)), "{cut}"),
             }
         }
-        // No more comes: what is there is a line that ended, and the beginning of another.
+        // No more data comes: the input is a line that ended, and the beginning of another.
         let got = Scanner { response: false, complete: true }.block(b"K: V\n\r");
         assert_eq!(names(&got), pairs(&[("K", "V")]));
     }

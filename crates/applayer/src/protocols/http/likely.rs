@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which first bytes a lenient server takes for a request, beyond those of known methods at the very
+//! Recognises first bytes that a lenient server takes for a request, beyond known methods at the very
 //! beginning.
 //!
-//! Servers skip empty lines before a request line (RFC 9112 section 2.2), some of them any white space, and
-//! as many as come; what a method is only some of them know from a list, others take any bytes for one. A
-//! request without a version (HTTP/0.9) counts for some servers as well, whatever its method, once its line
-//! is followed by a field or by the end of the headers.
+//! Servers skip empty lines before a request line (RFC 9112 section 2.2), some of them any white space,
+//! without limit. Only some of them know methods by a list; others take any bytes for one. Some servers
+//! accept a request without a version (HTTP/0.9) as well, whatever its method, once its line is followed by a
+//! field or by the end of the headers.
 
 use super::bytes::{after, before, chomp, is_blank, is_token, is_wide_space, span, trim};
 use super::patterns::PATTERNS;
@@ -14,19 +14,20 @@ use crate::protocol::{Probe, Transport};
 use crate::protocols::http2::PREFACE;
 use bartizan_base::Direction;
 
-/// Who sends so much white space with line ends in it and nothing else can only mean a server that skips
+/// Number of white space bytes, with line ends among them, that only make sense for a server which skips
 /// empty lines.
 pub(super) const BLANK_MAX: usize = 256;
-/// A line of white space that goes on beyond this is no empty line to any server, but somebody's data.
+/// A line of white space beyond this length is no empty line to any server, but other data.
 const BLANK_LINE_MAX: usize = 16 << 10;
-/// Longest first word that may hold any printable byte: the longest of the registered methods (RFC 9110
-/// section 18.2) has 17 letters. A longer one, which servers take that know no list of methods, is a token.
+/// Limit of a first word of any printable bytes, in bytes: the longest of the registered methods (RFC 9110
+/// section 18.2) has 17 letters. A longer word, which servers without a list of methods accept, must be a
+/// token.
 pub(super) const WORD_MAX: usize = 32;
-/// Longest request line in which a version is looked for; most servers take 8 to 64 KB. A longer one is a
-/// request by its target alone.
+/// Limit of a request line in which a version is searched, in bytes; most servers accept 8 to 64 KB. A longer
+/// line is a request by its target alone.
 pub(super) const LINE_MAX: usize = 32 << 10;
 
-/// Looks at a client's first bytes.
+/// Inspects a client's first bytes.
 pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if direction != Direction::ToServer {
         return Probe::No;
@@ -59,7 +60,8 @@ fn request(data: &[u8], direction: Direction) -> Probe {
     }
 }
 
-/// Whether a method that has a pattern stands here, and white space behind it that does not end the line.
+/// Whether the text begins with a method that has a pattern, and white space after it that does not end the
+/// line.
 fn is_known_method(text: &[u8]) -> bool {
     let mut patterns = PATTERNS.iter().filter(|p| p.direction == Direction::ToServer);
     patterns.any(|p| {
@@ -70,8 +72,8 @@ fn is_known_method(text: &[u8]) -> bool {
     })
 }
 
-/// Whether a line is a method, a target and a version, or by what stands behind it a request of which the
-/// server does not read the version. `None`: more bytes are needed.
+/// Whether a line consists of method, target and version, or is, by the text after it, a request whose
+/// version the server does not read. `None`: more bytes are needed.
 fn is_request(text: &[u8]) -> Option<bool> {
     let (method, rest) = span(text, |b| !is_wide_space(b));
     if method.is_empty() || method.len() > LINE_MAX {
@@ -83,10 +85,10 @@ fn is_request(text: &[u8]) -> Option<bool> {
     }
     let (gap, target) = span(rest, |b| is_wide_space(b) && b != b'\n');
     if gap.is_empty() {
-        // More may follow; else it is a line of one word, or no text at all.
+        // More may follow; otherwise it is a line of one word, or no text at all.
         return (!rest.is_empty()).then_some(false);
     }
-    // The preface of HTTP/2 is not ours; any other line with its method is.
+    // The preface of HTTP/2 is no request; any other line with its method is.
     if text.starts_with(PREFACE) {
         return Some(false);
     }
@@ -107,7 +109,7 @@ fn is_request(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether some server takes a whole line for a request's, without a look at what follows it.
+/// Whether some server takes a line for a request line, without inspecting the text after it.
 pub(super) fn is_request_line(line: &[u8]) -> bool {
     let (method, rest) = span(span(line, is_wide_space).1, |b| !is_wide_space(b));
     let (_, target) = span(rest, is_wide_space);
@@ -116,9 +118,8 @@ pub(super) fn is_request_line(line: &[u8]) -> bool {
     has_version(target) || graphic && has_any_version(target) || is_versionless(method, target)
 }
 
-/// Whether a line that begins with the target has nothing behind it, and some server takes it so: of any
-/// method a path, of one without small
-/// letters any word.
+/// Whether a line that begins with the target ends after it, and some server accepts this: with any method a
+/// path, with a method without small letters any word.
 fn is_versionless(method: &[u8], line: &[u8]) -> bool {
     let target = trim(line);
     let capital = method.iter().all(|b| is_token(*b) && !b.is_ascii_lowercase());
@@ -128,15 +129,15 @@ fn is_versionless(method: &[u8], line: &[u8]) -> bool {
         && (capital && method.iter().any(u8::is_ascii_uppercase) || graphic && is_path(target))
 }
 
-/// Whether a line that begins with the target holds a version behind it. `line`: without its end, or as far
-/// as it is there.
+/// Whether a line that begins with the target has a version after it. `line`: without its line end, or as far
+/// as it has come.
 fn has_version(line: &[u8]) -> bool {
     memchr::memchr_iter(b'/', line).any(|slash| is_version(line, slash))
 }
 
-/// Whether `HTTP`, behind white space and a target, stands before a slash, and a digit behind it. Node's
-/// server takes the versions of two other protocols as well; those have targets of another form when they are
-/// meant.
+/// Whether the slash at this place follows `HTTP`, which follows white space and a target, and precedes a
+/// digit. Node's server accepts the versions of two other protocols as well; genuine messages of those have
+/// targets of another form.
 fn is_version(line: &[u8], slash: usize) -> bool {
     let Some((head, tail)) = line.split_at_checked(slash) else { return false };
     let digit = tail.get(1).is_some_and(u8::is_ascii_digit);
@@ -148,14 +149,14 @@ fn is_version(line: &[u8], slash: usize) -> bool {
     digit && behind_space && (ours || odd && path)
 }
 
-/// What of a text stands before its last bytes of a class, and those.
+/// Splits a text before its final run of bytes of a class.
 fn span_back(text: &[u8], class: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     let at = text.iter().rposition(|b| !class(*b)).map_or(0, |last| last + 1);
     text.split_at_checked(at).unwrap_or((text, &[]))
 }
 
-/// Whether a line that begins with the target goes on behind it, so that a server which does not look at the
-/// version takes it: the target is a path, alone or behind a scheme.
+/// Whether a line that begins with the target has text after it, so that a server which ignores the version
+/// accepts the line: the target is a path, alone or after a scheme.
 fn has_any_version(line: &[u8]) -> bool {
     let (target, rest) = span(line, |b| b != b' ');
     is_path(target)
@@ -163,7 +164,7 @@ fn has_any_version(line: &[u8]) -> bool {
         && line.iter().all(|b| *b == b'\r' || *b == b' ' || b.is_ascii_graphic())
 }
 
-/// Whether a target is a path, alone or behind a scheme that is not another protocol's.
+/// Whether a target is a path, alone or after a scheme that is not another protocol's.
 fn is_path(target: &[u8]) -> bool {
     let (scheme, path) = span(target, is_token);
     let foreign = [&b"rtsp"[..], b"rtspu", b"sip"].iter().any(|other| scheme.eq_ignore_ascii_case(other));
@@ -171,13 +172,13 @@ fn is_path(target: &[u8]) -> bool {
     target.first() == Some(&b'/') || behind_scheme
 }
 
-/// Whether what began a target and goes on beyond the limit is still one: Go's server reads on to 1 MiB.
+/// Whether the beginning of a target can still be one beyond the limit: Go's server reads up to 1 MiB.
 fn is_long_target(target: &[u8]) -> bool {
     is_path(target) && !target.iter().any(|b| is_wide_space(*b) || b.is_ascii_control())
 }
 
-/// Whether a header field or the end of the headers stands here; white space before it does not count.
-/// `None`: more bytes are needed.
+/// Whether the text begins with a header field or the end of the headers, after optional white space. `None`:
+/// more bytes are needed.
 fn begins_fields(text: &[u8]) -> Option<bool> {
     let text = before(text, LINE_MAX);
     let full = text.len() == LINE_MAX;
@@ -199,7 +200,7 @@ mod tests {
         likely(Transport::Tcp, Direction::ToServer, text)
     }
 
-    /// Data of white space alone is nobody's request, and parsing it as one would refuse the connection.
+    /// White space without line ends is no request, and parsing it as one would refuse the connection.
     #[test]
     fn white_space_without_lines_is_data() {
         for byte in [b' ', b'\t', b'\r'] {

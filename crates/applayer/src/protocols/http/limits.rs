@@ -9,7 +9,7 @@ use bartizan_base::limit::Trace::{Event, NotNeeded, Nothing, Refused, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// Of this protocol.
+/// Bounds of this protocol.
 pub(crate) const LIMITS: &[Limit] = limits! {
     Flow "white space, method, request line in which prevention looks for a request that no pattern knows" = "{}, {}, {}"
         [bytes(likely::BLANK_MAX), bytes(likely::WORD_MAX), bytes(likely::LINE_MAX)] in ["applayer/protocols/http/likely.rs"],

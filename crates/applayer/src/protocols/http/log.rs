@@ -9,11 +9,11 @@ use crate::transaction::{Bodies, LogOptions};
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
 
-/// Longest header name and value written.
+/// Limit of a header name and value in the record, in bytes.
 const MAX_NAME: usize = 255;
 const MAX_VALUE: usize = 2047;
 
-/// Names of custom fields as settings spell them where that is not the header's name with underscores.
+/// Names of custom fields in settings, where they differ from the header's name with underscores.
 const CUSTOM: &[(&str, &str)] = &[("etag", "etags")];
 
 /// Writes the record's fields.
@@ -83,10 +83,10 @@ fn extended(tx: &HttpTx, json: &mut JsonWriter) {
     json.num("length", response.message.body.message_length);
 }
 
-/// Most bytes of a body that an alert shows: the latest of what is held.
+/// Limit of a body in an alert, in bytes: the latest bytes that are held.
 pub(super) const MAX_BODY: usize = 128 << 10;
 
-/// Bodies as far as they are here and held, content encodings undone.
+/// Writes the bodies as far as they have come and are held, without content encodings.
 fn bodies(tx: &HttpTx, json: &mut JsonWriter, wanted: Bodies) {
     let both = [
         (Direction::ToServer, "http_request_body", "http_request_body_printable"),
@@ -108,7 +108,7 @@ fn bodies(tx: &HttpTx, json: &mut JsonWriter, wanted: Bodies) {
     }
 }
 
-/// Whether settings ask for this header by name.
+/// Whether settings name this header.
 fn is_custom(options: &LogOptions, name: &[u8]) -> bool {
     options.custom.iter().any(|wanted| {
         let wanted = wanted.replace('_', "-").to_ascii_lowercase();
@@ -137,7 +137,7 @@ fn headers(tx: &HttpTx, json: &mut JsonWriter, options: &LogOptions, direction: 
         for (key, value) in
             [("name", c_string(&field.name, MAX_NAME)), ("value", c_string(&field.value, MAX_VALUE))]
         {
-            // What is no UTF-8 is left out here.
+            // Values that are no UTF-8 are left out here.
             if let Ok(value) = core::str::from_utf8(value) {
                 json.str(key, value);
             }
@@ -151,7 +151,7 @@ fn headers(tx: &HttpTx, json: &mut JsonWriter, options: &LogOptions, direction: 
     }
 }
 
-/// What a C string of limited length would hold.
+/// The part of a value that fits into a C string of limited length.
 fn c_string(value: &[u8], limit: usize) -> &[u8] {
     let value = before(value, limit);
     value.split(|b| *b == 0).next().unwrap_or(value)

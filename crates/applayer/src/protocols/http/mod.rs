@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/1 (RFC 9110, RFC 9112), and whatever servers and browsers take for it.
+//! HTTP/1 (RFC 9110, RFC 9112), as leniently as servers and browsers read it.
 //!
-//! An attacker hides from an inspector in the difference between what the inspector reads and what the victim
-//! reads. So this parser follows the victims' leniency, in the semantics of libhtp (the Rust port in Suricata
-//! 8), since alerts and records are to agree with Suricata's: request line variants, personalities for URIs,
-//! header scanning with three kinds of line ends, bodies that are chunked or encoded in other ways than
-//! announced.
+//! An attacker hides from an inspector in the difference between the inspector's and the victim's reading. So
+//! this parser follows the victims' leniency, in the semantics of libhtp (the Rust port in Suricata 8), since
+//! alerts and records must agree with Suricata's: request line variants, personalities for URIs, header
+//! scanning with three kinds of line ends, bodies that are chunked or encoded otherwise than declared.
 //!
-//! - `state`: what a flow's parser holds: a table of transactions (`tx`) and its two sides (`request_side`,
+//! - `state`: the state of a flow's parser: a table of transactions (`tx`) and its two sides (`request_side`,
 //!   `response_side`); `request`, `connect`, `response` and their bodies and lines: the two state machines
 //!   over it; `parser`: both together;
 //! - `headers`, `fields`: header blocks and the values in them; `uri`, `urldecode`, `bestfit`: URIs;
 //! - `body`, `encodings`, `ranges`: bodies and the files in them, over [`crate::content`];
-//! - `buffers`, `log`: what rules and records see.
+//! - `buffers`, `log`: data for rules and records.
 //!
-//! Not done: files put together from ranges over several flows, settings by server address, flash
-//! decompression, frames.
+//! Not supported: files put together from ranges over several flows, settings by server address, flash
+//! decompression.
 
 mod bestfit;
 mod body;

@@ -31,11 +31,11 @@ impl HttpParser {
         step
     }
 
-    /// Closes a direction: what is open is read as if a line end stood there.
+    /// Closes a direction: open data is parsed as if a line end followed.
     fn close(&mut self, direction: Direction) {
         self.txs.mute(true);
         for side in [Direction::ToServer, direction] {
-            // The end of responses ends requests as well: no more of them will be answered.
+            // The end of responses also ends requests: the server will answer no more of them.
             if matches!(*self.status(side), Status::Open) {
                 *self.status(side) = Status::Closed;
                 let at = self.next[side];
@@ -45,7 +45,7 @@ impl HttpParser {
         self.txs.mute(false);
     }
 
-    /// Both messages of the last transaction are over: another protocol follows.
+    /// Completes both messages of the last transaction before a switch to another protocol.
     fn complete_for_switch(&mut self) {
         let id = self.response_id;
         if let Some(tx) = self.txs.get_mut(id) {
@@ -112,7 +112,7 @@ impl Parser for HttpParser {
         };
         let Some(tx) = self.txs.at(id) else { return false };
         if first && tx.progress(direction) == NOT_STARTED {
-            // Nothing was seen yet: parsing begins with what comes after the gap.
+            // No data was seen yet: parsing begins after the gap.
             return true;
         }
         let at = self.next[direction];
@@ -135,7 +135,7 @@ impl Parser for HttpParser {
     }
 
     fn free_tx(&mut self, id: TxId) {
-        // No more messages come in a direction that cannot be read on, so no place is kept for them.
+        // A direction that is not parsed any more brings no messages, so no place is kept for them.
         let disrupted = self.txs.worklist().disrupted();
         let keep_from = match (disrupted.to_server, disrupted.to_client) {
             (false, false) => self.request_id.min(self.response_id),
@@ -173,7 +173,7 @@ impl Parser for HttpParser {
     fn disrupt(&mut self, direction: Direction, context: &mut ParseContext<'_>) {
         self.file_context.settings = context.files.clone();
         self.txs.worklist_mut().disrupt(direction);
-        // Its state machine never runs again: what it was reading may be freed now.
+        // The state machine never runs again: its current transaction may be freed now.
         *self.status(direction) = Status::Failed;
         for id in self.tx_range() {
             let Some(tx) = self.txs.get_mut(id) else { continue };
@@ -187,7 +187,7 @@ impl Parser for HttpParser {
 
     fn rejoin(&mut self, direction: Direction) {
         self.txs.worklist_mut().rejoin(direction);
-        // Messages are paired by their order: those that were not seen are not waited for.
+        // Messages are paired by their order: unseen ones are not waited for.
         match direction {
             Direction::ToServer => self.request_id = self.request_id.max(self.response_id),
             Direction::ToClient => self.response_id = self.response_id.max(self.request_id),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! First bytes by which HTTP/1 is found.
+//! First bytes that identify HTTP/1.
 
 use crate::protocol::{DetectionPattern, Transport};
 use bartizan_base::Direction;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! In prevention requests are read as the most lenient server reads them, before they leave: what stands
-//! before them, what their lines leave
-//! out, where they end, and what follows a CONNECT.
+//! In prevention requests are read as the most lenient server reads them, before they leave: bytes before
+//! them, missing parts of their lines, their ends, and data after a CONNECT.
 
 use super::SPEC;
 use crate::file::FileSettings;
@@ -18,7 +17,7 @@ fn engine() -> Engine {
     Engine::new(&settings, FileSettings::default()).expect("settings")
 }
 
-/// Results that a flow has shown: URIs, bodies of requests, whether its parser failed.
+/// Results of a flow: URIs, bodies of requests, whether its parser failed.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     uris: Vec<String>,
@@ -32,7 +31,8 @@ impl Seen {
     }
 }
 
-/// Plays a conversation, whose pieces are cut into parts of `step` bytes, and looks before its end.
+/// Plays a conversation, whose pieces are cut into parts of `step` bytes, and returns the results before its
+/// end.
 fn play(pieces: &[(Direction, &[u8])], step: usize) -> Seen {
     let engine = engine();
     let mut flow = Feeder::new(&engine, 80);
@@ -53,7 +53,7 @@ fn play(pieces: &[(Direction, &[u8])], step: usize) -> Seen {
 const GOOD: &[u8] = b"GET /good HTTP/1.1\r\nHost: a\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// Plays a request alone, behind another one in the same segment, and behind one that was answered.
+/// Plays a request alone, after another one in the same segment, and after one that was answered.
 fn everywhere(request: &[u8], check: impl Fn(&Seen, &str)) {
     let joined = [GOOD, request].concat();
     let alone = [(TS, request)];
@@ -91,7 +91,7 @@ fn white_space_before_a_request_hides_nothing_of_it() {
             assert!(seen.failed || last == Some("/evil"), "{what}: {seen:?}");
         });
     }
-    // What servers pass over is no request of its own, and nothing good fails.
+    // Bytes that servers skip are no request, and no valid request fails.
     let seen =
         play(&[(TS, b" \r\n\t\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n \r\n"), (TC, ANSWER), (TS, GOOD)], 1000);
     assert_eq!((seen.uris, seen.failed), (vec!["/a".to_owned(), "/good".to_owned()], false));
@@ -142,7 +142,7 @@ fn a_request_without_a_version_is_seen_whatever_its_method() {
             assert!(seen.failed || seen.shows("/evil"), "{what}: {seen:?}");
         });
     }
-    // A connection of a server that goes on behind such a request.
+    // The connection of a server that continues after such a request.
     let seen = play(&[(TS, b"GET /a\r\n\r\n"), (TC, b"a page"), (TS, b"GET /evil HTTP/1.1\r\n\r\n")], 1000);
     assert!(seen.shows("/evil"), "{seen:?}");
 }
@@ -177,7 +177,7 @@ fn a_request_whose_end_servers_find_at_different_places_does_not_leave() {
     }
 }
 
-/// Clients that go by the length, or know no chunks in version 1.0, read all that stands behind the headers.
+/// Clients that use the length, or that know no chunks in version 1.0, read all bytes after the headers.
 #[test]
 fn chunk_lines_that_some_client_takes_for_content_hold_nothing_else() {
     let fails = |head: &str, body: &str| {
@@ -228,7 +228,7 @@ fn what_follows_a_connect_is_read_as_a_server_without_tunnels_reads_it() {
     }
 }
 
-/// Wherever the answer to the CONNECT cuts them.
+/// Wherever the response to the CONNECT cuts them.
 #[test]
 fn requests_behind_a_connect_are_read_on_when_it_is_answered() {
     let head = "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -264,7 +264,7 @@ fn requests_behind_a_connect_are_read_on_when_it_is_answered() {
     }
 }
 
-/// They take what it names for a path.
+/// Servers without tunnels take the target for a path.
 #[test]
 fn the_target_of_a_connect_is_its_uri() {
     for (target, uri) in [("a:443", "a:443"), ("*evil", "*evil"), ("/a%62", "/ab")] {
@@ -311,7 +311,7 @@ fn ordinary_tunnels_are_opened() {
         assert_eq!(flow.app.original().and_then(name), Some("http"));
         assert_eq!(flow.app.protocol().protocol().and_then(name), Some("tls"));
     }
-    // One that was not agreed on is a request like any other.
+    // A CONNECT that the server refused is a request like any other.
     let refused = b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno";
     let seen = play(&[(TS, request), (TC, refused), (TS, GOOD), (TC, ANSWER)], 1000);
     assert!(!seen.failed && seen.shows("/good"), "{seen:?}");

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The header that a proxy puts before the first request to say who asks (PROXY protocol, versions 1 and 2,
-//! as HAProxy describes them). Servers that are told to expect it read the request behind it, so prevention
-//! does too.
+//! The header that a proxy puts before the first request to name the client (PROXY protocol, versions 1 and
+//! 2, as HAProxy describes them). Servers that are configured to expect it read the request after it, so
+//! prevention does too.
 
 use super::bytes::{after, before};
 
-/// Longest header of version 1, with its line end.
+/// Limit of a header of version 1 with its line end, in bytes.
 const V1_MAX: usize = 107;
-/// How version 1 begins, up to the family.
+/// Beginnings of version 1, up to the family.
 const V1: [&[u8]; 3] = [b"PROXY TCP4 ", b"PROXY TCP6 ", b"PROXY UNKNOWN"];
-/// How version 2 begins.
+/// Beginning of version 2.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Bytes of version 2 up to the length of the rest.
+/// Bytes of version 2 up to and including the length of the rest.
 const V2_HEAD: usize = 16;
 
-/// What the first bytes of a connection are.
+/// The classification of a connection's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProxyHeader {
-    /// A header of this many bytes; what is not there of them is to come.
+    /// A header of this many bytes, not all of which need to have come.
     Length(usize),
-    /// Perhaps the beginning of one.
+    /// Possibly the beginning of a header.
     Need,
     No,
 }
 
-/// Looks at the first bytes of a connection.
+/// Classifies the first bytes of a connection.
 pub(super) fn header(data: &[u8]) -> ProxyHeader {
     if let Some(rest) = data.strip_prefix(V2) {
         let [command, _, high, low, ..] = rest else {
@@ -47,7 +47,7 @@ pub(super) fn header(data: &[u8]) -> ProxyHeader {
     if begins(V2) || V1.iter().any(|start| begins(start)) { ProxyHeader::Need } else { ProxyHeader::No }
 }
 
-/// What stands behind the header, if there is one and all of it is there.
+/// The bytes after the header, if there is one and it is complete.
 pub(super) fn behind(data: &[u8]) -> Option<&[u8]> {
     match header(data) {
         ProxyHeader::Length(length) if length <= data.len() => Some(after(data, length)),

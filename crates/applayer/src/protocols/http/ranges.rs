@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that come in pieces: answers to range requests of one flow, put together to the whole file (RFC 9110
+//! Files that come in pieces: responses to range requests of one flow, joined to the whole file (RFC 9110
 //! section 14).
 //!
-//! Not done: pieces that come over several flows (they belong into a table by host).
+//! Not supported: pieces from several flows (they would need a table by host).
 
 use crate::memory::Held as _;
 use std::collections::BTreeMap;
 
-/// Bytes held per flow for files that are not whole yet.
+/// Limit of a flow's memory for incomplete files, in bytes.
 const MEMORY: usize = 8 << 20;
-/// Files per flow that are put together at a time.
+/// Limit of incomplete files per flow.
 const FILES: usize = 16;
-/// Pieces held per file.
+/// Limit of pieces held per file.
 const PIECES: usize = 1024;
 
-/// A file that is not whole yet.
+/// An incomplete file.
 struct Partial {
     host: Vec<u8>,
     name: Vec<u8>,
@@ -23,7 +23,7 @@ struct Partial {
     pieces: BTreeMap<u64, Vec<u8>>,
 }
 
-/// The files of a flow that are not whole yet.
+/// The incomplete files of a flow.
 #[derive(Default)]
 pub(super) struct Ranges {
     files: Vec<Partial>,
@@ -31,13 +31,13 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Bytes of memory held beside its own place: names are as long as files' names may be, at most.
+    /// Bytes of memory held outside of the structure itself; names count with their largest length.
     pub(super) fn held(&self) -> usize {
         let names: usize = self.files.iter().map(|file| file.host.held() + file.name.held()).sum();
         self.held.saturating_add(names).saturating_add(self.files.held())
     }
 
-    /// Adds a piece; returns the whole file if this was the last one missing.
+    /// Adds a piece; returns the whole file if this was the last missing one.
     pub(super) fn add(
         &mut self,
         host: &[u8],
@@ -63,7 +63,7 @@ impl Ranges {
         if file.pieces.len() >= PIECES {
             return None;
         }
-        // Of two pieces from one offset the longer one stays.
+        // Of two pieces at one offset the longer one stays.
         let held = file.pieces.get(&start).map_or(0, Vec::len);
         if data.len() > held {
             file.pieces.insert(start, data.to_vec());

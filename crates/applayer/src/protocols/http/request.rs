@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The request side: request line, headers, body, what stands between requests (RFC 9112, as leniently as
-//! libhtp).
+//! The request side: request line, headers, body, bytes between requests (RFC 9112, as leniently as libhtp).
 
 use super::bytes::{chomp, is_space, is_wide_space, line_to_lf, span};
 use super::events;
@@ -15,17 +14,17 @@ use super::uri::Uri;
 use crate::frames::Note;
 use bartizan_base::Direction;
 
-/// Place of requests in the list of frames.
+/// Index of requests in the list of frames.
 const REQUEST_FRAME: u8 = 1;
-/// White space that may follow a request of HTTP/0.9.
+/// Limit of white space after a request of HTTP/0.9, in bytes.
 const HTTP09_JUNK: usize = 16;
 
 impl HttpParser {
-    /// Runs the request side over a piece of data.
+    /// Runs the request side on a piece of data.
     pub(super) fn run_request(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let state = self.request.state;
-            // What is held of a line belongs to what comes next.
+            // The held part of a line belongs to the data that follows.
             self.request.at = feed.position().saturating_sub(self.request.line.len() as u64);
             if feed.is_gap()
                 && !matches!(state, State::BodyIdentity | State::Ignore | State::Protocol | State::Finalize)
@@ -67,7 +66,7 @@ impl HttpParser {
         self.txs.at(self.request_id)
     }
 
-    /// Holds an incomplete line for later, within the limit.
+    /// Holds an incomplete line, within the limit.
     pub(super) fn hold_request(&mut self, feed: &mut Feed<'_>) -> Step {
         let rest = feed.take_all();
         if !self.request_fits(rest.len()) {
@@ -85,8 +84,8 @@ impl HttpParser {
         if let Some(tx) = self.request_tx() {
             tx.raise(events::REQUEST_FIELD_TOO_LONG);
         }
-        // Tickets and cookies of this size are real, and receivers take them. A line that is only added to
-        // costs nothing more per packet.
+        // Tickets and cookies of this size are real, and receivers accept them. A line that only grows costs
+        // nothing more per packet.
         let line = match self.request.state {
             State::Line | State::ConnectProbe => true,
             State::Headers => !self.request.header_folded,
@@ -95,8 +94,8 @@ impl HttpParser {
         self.settings.strict && line && held.saturating_add(more) <= MAX_HEADER_BLOCK
     }
 
-    /// Empty lines before a request are nobody's. Returns whether something else is there; a CR waits in
-    /// `line`.
+    /// Skips empty lines before a request, which belong to no message. Returns whether other bytes follow; a
+    /// CR is held in `line`.
     fn request_begins(&mut self, feed: &mut Feed<'_>) -> bool {
         loop {
             match (self.request.line.as_slice(), feed.rest()) {
@@ -117,7 +116,7 @@ impl HttpParser {
         }
     }
 
-    /// Leaves out the header of a proxy.
+    /// Skips the header of a proxy.
     fn request_proxy(&mut self, feed: &mut Feed<'_>) -> Step {
         let data = [self.request.line.as_slice(), feed.rest()].concat();
         let skip = match proxy::header(&data) {
@@ -137,7 +136,7 @@ impl HttpParser {
     }
 
     fn request_idle(&mut self, feed: &mut Feed<'_>) -> Step {
-        // What is held without more coming is only read at the end of the stream.
+        // Held bytes without new ones are only parsed at the end of the stream.
         if !self.request_begins(feed) || feed.is_empty() && self.request.status != Status::Closed {
             return Step::More;
         }
@@ -168,7 +167,7 @@ impl HttpParser {
             return Step::More;
         }
         let closed = self.request.status == Status::Closed;
-        // Some servers pass over a line of white space before a request, as all do over an empty one.
+        // Some servers skip a line of white space before a request, as all skip an empty one.
         let strict = self.settings.strict;
         let blank = |line: &[u8]| line.iter().all(|b| if strict { is_wide_space(*b) } else { is_space(*b) });
         if is_empty_line(&line) || (closed || strict) && blank(&line) {
@@ -190,7 +189,7 @@ impl HttpParser {
             None => Uri::default(),
         };
         let (normalized, twice) = parsed.normalized(&settings.uri);
-        // Servers that know no tunnels take what a CONNECT names for a path.
+        // Servers without tunnels take the target of a CONNECT for a path.
         let whole = request.uri.clone().filter(|_| settings.strict && request.method_kind == Method::Connect);
         request.normalized_uri = normalized.or(whole);
         let host_invalid = parsed.host_invalid;
@@ -206,8 +205,8 @@ impl HttpParser {
         Step::Again
     }
 
-    /// HTTP/0.9 knows no headers: what follows its request line, white space apart, shows that only the
-    /// protocol was left out.
+    /// HTTP/0.9 has no headers: if more than white space follows the request line, only the protocol was left
+    /// out.
     fn request_protocol(&mut self, feed: &mut Feed<'_>) -> Step {
         let Some(tx) = self.request_tx() else { return Step::Fail };
         tx.request.message.progress = HEADERS;
@@ -218,7 +217,8 @@ impl HttpParser {
                 if self.request.status != Status::Closed && !feed.is_gap() {
                     return self.hold_request(feed);
                 }
-                // No body: what comes later is ignored, so white space is nobody's, too.
+                // A request without body: later data is ignored, so white space belongs to no message,
+                // either.
                 self.request.line.clear();
                 feed.take_all();
                 self.request.state = State::Finalize;
@@ -238,8 +238,8 @@ impl HttpParser {
             return self.request_headers_at_close();
         }
         let rest = feed.rest();
-        // A line that is over but for what comes behind it is decided by any byte, as it is where that byte
-        // came with it.
+        // A line that is complete except for the byte after it is decided by any byte, as if that byte had
+        // come with it.
         let decides = !rest.is_empty() && self.request.header_until == Until::Byte;
         match line_to_lf(rest) {
             Some((line, _)) => {
@@ -290,7 +290,7 @@ impl HttpParser {
         feed.give_back(behind.len().min(rest.len()));
         let step = self.request_headers_done();
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
-            // What was held before it was known that the headers had ended is no part of them.
+            // Bytes that were held before the end of the headers was known are no part of them.
             Some((early, _)) if !early.is_empty() && step == Step::Again => {
                 feed.replay(early, |again| self.run_request(again))
             }
@@ -298,7 +298,7 @@ impl HttpParser {
         }
     }
 
-    /// Keeps raw headers; false: more than prevention lets pass.
+    /// Keeps raw headers; `false`: they exceed the limit of prevention.
     fn keep_raw_request(&mut self, data: &[u8], to: usize, held: usize) -> bool {
         let strict = self.settings.strict;
         let Some(tx) = self.request_tx() else { return false };
@@ -322,8 +322,8 @@ impl HttpParser {
         self.request_headers_done()
     }
 
-    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end.
-    /// `None`: too many, or one that prevention does not let pass.
+    /// Scans headers into the transaction. Returns the number of bytes used, and the input that the rest
+    /// needs if the headers have not ended. `None`: there are too many, or prevention does not let one pass.
     fn scan_request_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.request_tx()?;
@@ -385,7 +385,7 @@ impl HttpParser {
         let strict = self.settings.strict;
         let other = |line| is_request_line(line) || strict && likely::is_request_line(line);
         if known || line.is_some() && other(text) {
-            // The next request: what is held of it is the beginning of its line.
+            // The next request: the held bytes are the beginning of its line.
             self.request.left = None;
             return self.request_complete();
         }
@@ -394,8 +394,8 @@ impl HttpParser {
         }
         feed.take(part.len());
         self.request.line.clear();
-        // An empty line behind a request is no part of it, nor what has no end of a line at the end of all,
-        // whether it comes with it or by itself.
+        // An empty line after a request is no part of it, nor are bytes without a line end at the end of the
+        // stream, whether they come with the request or later.
         if method.is_empty() {
             return Step::Again;
         }
@@ -409,7 +409,7 @@ impl HttpParser {
         if self.request_body(&data) { Step::Again } else { Step::Fail }
     }
 
-    /// The request is complete.
+    /// Completes the request.
     pub(super) fn request_complete(&mut self) -> Step {
         self.frames.add(Direction::ToServer, Note::End { kind: REQUEST_FRAME, at: self.request.at });
         self.completed.to_server = true;
@@ -421,7 +421,7 @@ impl HttpParser {
             tx.finish_body(Direction::ToServer, context);
             tx.raise_request_flags();
         }
-        // Servers that keep such a connection open read on, so prevention does too.
+        // Servers that keep such a connection open read later data, so prevention does too.
         let ignores = tx.request.is_http09 && !tx.settings.strict;
         self.request.state = if ignores { State::Ignore } else { State::Idle };
         self.request_id += 1;
@@ -429,8 +429,8 @@ impl HttpParser {
     }
 }
 
-/// Whether a line is a request's, whatever its method: servers act on methods that nobody has heard of, so
-/// such a line behind a body is no part of that body.
+/// Whether a line is a request line with any method: servers act on unknown methods, so such a line after a
+/// body is no part of that body.
 fn is_request_line(line: &[u8]) -> bool {
     let mut words = line.split(|b| is_space(*b)).filter(|word| !word.is_empty());
     words.next().is_some()
@@ -438,22 +438,22 @@ fn is_request_line(line: &[u8]) -> bool {
         && words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
-/// Whether Python's servers take a request line apart into other words than the rest of the world, because of
-/// white space that only they know. No honest client puts that behind a method; in a target it may be a part
-/// of UTF-8.
+/// Whether Python's servers split a request line into other words than all other servers, because of white
+/// space that only Python accepts. No honest client sends it after a method; in a target it may be a part of
+/// UTF-8.
 fn words_differ(line: &[u8]) -> bool {
     let only_python = |b: &u8| is_wide_space(*b) && !is_space(*b);
     let mut words = line.split(|b| is_space(*b)).filter(|word| !word.is_empty());
     if words.next().is_some_and(|method| method.iter().any(only_python)) {
         return true;
     }
-    // A target and a version that are one word for others.
+    // Target and version, which are one word for other servers.
     let (target, more) = (words.next().unwrap_or_default(), words.next());
     let last = target.iter().rposition(only_python).and_then(|at| target.get(at + 1..));
     more.is_none() && last.is_some_and(|last| last.starts_with(b"HTTP/"))
 }
 
-/// Whether headers that wait hold an end of a line within them, and not only behind them.
+/// Whether held headers have a line end within them, and not only at their end.
 pub(super) fn is_folded(held: &[u8]) -> bool {
     let end = |b: &u8| matches!(b, b'\r' | b'\n');
     let line = held.iter().rposition(|b| !end(b)).map_or(0, |last| last + 1);

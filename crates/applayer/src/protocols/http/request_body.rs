@@ -36,7 +36,7 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Hands a piece of the body to the transaction.
+    /// Passes a piece of the body to the transaction.
     pub(super) fn request_body(&mut self, data: &[u8]) -> bool {
         let context = &mut self.file_context;
         let Some(tx) = self.txs.at(self.request_id) else { return false };
@@ -113,7 +113,7 @@ impl HttpParser {
                 self.count_request_bytes(line.len());
                 continue;
             }
-            // libhtp raises no event for a line that is no length at all, unless it sees so before the line
+            // libhtp raises no event for a line without a length, unless it recognises this before the line
             // ends.
             let ChunkLine::Length(length, extension) = fields::chunk_line(&line) else {
                 return self.bad_request_chunk();
@@ -164,7 +164,7 @@ impl HttpParser {
             return self.request_plain_chunk_end(feed);
         }
         let Some((line, _)) = line_to_lf(feed.rest()) else {
-            // What stands between a chunk and the end of its line is nobody's data, however it is cut.
+            // Bytes between a chunk and the end of its line belong to no data, however they are cut.
             let length = feed.rest().len();
             self.count_request_bytes(length);
             feed.take(length);
@@ -176,8 +176,8 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the
-    /// same to both.
+    /// Some receivers skip two bytes here and others all bytes up to the line end: prevention lets pass only
+    /// what is the same for both.
     fn request_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
         let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
         let seen = [self.request.line.as_slice(), part].concat();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a request line and headers say: parts, oddities, body, host.
+//! Interprets request line and headers: parts, anomalies, body, host.
 
 use super::bytes::{is_space, span, trim};
 use super::events;
@@ -10,7 +10,7 @@ use super::uri::split_uri_protocol;
 use bartizan_base::Direction;
 
 impl HttpTx {
-    /// Takes a request line apart.
+    /// Splits and interprets a request line.
     pub(super) fn read_request_line(&mut self, line: &[u8]) {
         self.request.message.line = Some(line.to_vec());
         let text = if self.settings.nul_ends_request_line { span(line, |b| b != 0).0 } else { line };
@@ -85,7 +85,7 @@ impl HttpTx {
         }
     }
 
-    /// Draws conclusions from the headers: body, host, authorization.
+    /// Interprets the headers: body, host, authorization.
     pub(super) fn process_request_headers(&mut self) {
         let fields = &self.request.message.fields;
         let length = fields.value("content-length").map(fields::content_length);
@@ -126,7 +126,7 @@ impl HttpTx {
         }
     }
 
-    /// Reports what stood around the number of a content length.
+    /// Reports bytes around the number of a content length.
     pub(super) fn raise_length_junk(&mut self, found: fields::ContentLength) {
         if found.junk_before {
             self.raise(events::CONTENT_LENGTH_EXTRA_DATA_START);
@@ -168,8 +168,8 @@ impl HttpTx {
         self.flags.set(Flags::HOST_AMBIGUOUS, ambiguous);
     }
 
-    /// Adds a field, joined with a former one of its name. False if there are too many, or if prevention does
-    /// not let it pass: of lengths that differ some receivers take the first one, some the last (RFC 9112
+    /// Adds a field, joined with an earlier one of its name. `false`: there are too many, or prevention does
+    /// not let it pass: with lengths that differ some receivers use the first one, others the last (RFC 9112
     /// section 6.3).
     pub(super) fn add_field(&mut self, direction: Direction, field: RawField, limit: usize) -> bool {
         let to_server = direction == Direction::ToServer;

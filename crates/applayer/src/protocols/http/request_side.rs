@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the request side of a parser stands.
+//! State of the parser's request side.
 
 use super::connect::TunnelStart;
 use super::feed::Status;
 use super::headers::Until;
 
-/// Where the request side stands.
+/// Place of the request side in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Before the first byte, where a proxy may have put its header.
@@ -27,7 +27,7 @@ pub(super) enum State {
     Ignore,
 }
 
-/// The request side's own state.
+/// State of the request side.
 pub(super) struct Side {
     pub state: State,
     pub status: Status,
@@ -35,24 +35,24 @@ pub(super) struct Side {
     pub line: Vec<u8>,
     /// Headers that are not complete yet.
     pub header: Option<Vec<u8>>,
-    /// What those wait for.
+    /// Input that the headers need.
     pub header_until: Until,
-    /// Those hold more than a line: each that comes has all of them scanned again.
+    /// The headers have more than one line: each further line causes a new scan of all.
     pub header_folded: bool,
     pub content_length: Option<u64>,
-    /// Bytes of the body to come.
+    /// Bytes of the body that have not come yet.
     pub left: Option<u64>,
     pub chunk_left: u64,
-    /// A CONNECT has content: when that is over, the server's answer is waited for.
+    /// A CONNECT has content: after it, the parser waits for the server's response.
     pub connects: bool,
-    /// The bytes after the request, held until they show that no tunnel begins with them.
+    /// The bytes after the request, held until it is clear that no tunnel begins with them.
     pub tunnel: Option<TunnelStart>,
-    /// Offset in the stream of what is not read yet.
+    /// Stream offset of the first byte that is not parsed yet.
     pub at: u64,
 }
 
 impl Side {
-    /// `strict`: as a server that expects a proxy's header reads it, too.
+    /// `strict`: also parse a proxy's header, as a server that expects one does.
     pub(super) const fn new(strict: bool) -> Self {
         Side {
             state: if strict { State::Proxy } else { State::Idle },

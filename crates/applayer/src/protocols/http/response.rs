@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The response side: status line, headers, body, and what browsers make of data that is none of these (RFC
+//! The response side: status line, headers, body, and data that is none of these, as browsers read it (RFC
 //! 9112, as leniently as libhtp).
 
 use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase};
@@ -19,21 +19,21 @@ use super::uri::Uri;
 use crate::frames::Note;
 use bartizan_base::Direction;
 
-/// Place of responses in the list of frames.
+/// Index of responses in the list of frames.
 const RESPONSE_FRAME: u8 = 2;
-/// Path of a request that was not seen.
+/// Path of a request that the parser did not see.
 const UNSEEN: &[u8] = b"/libhtp::request_uri_not_seen";
 
-/// Whether a line is no status line, so that browsers take it for a body.
+/// Whether a line is no status line, so that browsers read it as a body.
 fn is_body_line(line: &[u8]) -> bool {
     !matches!(beginning(line), Beginning::Response)
 }
 
-/// What text, white space before it apart, is the beginning of.
+/// Classification of a text's beginning after white space.
 enum Beginning {
     Response,
     Other,
-    /// Too little is there.
+    /// Too few bytes have come.
     Unknown,
 }
 
@@ -48,7 +48,7 @@ fn beginning(text: &[u8]) -> Beginning {
     }
 }
 
-/// A line with its end (CR LF, CR or LF) and what follows; `None` while it is open.
+/// A line with its end (CR LF, CR or LF) and the rest; `None` while the line is incomplete.
 fn line_to_eol(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr2(b'\r', b'\n', text)?;
     let length = match super::bytes::after(text, end) {
@@ -60,7 +60,7 @@ fn line_to_eol(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl HttpParser {
-    /// Runs the response side over a piece of data.
+    /// Runs the response side on a piece of data.
     pub(super) fn run_response(&mut self, feed: &mut Feed<'_>) -> Step {
         loop {
             let state = self.response.state;
@@ -154,7 +154,7 @@ impl HttpParser {
         Step::Again
     }
 
-    /// A request that may be one of HTTP/0.9 is, if it is answered before more of it comes.
+    /// Decides that a possible HTTP/0.9 request is one, since its response comes before more of it.
     fn answers_http09(&mut self) {
         if self.request.state == request_side::State::Protocol && self.request_id == self.response_id {
             self.request.line.clear();
@@ -167,7 +167,7 @@ impl HttpParser {
         if !self.response.line.is_empty() {
             let held = core::mem::take(&mut self.response.line);
             if self.response.asked.take().is_some_and(|id| id != self.request_id) {
-                // Another request came behind it: it was the whole response.
+                // Another request came after it: the line was the whole response.
                 return self.end_of_body_line(&held);
             }
             return feed.replay(&held, |again| self.run_response(again));
@@ -209,7 +209,7 @@ impl HttpParser {
             return self.body_before_status(line, feed);
         }
         tx.read_status_line(line);
-        // An interim response may follow another: progress does not go back.
+        // An interim response may precede this one: progress never decreases.
         let strict = tx.settings.strict;
         let interim = tx.response.code.is_some_and(|c| c == 100 || strict && response_body::is_interim(c));
         if !interim {
@@ -219,9 +219,9 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Prevention: what is no status line is shown as a body before it leaves, as receivers of HTTP/0.9 read
-    /// it. Others look for a status line behind it, so that one is an error. `None`: it is one, or may yet be
-    /// one.
+    /// Prevention: data without a status line is inspected as a body before it leaves, as receivers of
+    /// HTTP/0.9 read it. Other receivers search for a status line after it, so one there is an error. `None`:
+    /// the data is a status line, or may become one.
     fn response_without_status(&mut self, feed: &mut Feed<'_>) -> Option<Step> {
         let rest = feed.rest();
         let closed = self.response.status == Status::Closed;
@@ -248,7 +248,7 @@ impl HttpParser {
         Some(Step::Again)
     }
 
-    /// A line that is no status line.
+    /// Handles a line that is no status line.
     fn body_before_status(&mut self, line: &[u8], feed: &Feed<'_>) -> Step {
         let next = feed.rest();
         if next.len() > 1 && (next.first() == Some(&b'H') || chomp(line).len() <= 2) {
@@ -268,7 +268,7 @@ impl HttpParser {
         self.response_body(line);
     }
 
-    /// A line that is no status line, and with which the response ends.
+    /// Handles a line that is no status line and ends the response.
     fn end_of_body_line(&mut self, line: &[u8]) -> Step {
         self.body_line(line);
         let Some(tx) = self.response_tx() else { return Step::Fail };
@@ -332,13 +332,13 @@ impl HttpParser {
         self.response.state = if headers { State::BodyDetermine } else { State::Finalize };
         feed.give_back(behind.len().min(rest.len()));
         match behind.split_at_checked(behind.len().saturating_sub(rest.len())) {
-            // What was held before it was known that the headers had ended is no part of them.
+            // Bytes that were held before the end of the headers was known are no part of them.
             Some((early, _)) if !early.is_empty() => feed.replay(early, |again| self.run_response(again)),
             _ => Step::Again,
         }
     }
 
-    /// Keeps raw headers; false: more than prevention lets pass.
+    /// Keeps raw headers; `false`: they exceed the limit of prevention.
     fn keep_raw_response(&mut self, data: &[u8], to: usize, held: usize) -> bool {
         let strict = self.settings.strict;
         let Some(tx) = self.response_tx() else { return false };
@@ -349,8 +349,8 @@ impl HttpParser {
         fits
     }
 
-    /// Scans headers into the transaction: bytes used, and what the rest waits for if they did not end.
-    /// `None`: too many, or one that prevention does not let pass.
+    /// Scans headers into the transaction. Returns the number of bytes used, and the input that the rest
+    /// needs if the headers have not ended. `None`: there are too many, or prevention does not let one pass.
     fn scan_response_headers(&mut self, data: &[u8], complete: bool) -> Option<(usize, Option<Until>)> {
         let limit = self.settings.headers_limit;
         let tx = self.response_tx()?;
@@ -386,11 +386,11 @@ impl HttpParser {
         }
         let data = [self.response.line.as_slice(), part].concat();
         if matches!(beginning(&data), Beginning::Response) {
-            // The next response: what is held of it is read again there.
+            // The next response: the held bytes are parsed again there.
             return self.response_complete(feed);
         }
-        // Prevention: what cannot become a status line is a body for receivers, of HTTP/0.9 where another
-        // request waits for its answer. It is shown before it leaves.
+        // Prevention: data that cannot become a status line is a body for receivers, of HTTP/0.9 if another
+        // request waits for its response. It is inspected before it leaves.
         let shown = self.settings.strict && matches!(beginning(&data), Beginning::Other);
         if shown && self.txs.get(self.response_id + 1).is_some() {
             return self.response_complete(feed);
@@ -418,8 +418,8 @@ impl HttpParser {
             tx.join_ranges(&mut self.ranges, context);
             self.completed_responses += 1;
             let accepted = tx.response.code.is_some_and(|code| (200..300).contains(&code));
-            // Suricata follows a tunnel that the first request of a connection opens. Prevention goes on with
-            // what it reads behind a CONNECT.
+            // Suricata follows a tunnel that the first request of a connection opens. Prevention continues
+            // with the requests that it reads after a CONNECT.
             let reads_on = self.request_id > self.response_id || self.request.connects;
             let follows = if tx.settings.strict { !reads_on } else { self.completed_responses == 1 };
             if tx.request.method_kind == Method::Connect && accepted && follows {
@@ -438,14 +438,14 @@ impl HttpParser {
         self.response_id += 1;
         self.response.state = State::Idle;
         if self.switch.is_some() {
-            // Not a response's beginning any more.
+            // The data is no beginning of a response any more.
             self.response.line.clear();
             return Step::More;
         }
         Step::Again
     }
 
-    /// The protocol that follows an accepted upgrade, if it is one that is known.
+    /// The protocol after an accepted upgrade, if it is a known one.
     pub(super) fn upgrade(&self) -> Option<&'static str> {
         let tx = self.txs.get(self.response_id)?;
         if tx.response.code != Some(101) {
@@ -463,7 +463,7 @@ impl HttpParser {
 }
 
 impl HttpTx {
-    /// Takes a status line apart.
+    /// Splits and interprets a status line.
     fn read_status_line(&mut self, line: &[u8]) {
         let response = &mut self.response;
         response.message.line = Some(line.to_vec());

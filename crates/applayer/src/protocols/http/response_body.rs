@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bodies of responses: whether there is one, and where it ends (RFC 9112 section 6).
+//! Bodies of responses: their existence and their end (RFC 9112 section 6).
 
 use super::bytes::{contains_nocase_nonul, is_space, line_to_lf, span};
 use super::events;
@@ -11,7 +11,7 @@ use super::state::HttpParser;
 use super::tx::{BODY, Coding, Flags, LINE, Method, TRAILER};
 use bartizan_base::Direction;
 
-/// Whether a response with this code is followed by another one to the same request.
+/// Whether another response to the same request follows a response with this code.
 pub(super) fn is_interim(code: u16) -> bool {
     matches!(code, 100 | 102..=199)
 }
@@ -38,8 +38,8 @@ impl HttpParser {
         let has_transfer = fields.get("transfer-encoding").is_some();
         let plain = !has_length && !has_transfer;
         if code == Some(101) {
-            // Nobody has asked for another protocol: some clients take it for an answer like any other, with
-            // a body, some for an interim one.
+            // The client has not requested another protocol: some clients read this as a final response with
+            // a body, others as an interim one.
             let asked = tx.request.method.is_none() || tx.request.message.fields.get("upgrade").is_some();
             if strict && !asked {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
@@ -48,7 +48,7 @@ impl HttpParser {
             if !plain {
                 tx.raise(events::SWITCHING_PROTO_WITH_CONTENT_LENGTH);
             }
-            // It has no body, whatever it says (RFC 9110 section 15.2).
+            // The response has no body, whatever its headers declare (RFC 9110 section 15.2).
             if plain || asked {
                 self.response.state = State::Finalize;
                 tx.response.message.headers_end(strict);
@@ -60,8 +60,8 @@ impl HttpParser {
                 return Step::Again;
             }
         } else if strict && code.is_some_and(is_interim) {
-            // Whatever it says of a body, there is none, and the answer to this request comes behind it (RFC
-            // 9110 section 15.2).
+            // There is no body, whatever the headers declare, and the final response follows (RFC 9110
+            // section 15.2).
             return self.interim_response();
         } else if code == Some(100) {
             let found = fields.value("content-length").map(fields::content_length);
@@ -77,13 +77,13 @@ impl HttpParser {
             && self.request.left == self.request.content_length
             && tx.request.message.fields.value("expect") == Some(b"100-continue")
         {
-            // The client waits for a go-ahead that will not come: there is no body.
+            // The client expects a 100 Continue that will not come: there is no body.
             self.request.state = request_side::State::Finalize;
         }
         self.response_body_kind(has_length, has_transfer)
     }
 
-    /// A 100 Continue: another status line follows.
+    /// Handles a 100 Continue: another status line follows.
     fn interim_response(&mut self) -> Step {
         let Some(tx) = self.response_tx() else { return Step::Fail };
         if tx.response.seen_continue {
@@ -96,13 +96,13 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Finds out whether there is a body and how it ends.
+    /// Determines whether there is a body and how it ends.
     fn response_body_kind(&mut self, has_length: bool, has_transfer: bool) -> Step {
         let Some(tx) = self.txs.at(self.response_id) else { return Step::Fail };
         let mut no_body = tx.request.method_kind == Method::Head;
         if !no_body && matches!(tx.response.code, Some(100..200 | 204 | 304)) {
-            // There is none, whatever they say (RFC 9112 section 6.3); libhtp goes by what they say, and
-            // takes the next answer for a body.
+            // There is no body, whatever the headers declare (RFC 9112 section 6.3); libhtp believes the
+            // headers, and takes the next response for a body.
             no_body = true;
             if has_length || has_transfer {
                 tx.raise(events::RESPONSE_BODY_UNEXPECTED);
@@ -176,7 +176,7 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Hands a piece of the body to the transaction; false if the decoder is gone.
+    /// Passes a piece of the body to the transaction; `false` if the decoder has been dropped.
     pub(super) fn response_body(&mut self, data: &[u8]) -> bool {
         let context = &mut self.file_context;
         let Some(tx) = self.txs.at(self.response_id) else { return false };
@@ -247,7 +247,7 @@ impl HttpParser {
     }
 
     pub(super) fn response_chunk_length(&mut self, feed: &mut Feed<'_>) -> Step {
-        // Clients that read no chunks here take their lines for a part of the body: then they have no
+        // Clients that expect no chunks here read chunk lines as a part of the body, so these must have no
         // extension.
         let strict = self.settings.strict;
         let bare = strict && self.response_tx().is_some_and(|tx| tx.response.message.ends_differ());
@@ -311,7 +311,7 @@ impl HttpParser {
         Step::Fail
     }
 
-    /// What should be chunks is none: it is taken as it is, to the end of the stream.
+    /// Handles a chunked body without valid chunks: it is read unchanged, to the end of the stream.
     fn unchunked_response(&mut self, line: &[u8]) -> Step {
         let Some(tx) = self.response_tx() else { return Step::Fail };
         tx.response.message.coding = Coding::Identity;
@@ -358,8 +358,8 @@ impl HttpParser {
         Step::Again
     }
 
-    /// Some receivers skip two bytes here and some all up to the line's end: prevention lets pass what is the
-    /// same to both.
+    /// Some receivers skip two bytes here and others all bytes up to the line end: prevention lets pass only
+    /// what is the same for both.
     fn response_plain_chunk_end(&mut self, feed: &mut Feed<'_>) -> Step {
         let part = line_to_lf(feed.rest()).map_or(feed.rest(), |(line, _)| line);
         let seen = [self.response.line.as_slice(), part].concat();

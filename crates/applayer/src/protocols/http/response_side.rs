@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the response side of a parser stands.
+//! State of the parser's response side.
 
 use super::feed::Status;
 use super::headers::Until;
 use crate::transaction::TxId;
 
-/// Where the response side stands.
+/// Place of the response side in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Idle,
@@ -20,28 +20,28 @@ pub(super) enum State {
     Finalize,
 }
 
-/// The response side's own state.
+/// State of the response side.
 pub(super) struct Side {
     pub state: State,
     pub status: Status,
-    /// A line that is not complete yet, or whose meaning depends on what comes behind it.
+    /// A line that is not complete yet, or whose meaning depends on later bytes.
     pub line: Vec<u8>,
-    /// The request that was to come next when `line` was found to be no status line.
+    /// The next expected request at the time when `line` turned out to be no status line.
     pub asked: Option<TxId>,
-    /// In prevention: what comes goes on with a line that is no status line.
+    /// In prevention: later data continues a line that is no status line.
     pub within_body_line: bool,
     /// Headers that are not complete yet.
     pub header: Option<Vec<u8>>,
-    /// What those wait for.
+    /// Input that the headers need.
     pub header_until: Until,
-    /// Those hold more than a line, see [`super::request_side::Side`].
+    /// The headers have more than one line, see [`super::request_side::Side`].
     pub header_folded: bool,
     pub left: Option<u64>,
     pub chunk_left: u64,
-    /// Offset in the stream of what is not read yet.
+    /// Stream offset of the first byte that is not parsed yet.
     pub at: u64,
-    /// The next request must be read before the next response, of which no more than a line's limit waits for
-    /// it.
+    /// The next request must be parsed before the next response, of which at most a line's limit is held
+    /// until then.
     pub yield_at_end: bool,
 }
 

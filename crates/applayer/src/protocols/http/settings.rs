@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings of the HTTP parser: `app-layer.protocols.http.libhtp.default-config.*`, names and defaults as
-//! Suricata has them.
+//! Settings of the HTTP parser: `app-layer.protocols.http.libhtp.default-config.*`, with Suricata's names and
+//! defaults.
 //!
-//! Not done: `server-config` (settings by server address; the parse context has no addresses), flash
+//! Not supported: `server-config` (settings by server address; the parse context has no addresses), flash
 //! decompression, randomised inspection sizes (results must not depend on chance).
 
 use bartizan_base::{SettingError, Settings};
 
-/// How an invalid percent encoding is treated.
+/// Treatment of an invalid percent encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum InvalidEncoding {
     /// The percent sign stays.
     #[default]
     Keep,
-    /// The percent sign goes.
+    /// The percent sign is removed.
     Remove,
-    /// Whatever stands there is computed into a byte.
+    /// Any two characters are computed into a byte.
     Decode,
 }
 
-/// How URIs are normalised.
+/// Normalisation of URIs.
 #[derive(Clone, Debug)]
 pub(super) struct UriSettings {
     pub backslash_to_slash: bool,
@@ -66,9 +66,9 @@ impl Default for UriSettings {
 pub(super) struct BodySettings {
     /// Bytes kept and inspected.
     pub limit: u64,
-    /// Bytes that must be there before a body that still grows is inspected.
+    /// Minimum size, in bytes, from which a growing body is inspected.
     pub inspect_from: u64,
-    /// Bytes of already inspected data that stay in view.
+    /// Bytes of already inspected data that stay in the window.
     pub window: u64,
 }
 
@@ -78,27 +78,27 @@ pub(super) struct HttpSettings {
     pub uri: UriSettings,
     pub request: BodySettings,
     pub response: BodySettings,
-    /// Longest line or header field, in bytes.
+    /// Limit of a line or header field, in bytes.
     pub field_limit: usize,
-    /// Headers of one message.
+    /// Limit of the headers of one message.
     pub headers_limit: usize,
-    /// Content encodings that are undone; `None`: any number.
+    /// Limit of content encodings that are removed; `None`: no limit.
     pub layer_limit: Option<u32>,
-    /// LZMA among them; `None`: any number.
+    /// Limit of LZMA encodings among them; `None`: no limit.
     pub lzma_layers: Option<u32>,
-    /// Decompressed bytes from which the ratio is looked at.
+    /// Decompressed bytes from which the ratio is checked.
     pub bomb_limit: u64,
-    /// Bodies of a flow that pass it, until an event says that they are many.
+    /// Number of bodies in a flow above that limit after which an event is raised.
     pub bomb_count: u32,
-    /// Transactions alive at a time.
+    /// Limit of transactions at a time.
     pub max_tx: usize,
     /// The request line ends at a NUL.
     pub nul_ends_request_line: bool,
     /// White space before the method belongs to it.
     pub keep_leading_space: bool,
-    /// Bodies are shown to rules as they grow, without waiting for `inspect_from`.
+    /// Rules see bodies as they grow, without a minimum size (`inspect_from`).
     pub body_inline: bool,
-    /// Receivers are real: a message over which they differ is an error
+    /// Prevention is on: a message that receivers read differently is an error
     /// ([`super::headers::RawField::is_ambiguous`]).
     pub strict: bool,
 }
@@ -128,7 +128,7 @@ impl Default for HttpSettings {
 const PREFIX: &str = "libhtp.default-config.";
 
 impl HttpSettings {
-    /// Reads them.
+    /// Reads the settings.
     pub(super) fn read(settings: &Settings) -> Result<Self, SettingError> {
         let mut read = HttpSettings::default();
         let key = |name: &str| format!("{PREFIX}{name}");
@@ -162,13 +162,13 @@ impl HttpSettings {
             };
         }
         let mode = settings.get(&key("http-body-inline")).unwrap_or("auto");
-        // `auto` follows the engine's mode, which whoever makes the parser puts beside it as `inline`.
+        // `auto` follows the engine's mode, which the maker of the parser adds as `inline`.
         read.body_inline = match bartizan_base::parse_bool(mode) {
             Some(inline) => inline,
             None if mode.trim().eq_ignore_ascii_case("auto") => settings.bool("inline", false)?,
             None => return Err(error(&key("http-body-inline"), mode, "yes, no or auto")),
         };
-        // Said by whoever makes the parser, too.
+        // The maker of the parser sets this, too.
         read.strict = settings.bool("strict", false)?;
         read.read_uri(settings)?;
         Ok(read)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow's HTTP/1 parser holds.
+//! State of a flow's HTTP/1 parser.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ pub(super) struct HttpParser {
     pub(super) txs: Table,
     pub(super) request: request_side::Side,
     pub(super) response: response_side::Side,
-    /// Transaction whose request is being read.
+    /// Transaction whose request is being parsed.
     pub(super) request_id: TxId,
-    /// Transaction whose response is being read.
+    /// Transaction whose response is being parsed.
     pub(super) response_id: TxId,
     pub(super) file_context: FileContext,
     pub(super) ranges: Ranges,
     pub(super) completed_responses: u64,
-    /// The flow is of another protocol from here on; the inner value names it if it is known.
+    /// The flow switches to another protocol; the inner value names it if it is known.
     pub(super) switch: Option<Option<&'static str>>,
     pub(super) frames: Notes,
-    /// Offset in the stream of what comes next.
+    /// Stream offset of the next byte.
     pub(super) next: PerDirection<u64>,
-    /// Messages were completed since the raw stream was shown.
+    /// Messages were completed since the raw stream was inspected.
     pub(super) completed: PerDirection<bool>,
 }
 

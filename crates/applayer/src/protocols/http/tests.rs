@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole conversations through the parser: oddities by table, and properties (any segmentation gives the
+//! Whole conversations through the parser: anomalies by table, and properties (any segmentation gives the
 //! same, garbage never panics, memory stays bounded).
 
 use super::SPEC;
@@ -114,7 +114,7 @@ impl Flow {
         serde_json::from_slice(json.bytes()).expect("JSON")
     }
 
-    /// All that is visible from outside, to compare segmentations.
+    /// All visible results, to compare segmentations.
     fn picture(&self) -> String {
         use core::fmt::Write as _;
         let mut out = String::new();
@@ -154,8 +154,7 @@ pub(super) fn gzip(data: &[u8]) -> Vec<u8> {
     encoder.finish().expect("vec")
 }
 
-/// A method that nobody has heard of, directly behind a body: servers act on it, so it is a request of its
-/// own.
+/// An unknown method directly after a body: servers act on it, so it is a request of its own.
 #[test]
 fn a_request_with_an_unknown_method_behind_a_body_is_a_request() {
     let flow = Flow::exchange(
@@ -359,7 +358,7 @@ fn what_has_no_body_by_its_code_has_none_whatever_it_says() {
         for says in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
             let mut settings = shipped();
             settings.set("strict", strict);
-            // The next answer is read as one, not as a body.
+            // The next response is parsed as one, not as a body.
             for (method, code) in [("GET", 304), ("GET", 204), ("HEAD", 200)] {
                 let mut flow = Flow::with(&settings);
                 flow.feed(TS, format!("{method} /a HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
@@ -394,7 +393,7 @@ fn files_of_requests() {
     assert_eq!((file.name.as_slice(), file.size), (&b"a.txt"[..], 7));
     assert_eq!(flow.text("file.data", TS).as_deref(), Some("content"));
     assert_eq!(flow.text("http.request_body", TS).as_deref(), Some(form));
-    // A small one is shown when the last chunk is there, as the body is, before the trailer's end.
+    // A small file is visible with the last chunk, as the body is, before the trailer's end.
     let mut flow = Flow::new();
     flow.feed(TS, b"PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
     assert_eq!((flow.text("file.data", TS), flow.text("http.request_body", TS)), (None, None));
@@ -410,7 +409,7 @@ fn a_form_that_is_cut_short_keeps_what_came() {
     let head = "POST /up HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 900\r\n\r\n\
         --B\r\nContent-Disposition: form-data; name=f; filename=a\r\n\r\n";
     let state = crate::file::FileState::Truncated;
-    // As in Suricata: what may be the beginning of a boundary is no data.
+    // As in Suricata, the possible beginning of a boundary is no data.
     for (body, size) in
         [("", 0), ("ab", 2), ("abcdefghij", 10), ("abc\r\n", 3), ("abc\r\n-", 3), ("abc\r\nd", 6)]
     {
@@ -518,7 +517,7 @@ fn a_body_goes_on_behind_the_limit_of_the_file_that_is_kept() {
     let tx = flow.parser.tx(0).unwrap();
     assert_eq!(tx.files_of(TS)[0].content().0, &body[..1000]);
     let held = flow.buffer_at(0, "http.request_body", TS, 0).unwrap();
-    // What came with the end of the file's part went with it.
+    // Data that came with the end of the file's part was dropped with it.
     assert!(held.starts_with(&body[..1000]) && held.len() > 4000, "{}", held.len());
 }
 
@@ -559,7 +558,7 @@ fn identity_is_an_encoding_of_responses_only() {
     assert_eq!(Flow::exchange(request, b"").events(0), ["ABNORMAL_CE_HEADER"]);
 }
 
-/// Receivers pass over words that stand for no encoding: these do not use up the layers that are undone.
+/// Receivers skip words that mean no encoding, so these do not use up the limit of layers.
 #[test]
 fn words_without_an_encoding_hide_none() {
     use std::io::Write as _;
@@ -612,7 +611,7 @@ fn tunnels_and_upgrades() {
     }
 }
 
-/// As Suricata has it: the file is all that there is of a whole body, and cut where the flow ended within the
+/// As in Suricata: the file has all bytes of a complete body, and is truncated if the flow ended within the
 /// body.
 #[test]
 fn a_file_that_no_boundary_ends_ends_with_its_body() {
@@ -628,7 +627,7 @@ fn a_file_that_no_boundary_ends_ends_with_its_body() {
         flow.context(|p, c| p.end(TS, c));
         let file = &flow.tx(0).files_of(TS)[0];
         assert_eq!(file.state, state, "{more} bytes of the body are missing");
-        // Where the flow ended, what may be the beginning of a boundary is held back.
+        // At the end of the flow, the possible beginning of a boundary is held back.
         assert_eq!(file.size, size.unwrap_or(file.size), "{more} bytes of the body are missing");
     }
 }
@@ -695,7 +694,7 @@ fn many_bombs_of_a_flow_are_an_event_of_their_own() {
     let mut flow = Flow::new();
     for _ in 0..4 {
         flow.feed(TS, GET).feed(TC, header.as_bytes());
-        // In pieces, each of which finds the decoder gone.
+        // In pieces, for each of which the decoder is already dropped.
         bomb.chunks(bomb.len() / 2).for_each(|piece| {
             flow.feed(TC, piece);
         });

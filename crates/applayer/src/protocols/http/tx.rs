@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A request and its response, and the table of those that a flow holds.
+//! A request and its response, and the table of a flow's transactions.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::worklist::Worklist;
 use bartizan_base::Direction;
 use bartizan_events::JsonWriter;
 
-/// Progress of a direction: nothing yet.
+/// Progress of a direction: no data yet.
 pub(super) const NOT_STARTED: u8 = 0;
 /// In the first line.
 pub(super) const LINE: u8 = 1;
@@ -36,21 +36,21 @@ pub(super) const HEADERS: u8 = 2;
 pub(super) const BODY: u8 = 3;
 /// In the trailer.
 pub(super) const TRAILER: u8 = 4;
-/// All seen.
+/// The message is complete.
 pub(super) const COMPLETE: u8 = 5;
 
-/// Repetitions of fields that are joined; libhtp ignores further ones, and so does detection. Receivers do
-/// not: prevention joins all.
+/// Limit of repeated fields that are joined; libhtp ignores further ones, and so does detection. Receivers do
+/// not, so prevention joins all.
 pub(super) const MAX_REPETITIONS: u16 = 64;
-/// Bytes of raw headers kept per message where nothing depends on what stands behind them.
+/// Limit of raw headers kept per message, in bytes, if no decision depends on bytes beyond it.
 pub(super) const MAX_RAW_HEADERS: usize = 1 << 18;
-/// Bytes of a message's headers and trailers in prevention, and of its first line: what is longer is refused.
-/// It is the most that receivers take as they are shipped (Go 1 MiB; others 8 to 384 KiB), and browsers take
-/// no more than 384 KiB of an answer's.
+/// Limit in prevention of a message's headers and trailers, and of its first line, in bytes; longer ones are
+/// refused. It is the largest default limit of receivers (Go 1 MiB; others 8 to 384 KiB); browsers accept at
+/// most 384 KiB in a response.
 pub(super) const MAX_HEADER_BLOCK: usize = 1 << 20;
 
 bitflags::bitflags! {
-    /// What was found odd and is reported once per transaction, or at the end of the request.
+    /// Anomalies that are reported once per transaction, or at the end of the request.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(super) struct Flags: u16 {
         const FIELD_INVALID = 1;
@@ -69,7 +69,7 @@ bitflags::bitflags! {
     }
 }
 
-/// How a body is delimited.
+/// The way in which a body is delimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Coding {
     #[default]
@@ -80,18 +80,18 @@ pub(super) enum Coding {
     Invalid,
 }
 
-/// What both messages have.
+/// Parts that requests and responses have in common.
 #[derive(Default)]
 pub(super) struct Message {
     pub progress: u8,
-    /// First line, without its end on the request side.
+    /// First line; for requests without its line end.
     pub line: Option<Vec<u8>>,
     pub protocol: Option<Vec<u8>>,
     pub version: Version,
     pub fields: Fields,
-    /// A line among the headers was none of them for some receivers.
+    /// A line among the headers is no field for some receivers.
     pub no_field: bool,
-    /// Fields whose repetition was counted.
+    /// Number of repeated fields.
     pub repetitions: u16,
     pub raw_headers: Vec<u8>,
     pub coding: Coding,
@@ -100,9 +100,9 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Keeps raw headers: of `data` what was not there before, up to `to`. The first `held` bytes were kept
-    /// when they were held; those of them beyond `to` are taken back. False: in prevention (`strict`) there
-    /// are too many; else the rest is not kept.
+    /// Keeps raw headers: the new bytes of `data`, up to `to`. The first `held` bytes were kept when they
+    /// were held; those beyond `to` are removed. `false`: in prevention (`strict`) the limit is exceeded;
+    /// otherwise bytes beyond it are dropped.
     pub(super) fn keep_raw(&mut self, data: &[u8], to: usize, held: usize, strict: bool) -> bool {
         let limit = if strict { MAX_HEADER_BLOCK } else { MAX_RAW_HEADERS };
         let raw = &mut self.raw_headers;
@@ -123,26 +123,25 @@ impl Message {
         field.is_ambiguous(ended)
     }
 
-    /// Whether receivers differ over where a message with chunks ends: some go by the length that stands
-    /// beside them (no sender may put it
-    /// there), some read no chunks in version 1.0, or behind a list of codings of which one is unknown (RFC
-    /// 9112 sections 6.1 and 6.3).
+    /// Whether receivers differ over where a chunked message ends: some use the length beside the chunks (no
+    /// sender may declare one), some read no chunks in version 1.0, or after a list of codings with an
+    /// unknown one (RFC 9112 sections 6.1 and 6.3).
     pub(super) fn ends_differ(&self) -> bool {
         let old = matches!(self.version, Version::V09 | Version::V10);
         let plain = self.fields.value("transfer-encoding").is_none_or(super::fields::is_plain_chunked);
         old || !plain || self.fields.get("content-length").is_some()
     }
 
-    /// The headers are over and no body comes. `strict`: that is what a rule waits for, whatever stands
-    /// behind the empty line, since the receiver acts now; libhtp's message stays among its headers until the
-    /// line behind it is known, and so do passive alerts.
+    /// Handles the end of headers without a body. `strict`: the message is complete at once, whatever follows
+    /// the empty line, since the receiver acts now. libhtp's message stays among its headers until the next
+    /// line is known, and so do passive alerts.
     pub(super) fn headers_end(&mut self, strict: bool) {
         if strict {
             self.progress = self.progress.max(BODY);
         }
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     fn held(&self) -> usize {
         let texts = self.line.held() + self.protocol.held() + self.raw_headers.held();
         texts.saturating_add(self.fields.held()).saturating_add(self.body.held())
@@ -175,7 +174,7 @@ pub(super) struct Response {
     pub seen_continue: bool,
 }
 
-/// Methods that change how messages are read.
+/// Methods that change the parsing of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Method {
     #[default]
@@ -184,7 +183,7 @@ pub(super) enum Method {
     Head,
     Post,
     Put,
-    /// Another one that is known.
+    /// Another known method.
     Other,
 }
 
@@ -239,7 +238,7 @@ pub struct HttpTx {
     common: TxCommon,
     pub(super) settings: Arc<HttpSettings>,
     pub(super) flags: Flags,
-    /// Events are not raised: what a flow's end makes of open messages is no anomaly.
+    /// Events are suppressed: messages that the flow's end leaves open are no anomaly.
     muted: bool,
     pub(super) request: Request,
     pub(super) response: Response,
@@ -257,7 +256,7 @@ impl HttpTx {
         }
     }
 
-    /// Whether anything of it was seen.
+    /// Whether any part of the transaction was seen.
     pub(super) fn started(&self) -> bool {
         self.request.message.progress != NOT_STARTED || self.response.message.progress != NOT_STARTED
     }
@@ -269,7 +268,7 @@ impl HttpTx {
         }
     }
 
-    /// Raises an event of which there is one per transaction and kind of oddity.
+    /// Raises an event at most once per transaction and kind of anomaly.
     pub(super) fn raise_once(&mut self, code: EventCode, kind: Flags) {
         if !self.flags.contains(kind) {
             self.raise(code);
@@ -291,7 +290,7 @@ impl HttpTx {
         }
     }
 
-    /// A piece of the request's body, as it came.
+    /// Handles a piece of the request's body, as it came on the wire.
     pub(super) fn request_data(&mut self, data: &[u8], context: &mut FileContext) -> bool {
         if !self.request.body_started && !data.is_empty() {
             self.request.body_started = true;
@@ -315,7 +314,7 @@ impl HttpTx {
         let strict = self.settings.strict;
         body.source = match self.request.method_kind {
             Method::Put => FileSource::Whole,
-            // Servers read forms whatever the method is.
+            // Servers read forms with any method.
             kind if kind == Method::Post || strict => match self.request.message.fields.value("content-type")
             {
                 Some(value) if multipart::has_boundary(value, strict) => Multipart::new(value, strict)
@@ -327,7 +326,7 @@ impl HttpTx {
         };
     }
 
-    /// A piece of the response's body, as it came.
+    /// Handles a piece of the response's body, as it came on the wire.
     pub(super) fn response_data(&mut self, data: &[u8], context: &mut FileContext) -> bool {
         if !data.is_empty() {
             self.open_response_file(context);
@@ -336,7 +335,7 @@ impl HttpTx {
         response.message.body.receive(data, (&settings.response, settings), context, &mut common.events)
     }
 
-    /// No more data of a body comes.
+    /// Ends the encoded data of a body.
     pub(super) fn end_decoding(&mut self, direction: Direction, context: &mut FileContext) {
         let HttpTx { common, settings, request, response, .. } = self;
         let (body, limits) = match direction {
@@ -346,7 +345,7 @@ impl HttpTx {
         body.end_decoding((limits, settings), context, &mut common.events);
     }
 
-    /// A body has ended: its files are closed.
+    /// Ends a body and closes its files.
     pub(super) fn finish_body(&mut self, direction: Direction, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = match direction {
@@ -356,7 +355,7 @@ impl HttpTx {
         body.finish(context, &mut common.events);
     }
 
-    /// The flow ended within a body: what came of its files is all of them.
+    /// Handles the end of the flow within a body: its files end as they are.
     pub(super) fn abort_body(&mut self, direction: Direction, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = match direction {
@@ -366,7 +365,7 @@ impl HttpTx {
         body.abort(context, &mut common.events);
     }
 
-    /// Bytes of a body are missing.
+    /// Handles missing bytes of a body.
     pub(super) fn body_gap(&mut self, direction: Direction, missing: u64, context: &mut FileContext) {
         if direction == Direction::ToClient {
             self.open_response_file(context);
@@ -379,8 +378,8 @@ impl HttpTx {
         body.receive_gap(missing, (limits, settings), context, &mut common.events);
     }
 
-    /// Opens the response's file with its first byte, be it one of a body without status line; of one that is
-    /// encoded with the first byte that is not.
+    /// Opens the response's file with its first byte, also for a body without status line; for an encoded
+    /// body, with its first decoded byte.
     fn open_response_file(&mut self, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let body = &mut response.message.body;
@@ -406,8 +405,8 @@ impl HttpTx {
         }
     }
 
-    /// A response is complete: if it was the last missing piece of a file, the whole file is one of its files
-    /// too.
+    /// Completes a response: if it was the last missing piece of a file, the whole file becomes one of its
+    /// files, too.
     pub(super) fn join_ranges(&mut self, ranges: &mut Ranges, context: &mut FileContext) {
         let HttpTx { common, request, response, .. } = self;
         let message = &mut response.message;
@@ -426,7 +425,7 @@ impl HttpTx {
         message.body.files.close(FileState::Closed);
     }
 
-    /// Raises what was only flagged while the request was read.
+    /// Raises events for anomalies that were only flagged while the request was parsed.
     pub(super) fn raise_request_flags(&mut self) {
         for (flag, code) in [
             (Flags::INVALID_TRANSFER_ENCODING, events::INVALID_TRANSFER_ENCODING_VALUE_IN_REQUEST),
@@ -444,10 +443,10 @@ impl HttpTx {
     }
 }
 
-/// What a content range makes of a file.
+/// The meaning of a content range for a file.
 enum RangeKind {
     Part,
-    /// All of the file, or nothing known about its place in it.
+    /// All of the file, or an unknown part of it.
     Whole,
     Invalid,
 }
@@ -546,7 +545,7 @@ impl Table {
         }
     }
 
-    /// Whether transactions note what is odd.
+    /// Sets whether events of transactions are suppressed.
     pub(super) fn mute(&mut self, muted: bool) {
         self.muted = muted;
         for tx in self.iter_mut() {
@@ -558,7 +557,7 @@ impl Table {
         usize::try_from(id.checked_sub(self.first)?).ok()
     }
 
-    /// A transaction, made if it is not there; `None` when there are too many.
+    /// A transaction; makes it if it does not exist. `None`: there are too many.
     pub(super) fn at(&mut self, id: TxId) -> Option<&mut HttpTx> {
         let position = self.position(id)?;
         if self.slots.get(position).is_none_or(Option::is_none) {
@@ -590,13 +589,13 @@ impl Table {
         self.mark_mut(id)
     }
 
-    /// A transaction, to note on it that it was looked at.
+    /// A transaction, for changes of its marks only.
     pub(super) fn mark_mut(&mut self, id: TxId) -> Option<&mut HttpTx> {
         let position = self.position(id)?;
         self.slots.get_mut(position)?.as_deref_mut()
     }
 
-    /// Bytes of memory held; costs what was changed since it was asked last.
+    /// Bytes of memory held. The cost depends on the changes since the last call.
     pub(super) fn held(&mut self) -> usize {
         let ids = self.work.take_unmeasured();
         let (mut more, mut less) = (0usize, 0usize);
@@ -611,7 +610,7 @@ impl Table {
         self.slots.held().saturating_add(places).saturating_add(self.work.held())
     }
 
-    /// Frees one; slots before `keep_from` are given up.
+    /// Frees a transaction; slots before `keep_from` are dropped.
     pub(super) fn free(&mut self, id: TxId, keep_from: TxId) {
         if let Some(slot) = self.position(id).and_then(|p| self.slots.get_mut(p))
             && let Some(tx) = slot.take()
@@ -626,12 +625,12 @@ impl Table {
         }
     }
 
-    /// Which were changed.
+    /// The changed transactions.
     pub(super) const fn worklist(&self) -> &Worklist {
         &self.work
     }
 
-    /// Which were changed, to note and to take notes.
+    /// The changed transactions, to add and to take.
     pub(super) const fn worklist_mut(&mut self) -> &mut Worklist {
         &mut self.work
     }
@@ -641,12 +640,12 @@ impl Table {
         self.freed_to
     }
 
-    /// First id that may be there.
+    /// Lowest id that may exist.
     pub(super) fn first(&self) -> TxId {
         self.first
     }
 
-    /// All that are there.
+    /// All existing transactions.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut HttpTx> {
         self.slots.iter_mut().filter_map(Option::as_deref_mut)
     }

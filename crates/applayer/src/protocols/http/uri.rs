@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A request's URI: taken apart and put together again in normal form (RFC 3986, with the liberties of
+//! A request's URI: split into parts and joined again in normal form (RFC 3986, with the liberties of
 //! libhtp).
 
 use crate::memory::Held as _;
@@ -9,7 +9,7 @@ use super::fields::{self, host_port, port_number};
 use super::settings::UriSettings;
 use super::urldecode::{decode_component, decode_path, remove_dot_segments, utf8_to_bytes};
 
-/// Parts of a URI; a part that is absent is `None`.
+/// Parts of a URI; `None` for a missing part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Uri {
     pub scheme: Option<Vec<u8>>,
@@ -18,10 +18,10 @@ pub(super) struct Uri {
     pub hostname: Option<Vec<u8>>,
     pub port: Option<u16>,
     pub path: Option<Vec<u8>>,
-    /// As sent.
+    /// The query as sent.
     pub query: Option<Vec<u8>>,
     pub fragment: Option<Vec<u8>>,
-    /// The host or port in the URI cannot be one.
+    /// The host or port in the URI is invalid.
     pub host_invalid: bool,
 }
 
@@ -36,7 +36,7 @@ struct Parts<'a> {
     path: Option<&'a [u8]>,
     query: Option<&'a [u8]>,
     fragment: Option<&'a [u8]>,
-    /// The path is what follows the scheme, and has no slash before it.
+    /// The path is the text after the scheme, without a slash before it.
     bare: bool,
 }
 
@@ -54,13 +54,13 @@ impl<'a> Parts<'a> {
     fn parse(input: &'a [u8]) -> Self {
         let mut parts = Parts::default();
         let mut rest = input;
-        // No slash at the beginning, but a colon somewhere: what is before it is taken for the scheme.
+        // No slash at the beginning, but a colon somewhere: the text before it counts as the scheme.
         if input.first() != Some(&b'/')
             && let Some((scheme, tail)) = split_at_byte(input, b':')
         {
             parts.scheme = Some(scheme);
             rest = parts.authority(tail);
-            // Without slashes behind the scheme many servers take all of it for the path, where libhtp sees a
+            // Without slashes after the scheme many servers take all of the rest for the path; libhtp sees a
             // host.
             let is_web = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
             if is_web && !tail.starts_with(b"/") {
@@ -108,7 +108,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Uri {
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         let parts = [
             &self.scheme,
@@ -122,7 +122,7 @@ impl Uri {
         parts.iter().fold(0, |sum, part| sum.saturating_add(part.held()))
     }
 
-    /// Takes a request's URI apart and normalises the parts.
+    /// Splits a request's URI and normalises the parts.
     pub(super) fn parse(input: &[u8], settings: &UriSettings) -> Self {
         let parts = Parts::parse(input);
         let component = |part: Option<&[u8]>| part.map(|p| decode_component(p, settings));
@@ -159,8 +159,8 @@ impl Uri {
         }
     }
 
-    /// The URI of a CONNECT request: host and port. A path is what it is for servers that answer CONNECT as
-    /// any other method.
+    /// The URI of a CONNECT request: host and port. Servers that treat CONNECT as any other method take a
+    /// path for what it is.
     pub(super) fn parse_authority(input: &[u8], settings: &UriSettings) -> Self {
         if input.starts_with(b"/") {
             return Uri::parse(input, settings);
@@ -175,8 +175,8 @@ impl Uri {
         Uri { hostname: Some(hostname), port, host_invalid, ..Uri::default() }
     }
 
-    /// Path, query and fragment in normal form, after the other parts if the settings say so; and whether
-    /// something was encoded twice.
+    /// Path, query and fragment in normal form, after the other parts if the settings include them; and
+    /// whether some text was encoded twice.
     pub(super) fn normalized(&self, settings: &UriSettings) -> (Option<Vec<u8>>, bool) {
         let mut out = Vec::new();
         let mut twice = false;
@@ -220,7 +220,7 @@ impl Uri {
     }
 }
 
-/// Splits what follows the method into URI and protocol.
+/// Splits the text after the method into URI and protocol.
 pub(super) fn split_uri_protocol(rest: &[u8], last: bool, separates: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     let at =
         if last { rest.iter().rposition(|b| separates(*b)) } else { rest.iter().position(|b| separates(*b)) };

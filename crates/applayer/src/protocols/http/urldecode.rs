@@ -8,18 +8,18 @@ use super::bestfit::bestfit;
 use super::bytes::after;
 use super::settings::{InvalidEncoding, UriSettings};
 
-/// What stands after a percent sign.
+/// Meaning of the text after a percent sign.
 enum Percent {
-    /// A byte, and how much was used after the sign.
+    /// A byte, and the number of characters used after the sign.
     Byte(u8, usize),
     /// The sign stands for itself.
     Sign,
-    /// The sign goes away.
+    /// The sign is removed.
     Nothing,
 }
 
 const fn nibble(digit: u8) -> u8 {
-    // Also computes something for what is no digit: some servers do just that.
+    // Also computes a value for characters that are no digits, as some servers do.
     if digit >= b'A' { (digit & 0xdf).wrapping_sub(b'A').wrapping_add(10) } else { digit.wrapping_sub(b'0') }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn decode_path(input: &[u8], settings: &UriSettings) -> Vec<u8> {
                 Percent::Byte(0, _) if settings.encoded_nul_ends => break,
                 Percent::Byte(found, used) => {
                     let separator = found == b'/' || (settings.backslash_to_slash && found == b'\\');
-                    // `%u` encodings of separators are decoded in any case.
+                    // Encodings of separators by `%u` are decoded in any case.
                     if !(separator && !settings.decode_separators && used == 2) {
                         byte = found;
                         rest = after(tail, used);
@@ -131,7 +131,8 @@ pub(super) fn decode_component(input: &[u8], settings: &UriSettings) -> Vec<u8> 
     out
 }
 
-/// How many continuation bytes a first byte announces; `None`: it cannot begin a character.
+/// Number of continuation bytes that a first byte declares, and its bits; `None`: it cannot begin a
+/// character.
 const fn announced(first: u8) -> Option<(u32, u32)> {
     match first {
         0xc0..=0xdf => Some((1, (first & 0x1f) as u32)),
@@ -141,7 +142,7 @@ const fn announced(first: u8) -> Option<(u32, u32)> {
     }
 }
 
-/// Turns UTF-8, overlong forms included, into one byte per character; what is no UTF-8 becomes the
+/// Turns UTF-8, overlong forms included, into one byte per character; bytes that are no UTF-8 become the
 /// replacement byte.
 pub(super) fn utf8_to_bytes(input: &[u8], settings: &UriSettings) -> Vec<u8> {
     if input.is_ascii() {
@@ -190,12 +191,12 @@ pub(super) fn utf8_to_bytes(input: &[u8], settings: &UriSettings) -> Vec<u8> {
     out
 }
 
-/// Surrogates and what lies beyond U+10FFFF.
+/// Whether two bytes begin a surrogate or a code point beyond U+10FFFF.
 const fn out_of_range(first: u8, second: u8) -> bool {
     (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f)
 }
 
-/// Removes dot segments. Differs from the RFC as servers do: what is left has no slash in place of a final
+/// Removes dot segments. As in servers, and unlike in the RFC, the result has no slash in place of a final
 /// `/.` or `/..`.
 pub(super) fn remove_dot_segments(path: &[u8]) -> Vec<u8> {
     #[derive(PartialEq)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pieces of a TLS flow that rules look at.
+//! The pieces of a TLS flow that rules inspect.
 //!
-//! Texts that the table gives for both directions are those of the side that sends in the direction.
+//! A buffer with both directions has, in each direction, the value of the sending side.
 
 use super::ja4;
 use super::tx::TlsTx;
@@ -35,9 +35,9 @@ const JA4_HASH: u16 = 15;
 pub(super) const VERSION: NumberId = 0;
 /// Seconds since 1970 from which this side's certificate is valid, two's complement (`as i64`).
 pub(super) const NOT_BEFORE: NumberId = 1;
-/// Seconds since 1970 up to which it is.
+/// Seconds since 1970 up to which this side's certificate is valid, two's complement (`as i64`).
 pub(super) const NOT_AFTER: NumberId = 2;
-/// Certificates that this side sent.
+/// Number of certificates that this side sent.
 pub(super) const CHAIN_LENGTH: NumberId = 3;
 /// Bits of the last handshake message: client hello 1, server hello 2, client key exchange 4, server key
 /// exchange 8.
@@ -65,7 +65,7 @@ pub(super) const SPECS: &[BufferSpec] = &[
     buffer(CERTIFICATES, "tls.certs", true, true, CERTIFICATE, BufferKind::Multi),
     buffer(ALTERNATIVE_NAMES, "tls.subjectaltname", false, true, CERTIFICATE, BufferKind::Multi),
     buffer(ALPN, "tls.alpn", true, true, HELLO, BufferKind::Multi),
-    // Suricata has this one of the state before.
+    // In Suricata this buffer belongs to the state before.
     buffer(RANDOM, "tls.random", true, true, HELLO, BufferKind::Single).of_state(0),
     buffer(RANDOM_TIME, "tls.random_time", true, true, HELLO, BufferKind::Single),
     buffer(RANDOM_BYTES, "tls.random_bytes", true, true, HELLO, BufferKind::Single),
@@ -108,7 +108,7 @@ pub(super) fn get<'a>(tx: &'a TlsTx, query: BufferQuery, scratch: &'a mut Vec<u8
     }
 }
 
-/// Writes the JA4 of the client's hello to the end of `out`. `false`: no hello was read, so there is none.
+/// Appends the JA4 of the client's hello to `out`. `false`: no hello was read.
 pub(super) fn write_ja4(tx: &TlsTx, out: &mut Vec<u8>) -> bool {
     let client = &tx.sides.to_server;
     let was_read = client.random.is_some();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The certificate message (RFC 5246 section 7.4.2) and what is read from the first certificate in it.
+//! The certificate message (RFC 5246 section 7.4.2) and the fields of its first certificate.
 //!
 //! Names are written as Suricata does: `C=US, O=Example, CN=host`, in the order of the certificate, values
 //! unescaped.
 //!
-//! Not done: verification of anything; the certificate message of TLS 1.3 (it is encrypted).
+//! Not supported: verification of any kind; the certificate message of TLS 1.3 (it is encrypted).
 
 use super::events;
 use super::tx::TlsTx;
@@ -16,34 +16,34 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::nom;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// More alternative names are not kept.
+/// Limit of alternative names; further ones are dropped.
 const NAMES_MAX: usize = 4096;
 
-/// The fields of a certificate that rules and records see.
+/// The fields of a certificate for rules and records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Certificate {
     pub(super) subject: String,
     pub(super) issuer: String,
-    /// `0A:FF:...`
+    /// Serial number, `0A:FF:...`
     pub(super) serial: String,
-    /// Seconds since 1970; negative before.
+    /// Start of validity, in seconds since 1970; negative before.
     pub(super) not_before: i64,
-    /// Seconds since 1970; negative before.
+    /// End of validity, in seconds since 1970; negative before.
     pub(super) not_after: i64,
     /// SHA-1 of the certificate, `0a:ff:...`
     pub(super) fingerprint: String,
     pub(super) names: Vec<String>,
-    /// Bytes of memory held by all of this.
+    /// Bytes of memory held by all fields.
     held: usize,
 }
 
 impl Certificate {
-    /// Bytes of memory held, its own place included.
+    /// Bytes of memory held, the structure itself included.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// Sums up what it holds; it does not change any more.
+    /// Sums up the memory of the fields, which do not change any more.
     fn measured(mut self) -> Self {
         let texts = [&self.subject, &self.issuer, &self.serial, &self.fingerprint];
         let held = texts.into_iter().chain(&self.names).map(Held::held);
@@ -52,18 +52,18 @@ impl Certificate {
     }
 }
 
-/// The certificates of one side: the bytes once, and where each lies.
+/// The certificates of one side: all bytes once, and the position of each.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     data: Vec<u8>,
-    /// Offset and length.
+    /// Offset and length of each certificate.
     entries: Vec<(u32, u32)>,
-    /// A certificate message was taken in; later ones are ignored.
+    /// A certificate message was read; later ones are ignored.
     seen: bool,
 }
 
 impl Chain {
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         self.data.held().saturating_add(self.entries.held())
     }
@@ -73,20 +73,20 @@ impl Chain {
         self.entries.len()
     }
 
-    /// A certificate in DER, 0 is the peer's own.
+    /// A certificate in DER; 0 is the peer's own.
     pub(super) fn get(&self, index: usize) -> Option<&[u8]> {
         let (offset, length) = *self.entries.get(index)?;
         let offset = usize::try_from(offset).ok()?;
         self.data.get(offset..)?.get(..usize::try_from(length).ok()?)
     }
 
-    /// All of them in order.
+    /// All certificates in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 }
 
-/// Takes in a certificate message of a direction.
+/// Reads a certificate message of a direction.
 pub(super) fn decode(tx: &mut TlsTx, direction: Direction, body: &[u8]) {
     let mut cursor = Cursor::new(body);
     let list = cursor.u24().and_then(|length| cursor.take(usize::try_from(length).ok()?));
@@ -124,7 +124,7 @@ pub(super) fn decode(tx: &mut TlsTx, direction: Direction, body: &[u8]) {
     tx.sides[direction].chain = chain;
 }
 
-/// Reads a certificate; also tells whether it has more alternative names than are kept.
+/// Reads a certificate. Also returns whether it has more alternative names than the limit.
 fn parse(der: &[u8]) -> Result<(Certificate, bool), u8> {
     let (_, x509) = X509Certificate::from_der(der).map_err(|e| event_of(&e))?;
     let validity = x509.validity();

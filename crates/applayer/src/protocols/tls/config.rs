@@ -3,7 +3,7 @@
 
 use bartizan_base::{SettingError, Settings, parse_bool};
 
-/// When a fingerprint is made.
+/// Condition for making a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fingerprint {
     Off,
@@ -34,14 +34,14 @@ impl Fingerprint {
     }
 }
 
-/// What happens once a session is encrypted (`encryption-handling`).
+/// Treatment of encrypted sessions (`encryption-handling`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encryption {
-    /// Records are followed, payload is not inspected.
+    /// Records are parsed, payload is not inspected.
     TrackOnly,
-    /// The flow needs nothing any more.
+    /// The flow is bypassed.
     Bypass,
-    /// As any other flow.
+    /// The flow is inspected as any other flow.
     Full,
 }
 
@@ -49,13 +49,13 @@ pub(super) enum Encryption {
 #[derive(Debug)]
 pub(super) struct Config {
     pub(super) ja3: Fingerprint,
-    /// Rules may look at JA4.
+    /// Rules may inspect JA4.
     pub(super) ja4: bool,
     pub(super) encryption: Encryption,
 }
 
 impl Config {
-    /// From the configuration.
+    /// Reads the configuration.
     pub(super) fn read(settings: &Settings) -> Result<Self, SettingError> {
         let encryption = match settings.get("encryption-handling") {
             Some("full") => Encryption::Full,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the TLS parser can find odd. Names are those of Suricata 8 (EVE prints them as they stand here, rules
-//! name them without regard to case).
+//! Anomalies that the TLS parser reports. Names are those of Suricata 8 (EVE prints them in this form, rules
+//! ignore their letter case).
 //!
-//! Not done: `HEARTBEAT_MESSAGE` and `INVALID_TLS_HEADER` are never raised (Suricata 8 does not raise them
-//! either).
+//! `HEARTBEAT_MESSAGE` and `INVALID_TLS_HEADER` are never raised (Suricata 8 does not raise them either).
 
 use crate::event::EventCode;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handshake messages (RFC 5246 section 7.4): put together over records, then handed to their readers.
+//! Handshake messages (RFC 5246 section 7.4): assembled from records, then passed to their parsers.
 //!
-//! Records may have any length and cut a message anywhere, also in its head (RFC 8446 section 5.1). Not done:
-//! messages after the change of the cipher (they are encrypted).
+//! Records may have any length and cut a message anywhere, also in its head (RFC 8446 section 5.1). Not
+//! supported: messages after the change of the cipher (they are encrypted).
 
 use super::certificate;
 use super::events;
@@ -11,7 +11,7 @@ use super::tx::{ClientState, Flags, ServerState, TlsTx};
 use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
-/// So much of a message is put together; one of which more comes is passed over with an event.
+/// Limit of an assembled message, in bytes; a longer message is skipped with an event.
 pub(super) const MESSAGE_MAX: usize = 1 << 18;
 
 const HELLO_REQUEST: u8 = 0;
@@ -28,20 +28,20 @@ const FINISHED: u8 = 20;
 const CERTIFICATE_URL: u8 = 21;
 const CERTIFICATE_STATUS: u8 = 22;
 
-/// Type and length before a message.
+/// Length of a message's head (type and length), in bytes.
 pub(super) const HEAD: usize = 4;
 
-/// A message of which not all is there.
+/// An incomplete message.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
-    /// The head, as far as it is there.
+    /// The head, as far as it has come.
     head: smallvec::SmallVec<[u8; HEAD]>,
-    /// The message's type, if one is being put together.
+    /// The type of the incomplete message, if there is one.
     kind: Option<u8>,
-    /// Bytes of it that are to come.
+    /// Bytes of the message that have not come yet.
     missing: usize,
     data: Vec<u8>,
-    /// It is too long: its bytes are only counted.
+    /// The message is too long: its bytes are only counted.
     discard: bool,
 }
 
@@ -51,7 +51,7 @@ impl Assembly {
         self.kind.is_some() || !self.head.is_empty()
     }
 
-    /// Takes bytes of a head. The whole head, once it is there: type and length.
+    /// Adds bytes of a head. Returns type and length once the head is complete.
     fn take_head(&mut self, cursor: &mut Cursor<'_>) -> Option<(u8, usize)> {
         let missing = HEAD.saturating_sub(self.head.len());
         self.head.extend_from_slice(cursor.take(missing.min(cursor.len())).unwrap_or_default());
@@ -61,7 +61,7 @@ impl Assembly {
         Some((kind, usize::try_from(length).unwrap_or(usize::MAX)))
     }
 
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         self.data.held()
     }
@@ -86,7 +86,7 @@ const fn known(kind: u8) -> bool {
     )
 }
 
-/// Takes in a whole handshake record. An error ends the parsing of the flow.
+/// Handles a whole handshake record. An error ends the parsing of the flow.
 pub(super) fn record(
     tx: &mut TlsTx,
     assembly: &mut Assembly,
@@ -130,7 +130,7 @@ pub(super) fn record(
         match cursor.take(length) {
             Some(body) => message(tx, direction, kind, body)?,
             None => {
-                // What it says of its length may not be true: the limit is for what comes.
+                // The declared length may be false: the limit applies to the bytes that come.
                 let rest = cursor.take(cursor.len()).unwrap_or_default();
                 *assembly = Assembly {
                     head: smallvec::SmallVec::new(),
@@ -145,18 +145,18 @@ pub(super) fn record(
     Ok(())
 }
 
-/// Takes in a message. An error ends the parsing of the flow.
+/// Handles a message. An error ends the parsing of the flow.
 fn message(tx: &mut TlsTx, direction: Direction, kind: u8, body: &[u8]) -> Result<(), u8> {
     let repeated =
         kind == CLIENT_HELLO && direction == Direction::ToServer && tx.flags.contains(Flags::CLIENT_HELLO);
     if repeated {
         tx.flags.remove(Flags::RETRY);
-        // It may not name another server (RFC 8446 section 4.1.2), but OpenSSL takes the name that comes
-        // last.
+        // A second hello may not name another server (RFC 8446 section 4.1.2), but OpenSSL uses the last
+        // name.
         if hello::offered_name(body) != tx.sides.to_server.server_name.as_deref() {
             return Err(events::MULTIPLE_SNI_EXTENSIONS);
         }
-        // Suricata does not see it there, and records are to be the same.
+        // Suricata ignores the message there, and records must be the same.
         if tx.is_behind_the_change() {
             return Ok(());
         }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Heartbeats (RFC 6520) and their misuse to read a peer's memory (CVE-2014-0160).
 //!
-//! In the clear the lengths tell; once encrypted, an answer longer than its question does.
+//! In clear text the lengths reveal the misuse; once encrypted, a response longer than its request does.
 
 use super::events;
 use super::tx::{Flags, TlsTx};
 use bartizan_base::{Cursor, Direction};
 
-/// Type and length before the payload.
+/// Length of type and length before the payload, in bytes.
 const HEAD: usize = 3;
-/// Least padding (RFC 6520 section 4).
+/// Least padding, in bytes (RFC 6520 section 4).
 const PADDING: usize = 16;
 
-/// Takes in a heartbeat record. An error ends the parsing of the flow.
+/// Handles a heartbeat record. An error ends the parsing of the flow.
 pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
     let mut cursor = Cursor::new(body);
     let (Some(kind), Some(payload)) = (cursor.u8(), cursor.u16()) else { return Ok(()) };
@@ -41,7 +41,7 @@ pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Resul
         return Ok(());
     }
     if tx.flags.contains(own) {
-        // A second question before the answer.
+        // A second request before the response.
         return Err(events::INVALID_HEARTBEAT_MESSAGE);
     }
     tx.flags.remove(pending);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Client and server hello (RFC 5246 section 7.4.1, RFC 8446 section 4.1) with the extensions that rules and
-//! records see.
+//! Client and server hello (RFC 5246 section 7.4.1, RFC 8446 section 4.1) with the extensions for rules and
+//! records.
 //!
-//! Reading is lenient as in Suricata 8: an extension that cannot be read ends the list but not the hello; a
-//! list whose frame is broken ends the hello without its state being reached. Fields of repeated hellos
+//! Parsing is as lenient as in Suricata 8: an extension that cannot be read ends the list but not the hello;
+//! a list with a broken frame ends the hello before its state is reached. Fields of repeated hellos
 //! (HelloRetryRequest) add up.
 //!
-//! Not done: key shares, pre-shared keys, encrypted client hello (the outer hello is read).
+//! Not supported: key shares, pre-shared keys, encrypted client hello (the outer hello is parsed).
 
 use super::events;
 use super::tx::{Flags, TlsTx};
@@ -14,17 +14,17 @@ use super::version::{self, is_grease};
 use crate::memory::Held as _;
 use bartizan_base::{Cursor, Direction};
 
-/// Which hello a message is. A server that sends a client hello is read as it claims.
+/// The kind of a hello. A client hello from a server is parsed as a client hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Client,
     Server,
 }
 
-/// What a hello offers, without GREASE: source of JA4 and of the handshake objects in records.
+/// The offers of a hello without GREASE: source of JA4 and of the handshake objects in records.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HelloFields {
-    /// Highest version named.
+    /// Highest version that the hello names.
     pub(crate) version: Option<u16>,
     /// Cipher suites in order.
     pub(crate) ciphers: Vec<u16>,
@@ -32,11 +32,11 @@ pub(crate) struct HelloFields {
     pub(crate) extensions: Vec<u16>,
     /// Signature algorithms in order.
     pub(crate) signature_algorithms: Vec<u16>,
-    /// Protocol names, each behind its length.
+    /// Protocol names, each after its length.
     alpn: Vec<u8>,
 }
 
-/// Most values kept per list. One hello cannot hold more, but a client can send many.
+/// Limit of values kept per list. One hello cannot have more, but a client can send several.
 const LIST_MAX: usize = 1 << 15;
 const ALPN_MAX: usize = 1 << 16;
 
@@ -47,7 +47,7 @@ fn push(list: &mut Vec<u16>, value: u16) {
 }
 
 impl HelloFields {
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(crate) fn held(&self) -> usize {
         let lists = [&self.ciphers, &self.extensions, &self.signature_algorithms];
         lists.iter().fold(self.alpn.held(), |sum, list| sum.saturating_add(list.held()))
@@ -96,7 +96,7 @@ impl HelloFields {
     }
 }
 
-/// The random of a server hello that asks for another client hello (RFC 8446 section 4.1.3).
+/// The random of a server hello that requests another client hello (RFC 8446 section 4.1.3).
 const RETRY_REQUEST: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
@@ -111,7 +111,7 @@ const EXT_SESSION_TICKET: u16 = 35;
 const EXT_EARLY_DATA: u16 = 42;
 const EXT_SUPPORTED_VERSIONS: u16 = 43;
 
-/// Reads a hello sent in `direction`. `true`: it was read to its end.
+/// Parses a hello sent in `direction`. Returns whether it was parsed to its end.
 pub(super) fn decode(tx: &mut TlsTx, direction: Direction, kind: Kind, body: &[u8]) -> bool {
     let mut cursor = Cursor::new(body);
     let ok = read(tx, direction, kind, &mut cursor).is_some();
@@ -132,7 +132,7 @@ fn read(tx: &mut TlsTx, direction: Direction, kind: Kind, cursor: &mut Cursor<'_
     if kind == Kind::Server && random == RETRY_REQUEST {
         tx.flags.insert(Flags::RETRY);
     }
-    // A server's hello had neither session id nor compression in drafts of TLS 1.3 before 22.
+    // In drafts of TLS 1.3 before 22, a server's hello had neither session id nor compression.
     let short = kind == Kind::Server && tx.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE);
     if !short {
         let length = usize::from(cursor.u8()?);
@@ -162,7 +162,7 @@ fn read_version(tx: &mut TlsTx, direction: Direction, kind: Kind, version: u16) 
     if kind == Kind::Server && (version == version::TLS13 || version >> 8 == 0x7f) {
         tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
     }
-    // Final TLS 1.3 names itself in an extension only: who names it here speaks an early draft.
+    // Final TLS 1.3 is named in an extension only: a side that names it here uses an early draft.
     side.version = if (0x7f01..0x7f10).contains(&version) || version == version::TLS13 {
         version::PRE_DRAFT16
     } else {
@@ -179,7 +179,7 @@ fn session_id(tx: &mut TlsTx, direction: Direction, id: &[u8]) {
         return;
     }
     side.session_id = id.to_vec();
-    // The answer may be read first, where it is acknowledged first.
+    // The response may be parsed first, if it is acknowledged first.
     if tx.sides.to_server.session_id == tx.sides.to_client.session_id {
         tx.flags.insert(Flags::SESSION_RESUMED);
     }
@@ -207,7 +207,7 @@ fn numbers(list: &[u8]) -> impl Iterator<Item = u16> + '_ {
     list.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair))
 }
 
-/// What the extensions of one hello add to JA3.
+/// Parts of JA3 that the extensions of one hello add.
 #[derive(Default)]
 struct Ja3Parts<'a> {
     types: Vec<u16>,
@@ -251,8 +251,8 @@ fn next_extension<'a>(block: &mut Cursor<'a>) -> Option<(u16, &'a [u8])> {
     Some((extension, block.take(length)?))
 }
 
-/// The list has ended for records, but a server that does not know the broken extension reads on, and finds
-/// the name.
+/// Searches the server name after a broken extension. The list has ended for records, but a server that does
+/// not know the broken extension continues and finds the name.
 fn name_behind(tx: &mut TlsTx, direction: Direction, block: &mut Cursor<'_>) {
     while let Some((extension, body)) = next_extension(block) {
         let side = &mut tx.sides[direction];
@@ -286,7 +286,7 @@ pub(super) fn offered_name(hello: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Reads one extension. An error ends the list.
+/// Parses one extension. An error ends the list.
 fn one<'a>(
     tx: &mut TlsTx,
     direction: Direction,
@@ -328,7 +328,7 @@ fn one<'a>(
         EXT_ALPN => alpn(tx, direction, &mut cursor).ok_or(broken)?,
         EXT_EARLY_DATA if kind == Kind::Client => tx.flags.insert(Flags::EARLY_DATA),
         EXT_SUPPORTED_VERSIONS => supported_versions(tx, direction, kind, &mut cursor).ok_or(broken)?,
-        // A ticket may be refused: whether the session was resumed shows when no certificate follows.
+        // The server may refuse a ticket: the session was resumed only if no certificate follows.
         EXT_SESSION_TICKET if kind == Kind::Client => tx.flags.insert(Flags::SESSION_RESUMED),
         _ => {}
     }
@@ -336,8 +336,8 @@ fn one<'a>(
 }
 
 /// Server name (RFC 6066 section 3): the first name of the first such extension counts, with all of its
-/// bytes. Some servers (those written in Go) look for a host name behind names of other kinds, so that is
-/// taken, too, where Suricata only tells of the kind.
+/// bytes. Some servers (those written in Go) search for a host name after names of other kinds, so that name
+/// counts, too, where Suricata only reports the kind.
 fn server_name(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
     let name = host_name(body).inspect_err(|_| {
         let side = &mut tx.sides[direction];
@@ -390,7 +390,7 @@ fn alpn(tx: &mut TlsTx, direction: Direction, cursor: &mut Cursor<'_>) -> Option
         let length = usize::from(length);
         match list.take(length) {
             Some(name) => tx.sides[direction].hello.add_alpn(name),
-            // A name that reaches beyond the list is broken only if it reaches beyond the extension too.
+            // A name that reaches beyond the list is broken only if it reaches beyond the extension, too.
             None if list.position().saturating_add(length) > rest.len() => return None,
             None => break,
         }
@@ -411,14 +411,14 @@ fn supported_versions(
                 return None;
             }
             let list = cursor.take(length)?;
-            // The first one is what the client likes best.
+            // The client prefers the first one.
             if let Some(preferred) = numbers(list).find(|v| version::is_valid(*v)) {
                 let side = &mut tx.sides[direction];
                 side.version = preferred;
                 side.hello.set_version(preferred);
             }
             tx.flags.insert(Flags::VERSIONS_OFFERED);
-            // The answer may be read first.
+            // The response may be parsed first.
             if tx.flags.contains(Flags::SERVER_HELLO) && tx.sides.to_client.version > version::TLS12 {
                 tx.flags.insert(Flags::LOG_WITHOUT_CERTIFICATE);
             }

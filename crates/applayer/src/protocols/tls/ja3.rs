@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JA3 and JA3S: MD5 over a text made of the numbers in a hello.
+//! JA3 and JA3S: MD5 over a text of the numbers in a hello.
 //!
 //! Source: the description at <https://github.com/salesforce/ja3> (BSD-3-Clause). Client: version, cipher
 //! suites, extensions, groups, point formats; server: version, cipher suite, extensions. GREASE is left out;
@@ -9,32 +9,32 @@ use super::version::is_grease;
 use crate::memory::Held as _;
 use md5::{Digest as _, Md5};
 
-/// A JA3 text that is being put together, and its hash once the hello was read to its end.
+/// A JA3 text under construction, and its hash once the hello was parsed to its end.
 #[derive(Debug, Default)]
 pub(super) struct Ja3 {
     text: String,
     hash: Option<String>,
-    /// The current field has a value.
+    /// The current field has a value already.
     started: bool,
 }
 
 impl Ja3 {
-    /// Bytes of memory held beside its own place.
+    /// Bytes of memory held outside of the structure itself.
     pub(super) fn held(&self) -> usize {
         self.text.held().saturating_add(self.hash.held())
     }
 
-    /// A text may not become longer (repeated hellos that break off before their end add to it).
+    /// Limit of a text, in bytes (repeated hellos that break off before their end add to it).
     const MAX: usize = 1 << 19;
 
-    /// Begins with the version, unless an earlier hello did.
+    /// Begins the text with the version, unless an earlier hello did.
     pub(super) fn begin(&mut self, version: u16) {
         if self.text.is_empty() {
             self.text = version.to_string();
         }
     }
 
-    /// Whether values are still wanted: only the first whole hello counts.
+    /// Whether values are still added: only the first complete hello counts.
     pub(super) fn open(&self) -> bool {
         self.hash.is_none() && self.text.len() < Self::MAX
     }
@@ -55,7 +55,7 @@ impl Ja3 {
         }
     }
 
-    /// The hello is complete.
+    /// Completes the hello.
     pub(super) fn finish(&mut self) {
         if self.hash.is_none() && !self.text.is_empty() {
             let digest = Md5::digest(self.text.as_bytes());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JA4, the fingerprint of a client hello that does not depend on the order of its parts.
+//! JA4, the fingerprint of a client hello that is independent of the order of its parts.
 //!
 //! Source: the technical details at <https://github.com/FoxIO-LLC/ja4> (JA4 alone is BSD-3-Clause). Where
-//! Suricata 8 differs its form is taken: the second part of the hash text always begins with `_`, even
+//! Suricata 8 differs, its form is used: the second part of the hash text always begins with `_`, even
 //! without algorithms.
 //!
-//! Not done: JA4S, JA4H and the rest of JA4+ (another licence).
+//! Not supported: JA4S, JA4H and the rest of JA4+ (another licence).
 
 use super::hello::HelloFields;
 use super::version::is_grease;
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
 
-/// Writes the JA4 of the fields (always 36 bytes of ASCII) to the end of `out`.
+/// Appends the JA4 of the fields (always 36 bytes of ASCII) to `out`.
 pub(crate) fn write(fields: &HelloFields, quic: bool, out: &mut Vec<u8>) {
     let version = match fields.version {
         Some(0x0304) => "13",
@@ -50,7 +50,7 @@ pub(crate) fn write(fields: &HelloFields, quic: bool, out: &mut Vec<u8>) {
     push_hash(&text, out);
 }
 
-/// First and last character of the first protocol name; of its hexadecimal form if one of them is not
+/// First and last character of the first protocol name, or of its hexadecimal form if one of them is not
 /// alphanumeric.
 fn alpn_characters(name: Option<&[u8]>) -> [u8; 2] {
     let (Some(first), Some(last)) = (name.and_then(<[u8]>::first), name.and_then(<[u8]>::last)) else {

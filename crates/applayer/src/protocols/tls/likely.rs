@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which first bytes a TLS server takes for a client's hello, beyond those that Suricata's patterns know.
+//! Recognises first bytes that a TLS server takes for a client's hello, beyond those that match Suricata's
+//! patterns.
 //!
-//! What servers ask of the version of the first records differs: OpenSSL wants the major version 3, GnuTLS
-//! none above it, Go anything below 0x1000, Java nothing at all. They put the hello together from records of
-//! any length. OpenSSL skips empty records (up to 32 of them), Go, Java and BoringSSL alerts that are
-//! warnings (Go up to 16 of them, Java without end), and a change of the cipher is skipped by who does so for
-//! the sake of middle boxes without asking when it comes (RFC 8446 appendix D.4). OpenSSL also takes a hello
-//! in the form of SSL 2.0 (RFC 5246 appendix E.2).
+//! Servers check the version of the first records differently: OpenSSL requires the major version 3, GnuTLS
+//! none above it, Go anything below 0x1000, Java nothing at all. They assemble the hello from records of any
+//! length. OpenSSL skips empty records (up to 32 of them); Go, Java and BoringSSL skip alerts that are
+//! warnings (Go up to 16 of them, Java without limit); servers that skip a change of the cipher for the sake
+//! of middle boxes do so at any time (RFC 8446 appendix D.4). OpenSSL also accepts a hello in the form of SSL
+//! 2.0 (RFC 5246 appendix E.2).
 //!
-//! So neither types nor versions of the first records say much. What makes them TLS is the head of a hello
-//! inside.
+//! So neither types nor versions of the first records decide. The head of a hello inside of them makes them
+//! TLS.
 
 use super::handshake::{CLIENT_HELLO, HEAD};
 use super::parser::{ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE};
 use crate::protocol::{Probe, Transport};
 use bartizan_base::{Cursor, Direction};
 
-/// Records that are looked through: what servers skip, empty ones and pieces of the hello's head.
+/// Limit of records that are inspected: skipped ones, empty ones and pieces of the hello's head.
 const RECORDS_MAX: usize = 64;
-/// Length of an alert: its level and what it says.
+/// Length of an alert (level and description), in bytes.
 const ALERT_LENGTH: u16 = 2;
-/// Length of a change of the cipher.
+/// Length of a change of the cipher, in bytes.
 const CHANGE_LENGTH: u16 = 1;
-/// Longest record (RFC 5246 section 6.2.3).
+/// Length of the longest record, in bytes (RFC 5246 section 6.2.3).
 const RECORD_MAX: u16 = (1 << 14) + 2048;
-/// Shortest hello: version, random number, and the lengths of a session id, of ciphers and of compressions,
-/// with one of each of the latter.
+/// Length of the shortest hello, in bytes: version, random number, and the lengths of a session id, of
+/// ciphers and of compressions, with one of each of the latter.
 const HELLO_MIN: u32 = 41;
-/// No server takes longer ones.
+/// Length of the longest hello, in bytes: no server accepts longer ones.
 const HELLO_MAX: u32 = super::handshake::MESSAGE_MAX as u32;
 
-/// Looks at a client's first bytes.
+/// Inspects a client's first bytes.
 pub(crate) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if direction != Direction::ToServer {
         return Probe::No;
@@ -42,15 +43,15 @@ pub(crate) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
     }
 }
 
-/// Whether the head of a hello comes in records, behind nothing but what servers skip. `None`: more bytes are
-/// needed.
+/// Whether records contain the head of a hello, after nothing but data that servers skip. `None`: more bytes
+/// are needed.
 fn in_records(data: &[u8]) -> Option<bool> {
     let mut cursor = Cursor::new(data);
     let mut head: u32 = 0;
     let mut there = 0;
     let mut skipped = false;
     for _ in 0..RECORDS_MAX {
-        // Byte by byte, so that what is no record shows as early as can be.
+        // Byte by byte, so that data which is no record is recognised as early as possible.
         let kind = cursor.u8()?;
         let lengths = match kind {
             HANDSHAKE => 0..=RECORD_MAX,
@@ -84,7 +85,7 @@ fn in_records(data: &[u8]) -> Option<bool> {
             }
         }
     }
-    // Empty records are too many by now; what else is skipped some servers skip without end.
+    // Too many empty records; other skipped data some servers skip without limit.
     Some(skipped)
 }
 
@@ -121,7 +122,7 @@ mod tests {
             &[22, 3, 4, 0, 1, 1, 22, 3, 4, 0, 3, 0, 1, 0],
             &[22, 3, 5, 0, 0, 22, 3, 3, 0, 0, 22, 3, 1, 0, 1, 1, 22, 3, 4, 0, 0, 22, 3, 4, 0, 9, 2, 0, 0],
             &[22, 3, 4, 0x48, 0, 1, 3, 0xff, 0xff],
-            // Versions that Go and Java do not ask about.
+            // Versions that Go and Java do not check.
             &[22, 2, 0, 2, 0, 1, 0, 1, 0xfc],
             &[22, 0, 0, 0, 60, 1, 0, 0, 56],
             &[22, 4, 4, 0, 60, 1, 0, 0, 56],
@@ -132,7 +133,7 @@ mod tests {
             &[21, 3, 0, 0, 2, 1, 0x5a, 22, 3, 1, 0, 60, 1, 0, 0, 56],
             &[21, 2, 0, 0, 2, 1, 0, 21, 3, 3, 0, 2, 1, 0x5a, 22, 3, 1, 0, 60, 1, 0, 0, 56],
             &[20, 3, 3, 0, 1, 1, 22, 3, 1, 0, 60, 1, 0, 0, 56],
-            // Between pieces of its head.
+            // Between pieces of the hello's head.
             &[22, 3, 1, 0, 1, 1, 21, 3, 1, 0, 2, 1, 0x5a, 22, 3, 1, 0, 60, 0, 0, 56],
             &old,
         ];
@@ -170,7 +171,7 @@ mod tests {
         }
         let empty: Vec<u8> = [22, 3, 3, 0, 0].repeat(RECORDS_MAX);
         assert_eq!(look(&empty), Probe::No);
-        // Java skips as many as come.
+        // Java skips any number of alerts.
         let alerts: Vec<u8> = [21, 3, 3, 0, 2, 1, 0x5a].repeat(RECORDS_MAX);
         assert_eq!(look(&alerts), Probe::Yes(Direction::ToServer));
     }
@@ -188,7 +189,7 @@ mod tests {
                 taken += usize::from(look(&data) == Probe::Yes(Direction::ToServer));
             }
         }
-        // With two bytes given, so that of random connections about one of 50 million is taken for one.
+        // Two bytes are fixed here, so that about one of 50 million random connections would match.
         assert!(taken < 20, "{taken}");
     }
 }

@@ -7,7 +7,7 @@ use bartizan_base::limit::Trace::{Event, Refused};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// Of this protocol.
+/// Bounds of this protocol.
 pub(crate) const LIMITS: &[Limit] = limits! {
     Protocol "TLS: handshake message" = "{}" [bytes(handshake::MESSAGE_MAX)] in ["applayer/protocols/tls/handshake.rs"],
         "what has more is passed over, with an event, which Suricata does not raise for it", [Event("tls.invalid_handshake_message")];

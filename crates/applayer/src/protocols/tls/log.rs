@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fields of EVE's `tls` record.
 //!
-//! Not done: `from_proto` (the flow knows what it spoke before, the transaction does not: who writes the
-//! record adds it).
+//! Not supported: `from_proto` (the flow knows its earlier protocol, the transaction does not: the writer of
+//! the record adds it).
 
 use super::certificate::{Certificate, Chain};
 use super::hello::HelloFields;
@@ -101,14 +101,13 @@ fn chosen(options: &LogOptions, in_alert: bool) -> Fields {
     fields
 }
 
-/// Whether resumed sessions are logged: unless told otherwise yes, but not by a bare `- tls` in the list of
-/// types.
+/// Whether resumed sessions are logged: by default yes, but not with a bare `- tls` in the list of types.
 fn resumption(options: &LogOptions) -> bool {
     let bare = options.settings.iter().next().is_none() && options.custom.is_empty();
     options.settings.bool("session-resumption", !bare).unwrap_or(!bare)
 }
 
-/// Whether an output with these options wants the record.
+/// Whether an output with these options writes the record.
 pub(super) fn wanted(tx: &TlsTx, options: &LogOptions) -> bool {
     resumption(options) || !tx.only_resumed()
 }
@@ -198,7 +197,7 @@ fn server_certificate(json: &mut JsonWriter, fields: Fields, tx: &TlsTx, server:
         json.text("sni", name);
     }
     if fields.contains(Fields::VERSION) {
-        // A server that said nothing leaves what the client said.
+        // Without a version from the server the client's remains.
         let said = [server.version, tx.sides.to_server.version];
         let version = said.into_iter().find(|v| *v != version::UNKNOWN).unwrap_or(version::UNKNOWN);
         version::log(json, "version", version);
@@ -269,7 +268,7 @@ fn chain(json: &mut JsonWriter, chain: &Chain) {
     json.array("chain");
     let mut scratch = JsonWriter::new();
     for der in chain.iter() {
-        // The writer has base64 for fields only: what stands behind `{"":` is the value.
+        // The writer has base64 for fields only: the text after `{"":` is the value.
         scratch.clear();
         scratch.begin_object();
         scratch.base64("", der);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SSL 2.0 to TLS 1.3 (RFC 5246, RFC 8446), as far as it can be seen without keys.
+//! SSL 2.0 to TLS 1.3 (RFC 5246, RFC 8446), as far as they are visible without keys.
 //!
-//! The semantics are those of Suricata 8, since alerts and records are to agree with its: one transaction per
-//! flow, states per direction, what makes a record be written and when.
+//! The semantics are those of Suricata 8, since alerts and records must agree with it: one transaction per
+//! flow, states per direction, the conditions and the time of a record.
 //!
-//! - `parser`: records; `handshake`: messages; `hello`, `certificate`, `heartbeat`, `sslv2`: what is in them;
-//! - `tx`: the transaction; `buffers`, `log`: what rules and records see; `ja3`, `ja4`: fingerprints.
+//! - `parser`: records; `handshake`: messages; `hello`, `certificate`, `heartbeat`, `sslv2`: their contents;
+//! - `tx`: the transaction; `buffers`, `log`: data for rules and records; `ja3`, `ja4`: fingerprints.
 //!
-//! Settings (below `app-layer.protocols.tls`): `ja3-fingerprints` (`auto`: rules may ask, records do not show
-//! it; who loads rules that ask sets `yes`), `ja4-fingerprints`, `encryption-handling` (`track-only`, its old
-//! name `default`, `bypass`, `full`), `no-reassemble` (the older way to say `bypass`).
+//! Settings (below `app-layer.protocols.tls`): `ja3-fingerprints` (`auto`: available to rules and not in
+//! records; the loader of rules that need it sets `yes`), `ja4-fingerprints`, `encryption-handling`
+//! (`track-only`, its old name `default`, `bypass`, `full`), `no-reassemble` (the older form of `bypass`).
 //!
-//! Not done: DTLS, frames, STARTTLS (a matter of the protocols that have it).
+//! Not supported: DTLS, STARTTLS (a matter of the protocols that have it).
 
 mod buffers;
 mod certificate;
@@ -80,8 +80,8 @@ const fn first(direction: Direction, bytes: &'static [u8]) -> DetectionPattern {
     DetectionPattern { transport: Transport::Tcp, direction, bytes, nocase: false, offset: 0, depth: 3 }
 }
 
-/// Beginnings of a direction: hello in a record, a bare hello, and what a server may send first that one
-/// sees.
+/// Beginnings of a direction: a hello in a record, a bare hello, and records that a server may visibly send
+/// first.
 const PATTERNS: &[DetectionPattern] = &[
     DetectionPattern {
         transport: Transport::Tcp,
@@ -113,7 +113,8 @@ const PATTERNS: &[DetectionPattern] = &[
     first(Direction::ToClient, &[0x17, 3, 3]),
 ];
 
-/// Asked on port 443, and again for each pattern found: a hello of SSL 2.0, or one of the patterns.
+/// Runs on port 443, and again for each pattern that matches: recognises a hello of SSL 2.0, or one of the
+/// patterns.
 fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     let [first, second, third, ..] = data else { return begins(direction, data) };
     let yes = match direction {
@@ -125,7 +126,7 @@ fn probe(_transport: Transport, direction: Direction, data: &[u8]) -> Probe {
     if yes { Probe::Yes(direction) } else { Probe::No }
 }
 
-/// What one or two bytes tell.
+/// The answer to one or two bytes.
 fn begins(direction: Direction, data: &[u8]) -> Probe {
     let may = match (direction, data) {
         (Direction::ToServer, [0x80..=0xff, ..]) | (_, []) => true,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The record layer (RFC 8446 section 5.1) and the parser of a flow.
 //!
-//! A record is looked at when all of it is there, payload as it comes. Everything that is kept of a flow lies
-//! in its one transaction; a message that spreads over records is the only further buffer.
+//! A record is parsed when it is complete, payload as it comes. The flow's one transaction holds its state; a
+//! message that spans records is the only further buffer.
 //!
-//! Not done: going on behind a gap (Suricata stops there too).
+//! Not supported: parsing after a gap (Suricata stops there, too).
 
 use super::config::Config;
 use super::handshake::{self, Assembly};
@@ -19,15 +19,16 @@ use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
 const HEAD: usize = 5;
-/// What of it says the version.
+/// Bytes of a record's head up to the major version.
 const VERSIONED: usize = 3;
 /// First byte of a record's version, from SSL 3.0 to TLS 1.3.
 const MAJOR: u8 = 3;
-/// Longest record: 16 KB of text, and what compression and encryption may add (RFC 5246 section 6.2.3).
+/// Length of the longest record, in bytes: 16 KB of text, and the additions of compression and encryption
+/// (RFC 5246 section 6.2.3).
 pub(super) const RECORD_MAX: usize = (1 << 14) + 2048;
-/// Empty records in a row that are passed over, as OpenSSL does; more end the parsing.
+/// Limit of successive empty records, as in OpenSSL; more end the parsing.
 pub(super) const EMPTY_MAX: u32 = 32;
-/// Shorter records are odd; many of them raise `TOO_MANY_RECORDS_IN_PACKET`.
+/// Length, in bytes, below which records are unusual; many of them raise `TOO_MANY_RECORDS_IN_PACKET`.
 const RECORD_USUAL: u64 = 6;
 
 pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -39,17 +40,17 @@ const HEARTBEAT: u8 = 24;
 /// State of one direction's record layer.
 #[derive(Debug, Default)]
 struct Records {
-    /// Bytes of a record to pass over.
+    /// Bytes of a record that are to be skipped.
     skip: usize,
-    /// The record at the front is not complete and was looked at before.
+    /// The first record is incomplete and was inspected before.
     partial: bool,
-    /// Its frames were noted.
+    /// The frames of the first record were recorded.
     noted: bool,
     assembly: Assembly,
-    /// Records and their bytes so far.
+    /// Number of records so far.
     count: u64,
     bytes: u64,
-    /// Empty records since the last one with something in it.
+    /// Number of empty records since the last one with content.
     empty: u32,
 }
 
@@ -62,11 +63,11 @@ pub(super) struct TlsParser {
     frames: Notes,
 }
 
-/// What the front of the data is.
+/// The result of parsing the front of the data.
 enum Step {
-    /// So many bytes were taken in.
+    /// Number of bytes that were consumed.
     Taken(usize),
-    /// So many bytes are needed from here.
+    /// Number of bytes that are needed from here.
     Needs(usize),
 }
 
@@ -92,7 +93,7 @@ impl Parser for TlsParser {
             context.prevents && direction == Direction::ToServer && self.records.to_client.bytes == 0;
         let records = &mut self.records[direction];
         self.work.changed(0);
-        // The end brings no record: what the last one said stands.
+        // The end brings no record: the flags of the last one remain.
         if records.skip == 0 && !records.partial && !input.data.is_empty() {
             tx.current = Flags::empty();
         }
@@ -110,7 +111,7 @@ impl Parser for TlsParser {
                 let before_hello = client_begins && !tx.flags.contains(Flags::CLIENT_HELLO);
                 record(tx, records, direction, rest, before_hello)
             };
-            // A record is noted with its first bytes that say how long it is.
+            // A record is noted as a frame with the bytes that contain its length.
             if skipped == 0 && self.frames.on && !records.noted {
                 let at = input.offset.saturating_add(input.data.len().saturating_sub(rest.len()) as u64);
                 records.noted = note(&mut self.frames, direction, at, rest);
@@ -178,7 +179,7 @@ impl Parser for TlsParser {
 
     fn held(&mut self) -> usize {
         let assemblies = self.records.to_server.assembly.held() + self.records.to_client.assembly.held();
-        // There is one transaction: it is measured each time, and its notes say nothing.
+        // The single transaction is measured each time, so the list of changes is not needed.
         let ids = self.work.take_unmeasured();
         self.work.measured(ids, 0, 0);
         let tx = self.tx.as_ref().map_or(0, Transaction::held);
@@ -195,7 +196,7 @@ impl Parser for TlsParser {
     }
 }
 
-/// Places of the frames in the protocol's list.
+/// Indexes of the frames in the protocol's list.
 const PDU_FRAME: u8 = 1;
 const HEAD_FRAME: u8 = 2;
 const DATA_FRAME: u8 = 3;
@@ -204,7 +205,7 @@ const HEARTBEAT_FRAME: u8 = 5;
 const OLD_HEAD_FRAME: u8 = 6;
 const OLD_PDU_FRAME: u8 = 7;
 
-/// Notes the frames of the record that begins the data; `false`: its length is not there yet.
+/// Notes the frames of the first record; `false`: its length has not come yet.
 fn note(notes: &mut Notes, direction: Direction, at: u64, data: &[u8]) -> bool {
     let mut add = |kind, at, len: usize| {
         notes.add(direction, Note::Whole { kind, at, len: len as u64, tx: Some(0) });
@@ -229,7 +230,7 @@ fn note(notes: &mut Notes, direction: Direction, at: u64, data: &[u8]) -> bool {
     true
 }
 
-/// Counts a record. Very many very short ones end the parsing.
+/// Counts a record. Too many very short ones end the parsing.
 fn count(tx: &mut TlsTx, records: &mut Records, length: usize) -> Result<(), u8> {
     records.count = records.count.saturating_add(1);
     records.bytes = records.bytes.saturating_add(length as u64);
@@ -240,7 +241,7 @@ fn count(tx: &mut TlsTx, records: &mut Records, length: usize) -> Result<(), u8>
     Ok(())
 }
 
-/// A record of SSL 2.0.
+/// Parses a record of SSL 2.0.
 fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data: &[u8]) -> Result<Step, u8> {
     let Some((head, length)) = sslv2::lengths(data) else { return Ok(Step::Needs(3)) };
     tx.sides[direction].version = version::SSL2;
@@ -251,8 +252,9 @@ fn old_record(tx: &mut TlsTx, records: &mut Records, direction: Direction, data:
     Ok(Step::Taken(whole))
 }
 
-/// A record of SSL 3.0 or TLS. `before_hello`: it comes before the client's hello, and what a lenient server
-/// skips or does not ask about is to be neither an error nor a step of the handshake (see [`super::likely`]).
+/// Parses a record of SSL 3.0 or TLS. `before_hello`: the record precedes the client's hello, and data that a
+/// lenient server skips or does not check is neither an error nor a step of the handshake (see
+/// [`super::likely`]).
 fn record(
     tx: &mut TlsTx,
     records: &mut Records,
@@ -273,7 +275,7 @@ fn record(
         side.version = version::UNKNOWN;
     }
     let before = side.version;
-    // The hello knows better than the record.
+    // The hello's version precedes the record's.
     let current = if tx.flags.contains(hello) && before != version::UNKNOWN {
         before
     } else {
@@ -283,17 +285,17 @@ fn record(
         if !matches!(before, 0x0301 | 0x0302) {
             return Err(events::INVALID_RECORD_TYPE);
         }
-        // TLS 1.0 and 1.1 let implementations ignore what they do not know.
+        // TLS 1.0 and 1.1 let implementations ignore unknown records.
         tx.event(events::INVALID_RECORD_TYPE);
         records.skip = length;
         return Ok(Step::Taken(HEAD));
     }
-    // Before anything is said of its length: a head that comes in parts told it, too (`part_of_a_head`).
+    // Before any event about its length: a head that comes in parts gave its version, too (`part_of_a_head`).
     if version::is_valid(current) {
         tx.sides[direction].version = current;
     }
     if length == 0 {
-        // Receivers go on behind it.
+        // Receivers continue after it.
         tx.event(events::INVALID_RECORD_LENGTH);
         records.empty = records.empty.saturating_add(1);
         return if records.empty > EMPTY_MAX {
@@ -304,14 +306,14 @@ fn record(
     }
     records.empty = 0;
     if !version::is_valid(current) {
-        // Servers look at the major version only, some of them not even at that.
+        // Servers check the major version only, some of them not even that.
         if *major != MAJOR && !before_hello {
             return Err(events::INVALID_RECORD_VERSION);
         }
         tx.event(events::INVALID_RECORD_VERSION);
     }
     if length > RECORD_MAX {
-        // Of a head that is none at all the version is told, which stands first.
+        // For a completely invalid head the version, which comes first, is reported.
         let is_version = version::is_valid(current);
         return Err(if is_version { events::INVALID_RECORD_LENGTH } else { events::INVALID_RECORD_VERSION });
     }
@@ -339,7 +341,8 @@ fn record(
     Ok(Step::Taken(whole))
 }
 
-/// The version of a record is known before its length, as in Suricata. How many bytes are needed.
+/// Handles an incomplete head and returns the number of bytes needed. As in Suricata, the version of a record
+/// takes effect before its length is known.
 fn part_of_a_head(tx: &mut TlsTx, direction: Direction, hello: Flags, data: &[u8]) -> usize {
     let [kind, major, minor, ..] = data else { return VERSIONED };
     let version = u16::from_be_bytes([*major, *minor]);
@@ -351,9 +354,9 @@ fn part_of_a_head(tx: &mut TlsTx, direction: Direction, hello: Flags, data: &[u8
     HEAD
 }
 
-/// Handshake records behind a change of the cipher are encrypted; but a client of TLS 1.3 may send the change
-/// for the sake of middle boxes (RFC 8446 appendix D.4) and then another hello, and nobody encrypts before
-/// the first one.
+/// Whether a handshake record is encrypted, as records after a change of the cipher are. A client of TLS 1.3
+/// may send the change for the sake of middle boxes (RFC 8446 appendix D.4) and then another hello, and no
+/// side encrypts before the first hello.
 fn encrypted_handshake(tx: &TlsTx, assembly: &Assembly, direction: Direction, body: &[u8]) -> bool {
     let is_hello = assembly.is_open() || body.first() == Some(&handshake::CLIENT_HELLO);
     let comes_first = direction == Direction::ToServer && !tx.flags.contains(Flags::CLIENT_HELLO);
@@ -375,7 +378,7 @@ fn change_cipher_spec(tx: &mut TlsTx, direction: Direction) {
 fn alert(tx: &mut TlsTx, body: &[u8]) -> Result<(), u8> {
     match body {
         [] | [_] => return Err(events::INVALID_ALERT_MESSAGE),
-        // Longer ones are encrypted. A fatal one ends the session.
+        // Longer alerts are encrypted. A fatal one ends the session.
         [2, _] => tx.finish(),
         _ => {}
     }
@@ -383,7 +386,7 @@ fn alert(tx: &mut TlsTx, body: &[u8]) -> Result<(), u8> {
 }
 
 fn application_data(tx: &mut TlsTx, direction: Direction) {
-    // Early data comes before the handshake is done (RFC 8446 section 2.3).
+    // Early data precedes the end of the handshake (RFC 8446 section 2.3).
     if tx.flags.contains(Flags::EARLY_DATA) && !tx.flags.contains(Flags::SERVER_HELLO) {
         return;
     }

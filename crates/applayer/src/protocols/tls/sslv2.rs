@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SSL 2.0 records ("The SSL Protocol", Hickman 1995; RFC 5246 appendix E.2): enough to follow a hello in the
-//! old form.
+//! SSL 2.0 records ("The SSL Protocol", Hickman 1995; RFC 5246 appendix E.2), as far as a hello in the old
+//! form needs them.
 //!
-//! Not done: certificates and cipher lists of SSL 2.0 hellos.
+//! Not supported: certificates and cipher lists of SSL 2.0 hellos.
 
 use super::events;
 use super::tx::{ClientState, Flags, ServerState, TlsTx};
@@ -23,7 +23,7 @@ pub(super) const fn begins(first: u8) -> bool {
     first & 0xc0 != 0
 }
 
-/// Length of the head and of what follows it; `None`: more bytes are needed to tell.
+/// Length of the head and of the rest of a record; `None`: more bytes are needed.
 pub(super) fn lengths(data: &[u8]) -> Option<(usize, usize)> {
     match data {
         [first, second, ..] if first & 0x80 != 0 => {
@@ -34,7 +34,7 @@ pub(super) fn lengths(data: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Takes in a whole record (without its head). An error ends the parsing of the flow.
+/// Handles a whole record (without its head). An error ends the parsing of the flow.
 pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Result<(), u8> {
     let mut cursor = Cursor::new(body);
     let Some(kind) = cursor.u8() else {
@@ -75,7 +75,7 @@ pub(super) fn record(tx: &mut TlsTx, direction: Direction, body: &[u8]) -> Resul
     Ok(())
 }
 
-/// A message that comes once its sender has started to encrypt.
+/// Handles a message after its sender has started to encrypt.
 fn encryption(tx: &mut TlsTx, direction: Direction) {
     if !tx.flags.contains(Flags::SSL2_CLIENT_HELLO | Flags::SSL2_SERVER_HELLO) {
         return;

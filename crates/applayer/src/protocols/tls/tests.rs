@@ -287,7 +287,7 @@ fn session() -> Vec<(Direction, Vec<u8>)> {
         &message(12, &[1; 40]),
         &message(14, &[]),
     ]);
-    // Messages over records: the flight is cut every 100 bytes, far enough from the messages' heads.
+    // Messages span records: the flight is cut every 100 bytes, far enough from the messages' heads.
     let mut server = Vec::new();
     for piece in cut_at_heads(&flight, 100) {
         server.extend(record(22, 0x0303, piece));
@@ -402,7 +402,7 @@ fn tls12_session() {
     assert_eq!(flow.log(&[], &[]).as_object().map(|o| o.len()), Some(3), "subject, issuer, names");
 }
 
-/// Passively the server's side may be acknowledged first: rules on the client's hello are to wait for it.
+/// In passive mode the server's side may be acknowledged first: rules on the client's hello must wait for it.
 #[test]
 fn a_client_that_was_not_heard_yet_is_in_progress() {
     let mut flow = Flow::new();
@@ -412,7 +412,7 @@ fn a_client_that_was_not_heard_yet_is_in_progress() {
     flow.feed(TS, &pieces[0].1);
     assert_eq!(flow.states(), (3, 4));
     assert_eq!(flow.text("tls.sni", TS).as_deref(), Some("host.example"));
-    // A broken hello comes no further by itself, but the server has answered it.
+    // A broken hello alone does not advance the state, but the server has answered it.
     let mut flow = Flow::new();
     flow.feed(TS, &record(22, 0x0301, &message(1, &[3, 3, 1])));
     assert_eq!(flow.states(), (0, 0));
@@ -467,7 +467,7 @@ fn certificates_are_due_once_when_asked_for_and_there() {
     *flow.parser.tx_mut(0).unwrap().storing_mut().unwrap().to_client = Storing::Done;
     assert_eq!(due(&flow, TC), None);
     assert!(!ask(&mut flow, TC), "they were stored");
-    // The client's: not without being asked for, and then although they came before.
+    // The client's certificates: not before a request, and then although they came earlier.
     let own = certificate(&[7], &[(3, "client")], &[]);
     flow.feed(TS, &record(22, 0x0303, &certificates(core::slice::from_ref(&own))));
     assert_eq!(due(&flow, TS), None);
@@ -564,7 +564,7 @@ fn ssl2_hello_then_tls() {
     flow.feed(TC, &record(22, 0x0301, &server_hello(0x0301, b"", 0x2f, &[])));
     flow.feed(TC, &record(22, 0x0301, &certificates(&[usual_certificate()])));
     assert!(flow.ready());
-    // Nothing of a hello in the old form is read that a JA4 is made of.
+    // A hello in the old form has no parts for a JA4.
     assert!(flow.log(&[("extended", "yes")], &[]).get("ja4").is_none());
 }
 
@@ -639,7 +639,7 @@ fn odd_input_by_event() {
 fn of_a_message_only_so_much_is_put_together() {
     const PIECE: usize = 1 << 14;
     let mut flow = Flow::new();
-    // It says that it is larger than any is; that much does not come.
+    // The message declares an impossible size; that much does not come.
     flow.feed(TC, &record(22, 0x0303, &[11, 0x40, 0, 0, 1, 1]));
     for _ in 0..handshake::MESSAGE_MAX / PIECE - 1 {
         flow.feed(TC, &record(22, 0x0303, &[7; PIECE]));
@@ -784,7 +784,7 @@ fn probing() {
     assert_eq!(probe(Transport::Tcp, TS, &[0x16, 3, 4]), Probe::No);
 }
 
-/// All that shows of a flow at its end.
+/// All visible results of a flow at its end.
 fn result(flow: &mut Flow) -> (serde_json::Value, Vec<&'static str>, (u8, u8), bool, bool) {
     flow.end();
     (flow.log(&[], ALL), flow.raised(), flow.states(), flow.ready(), flow.last == Progress::Error)

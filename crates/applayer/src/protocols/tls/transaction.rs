@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What rules and records ask of the transaction of a TLS flow.
+//! The transaction of a TLS flow, for rules and records.
 
 use super::certificate::Certificate;
 use super::tx::{ClientState, Flags, TlsTx};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one transaction of a TLS flow: what both sides said, how far they got.
+//! State of a TLS flow's one transaction: the messages and the progress of both sides.
 
 use super::certificate::{Certificate, Chain};
 use super::config::Config;
@@ -13,7 +13,7 @@ use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
 bitflags::bitflags! {
-    /// What was seen.
+    /// Messages and properties that were seen.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(super) struct Flags: u32 {
         const CLIENT_HELLO = 1;
@@ -25,11 +25,11 @@ bitflags::bitflags! {
         const CHANGE_CIPHER_SPEC = 1 << 6;
         const CLIENT_CHANGE_CIPHER_SPEC = 1 << 7;
         const SERVER_CHANGE_CIPHER_SPEC = 1 << 8;
-        /// The client offered to resume, or the server repeated its session id.
+        /// The client offered a resumption, or the server repeated its session id.
         const SESSION_RESUMED = 1 << 9;
         /// The client hello has the extension "supported versions".
         const VERSIONS_OFFERED = 1 << 10;
-        /// TLS 1.3: a record is written although no certificate can be seen.
+        /// TLS 1.3: a record is written although the certificate is not visible.
         const LOG_WITHOUT_CERTIFICATE = 1 << 11;
         const EARLY_DATA = 1 << 12;
         const HEARTBEAT_BY_CLIENT = 1 << 13;
@@ -40,20 +40,20 @@ bitflags::bitflags! {
         const SSL2_NO_SESSION = 1 << 18;
         const SSL2_CLIENT_ENCRYPTS = 1 << 19;
         const SSL2_SERVER_ENCRYPTS = 1 << 20;
-        /// The server asked for another client hello (HelloRetryRequest).
+        /// The server requested another client hello (HelloRetryRequest).
         const RETRY = 1 << 21;
     }
 }
 
 impl Flags {
-    /// Those that the number `ssl.state` shows, as bits of the same value.
+    /// Flags that the number `ssl.state` contains, as bits of the same value.
     pub(super) const STATE: Flags = Flags::CLIENT_HELLO
         .union(Flags::SERVER_HELLO)
         .union(Flags::CLIENT_KEY_EXCHANGE)
         .union(Flags::SERVER_KEY_EXCHANGE);
 }
 
-/// How far the client got.
+/// Progress of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum ClientState {
@@ -65,7 +65,7 @@ pub(super) enum ClientState {
     Finished,
 }
 
-/// How far the server got.
+/// Progress of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum ServerState {
@@ -97,10 +97,10 @@ pub(super) const SERVER_STATES: &[&str] = &[
     "server_finished",
 ];
 
-/// What one side said. `to_server` is the client's.
+/// Data of one side; `to_server` is the client's.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// From the hello; before it, from the record.
+    /// Version from the hello; before it, from the record.
     pub(super) version: u16,
     pub(super) random: Option<[u8; 32]>,
     pub(super) session_id: Vec<u8>,
@@ -124,14 +124,13 @@ pub struct TlsTx {
     pub(super) current: Flags,
     pub(super) client: ClientState,
     pub(super) server: ServerState,
-    /// The server's certificate was there before the client's side came further: that is still to be looked
-    /// at.
+    /// The server's certificate came before the client's side advanced: its inspection is still due.
     pub(super) unheard: bool,
-    /// Length of an encrypted heartbeat that waits for its answer.
+    /// Length of an encrypted heartbeat request without response.
     pub(super) heartbeat_length: usize,
     /// Encrypted payload was seen.
     pub(super) encrypted: bool,
-    /// Whether a record is written; decided once, when the handshake is done on both sides.
+    /// Whether a record is written; decided once, when the handshake is complete on both sides.
     pub(super) worth: Option<bool>,
 }
 
@@ -156,30 +155,29 @@ impl TlsTx {
         self.common.events.set(code);
     }
 
-    /// The client got as far as `state`; never goes back.
+    /// Advances the client to `state`; never goes back.
     pub(super) fn client_at(&mut self, state: ClientState) {
         self.client = self.client.max(state);
         self.unheard = false;
         self.decide();
     }
 
-    /// The server got as far as `state`; never goes back.
+    /// Advances the server to `state`; never goes back.
     pub(super) fn server_at(&mut self, state: ServerState) {
         self.server = self.server.max(state);
         self.decide();
     }
 
-    /// Both sides are done with everything.
+    /// Finishes both sides.
     pub(super) fn finish(&mut self) {
         self.client_at(ClientState::Finished);
         self.server_at(ServerState::Finished);
     }
 
-    /// At the end of a piece of data: a certificate of the side that was asked for one completes the
+    /// Called at the end of a piece of data: the certificate of a side that was requested completes the
     /// handshake.
     pub(super) fn piece_done(&mut self, direction: Direction, prevents: bool) {
-        // A hello that is broken was heard. In prevention its side is looked at when it says more, as in
-        // Suricata.
+        // A broken hello counts as received. As in Suricata, prevention inspects its side with its next data.
         let heard = self.flags.contains(Flags::CLIENT_HELLO);
         self.unheard &= !(heard && direction == Direction::ToServer);
         let side = if self.flags.contains(Flags::CLIENT_CERTIFICATE_WANTED) {
@@ -210,17 +208,17 @@ impl TlsTx {
             || self.flags.intersects(Flags::SESSION_RESUMED | Flags::LOG_WITHOUT_CERTIFICATE)
     }
 
-    /// A record exists only because the session was resumed.
+    /// Whether a record is written only because the session was resumed.
     pub(super) fn only_resumed(&self) -> bool {
         self.sides.to_client.certificate.is_none() && !self.flags.contains(Flags::LOG_WITHOUT_CERTIFICATE)
     }
 
-    /// The session was resumed, as far as one can see.
+    /// Whether the session was resumed, as far as is visible.
     pub(super) fn resumed(&self) -> bool {
         self.flags.contains(Flags::SESSION_RESUMED | Flags::SERVER_HELLO) && self.only_resumed()
     }
 
-    /// Whether a handshake record is taken for encrypted by its place alone, as Suricata does.
+    /// Whether a handshake record counts as encrypted by its place alone, as in Suricata.
     pub(super) fn is_behind_the_change(&self) -> bool {
         self.flags.contains(Flags::CHANGE_CIPHER_SPEC)
             && !(self.flags.contains(Flags::CLIENT_HELLO)

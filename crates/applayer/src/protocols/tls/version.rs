@@ -5,18 +5,18 @@
 
 use bartizan_events::JsonWriter;
 
-/// Nothing seen yet.
+/// No version seen yet.
 pub(super) const UNKNOWN: u16 = 0;
-/// SSL 2.0 (a number of our own: on the wire it is 0x0002).
+/// SSL 2.0 (an internal number: on the wire it is 0x0002).
 pub(super) const SSL2: u16 = 0x0200;
 /// TLS 1.2.
 pub(super) const TLS12: u16 = 0x0303;
 /// TLS 1.3.
 pub(super) const TLS13: u16 = 0x0304;
-/// A draft of TLS 1.3 before number 16; such drafts cannot be told apart.
+/// A draft of TLS 1.3 before number 16; such drafts cannot be distinguished.
 pub(super) const PRE_DRAFT16: u16 = 0x7f01;
 
-/// GREASE (RFC 8701): values that mean nothing and must be ignored.
+/// Whether a value is GREASE (RFC 8701), which has no meaning and must be ignored.
 pub(super) const fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }
@@ -59,7 +59,7 @@ pub(super) const fn name(version: u16) -> Option<&'static str> {
     })
 }
 
-/// Writes a version, numbers without a name as they are: `1023`.
+/// Writes a version; numbers without a name are written in decimal: `1023`.
 pub(super) fn log(json: &mut JsonWriter, key: &str, version: u16) {
     match name(version) {
         Some(name) => json.str(key, name),
