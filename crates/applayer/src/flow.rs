@@ -22,11 +22,9 @@ pub use known::{AppSummary, Known};
 pub use readers::{HOLDS_MAX, HOLDS_SPAN};
 use rivals::Rivals;
 
-/// Limit of one side's bytes, after which detection of its protocol is given up (Suricata's number); at most
-/// this many are held.
+/// Limit of one side's held bytes, after which detection of its protocol is given up (Suricata's number).
 pub(crate) const OPEN_LIMIT: u64 = 100_000;
-/// Limit of one side's bytes after a switch of protocols, where the end of a side is enough, too (Suricata's
-/// number).
+/// This limit after a switch of protocols, where the end of a side is enough, too (Suricata's number).
 pub(crate) const SWITCHED_LIMIT: u64 = 4_096;
 
 /// The reason why a direction is not parsed any more although the flow continues
@@ -126,8 +124,7 @@ pub struct AppLayer {
     pub lost_at_gap: bool,
     /// A switch of protocols was just begun.
     switched: bool,
-    /// Results of detection before the switch; or after it, while [`AppLayer::turn_switch`] shows the earlier
-    /// ones.
+    /// Results of detection before the switch, or after it during [`AppLayer::turn_switch`].
     beyond_switch: (Known, PerDirection<Known>, Option<ProtocolId>),
     /// The parser was informed of the end of the direction's stream.
     ended: PerDirection<bool>,
@@ -143,7 +140,7 @@ pub struct AppLayer {
     detected_again: PerDirection<bool>,
     /// Frames, while rules or outputs need them.
     frames: Option<Box<Frames>>,
-    /// In each direction, all payload functions have finished with transactions before this one, or those are
+    /// By direction: all payload functions have finished with transactions before this one, or those are
     /// freed.
     done_to: PerDirection<TxId>,
     /// The payload functions on the path when records were last written.
@@ -158,8 +155,7 @@ pub struct AppLayer {
     stands: PerDirection<bool>,
     /// Bytes of the direction were lost, not skipped.
     holes: PerDirection<bool>,
-    /// First bytes of the direction were lost: in passive mode nothing reveals its protocol, nor that it has
-    /// none.
+    /// First bytes of the direction were lost: in passive mode they leave its protocol open.
     headless: PerDirection<bool>,
     /// Answers of probes of other protocols to the client's first bytes.
     rivals: Rivals,
@@ -263,8 +259,7 @@ impl AppLayer {
         self.frames.as_deref_mut()
     }
 
-    /// Shows the results of detection before the switch that just began; a second call shows those after it
-    /// again.
+    /// Shows the results of detection before the switch that just began; a second call shows those after it.
     pub fn turn_switch(&mut self) {
         let now = (self.protocol, self.by_direction, self.original);
         (self.protocol, self.by_direction, self.original) = core::mem::replace(&mut self.beyond_switch, now);
@@ -272,7 +267,7 @@ impl AppLayer {
 
     /// Whether rules on the result of detection are evaluated with a packet of this direction. As in
     /// Suricata, they are with the packet that ends detection of its direction, and with the direction's next
-    /// one (once more after a switch). A datagram, and the packet with which detection is given up, end it
+    /// one (once more after a switch). A datagram, and the packet that ends detection without result, end it
     /// for both directions. In passive mode a segment is parsed when it is acknowledged, so only the next
     /// packet counts.
     pub fn take_detected(&mut self, direction: Direction, datagram: bool) -> bool {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Community ID, version 1: a hash of a flow's tuple that other tools compute as well.
 //!
-//! Source: <https://github.com/corelight/community-id-spec>, version 1. ICMP types that have a
-//! counterpart (echo, router solicitation, ...) give the same value for both directions; other types
-//! count as one-way, with type and code in the place of the ports. Only version 1 is done.
+//! Source: <https://github.com/corelight/community-id-spec>, version 1. ICMP types that have a counterpart
+//! (echo, router solicitation, ...) give the same value for both directions; other types count as one-way,
+//! with type and code in place of the ports. Only version 1 is supported.
 
 use crate::record::Tuple;
 use sha1::{Digest, Sha1};
@@ -104,7 +104,7 @@ mod tests {
         community_id(0, &tuple, Some(icmp))
     }
 
-    /// Values of the baseline that comes with the specification.
+    /// Values of the specification's baseline.
     #[test]
     fn known_vectors() {
         let client = ("128.232.110.120", 34855);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which events go where, and with which fields: the `eve-log` outputs of the settings.
+//! Configuration of event outputs: the types, fields and destinations of the `eve-log` outputs in the
+//! settings.
 //!
-//! Source: Suricata's user guide, "Eve JSON Output" and "EVE Log" of suricata.yaml, and its behaviour:
-//! an output without `enabled: yes` is off, a type in the list is on unless it says `enabled: no`, a type
-//! that is not in the list is off, and only one output may log `drop` and one `anomaly`.
+//! Source: Suricata's user guide, "Eve JSON Output" and "EVE Log" of suricata.yaml, and its behaviour: an
+//! output without `enabled: yes` is off, a type in the list is on unless it has `enabled: no`, a type that is
+//! not in the list is off, and only one output may log `drop` and one `anomaly`.
 //!
-//! Not done: `syslog` and `redis` (a warning beside another output that works; without one an error: events
-//! that go elsewhere than they were to go are missed), plug-in file types (an error), files per thread
-//! (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every` (seconds),
-//! `rotate-keep`, `output-rights` (see [`crate::output`]), and `twin: yes` for an output that gets the same
-//! events as another one, `drop` and `anomaly` included.
+//! Not supported: `syslog` and `redis` (a warning beside another output that works; without one an error,
+//! since events in another place than the configured one are missed), plug-in file types (an error), files
+//! per thread (`threaded`: all events go into one file). Own settings: `rotate-size`, `rotate-every`
+//! (seconds), `rotate-keep`, `output-rights` (see [`crate::output`]), and `twin: yes` for an output that gets
+//! the same events as another one, `drop` and `anomaly` included.
 
 mod read;
 
@@ -22,9 +23,9 @@ use std::path::PathBuf;
 /// All outputs of the settings.
 #[derive(Debug, Default)]
 pub struct EveOutputs {
-    /// Outputs that are on, in the order of the settings.
+    /// Enabled outputs, in the order of the settings.
     pub outputs: Vec<EveOutput>,
-    /// What a user should know about settings that were not followed.
+    /// Warnings about settings that were not followed.
     pub warnings: Vec<String>,
 }
 
@@ -33,61 +34,61 @@ pub struct EveOutputs {
 pub struct EveOutput {
     /// Position in the list `outputs`.
     pub index: u32,
-    /// Where events go.
+    /// Destination of the events.
     pub destination: Destination,
-    /// What stands before each event (`prefix`).
+    /// Text before each event (`prefix`).
     pub prefix: String,
-    /// What each event's head has.
+    /// Optional fields in the head of each event.
     pub header: HeaderOptions,
-    /// Addresses that proxies forward for.
+    /// Addresses for which proxies forward.
     pub xff: Option<XffOptions>,
-    /// Which events, with which fields.
+    /// Event types with their options.
     pub types: EventTypes,
 }
 
-/// Where the events of an output go.
+/// The destination of an output's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// A file.
     File(FileDestination),
     /// Standard output.
     Stdout,
-    /// A Unix stream socket that somebody listens on.
+    /// A Unix stream socket on which another program listens.
     UnixStream(PathBuf),
-    /// A Unix datagram socket that somebody listens on.
+    /// A Unix datagram socket on which another program listens.
     UnixDatagram(PathBuf),
 }
 
-/// When the name of a file is made anew (`rotate-interval`).
+/// The times at which a file gets a new name (`rotate-interval`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotateInterval {
-    /// When the next minute, hour or day (UTC) of so many seconds begins, and so on.
+    /// Each time that a minute, hour or day (UTC) of this many seconds begins.
     Next(u64),
-    /// After so many seconds, and so on.
+    /// Each time that this many seconds have passed.
     Every(u64),
 }
 
-/// A file output. Relative names are below the output folder, which the program knows.
+/// A file output. Relative names are below the output folder of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDestination {
-    /// File name; conversions of strftime(3) in it stand for the time at which it is opened.
+    /// File name; conversions of strftime(3) in it stand for the time at which the file is opened.
     pub path: PathBuf,
-    /// Whether what is in the file stays (`append`, yes unless said otherwise).
+    /// Whether existing content stays (`append`, default yes).
     pub append: bool,
-    /// Size in bytes at which the file is put aside and a new one begun; `None` for never.
+    /// Size in bytes at which the file is rotated; `None`: never.
     pub rotate_size: Option<u64>,
-    /// Seconds between the first event of a file and the first of the next; `None` for no limit.
+    /// Seconds between the first event of a file and the first event of the next; `None`: no limit.
     pub rotate_every: Option<u64>,
-    /// How many files that were put aside are kept.
+    /// Number of rotated files that are kept.
     pub rotate_keep: u32,
-    /// When the name is made anew; `None` for when the file is opened again for another reason only.
+    /// Times of a new name; `None`: only when the file is opened again for another reason.
     pub rotate_interval: Option<RotateInterval>,
-    /// Who may read it.
+    /// Access rights of the file.
     pub rights: Rights,
 }
 
 impl FileDestination {
-    /// A file that is appended to and never rotated by size.
+    /// A file that is appended to and never rotated.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         FileDestination {
@@ -102,7 +103,7 @@ impl FileDestination {
     }
 }
 
-/// What the output's own settings add to every event.
+/// Fields that the output's own settings add to every event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderOptions {
     /// Variables that rules set (`metadata`).
@@ -135,12 +136,12 @@ impl Default for HeaderOptions {
     }
 }
 
-/// Which events an output takes. What is `None` or `false` is off.
+/// Event types of an output. `None` or `false` means off.
 #[derive(Debug, Default)]
 pub struct EventTypes {
     /// `alert` and tagged `packet` events.
     pub alert: Option<AlertOptions>,
-    /// Own `xff` of the alerts; `None`: as the output says.
+    /// `xff` of the alerts; `None`: the setting of the output.
     pub alert_xff: Option<XffOptions>,
     /// `anomaly`.
     pub anomaly: Option<AnomalyOptions>,
@@ -158,12 +159,12 @@ pub struct EventTypes {
     pub metadata: bool,
     /// `frame`.
     pub frame: bool,
-    /// `payload-buffer-size` of `frame`: most bytes of a frame of a stream that a record shows, and one.
+    /// `payload-buffer-size` of `frame`: limit of a stream frame's bytes in a record, plus one.
     pub frame_payload: u32,
     /// `arp`.
     pub arp: bool,
     /// Application protocols by the type's name in the settings (`http`, `dns`, `bittorrent-dht`, ...), each
-    /// with its own settings; their parsers know what these mean.
+    /// with its own settings, which its parser interprets.
     pub protocols: BTreeMap<String, ProtocolOptions>,
 }
 
@@ -172,7 +173,7 @@ pub struct EventTypes {
 pub struct ProtocolOptions {
     /// The settings below the type, keys without prefix.
     pub settings: Settings,
-    /// Own `xff`, for protocols that know whom a proxy forwards for; `None`: as the output says.
+    /// `xff`, for protocols with a proxy's header; `None`: the setting of the output.
     pub xff: Option<XffOptions>,
 }
 
@@ -191,7 +192,7 @@ impl ProtocolOptions {
         read::list(&self.settings, key)
     }
 
-    /// `dump-all-headers`: which sides' headers are logged in full (`request`, `response`, `both`).
+    /// `dump-all-headers`: the sides whose headers are logged in full (`request`, `response`, `both`).
     #[must_use]
     pub fn dump_all_headers(&self) -> (bool, bool) {
         match self.settings.get("dump-all-headers").map(str::to_ascii_lowercase).as_deref() {
@@ -212,7 +213,7 @@ pub struct AlertOptions {
     pub payload_printable: bool,
     /// `payload-length`.
     pub payload_length: bool,
-    /// `payload-buffer-size`: most bytes of a stream that an alert shows.
+    /// `payload-buffer-size`: limit of stream bytes in an alert.
     pub payload_buffer_size: u32,
     /// `packet`: the packet in base64.
     pub packet: bool,
@@ -226,7 +227,7 @@ pub struct AlertOptions {
     pub websocket_payload: bool,
     /// `websocket-payload-printable`: the payload as text.
     pub websocket_payload_printable: bool,
-    /// `verdict`: what became of the packet.
+    /// `verdict`: the verdict on the packet.
     pub verdict: bool,
     /// `metadata.app-layer`: the transaction.
     pub app_layer: bool,
@@ -241,7 +242,7 @@ pub struct AlertOptions {
 }
 
 impl AlertOptions {
-    /// Only what every alert has.
+    /// Options for alerts without optional fields.
     pub const NOTHING: AlertOptions = AlertOptions {
         payload: false,
         payload_printable: false,
@@ -290,7 +291,7 @@ impl Default for AnomalyOptions {
 /// Options of drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropOptions {
-    /// `alerts`: the rule that dropped.
+    /// `alerts`: the rule that caused the drop.
     pub alerts: bool,
     /// `flows: all`: every packet of a flow that is dropped as a whole, not only the first per direction.
     pub all_packets: bool,
@@ -301,7 +302,7 @@ pub struct DropOptions {
 /// Options of `files`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesOptions {
-    /// `force-magic`: name the kind of content of every file.
+    /// `force-magic`: determine the content type of every file.
     pub force_magic: bool,
     /// `force-hash` has `md5`.
     pub md5: bool,
@@ -311,7 +312,7 @@ pub struct FilesOptions {
     pub sha256: bool,
     /// `force-filestore`: store every file.
     pub force_filestore: bool,
-    /// Own `xff`; `None`: as the output says.
+    /// `xff` of files; `None`: the setting of the output.
     pub xff: Option<XffOptions>,
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeping files of the traffic on disk, laid out as Suricata's file-store v2: `DIR/ab/abcd...` by SHA-256,
-//! `DIR/tmp/file.N` while a file is open, and beside it a record if `write-fileinfo` asks for one. Source:
+//! Stores files of the traffic on disk, laid out as Suricata's file-store v2: `DIR/ab/abcd...` by SHA-256,
+//! `DIR/tmp/file.N` while a file is open, and beside it a record if `write-fileinfo` enables it. Source:
 //! Suricata 8's user guide, "File-store".
 //!
-//! A thread writes; who finds files hands over pieces by a bounded queue, and either waits for room
-//! (captures) or gives the file up and counts it (live). Not done: `force-magic`; the 256 folders are made
-//! when needed.
+//! A thread writes. Workers pass pieces of files to it by a bounded queue; if the queue is full, a worker
+//! either waits (captures) or gives the file up and counts it (live). Not supported: `force-magic`; the 256
+//! folders are made on demand.
 
 use crate::output::Rights;
 use crate::xff::XffOptions;
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Pieces that may wait for the writer.
+/// Length of the writer's queue, in pieces.
 pub(crate) const QUEUE: usize = 1024;
-/// Files that the writer keeps open at a time; others are opened for each piece.
+/// Limit of files that the writer keeps open; other files are opened for each piece.
 pub(crate) const OPEN_MAX: usize = 256;
 
 /// Settings of the output `file-store`.
@@ -30,27 +30,26 @@ pub(crate) const OPEN_MAX: usize = 256;
 pub struct FileStoreOptions {
     /// Folder below the output folder, or absolute.
     pub dir: Option<PathBuf>,
-    /// Every file is kept, not only those that rules ask for.
+    /// Every file is stored, not only those that rules request.
     pub force: bool,
     /// A record is written beside each file.
     pub write_fileinfo: bool,
-    /// Bytes of a direction that are reassembled for kept files; 0 for all, `None` for what the stream
-    /// settings say.
+    /// Bytes of a direction that are reassembled for stored files; 0 for all, `None` for the setting of the
+    /// stream engine.
     pub stream_depth: Option<u64>,
-    /// Files open at a time (`max-open-files`); 0 for the built-in bound.
+    /// Limit of open files (`max-open-files`); 0 for the built-in limit.
     pub max_open: usize,
-    /// Addresses that proxies forward for, in the records.
+    /// Addresses for which proxies forward, in the records.
     pub xff: Option<XffOptions>,
-    /// Who may read them.
+    /// Access rights of the files.
     pub rights: Rights,
 }
 
 impl FileStoreOptions {
-    /// Reads the first enabled `file-store` output; `None` without one. Values that were not followed are
-    /// told in `warnings`.
+    /// Reads the first enabled `file-store` output; `None` without one. `warnings` gets messages about values
+    /// that were not followed.
     ///
-    /// # Errors
-    /// A value is not of the kind that its key wants.
+    /// A value has the wrong type for its key.
     pub fn from_settings(
         settings: &Settings,
         warnings: &mut Vec<String>,
@@ -80,34 +79,34 @@ impl FileStoreOptions {
     }
 }
 
-/// What happens to a piece for which the queue has no room.
+/// The treatment of a piece for which the queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenBehind {
-    /// Who hands it over waits.
+    /// The worker waits for room.
     Wait,
     /// The file is given up and counted.
     GiveUp,
 }
 
-/// What the store counts.
+/// Counters of the store.
 #[derive(Debug, Default)]
 pub struct FileStoreCounters {
-    /// Files kept whole or, where they were cut, as far as they came.
+    /// Files stored, complete ones and cut ones.
     pub stored: AtomicU64,
     /// Failures of the file system.
     pub fs_errors: AtomicU64,
-    /// Pieces for files that were not held open, as too many were.
+    /// Pieces of files that were not kept open, since the limit was reached.
     pub open_files_max_hit: AtomicU64,
-    /// Files held open now.
+    /// Files that are open now.
     pub open_files: AtomicU64,
-    /// Files given up because the writer was behind.
+    /// Files given up because the queue was full.
     pub lost: AtomicU64,
-    /// Files that a rule asked for when some of their content was gone.
+    /// Files that a rule requested after some of their content was dropped.
     pub too_late: AtomicU64,
 }
 
 impl FileStoreCounters {
-    /// Each counter by its name in EVE's `stats`.
+    /// Calls `each` for every counter with its name in EVE's `stats`.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         for (name, counter) in [
             ("file_store.open_files", &self.open_files),
@@ -129,58 +128,59 @@ enum Message {
     Finish,
 }
 
-/// A way to the store; one for each worker.
+/// A worker's connection to the store.
 #[derive(Clone)]
 pub struct FileStoreHandle {
     sender: SyncSender<Message>,
     next: Arc<AtomicU32>,
     counters: Arc<FileStoreCounters>,
     behind: WhenBehind,
-    /// A record is wanted beside each file.
+    /// A record is written beside each file.
     pub write_fileinfo: bool,
-    /// Addresses that proxies forward for, in these records.
+    /// Addresses for which proxies forward, in these records.
     pub xff: Option<Arc<XffOptions>>,
 }
 
 impl FileStoreHandle {
-    /// The number of a file that is about to be kept, from 1: over captures in the order of the packets.
+    /// Assigns a number to a file that is about to be stored, from 1; over captures in the order of the
+    /// packets.
     #[must_use]
     pub fn open(&self) -> u32 {
         wait_for_turn();
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits for the writer from here on: the run ends, so no traffic waits.
+    /// Makes the worker wait for the writer from now on: at the end of a run no traffic is delayed.
     pub const fn wait_for_writer(&mut self) {
         self.behind = WhenBehind::Wait;
     }
 
-    /// What the store counts.
+    /// Counters of the store.
     #[must_use]
     pub fn counters(&self) -> &FileStoreCounters {
         &self.counters
     }
 
-    /// The same, for who outlives the handle.
+    /// Counters of the store, which outlive the handle.
     #[must_use]
     pub fn shared_counters(&self) -> Arc<FileStoreCounters> {
         Arc::clone(&self.counters)
     }
 
-    /// Hands over a piece of a file. `false`: the file is given up.
+    /// Passes a piece of a file to the writer. `false`: the file is given up.
     #[must_use]
     pub fn piece(&self, id: u32, bytes: &[u8]) -> bool {
         bytes.is_empty() || self.send(Message::Piece { id, bytes: bytes.to_vec() })
     }
 
-    /// The file is complete, or as complete as it will be. `record`: seconds and text of what is written
+    /// Closes a file that is complete, or as complete as it will be. `record`: seconds and text of the record
     /// beside it.
     #[must_use]
     pub fn close(&self, id: u32, sha256: [u8; 32], record: Option<(u64, Vec<u8>)>) -> bool {
         self.send(Message::Close { id, sha256, record })
     }
 
-    /// What was handed over of a file is not wanted.
+    /// Discards the pieces of a file that is not to be stored.
     pub fn drop_file(&self, id: u32) {
         let _ = self.send(Message::Drop { id });
     }
@@ -240,17 +240,17 @@ impl FileStore {
         Ok(FileStore { handle: Some(handle), counters, writer: Some(thread) })
     }
 
-    /// A way to the store.
+    /// A connection to the store, for a worker.
     #[must_use]
     pub fn handle(&self) -> Option<FileStoreHandle> {
         self.handle.clone()
     }
 
-    /// Waits until all that was handed over is written; what comes later is lost. Gives the first problem, if
-    /// there was one.
+    /// Waits until all pieces so far are written; later ones are lost. Returns the first problem, if there
+    /// was one.
     pub fn finish(&mut self) -> Option<String> {
         if let Some(handle) = self.handle.take() {
-            // Fails only if the writer is gone, which joining it says.
+            // Fails only if the writer has ended, which joining it reports.
             let _ = handle.sender.send(Message::Finish);
         }
         self.writer
@@ -259,7 +259,7 @@ impl FileStore {
             .unwrap_or_else(|_| Some("the writer of files ended by a defect".to_owned()))
     }
 
-    /// What it counts.
+    /// Counters of the store.
     #[must_use]
     pub fn counters(&self) -> &FileStoreCounters {
         &self.counters
@@ -318,14 +318,14 @@ impl Writer {
     fn close(&mut self, id: u32, sha256: &[u8; 32], record: Option<(u64, Vec<u8>)>) -> std::io::Result<()> {
         let temporary = self.temporary(id);
         if self.files.remove(&id).is_none() {
-            // Without a piece it is an empty file.
+            // Without any piece the file is empty.
             self.rights.append(&temporary)?;
         }
         let name: String = sha256.iter().map(|b| format!("{b:02x}")).collect();
         let folder = self.dir.join(name.get(..2).unwrap_or("00"));
         self.rights.make_folder(&folder)?;
         let path = folder.join(&name);
-        // The same content is there already: one copy is enough.
+        // A file with this content exists already: one copy is enough.
         if path.symlink_metadata().is_ok() {
             std::fs::remove_file(&temporary)?;
         } else {
@@ -359,14 +359,14 @@ mod tests {
         let handle = store.handle().unwrap();
         let (one, two, three, none) = (handle.open(), handle.open(), handle.open(), handle.open());
         assert_eq!((one, two), (1, 2));
-        // Two at once, with one open at a time.
+        // Two files at once, with a limit of one open file.
         for bytes in [b"ab".as_slice(), b"cd"] {
             assert!(handle.piece(one, bytes) && handle.piece(two, bytes) && handle.piece(three, bytes));
         }
         assert!(
             handle.close(one, [0xab; 32], Some((7, b"{}".to_vec()))) && handle.close(two, [0xcd; 32], None)
         );
-        // The content of the first one again, an empty one, and one that is not wanted after all.
+        // The content of the first file again, an empty file, and one that is discarded.
         let again = handle.open();
         assert!(handle.piece(again, b"abcd") && handle.close(again, [0xab; 32], None));
         assert!(handle.close(none, [0; 32], None));
@@ -405,7 +405,7 @@ mod tests {
             while ahead.load(Ordering::Acquire) == 0 {
                 std::thread::yield_now();
             }
-            // Time for what must not happen.
+            // Time for the event that must not happen.
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert_eq!(store.handle().unwrap().open(), 1, "the file of frame 1");
             drop(behind);

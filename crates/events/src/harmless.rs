@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text from traffic, rules and files, made so that a terminal only shows it.
+//! Makes text from traffic, rules and files harmless for a terminal.
 //!
-//! Control characters (C0, DEL, C1: ECMA-48) move the cursor, change titles, answer as if someone had typed;
-//! the characters that change the direction of text (Unicode Standard Annex 9) make it look like other text.
-//! Both are written as `\u001b`, which within JSON strings means the same character, so the same text does
-//! for people and for programs.
+//! Control characters (C0, DEL, C1: ECMA-48) move the cursor, change titles, and cause answers as if a user
+//! had typed; characters that change the direction of text (Unicode Standard Annex 9) make it look like other
+//! text. Both are written as `\u001b`, which is the same character within JSON strings, so one text serves
+//! people and programs.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal would do something else than show the character. Line ends and tabs count: see
-/// [`harmless`].
+/// Whether a terminal would do more than display the character. Line ends and tabs count: see [`harmless`].
 #[must_use]
 pub const fn is_control(c: char) -> bool {
     matches!(c, '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -22,7 +21,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_control(c) && c != '\n' && c != '\t')
 }
 
-/// The same for text that is to stay on its line: line ends and tabs are written as `\u000a`, too.
+/// The text as by [`harmless`], but on one line: line ends and tabs are written as `\u000a`, too.
 #[must_use]
 pub fn harmless_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_control)

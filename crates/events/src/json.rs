@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writing JSON text straight into a byte buffer.
+//! Writes JSON text straight into a byte buffer.
 //!
-//! EVE needs two things that a general serializer does not give: the field order of Suricata's
-//! records, and its way of writing bytes that are not UTF-8 (each such byte as the text `\xHH`).
-//! A buffer is reused from event to event, so writing an event does not allocate.
+//! EVE needs two things that a general serializer does not have: the field order of Suricata's records, and
+//! its form of bytes that are not UTF-8 (each such byte as the text `\xHH`). A buffer is reused from event to
+//! event, so writing an event does not allocate.
 
 use crate::harmless::is_control;
 use crate::text::{push_address, push_hex, push_mac, push_timestamp};
@@ -28,7 +28,7 @@ impl JsonWriter {
         Self::default()
     }
 
-    /// Forgets the text, keeps the memory.
+    /// Clears the text and keeps the memory.
     pub fn clear(&mut self) {
         self.out.clear();
         self.comma = false;
@@ -46,7 +46,7 @@ impl JsonWriter {
         Mark { length: self.out.len(), comma: self.comma }
     }
 
-    /// Takes back everything written since the mark.
+    /// Removes everything written since the mark.
     pub fn rewind(&mut self, mark: Mark) {
         self.out.truncate(mark.length);
         self.comma = mark.comma;
@@ -104,8 +104,8 @@ impl JsonWriter {
         self.item_str(value);
     }
 
-    /// A string field of foreign bytes: as they are when valid UTF-8, else every byte from 0x80 on as the
-    /// text `\xHH`.
+    /// A string field of foreign bytes: valid UTF-8 unchanged, otherwise every byte from 0x80 on as the text
+    /// `\xHH`.
     pub fn text(&mut self, key: &str, value: &[u8]) {
         self.key(key);
         self.item_text(value);
@@ -177,8 +177,8 @@ impl JsonWriter {
         self.item_plain(|out| push_mac(out, mac));
     }
 
-    /// A string field of foreign bytes in which everything but printable ASCII and line ends is a
-    /// dot, as Suricata writes payloads and variables.
+    /// A string field of foreign bytes with a dot in place of all but printable ASCII and line ends, as
+    /// Suricata writes payloads and variables.
     pub fn printable(&mut self, key: &str, value: &[u8]) {
         self.plain(key, |out| {
             for byte in value {
@@ -271,20 +271,20 @@ impl JsonWriter {
     }
 }
 
-/// See [`JsonWriter::mark`]. Two marks are equal when nothing was written in between.
+/// A position in the text; see [`JsonWriter::mark`]. Two marks are equal when nothing was written in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     length: usize,
     comma: bool,
 }
 
-/// The text in quotes. What a terminal would not just show is written as `\u009b`, too, which is the same
-/// text to whoever parses it: events go to standard output, and people look at files. Suricata writes DEL and
-/// C1 as they are.
+/// Writes the text in quotes. Characters that a terminal would not just display are written as `\u009b`, too,
+/// which is the same text for a parser: events go to standard output, and people read the files. Suricata
+/// writes DEL and C1 unescaped.
 fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     let mut rest = text;
-    // Nearly all text needs nothing done: it is taken in runs.
+    // Nearly all text needs no escape, so it is copied in runs.
     while let Some((plain, special)) = rest.split_at_checked(plain_run(rest)) {
         out.extend_from_slice(plain);
         let Some((byte, after)) = special.split_first() else { break };
@@ -319,12 +319,12 @@ fn escape_into(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Bytes of which nothing needs to be done, at the beginning of `text`.
+/// Number of bytes at the beginning of `text` that need no escape.
 fn plain_run(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     let run = 8 * words.iter().take_while(|word| is_plain(u64::from_le_bytes(**word))).count();
     if run == text.len() - rest.len() {
-        // What is left, with some bytes once more.
+        // The remaining bytes, together with some earlier ones.
         let last = match (text.last_chunk::<8>(), text.first_chunk::<4>(), text.last_chunk::<4>()) {
             _ if rest.is_empty() => return text.len(),
             (Some(last), ..) => Some(u64::from_le_bytes(*last)),
@@ -341,9 +341,9 @@ fn plain_run(text: &[u8]) -> usize {
     more.map_or(text.len(), |more| run + more)
 }
 
-/// Whether none of a word's bytes is special, as far as can be seen at once: all are ASCII, and none is a
-/// control character, a quotation mark or a backslash. Source: "Bit Twiddling Hacks", Sean Eron Anderson,
-/// bytes less than n in a word.
+/// Whether none of a word's bytes is special, tested for all at once: all are ASCII, and none is a control
+/// character, a quotation mark or a backslash. Source: "Bit Twiddling Hacks", Sean Eron Anderson, bytes less
+/// than n in a word.
 const fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
@@ -355,13 +355,13 @@ const fn is_plain(word: u64) -> bool {
     (control | marks | beyond) & HIGH == 0
 }
 
-/// Whether [`escape_into`] has to look at a byte.
+/// Whether [`escape_into`] has to inspect a byte.
 const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2 | 0xd8 | 0xe2)
 }
 
-/// The control character that UTF-8 text begins with, and its length. Bytes that begin none of those beyond
-/// ASCII need not be asked about: these have 0xc2 (C1), 0xd8 or 0xe2 (direction of text) first.
+/// The control character at the beginning of UTF-8 text, and its length. Beyond ASCII only characters with
+/// the first byte 0xc2 (C1), 0xd8 or 0xe2 (direction of text) can be one.
 fn control(text: &[u8]) -> Option<(u16, usize)> {
     let (code, length) = match *text {
         [first @ (0xc2 | 0xd8), second, ..] => (u16::from(first & 0x1f) << 6 | u16::from(second & 0x3f), 2),

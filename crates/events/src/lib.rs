@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Event types to EVE JSON, schema, sinks and metrics declarations.
 //!
-//! The data plane fills the record structs of [`record`], each with borrowed fields and a `write`
-//! that puts one EVE line into a reused [`JsonWriter`]; a [`sink::Sink`] takes the line.
-//! What is written follows Suricata 8.0.8 in names, types, presence and order of fields; what
-//! Bartizan adds stands under the one top-level object `bartizan`.
+//! Records follow Suricata 8.0.8 in names, types, presence and order of fields; Bartizan's additions are in
+//! the one top-level object `bartizan`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod community_id;
@@ -32,5 +30,5 @@ pub use sink::{Sink, expand_time};
 pub use text::{time_of, time_text};
 pub use tls_store::{StoredChain, TlsStore, TlsStoreCounters, TlsStoreHandle, TlsStoreOptions};
 
-/// The version whose records these are, for `suricata_version`.
+/// The Suricata version whose records these are, for `suricata_version`.
 pub const SURICATA_VERSION: &str = "8.0.8";

@@ -10,7 +10,7 @@ use bartizan_base::limit::Trace::{Metric, Nothing, Stats, Told};
 use bartizan_base::limit::{Limit, bytes, count};
 use bartizan_base::limits;
 
-/// All of this crate.
+/// All bounds of this crate.
 pub const LIMITS: &[Limit] = limits! {
     File "incidents of an output that wait to be told" = "{}" [count(TOLD_MAX)] in ["events/sink/ledger.rs"],
         "the oldest are forgotten", [Nothing];

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Metrics: one table that declares them, and the text that Prometheus reads.
+//! Metrics: the table that declares them, and the text for Prometheus.
 //!
-//! Source: Prometheus, "Exposition formats", text format 0.0.4. The values live with those that count; a
-//! scrape collects them into an [`Exposition`]. The number of series of a metric is bounded: what goes beyond
-//! is added up in one series whose labels are all `other`, so that sums stay exact. A series that has a place
-//! of its own keeps it as long as it is there, and one that is in `other` stays there ([`SeriesPlaces`]), so
-//! that `other` is a counter as well.
+//! Source: Prometheus, "Exposition formats", text format 0.0.4. The counting components hold the values; a
+//! scrape collects them into an [`Exposition`]. The number of series of a metric is limited: further series
+//! are summed up in one whose labels are all `other`, so that sums stay exact. A series with a place of its
+//! own keeps it as long as it exists, and one in `other` stays there ([`SeriesPlaces`]), so that `other` is a
+//! counter as well.
 //!
-//! Not done: histograms, OpenMetrics, time stamps.
+//! Not supported: histograms, OpenMetrics, time stamps.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-/// How a metric behaves.
+/// The behaviour of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only grows.
+    /// The value only grows.
     Counter,
-    /// Goes up and down.
+    /// The value grows and decreases.
     Gauge,
 }
 
-/// What a metric counts.
+/// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Packets.
@@ -41,7 +41,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The word for it on the reference page.
+    /// Name of the unit on the reference page.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,15 +59,15 @@ impl Unit {
 /// A metric's declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Name as Prometheus shows it.
+    /// Name in Prometheus.
     pub name: &'static str,
-    /// How it behaves.
+    /// Behaviour of the values.
     pub kind: MetricKind,
-    /// What it counts.
+    /// Unit of the values.
     pub unit: Unit,
-    /// What it says, a sentence.
+    /// Description, one sentence.
     pub help: &'static str,
-    /// Names of its labels, in the order in which values are given.
+    /// Names of the labels, in the order of the values.
     pub labels: &'static [&'static str],
 }
 
@@ -190,10 +190,10 @@ metrics! {
         "Seconds since the start.";
 }
 
-/// Most series of one metric, unless said otherwise.
+/// Default limit of series of one metric.
 pub const DEFAULT_SERIES: usize = 10_000;
 
-/// Label value of the series that sums up what goes beyond the bound.
+/// Label value of the series that sums up series beyond the limit.
 pub const OVERFLOW: &str = "other";
 
 /// The values of one scrape.
@@ -205,7 +205,7 @@ pub struct Exposition {
 
 #[derive(Debug, Default)]
 struct Family {
-    /// Text of the labels and value, in the order of arrival.
+    /// Labels as text and value, in the order of arrival.
     series: Vec<(String, u64)>,
     index: HashMap<String, usize>,
 }
@@ -217,14 +217,14 @@ impl Default for Exposition {
 }
 
 impl Exposition {
-    /// Nothing yet; at most `limit` series of each metric and one for the rest.
+    /// An empty exposition with at most `limit` series of each metric and one for the rest.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Exposition { families: Vec::new(), limit }
     }
 
-    /// Adds a value. The same labels again: counters and gauges add up. Missing label values are
-    /// empty, too many are left out.
+    /// Adds a value. Values with equal labels add up. Missing label values are empty; surplus ones are left
+    /// out.
     pub fn add(&mut self, metric: &Metric, labels: &[&str], value: u64) {
         let at = self.families.iter().position(|(known, _)| known.name == metric.name);
         let at = at.unwrap_or_else(|| {
@@ -247,8 +247,8 @@ impl Exposition {
         self.text_in(&mut SeriesPlaces::default())
     }
 
-    /// The text that Prometheus reads: declared metrics in the order of the table. `places`: of the page
-    /// before, for the next one.
+    /// The text for Prometheus: declared metrics in the order of the table. `places`: places of the previous
+    /// page, updated for the next one.
     #[must_use]
     pub fn text_in(&self, places: &mut SeriesPlaces) -> String {
         let mut out = String::new();
@@ -275,23 +275,23 @@ impl Exposition {
     }
 }
 
-/// The series that keep a place of their own from page to page, of metrics with more series than are shown.
+/// Series that keep a place of their own from page to page, for metrics with more series than the limit.
 #[derive(Debug, Default)]
 pub struct SeriesPlaces(HashMap<&'static str, FamilyPlaces>);
 
-/// The places of one metric that has, or had, more series than are shown.
+/// The places of one metric that has, or had, more series than the limit.
 #[derive(Debug, Default)]
 struct FamilyPlaces {
-    /// Labels of those with a place of their own.
+    /// Labels of series with a place of their own.
     own: HashSet<String>,
-    /// Labels and last values of the others.
+    /// Labels and last values of the series in `other`.
     others: HashMap<String, u64>,
-    /// The sum of all other series, also of series that are gone.
+    /// The sum of all series in `other`, including series that no longer exist.
     total: u64,
 }
 
 impl SeriesPlaces {
-    /// The series of a metric that are shown by themselves, and what is shown for the others together.
+    /// The series of a metric with places of their own, and the value of `other`.
     fn assign<'f>(
         &mut self,
         metric: &Metric,
@@ -304,7 +304,7 @@ impl SeriesPlaces {
         let places = self.0.entry(metric.name).or_default();
         places.own.retain(|labels| family.index.contains_key(labels));
         let (mut own, mut others, mut sum) = (Vec::new(), HashMap::new(), 0u64);
-        // Who has a place first: a new series gets one that is left.
+        // Series with a place come first; a new series gets one of the remaining places.
         let mut left = limit.saturating_sub(places.own.len());
         for series in &family.series {
             let (labels, value) = series;
@@ -318,7 +318,7 @@ impl SeriesPlaces {
                 continue;
             }
             let before = places.others.get(labels).copied().unwrap_or(0);
-            // A counter that is lower than before has begun anew.
+            // A counter below its previous value has begun again.
             let rose = value.checked_sub(before).unwrap_or(*value);
             places.total = places.total.saturating_add(rose);
             sum = sum.saturating_add(*value);
@@ -453,15 +453,15 @@ mod tests {
             page(&[("a", 1), ("b", 2), ("c", 5), ("d", 7)]),
             [Some(1), Some(2), None, None, None, Some(12)]
         );
-        // In another order: places are as they were.
+        // In another order the places are the same.
         assert_eq!(
             page(&[("d", 8), ("c", 5), ("b", 3), ("a", 1)]),
             [Some(1), Some(3), None, None, None, Some(13)]
         );
-        // One with a place goes: a new series gets it, one of `other` does not. One of `other` goes: what it
-        // counted stays.
+        // A series with a place ends: a new series gets the place, one in `other` does not. A series in
+        // `other` ends: its count stays.
         assert_eq!(page(&[("d", 9), ("e", 1), ("b", 3)]), [None, Some(3), None, None, Some(1), Some(14)]);
-        // One of `other` begins anew.
+        // A series in `other` begins again.
         assert_eq!(page(&[("d", 2), ("e", 1), ("b", 3)]), [None, Some(3), None, None, Some(1), Some(16)]);
         assert_eq!(page(&[("e", 1), ("b", 4)]), [None, Some(4), None, None, Some(1), Some(16)]);
     }

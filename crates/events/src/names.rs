@@ -2,7 +2,7 @@
 //! Names of numbers as EVE spells them: IP protocols (IANA "Protocol Numbers", in the spelling that
 //! Suricata's records use) and link types (libpcap's names).
 
-/// Index is the protocol number.
+/// Names by protocol number.
 const PROTOCOLS: [&str; 144] = [
     "HOPOPT",
     "ICMP",

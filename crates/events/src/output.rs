@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that the program writes: who may read them, and what is never written to.
+//! Files that the program writes: their access rights, and the refusal of unsuitable targets.
 //!
-//! Files get the mode 0640 and folders 0750 unless the settings say otherwise (`output-rights.mode`,
-//! `.owner`, `.group`; an EVE output's own `filemode` wins, as in Suricata). A symbolic link in the file's
-//! place is refused: who may write to the folder could have the program write into any file. The links of the
-//! system to a process' own descriptors (`/dev/stdout`) are followed. A pipe is opened without waiting for
-//! its reader.
+//! Files get the mode 0640 and folders 0750 by default (`output-rights.mode`, `.owner`, `.group`; an EVE
+//! output's own `filemode` takes precedence, as in Suricata). A symbolic link in place of the file is
+//! refused: anybody who may write to the folder could make the program write into any file. The system's
+//! links to a process' own descriptors (`/dev/stdout`) are followed. A pipe is opened without waiting for its
+//! reader.
 //!
-//! A file that was there before keeps its rights unless some were asked for. Not done: names of users and
-//! groups that are not in `/etc/passwd` and `/etc/group` (numbers do); links in the middle of a path.
+//! An existing file keeps its rights unless the settings name some. Not supported: names of users and groups
+//! that are not in `/etc/passwd` and `/etc/group` (numbers are); links in the middle of a path.
 
 use bartizan_base::{SettingError, Settings};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -18,11 +18,11 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
-/// Mode of files unless something else is said.
+/// Default mode of files.
 const MODE: u32 = 0o640;
 
-/// What something that cannot be written to is. Inside of the [`io::Error`] that [`Rights::append`] and its
-/// like give.
+/// The kind of a target that cannot be written to, inside of the [`io::Error`] of [`Rights::append`] and its
+/// neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// A symbolic link.
@@ -37,19 +37,19 @@ pub enum Unfit {
     /// A disk.
     #[error("it is a block device")]
     BlockDevice,
-    /// A pipe that nobody reads.
+    /// A pipe without a reader.
     #[error("it is a pipe that no program reads")]
     NoReader,
 }
 
 impl Unfit {
-    /// What an error of the system is, if it is one of these.
+    /// The kind of target in an error, if the error has one.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Unfit> {
         error.get_ref()?.downcast_ref::<Unfit>().copied()
     }
 
-    /// What to do.
+    /// Advice for the user.
     #[must_use]
     pub const fn advice(self) -> &'static str {
         match self {
@@ -66,13 +66,13 @@ impl Unfit {
     }
 }
 
-/// Who may read and write outputs.
+/// Access rights of outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     mode: u32,
     owner: Option<u32>,
     group: Option<u32>,
-    /// The mode was asked for: files that are there already get it, too.
+    /// The settings name the mode: existing files get it, too.
     asked: bool,
 }
 
@@ -85,8 +85,7 @@ impl Default for Rights {
 impl Rights {
     /// Reads `output-rights`.
     ///
-    /// # Errors
-    /// No mode, or no user or group of this machine.
+    /// The mode is invalid, or the user or group does not exist on this machine.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         let mut rights = Rights::default().with_mode(settings, "output-rights.mode")?;
         let who = |key: &str, file: &str, expected| match settings.get(key).map(str::trim) {
@@ -102,9 +101,8 @@ impl Rights {
         Ok(rights)
     }
 
-    /// The same with the mode of a key, if it is there: octal digits, as in Suricata's `filemode`.
+    /// These rights with the mode of a key, if the key exists: octal digits, as in Suricata's `filemode`.
     ///
-    /// # Errors
     /// The value is no mode.
     pub fn with_mode(self, settings: &Settings, key: &str) -> Result<Self, SettingError> {
         let Some(text) = settings.get(key).map(str::trim).filter(|text| !text.is_empty()) else {
@@ -120,15 +118,14 @@ impl Rights {
         }
     }
 
-    /// Opens a file for appending; it is made if it is not there.
+    /// Opens a file for appending; makes it if it does not exist.
     ///
-    /// # Errors
-    /// What the system says, or [`Unfit`].
+    /// An error of the system, or [`Unfit`].
     pub fn append(&self, path: &Path) -> io::Result<File> {
         self.open(path, OpenOptions::new().append(true))
     }
 
-    /// Opens a file for reading and writing as it is; it is made if it is not there.
+    /// Opens a file for reading and writing without changing it; makes it if it does not exist.
     ///
     /// # Errors
     /// As [`Rights::append`].
@@ -136,10 +133,9 @@ impl Rights {
         self.open(path, OpenOptions::new().read(true).write(true))
     }
 
-    /// Writes a whole file, in the place of what was in it.
+    /// Replaces the whole content of a file.
     ///
-    /// # Errors
-    /// As [`Rights::append`], and what writing comes to.
+    /// As [`Rights::append`], and errors of writing.
     pub fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let mut file = self.open(path, OpenOptions::new().write(true))?;
         if file.metadata()?.is_file() {
@@ -150,14 +146,13 @@ impl Rights {
 
     fn open(&self, path: &Path, options: &OpenOptions) -> io::Result<File> {
         let own = is_own_descriptor(path);
-        // O_NONBLOCK: a pipe without a reader is an error, not a wait without end. Files and devices ignore
-        // it.
+        // O_NONBLOCK: a pipe without a reader is an error, not an endless wait. Files and devices ignore it.
         let flags = libc::O_NONBLOCK | if own { 0 } else { libc::O_NOFOLLOW };
         let mut fresh = options.clone();
         fresh.create_new(true).mode(self.mode).custom_flags(flags);
         match fresh.open(path) {
             Ok(file) => {
-                // Whatever the mask of the process took away.
+                // Whatever bits the process' mask has removed.
                 file.set_permissions(Permissions::from_mode(self.mode))?;
                 self.give(&file)?;
                 return Ok(file);
@@ -170,7 +165,7 @@ impl Rights {
         }
         let mut there = options.clone();
         let file = there.custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
-            // It has become one since it was looked at.
+            // The path has become a link since the check.
             Some(libc::ELOOP) => Unfit::Link.error(),
             Some(libc::ENXIO) => Unfit::NoReader.error(),
             _ => error,
@@ -191,10 +186,9 @@ impl Rights {
         fchown(file, self.owner, self.group)
     }
 
-    /// Makes a folder with those above it, as far as they are not there.
+    /// Makes a folder and its missing parents.
     ///
-    /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn make_folder(&self, path: &Path) -> io::Result<()> {
         if path.as_os_str().is_empty() || path.is_dir() {
             return Ok(());
@@ -202,7 +196,7 @@ impl Rights {
         if let Some(above) = path.parent() {
             self.make_folder(above)?;
         }
-        // Who may read files may look into folders.
+        // Users who may read files may also search the folder.
         let mode = self.mode | 0o700 | ((self.mode & 0o044) >> 2);
         match DirBuilder::new().mode(mode).create(path) {
             Ok(()) => {
@@ -212,14 +206,14 @@ impl Rights {
                 }
                 Ok(())
             }
-            // Another process was quicker.
+            // Another process has made the folder in the meantime.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Whether something that is there can be an output.
+/// Checks that an existing target can be an output.
 fn fit(path: &Path) -> io::Result<()> {
     let kind = std::fs::symlink_metadata(path)?.file_type();
     let unfit = if kind.is_symlink() {
@@ -236,7 +230,7 @@ fn fit(path: &Path) -> io::Result<()> {
     Err(unfit.error())
 }
 
-/// The system's names for what a process has open already.
+/// Whether a path is the system's name of a descriptor that the process has open.
 fn is_own_descriptor(path: &Path) -> bool {
     let descriptor = |folder| path.strip_prefix(folder).is_ok_and(|rest| rest.components().count() == 1);
     path == Path::new("/dev/stdout")
@@ -245,7 +239,7 @@ fn is_own_descriptor(path: &Path) -> bool {
         || descriptor("/proc/self/fd")
 }
 
-/// Octal digits, with or without a leading 0 or `0o`; the owner can read and write.
+/// Parses octal digits, with or without a leading 0 or `0o`; the owner must be able to read and write.
 #[must_use]
 pub fn parse_mode(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -253,13 +247,13 @@ pub fn parse_mode(text: &str) -> Option<u32> {
     (mode <= 0o777 && mode & 0o600 == 0o600).then_some(mode)
 }
 
-/// The number of a group of this machine, by its name or as it is.
+/// The number of a group of this machine, by its name or number.
 #[must_use]
 pub fn group_id(name: &str) -> Option<u32> {
     find_id(name, "/etc/group")
 }
 
-/// A number, or the third field of the line with this name.
+/// The number itself, or the third field of the line with this name.
 fn find_id(name: &str, file: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number);
@@ -310,7 +304,7 @@ mod tests {
         rights.update(&three).unwrap();
         assert_eq!([&one, &two, &three].map(|path| mode(path)), [0o640; 3]);
         assert_eq!(std::fs::read(&two).unwrap(), b"short");
-        // What was there keeps its mode unless one was asked for.
+        // An existing file keeps its mode unless the settings name one.
         std::fs::set_permissions(&one, Permissions::from_mode(0o604)).unwrap();
         rights.append(&one).unwrap();
         assert_eq!(mode(&one), 0o604);
@@ -364,7 +358,7 @@ mod tests {
         let mut text = [0; 5];
         reader.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"hello");
-        // Devices, and the system's links to what is open already.
+        // Devices, and the system's links to open descriptors.
         rights.append(Path::new("/dev/null")).unwrap();
         let open = File::create(folder.join("open")).unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&open);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text forms of times, addresses and bytes, written without allocation.
 //!
-//! Source: RFC 3339 for the shape of a timestamp (EVE leaves out the colon of the offset and always
-//! has six digits of fraction); the day count is the usual one from 1970-01-01 in the proleptic
-//! Gregorian calendar. Always UTC: time zones are not done.
+//! Gregorian calendar. Always UTC: time zones are not supported.
 
 use bartizan_base::Timestamp;
 use std::net::IpAddr;
@@ -57,8 +55,9 @@ pub fn time_text(at: Timestamp) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The time of an RFC 3339 text (`2018-10-10T09:24:31.5Z`, `2018-10-10 11:24:31+02:00`), from 1970 on, to the
-/// microsecond. None for anything else: dates that are not there, a leap second, a fraction without digits.
+/// The time of an RFC 3339 text (`2018-10-10T09:24:31.5Z`, `2018-10-10 11:24:31+02:00`), from 1970 on, in
+/// microseconds. `None` for any other text: dates that do not exist, a leap second, a fraction without
+/// digits.
 #[must_use]
 pub fn time_of(text: &str) -> Option<Timestamp> {
     let (date, rest) = (text.get(..10)?, text.get(10..)?);
@@ -81,7 +80,7 @@ pub fn time_of(text: &str) -> Option<Timestamp> {
                 "-" => -1,
                 _ => return None,
             };
-            // Events have no colon here.
+            // Times in events have no colon here.
             let (hours, minutes) = rest.get(1..)?.split_at_checked(2)?;
             let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
             let ([hours], [minutes]) = (numbers(hours, ':', [2])?, numbers(minutes, ':', [2])?);
@@ -99,7 +98,7 @@ pub fn time_of(text: &str) -> Option<Timestamp> {
     micros.checked_mul(1_000).map(Timestamp::from_nanos)
 }
 
-/// Numbers of so many digits each, with a character between them.
+/// Parses numbers with the digits `widths` each, and a character between them.
 fn numbers<const N: usize>(text: &str, between: char, widths: [usize; N]) -> Option<[u64; N]> {
     let mut parts = text.split(between);
     let mut all = [0; N];
@@ -111,7 +110,7 @@ fn numbers<const N: usize>(text: &str, between: char, widths: [usize; N]) -> Opt
     parts.next().is_none().then_some(all)
 }
 
-/// The number of days from 1970-01-01 to a date, if there is such a date: what [`civil_date`] undoes.
+/// Number of days from 1970-01-01 to a date, if the date exists: the inverse of [`civil_date`].
 fn day_of(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1..=12).contains(&month) || day == 0 {
         return None;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates of the traffic on disk, as Suricata's output `tls-store` has them: `SEC.USEC-N.pem` with the
-//! chain of a server, `client-SEC.USEC-N.pem` with that of a client, and beside each a `.meta` that says
-//! whose it is. Source: Suricata 8's user guide, keyword `tls.store`, and what Suricata 8.0.8 writes.
+//! Stores certificates of the traffic on disk, as Suricata's output `tls-store` does: `SEC.USEC-N.pem` with
+//! the chain of a server, `client-SEC.USEC-N.pem` with that of a client, and beside each a `.meta` with its
+//! origin. Source: Suricata 8's user guide, keyword `tls.store`, and the files of Suricata 8.0.8.
 //!
-//! A thread writes; who finds certificates hands them over by a bounded queue, and either waits for room
-//! (captures) or gives them up and counts that (live). Names are made of numbers alone, and text of
+//! A thread writes. Workers pass certificates to it by a bounded queue; if the queue is full, a worker either
+//! waits (captures) or gives them up and counts them (live). Names consist of numbers alone, and text of
 //! certificates is made harmless: where Suricata ends a name at a NUL byte, this shows it. Times are UTC.
 
 use crate::file_store::WhenBehind;
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Chains that may wait for the writer. The parser takes in chains of up to 256 KiB, so no more than 16 MiB
-/// wait.
+/// Length of the writer's queue, in chains. The parser accepts chains of up to 256 KiB, so at most 16 MiB are
+/// queued.
 pub(crate) const QUEUE: usize = 64;
 /// Characters of a line in PEM (RFC 7468 section 2).
 const LINE: usize = 64;
@@ -32,15 +32,14 @@ const LINE: usize = 64;
 pub struct TlsStoreOptions {
     /// Folder below the output folder, or absolute; `None`: the output folder itself.
     pub dir: Option<PathBuf>,
-    /// Who may read them.
+    /// Access rights of the files.
     pub rights: Rights,
 }
 
 impl TlsStoreOptions {
     /// Reads the first enabled `tls-store` output; `None` without one.
     ///
-    /// # Errors
-    /// A value is not of the kind that its key wants.
+    /// A value has the wrong type for its key.
     pub fn from_settings(settings: &Settings) -> Result<Option<Self>, SettingError> {
         for item in settings.children("outputs") {
             let prefix = format!("outputs.{item}.tls-store");
@@ -56,26 +55,26 @@ impl TlsStoreOptions {
         Ok(None)
     }
 
-    /// Where they lie. `folder`: the output folder.
+    /// The store's folder. `folder`: the output folder.
     #[must_use]
     pub fn place(&self, folder: &Path) -> PathBuf {
         self.dir.as_ref().map_or_else(|| folder.to_owned(), |dir| folder.join(dir))
     }
 }
 
-/// What the store counts.
+/// Counters of the store.
 #[derive(Debug, Default)]
 pub struct TlsStoreCounters {
-    /// Chains written, with what is said of them.
+    /// Chains written, with their description.
     pub stored: AtomicU64,
-    /// Failures of the file system: the chain, or what is said of it, is not there.
+    /// Failures of the file system: the chain or its description is missing.
     pub fs_errors: AtomicU64,
-    /// Chains given up because the writer was behind.
+    /// Chains given up because the queue was full.
     pub lost: AtomicU64,
 }
 
 impl TlsStoreCounters {
-    /// Each counter by its name in EVE's `stats`.
+    /// Calls `each` for every counter with its name in EVE's `stats`.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
         for (name, counter) in [
             ("tls_store.stored", &self.stored),
@@ -87,20 +86,20 @@ impl TlsStoreCounters {
     }
 }
 
-/// The certificates of one side, and where they were seen.
+/// The certificates of one side, and their origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredChain {
-    /// They are the client's.
+    /// The certificates are the client's.
     pub of_client: bool,
-    /// Packet clock.
+    /// Time by the packet clock.
     pub at: Timestamp,
     /// Number of the packet in its capture, from 1; `None` live.
     pub packet: Option<u64>,
-    /// From client to server.
+    /// Tuple from client to server.
     pub tuple: Tuple,
-    /// Of the first certificate, as Suricata writes names.
+    /// Subject of the first certificate, as Suricata writes names.
     pub subject: String,
-    /// Of the first certificate.
+    /// Issuer of the first certificate.
     pub issuer: String,
     /// SHA-1 of the first certificate: `0a:ff:...`
     pub fingerprint: String,
@@ -109,10 +108,10 @@ pub struct StoredChain {
 }
 
 impl StoredChain {
-    /// Name without its ending. `number`: counts what the store is asked for, from 1.
+    /// File name without its ending. `number`: counts the chains for the store, from 1.
     fn name(&self, number: u32) -> String {
         let whose = if self.of_client { "client-" } else { "" };
-        // Suricata does not fill up the microseconds.
+        // Suricata does not pad the microseconds.
         format!("{whose}{}.{}-{number}", self.at.as_secs(), self.at.as_micros() % 1_000_000)
     }
 
@@ -166,7 +165,7 @@ enum Message {
     Finish,
 }
 
-/// A way to the store; one for each worker.
+/// A worker's connection to the store.
 #[derive(Clone)]
 pub struct TlsStoreHandle {
     sender: SyncSender<Message>,
@@ -176,8 +175,8 @@ pub struct TlsStoreHandle {
 }
 
 impl TlsStoreHandle {
-    /// Hands a chain over, under the next number: over captures in the order of the packets. What is given up
-    /// is counted.
+    /// Passes a chain to the writer, under the next number: over captures in the order of the packets. Chains
+    /// that are given up are counted.
     pub fn store(&self, chain: StoredChain) {
         wait_for_turn();
         let message = Message::Store(self.next.fetch_add(1, Ordering::Relaxed), Box::new(chain));
@@ -190,12 +189,12 @@ impl TlsStoreHandle {
         }
     }
 
-    /// Waits for the writer from here on: the run ends, so no traffic waits.
+    /// Makes the worker wait for the writer from now on: at the end of a run no traffic is delayed.
     pub const fn wait_for_writer(&mut self) {
         self.behind = WhenBehind::Wait;
     }
 
-    /// What the store counts, for who outlives the handle.
+    /// Counters of the store, which outlive the handle.
     #[must_use]
     pub fn shared_counters(&self) -> Arc<TlsStoreCounters> {
         Arc::clone(&self.counters)
@@ -227,17 +226,17 @@ impl TlsStore {
         Ok(TlsStore { handle: Some(handle), counters, writer: Some(thread) })
     }
 
-    /// A way to the store.
+    /// A connection to the store, for a worker.
     #[must_use]
     pub fn handle(&self) -> Option<TlsStoreHandle> {
         self.handle.clone()
     }
 
-    /// Waits until all that was handed over is written; what comes later is lost. Gives the first problem, if
-    /// there was one.
+    /// Waits until all chains so far are written; later ones are lost. Returns the first problem, if there
+    /// was one.
     pub fn finish(&mut self) -> Option<String> {
         if let Some(handle) = self.handle.take() {
-            // Fails only if the writer is gone, which joining it says.
+            // Fails only if the writer has ended, which joining it reports.
             let _ = handle.sender.send(Message::Finish);
         }
         self.writer
@@ -246,7 +245,7 @@ impl TlsStore {
             .unwrap_or_else(|_| Some("the writer of certificates ended by a defect".to_owned()))
     }
 
-    /// What it counts.
+    /// Counters of the store.
     #[must_use]
     pub fn counters(&self) -> &TlsStoreCounters {
         &self.counters
@@ -277,7 +276,7 @@ impl Writer {
         problem
     }
 
-    /// What was there under these names gives way, as with Suricata; a link is not followed.
+    /// Writes a chain. Existing files of these names are replaced, as in Suricata; a link is not followed.
     fn write(&self, number: u32, chain: &StoredChain) -> Result<(), (String, std::io::Error)> {
         let name = chain.name(number);
         for (ending, content) in [("pem", chain.pem()), ("meta", chain.meta())] {
@@ -383,7 +382,7 @@ TLS FINGERPRINT:   0a:ff
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = store.counters();
         assert_eq!((count(&counters.stored), count(&counters.fs_errors), count(&counters.lost)), (1, 2, 0));
-        // What comes after the end is lost, and counted.
+        // Chains after the end are lost, and counted.
         handle.store(chain(false, false));
         assert_eq!(count(&counters.lost), 1);
         std::fs::remove_dir_all(&folder).unwrap();
@@ -407,7 +406,7 @@ TLS FINGERPRINT:   0a:ff
             while ahead.load(Ordering::Acquire) == 0 {
                 std::thread::yield_now();
             }
-            // Time for what must not happen.
+            // Time for the event that must not happen.
             std::thread::sleep(std::time::Duration::from_millis(20));
             handle.store(chain(false, false));
             drop(behind);

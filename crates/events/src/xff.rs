@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The address that a proxy says it forwards for (`xff`): which value of the header counts, and what of it is
-//! an address.
+//! The address for which a proxy declares to forward (`xff`): the choice of the header's value and the
+//! address in it.
 //!
-//! Source: Suricata's user guide, "XFF" of the EVE output; how a header is read is what Suricata 8.0.8 was
-//! seen to do. Not done: a check that the proxy may be believed; anybody can write such a header.
+//! Source: Suricata's user guide, "XFF" of the EVE output, and the behaviour of Suricata 8.0.8 for headers.
+//! Not supported: a check that the proxy can be trusted; anybody can write such a header.
 
 use bartizan_base::{SettingError, Settings};
 use std::net::IpAddr;
 
-/// Lengths of a header that are read; others name nobody.
+/// Lengths of a header that are accepted, in bytes; others give no address.
 const LENGTHS: core::ops::Range<usize> = 7..256;
 
-/// What to do with the address that a proxy says it forwards for.
+/// Use of the address for which a proxy declares to forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XffOptions {
-    /// `enabled`; a section that says no stops an outer one.
+    /// `enabled`; a section with `no` overrides an outer one.
     pub enabled: bool,
-    /// `mode: overwrite`: it takes the place of the client's address, too; else it is the field `xff` only.
+    /// `mode: overwrite`: the address also replaces the client's; else it is the field `xff` only.
     pub overwrite: bool,
     /// `deployment: forward`: the first address of the list counts; else the last.
     pub forward: bool,
@@ -25,8 +25,8 @@ pub struct XffOptions {
 }
 
 impl XffOptions {
-    /// Reads the section `xff` below `prefix`; `None` without one. Values that are no choice are told in
-    /// `warnings`.
+    /// Reads the section `xff` below `prefix`; `None` without one. `warnings` gets messages about invalid
+    /// choices.
     ///
     /// # Errors
     /// `enabled` is no switch.
@@ -44,7 +44,7 @@ impl XffOptions {
             None | Some("") => false,
             Some(_) => settings.bool(&key("enabled"), false)?,
         };
-        // The second of two choices; the first stands for whatever is neither.
+        // Whether a value is the second of two choices; any other value counts as the first.
         let mut second = |name: &str, choices: [&str; 2]| {
             let Some(value) = settings.get(&key(name)).filter(|value| !value.is_empty()) else {
                 return false;
@@ -67,7 +67,7 @@ impl XffOptions {
         }))
     }
 
-    /// The address that a value of the header names, as it is written there.
+    /// The address that a value of the header names, in its original form.
     #[must_use]
     pub fn address_in<'v>(&self, value: &'v [u8]) -> Option<&'v str> {
         if !self.enabled || !LENGTHS.contains(&value.len()) {
@@ -76,7 +76,7 @@ impl XffOptions {
         let named = if self.forward {
             value.split(|b| *b == b',').next()
         } else {
-            // Behind the last blank: a list whose commas stand alone is no list.
+            // After the last blank: a list with commas alone is no list.
             value.rsplit(|b| *b == b' ').next()
         };
         let named = named?.split(|b| *b == 0).next()?;
@@ -85,7 +85,7 @@ impl XffOptions {
     }
 }
 
-/// What stands in brackets, or before the port of an IPv4 address.
+/// The text in brackets, or before the port of an IPv4 address.
 fn without_port(named: &[u8]) -> Option<&[u8]> {
     if let Some(rest) = named.strip_prefix(b"[") {
         return rest.split_at_checked(rest.iter().position(|b| *b == b']')?).map(|(inside, _)| inside);
@@ -105,7 +105,7 @@ mod tests {
         XffOptions { enabled: true, overwrite: false, forward, header: String::new() }
     }
 
-    /// A header with what a reverse and a forward deployment make of it in Suricata 8.0.8.
+    /// Headers with Suricata 8.0.8's result for a reverse and a forward deployment.
     #[test]
     fn headers_are_read_as_suricata_reads_them() {
         let long = |length: usize| format!("1.1.1.1,{} 2.2.2.2", "x".repeat(length - 16));
@@ -150,7 +150,7 @@ mod tests {
             ("fe80::1%eth0", (None, None)),
             (whole, both(whole)),
             (&bracketed, both(whole)),
-            // Shorter than an IPv4 address can be: not read.
+            // Shorter than any IPv4 address: ignored.
             ("12::34", (None, None)),
             ("01.2.3.4", (None, None)),
             ("999.1.1.1", (None, None)),

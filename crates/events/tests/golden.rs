@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every kind of record against lines that Suricata 8.0.8 wrote: rebuild the record from the line, write it,
-//! and get the same bytes; names, types, presence, order and escapes are all in that comparison.
+//! Every kind of record against lines that Suricata 8.0.8 wrote: the record is rebuilt from the line,
+//! written, and must give the same bytes; this compares names, types, presence, order and escapes.
 //!
 //! `EVE_REFERENCE=DIR` compares all lines of all `eve.json` files below DIR as well.
 
@@ -10,11 +10,11 @@ use rebuild::rewrite;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Rewrites lines; returns how many of each type were the same, and what was not.
+/// Rewrites lines; returns the number of equal ones by type, and the differences.
 fn compare(lines: &str) -> (BTreeMap<String, usize>, Vec<String>) {
     let (mut same, mut faults) = (BTreeMap::new(), Vec::new());
-    // Two things are not wanted: more than a second's worth of microseconds, which a broken capture has (here
-    // the clock carries over), and a counter of memory below zero.
+    // Two kinds of lines are left out: those with more than a second's worth of microseconds, which a broken
+    // capture has (here the clock carries over), and those with a memory counter below zero.
     let wanted =
         |line: &&str| !line.is_empty() && !line.contains(".1011041+0000") && !line.contains(r#""memuse":-"#);
     for line in lines.lines().filter(wanted) {

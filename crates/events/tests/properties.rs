@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever bytes traffic brings: every line is one JSON object on one line, without null, and in the schema.
+//! For any bytes in the traffic, every line is one JSON object on one line, without null, and fits the
+//! schema.
 
 use bartizan_base::{Direction, RuleId, Timestamp};
 use bartizan_events::config::{AlertOptions, HeaderOptions};

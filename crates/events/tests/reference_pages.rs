@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed schema and reference pages are those of the tables.
+//! The committed schema and reference pages match the tables.
 
 use bartizan_events::schema::{FIELDS, json_schema, reference_page};
 use bartizan_testkit::generated;

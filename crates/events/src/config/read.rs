@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading the outputs from the settings. Source and limits: see the parent module.
+//! Reads the outputs from the settings. Source and limits: see the parent module.
 
 use super::{
     AlertOptions, AnomalyOptions, Destination, DropOptions, EveOutput, EveOutputs, EventTypes,
@@ -10,11 +10,10 @@ use bartizan_base::{SettingError, Settings};
 use std::path::PathBuf;
 
 impl EveOutputs {
-    /// Reads every enabled `eve-log` output. One that goes where no events can go here (`redis`, `syslog`) is
-    /// left out with a warning as long as another one takes events.
+    /// Reads every enabled `eve-log` output. An output of a kind that this program does not support (`redis`,
+    /// `syslog`) is left out with a warning as long as another one takes events.
     ///
-    /// # Errors
-    /// A value is not of the kind that its key wants, or no output is left.
+    /// A value has the wrong type for its key, or no output is left.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         let mut all = EveOutputs::default();
         let sensor_name = settings.get("sensor-name").map(str::to_owned);
@@ -60,8 +59,8 @@ impl EveOutputs {
         Ok(all)
     }
 
-    /// Takes `drop` and `anomaly` from an output when an earlier one has them: a packet's events are
-    /// handed out once.
+    /// Removes `drop` and `anomaly` from an output if an earlier one has them: the events of a packet go to
+    /// one output.
     fn keep_single(&mut self, item: &str, types: &mut EventTypes) {
         let mut doubled = Vec::new();
         if types.drop.is_some() && self.outputs.iter().any(|output| output.types.drop.is_some()) {
@@ -96,14 +95,14 @@ impl Reader<'_> {
     }
 
     fn bool(&self, name: &str, default: bool) -> Result<bool, SettingError> {
-        // `key:` without a value is as if the key were not there.
+        // `key:` without a value counts as a missing key.
         match self.get(name) {
             None | Some("") => Ok(default),
             Some(_) => self.settings.bool(&self.key(name), default),
         }
     }
 
-    /// The key that says what kind of output it is, and what it says.
+    /// The key that names the kind of output, and its value.
     fn kind(&self) -> (&'static str, &str) {
         let named = |key: &&str| self.get(key).is_some();
         let key = ["filetype", "type"].into_iter().find(named).unwrap_or("filetype");
@@ -118,7 +117,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Why nothing can be written to this output, if it is one that Suricata has and this program does not.
+    /// The error for an output that Suricata has and this program does not support.
     fn goes_elsewhere(&self) -> Option<SettingError> {
         let (key, kind) = self.kind();
         matches!(kind, "redis" | "syslog").then(|| self.unknown_kind(key, kind))
@@ -161,7 +160,7 @@ impl Reader<'_> {
         })
     }
 
-    /// As Suricata reads it: the next of a unit, or seconds, or a number of a unit.
+    /// Reads `rotate-interval` as Suricata does: the next of a unit, or seconds, or a number with a unit.
     fn rotate_interval(&self) -> Result<Option<RotateInterval>, SettingError> {
         let Some(text) = self.get("rotate-interval") else { return Ok(None) };
         let of_unit = |unit: &str| match unit {
@@ -237,7 +236,7 @@ impl Reader<'_> {
         Ok(types)
     }
 
-    /// Turns on one type; `self` reads its options.
+    /// Enables one type; `self` reads its options.
     fn apply(
         &self,
         name: &str,
@@ -296,7 +295,7 @@ impl Reader<'_> {
 
     fn alert(&self, warnings: &mut Vec<String>) -> Result<AlertOptions, SettingError> {
         let defaults = AlertOptions::default();
-        // `metadata: no` turns all of it off, a section single parts.
+        // `metadata: no` disables all of it, a section single parts.
         let metadata = self.bool("metadata", true)?;
         let mut options = AlertOptions {
             payload: self.bool("payload", false)?,

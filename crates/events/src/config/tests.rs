@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The outputs that settings ask for.
+//! Outputs that settings define.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn settings(lines: &str) -> Settings {
     settings
 }
 
-/// What Suricata ships, as far as it concerns events.
+/// Suricata's shipped settings, as far as they concern events.
 const SHIPPED: &str = "
     outputs.0 = fast
     outputs.0.fast.enabled = yes
@@ -172,7 +172,7 @@ fn several_outputs_and_what_is_not_supported() {
     assert!(all.outputs[0].types.drop.is_some() && all.outputs[1].types.drop.is_none());
     assert_eq!(all.outputs[1].types.stats.map(|stats| stats.null_values), Some(false));
     assert_eq!(all.warnings.len(), 1);
-    // Events that would go elsewhere than they were to go would be missed.
+    // Events in another place than the configured one would be missed.
     for (key, value) in
         [("filetype", "redis"), ("filetype", "syslog"), ("filetype", "nonsense"), ("type", "redis")]
     {
@@ -183,7 +183,7 @@ fn several_outputs_and_what_is_not_supported() {
     }
 }
 
-/// Suricata's own users have both; what can be written is written, and what cannot is named.
+/// Suricata's users have both; supported outputs are written, and the others are named in a warning.
 #[test]
 fn an_output_to_redis_is_left_out_beside_one_that_works() {
     for kind in ["redis", "syslog"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `alert`: a rule matched. The object `alert` itself is shared with the record of a drop.
+//! `alert`: a rule matched. The record of a drop shares the object `alert`.
 
 use super::common::{Common, PacketBytes, Tuple, write_protocol};
 use super::file::FileInfo;
@@ -10,7 +10,7 @@ use crate::config::{AlertOptions, HeaderOptions};
 use crate::record::PacketSource;
 use bartizan_base::{Direction, RuleId, Timestamp};
 
-/// Which side of the packet a rule says is attacked (`target:`).
+/// The attacked side of the packet by the rule's `target:`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetSide {
     /// The packet's source is the target.
@@ -19,12 +19,12 @@ pub enum TargetSide {
     Destination,
 }
 
-/// The transaction that a rule matched in.
+/// The transaction of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
     /// Number of the transaction in its flow, from 0.
     pub id: u64,
-    /// The rule looked at packets or the stream only, and this is the transaction of that time.
+    /// The rule matched packets or the stream only, and this is the transaction of that time.
     pub guessed: bool,
 }
 
@@ -35,32 +35,32 @@ pub struct AlertInfo<'a> {
     pub transaction: Option<Transaction>,
     /// Whether the packet was blocked because of this rule.
     pub blocked: bool,
-    /// In firewall mode, whose rule it is: `fw` or `td` (threat detection).
+    /// In firewall mode, the engine of the rule: `fw` or `td` (threat detection).
     pub engine: Option<&'static str>,
     /// The rule's identity.
     pub rule_id: RuleId,
     /// The rule's message; empty when it has none.
     pub signature: &'a [u8],
-    /// Description of its class; empty when it has none.
+    /// Description of the rule's class; empty without a class.
     pub category: &'a str,
     /// Priority, 1 is the most severe.
     pub severity: u32,
-    /// Who is attacked, when the rule says so.
+    /// The attacked side, if the rule names it.
     pub target: Option<TargetSide>,
     /// References as addresses, for `reference: yes`.
     pub references: &'a [&'a str],
     /// The rule's metadata as a JSON object, see [`rule_metadata_json`].
     pub metadata: Option<&'a [u8]>,
-    /// What matching datasets know, as a JSON object.
+    /// Context from matching datasets, as a JSON object.
     pub context: Option<&'a [u8]>,
     /// The rule's text, for `raw: yes`.
     pub rule: Option<&'a [u8]>,
-    /// Address that a proxy forwarded for.
+    /// Address for which a proxy forwarded.
     pub xff: Option<&'a str>,
 }
 
 impl AlertInfo<'_> {
-    /// Writes `tx_id`, `tx_guessed` and `alert`. Without options only what a drop shows.
+    /// Writes `tx_id`, `tx_guessed` and `alert`; without options only the fields for a drop.
     pub(crate) fn write(&self, w: &mut JsonWriter, common: &Common<'_>, options: Option<&AlertOptions>) {
         if let Some(transaction) = self.transaction {
             w.num("tx_id", transaction.id);
@@ -131,8 +131,8 @@ impl AlertInfo<'_> {
     }
 }
 
-/// A rule's `metadata` as the JSON object of an alert: values grouped by key, the last written first, as
-/// Suricata keeps them. Made once when the rule is loaded. Empty for no pairs: then give `None`.
+/// A rule's `metadata` as the JSON object of an alert: values grouped by key, the last pair first, as in
+/// Suricata. Made once when the rule is loaded. Empty without pairs: then pass `None`.
 #[must_use]
 pub fn rule_metadata_json(pairs: &[(&str, &str)]) -> Vec<u8> {
     if pairs.is_empty() {
@@ -156,16 +156,16 @@ pub fn rule_metadata_json(pairs: &[(&str, &str)]) -> Vec<u8> {
     w.bytes().to_vec()
 }
 
-/// The packet around the one that a rule matched in.
+/// The outer packet of the packet that a rule matched.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunnel {
     /// Outer addresses and protocol; ports are written as 0 when the protocol has none.
     pub tuple: Tuple,
-    /// How many headers deep the inner packet lies; 0 for a reassembled one.
+    /// Number of headers around the inner packet; 0 for a reassembled one.
     pub depth: u8,
     /// Number of the outer packet in its capture.
     pub pcap_cnt: Option<u64>,
-    /// Where the outer packet came from.
+    /// Source of the outer packet.
     pub packet_source: PacketSource,
 }
 
@@ -199,7 +199,7 @@ pub struct AlertFlow {
 }
 
 impl AlertFlow {
-    /// `client`: what stands in place of the client's address.
+    /// `client`: text in place of the client's address.
     fn write(&self, w: &mut JsonWriter, direction: Direction, client: Option<&str>) {
         w.object("flow");
         self.counters.write(w);
@@ -210,7 +210,7 @@ impl AlertFlow {
         }
         w.address("dest_ip", self.tuple.dest);
         if let Some((source, dest)) = self.tuple.ports {
-            // Suricata asks the port that the packet came from.
+            // Suricata uses the packet's source port.
             let from = if direction == Direction::ToServer { source } else { dest };
             if from > 0 {
                 w.num("src_port", source);
@@ -221,10 +221,10 @@ impl AlertFlow {
     }
 }
 
-/// Bytes that an alert shows.
+/// Payload bytes in an alert.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// The stream's data, or the packet's payload; `None` when there is nothing to show.
+    /// The stream's data, or the packet's payload; `None` if there is none.
     pub bytes: Option<&'a [u8]>,
     /// Whether these are bytes of the stream.
     pub stream: bool,
@@ -258,27 +258,27 @@ impl Payload<'_> {
 pub enum VerdictWord {
     /// The packet was not forwarded.
     Drop,
-    /// Nothing was done but alert.
+    /// No action except the alert.
     Alert,
-    /// A firewall rule accepted it.
+    /// A firewall rule accepted the packet.
     Accept,
-    /// A pass rule let it go.
+    /// A pass rule let the packet pass.
     Pass,
 }
 
-/// How a sender was told.
+/// A rejection: the message that was sent, and its receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
     /// `to_client`, `to_server` or `both`, by the rule's action.
     pub target: &'static str,
-    /// `tcp-reset` or `icmp-prohib`; `None` for protocols that are not told.
+    /// `tcp-reset` or `icmp-prohib`; `None` for protocols without a message.
     pub with: Option<&'static str>,
 }
 
-/// The object `verdict`: what became of the packet.
+/// The object `verdict`: the verdict on the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerdictInfo {
-    /// In a word.
+    /// The verdict as a word.
     pub word: VerdictWord,
     /// The rejection, if one was sent.
     pub reject: Option<Reject>,
@@ -311,7 +311,7 @@ impl VerdictInfo {
 pub struct AlertRecord<'a> {
     /// The rule and its match.
     pub alert: AlertInfo<'a>,
-    /// Of a rule of the firewall: its hook, where it has a name, and its actions.
+    /// For a firewall rule: its hook, if that has a name, and its actions.
     pub firewall: Option<(Option<&'a str>, &'a str)>,
     /// The outer packet, for packets from a tunnel.
     pub tunnel: Option<Tunnel>,
@@ -325,21 +325,21 @@ pub struct AlertRecord<'a> {
     pub direction: Option<Direction>,
     /// The flow so far.
     pub flow: Option<AlertFlow>,
-    /// Bytes; `None` for what is not IP.
+    /// Payload bytes; `None` if the packet is not IP.
     pub payload: Option<Payload<'a>>,
     /// The frame that matched.
     pub frame: Option<FrameRecord<'a>>,
     /// The packet.
     pub packet: Option<PacketBytes<'a>>,
-    /// The capture that the packet is saved in.
+    /// The capture file that stores the packet.
     pub capture_file: Option<&'a str>,
-    /// What became of the packet.
+    /// The verdict on the packet.
     pub verdict: Option<VerdictInfo>,
 }
 
 impl AlertRecord<'_> {
-    /// Writes the event; `app_layer` writes the transaction's objects (`http`, `dns`, ...) and is called
-    /// when the rule matched in a transaction and the output's options ask for it.
+    /// Writes the event; `app_layer` writes the transaction's objects (`http`, `dns`, ...) and is called if
+    /// the rule matched in a transaction and the output's options enable it.
     pub fn write(
         &self,
         w: &mut JsonWriter,

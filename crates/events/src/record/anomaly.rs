@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `anomaly`: traffic that a decoder, the stream engine or an application parser could not make sense of.
+//! `anomaly`: traffic that a decoder, the stream engine or an application parser could not interpret.
 
 use super::common::{Common, PacketBytes};
 use crate::JsonWriter;
 use crate::config::{AnomalyOptions, HeaderOptions};
 
-/// Bytes of a packet that an anomaly shows (`packethdr`).
+/// Limit of a packet's bytes in an anomaly (`packethdr`).
 const PACKET_HEADER_BYTES: usize = 32;
 
-/// What kind of anomaly, with the event's full name.
+/// The kind of anomaly, with the event's full name.
 #[derive(Clone, Copy, Debug)]
 pub enum AnomalyKind<'a> {
     /// A header that cannot be decoded: `decoder.ipv4.opt_invalid_len`.
@@ -16,7 +16,7 @@ pub enum AnomalyKind<'a> {
         /// Event name.
         event: &'a str,
     },
-    /// A segment that the stream engine objects to: `stream.3whs_synack_with_wrong_ack`.
+    /// A segment that the stream engine considers invalid: `stream.3whs_synack_with_wrong_ack`.
     Stream {
         /// Event name.
         event: &'a str,
@@ -27,7 +27,7 @@ pub enum AnomalyKind<'a> {
         app_proto: Option<&'a str>,
         /// Event name.
         event: &'a str,
-        /// Who noticed: `proto_parser`, `proto_detect` or `parser`.
+        /// The layer that raised the event: `proto_parser`, `proto_detect` or `parser`.
         layer: &'a str,
     },
 }
@@ -35,14 +35,14 @@ pub enum AnomalyKind<'a> {
 /// One anomaly.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyRecord<'a> {
-    /// What happened.
+    /// Kind of the anomaly.
     pub kind: AnomalyKind<'a>,
     /// The packet, for `packethdr: yes`.
     pub packet: Option<PacketBytes<'a>>,
 }
 
 impl AnomalyRecord<'_> {
-    /// Whether the output's options ask for this kind.
+    /// Whether the output's options enable this kind.
     #[must_use]
     pub fn wanted(&self, options: &AnomalyOptions) -> bool {
         match self.kind {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The head that every event of a packet or flow begins with, in Suricata's order.
+//! The head of every event of a packet or flow, in Suricata's order.
 
 use super::own::Own;
 use crate::community_id::community_id;
@@ -9,7 +9,7 @@ use crate::{JsonWriter, SURICATA_VERSION};
 use bartizan_base::Timestamp;
 use std::net::IpAddr;
 
-/// Addresses, ports and protocol in the direction in which the event shows them.
+/// Addresses, ports and protocol in the direction of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuple {
     /// Source address.
@@ -22,16 +22,16 @@ pub struct Tuple {
     pub proto: u8,
 }
 
-/// An address from the traffic that stands in place of one of the tuple's (`xff` with `mode: overwrite`).
+/// An address from the traffic that replaces one of the tuple's (`xff` with `mode: overwrite`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InPlace<'a> {
-    /// The address as it is written in the traffic.
+    /// The address as the traffic has it.
     pub address: &'a str,
-    /// It stands for the source; else for the destination.
+    /// The address replaces the source; else the destination.
     pub of_source: bool,
 }
 
-/// Where the packet of an event came from.
+/// The origin of an event's packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PacketSource {
     /// A port or a capture file.
@@ -49,7 +49,7 @@ pub enum PacketSource {
     Geneve,
     /// Decapsulated from VXLAN.
     Vxlan,
-    /// Put together from fragments.
+    /// Reassembled from fragments.
     Defrag,
     /// No packet: the stream engine finished a direction for inspection.
     StreamFlush,
@@ -93,10 +93,10 @@ impl PacketSource {
 /// Ethernet addresses of an event; written when the output asks for them (`ethernet: yes`).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Ether<'a> {
-    /// No Ethernet.
+    /// No Ethernet addresses.
     #[default]
     None,
-    /// Of a packet.
+    /// Addresses of a packet.
     Packet {
         /// Type field of the frame; `None` for events without a packet, which show the flow's addresses.
         ether_type: Option<u16>,
@@ -105,7 +105,7 @@ pub enum Ether<'a> {
         /// Destination address.
         dest: [u8; 6],
     },
-    /// Of a flow: every address that was seen, first seen first.
+    /// Addresses of a flow: every address that was seen, in the order of appearance.
     Flow {
         /// Addresses on the source's side.
         src: &'a [[u8; 6]],
@@ -114,27 +114,27 @@ pub enum Ether<'a> {
     },
 }
 
-/// Variables that rules have set; written unless the output says `metadata: no`.
+/// Variables that rules have set; written unless the output has `metadata: no`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Variables<'a> {
-    /// Names of the flow's bits that are set. Those that begin with `traffic/id/` and
-    /// `traffic/label/` become the object `traffic`.
+    /// Names of the flow's set bits. Names that begin with `traffic/id/` and `traffic/label/` form the object
+    /// `traffic`.
     pub flowbits: &'a [&'a str],
     /// Flow integers.
     pub flowints: &'a [(&'a str, u64)],
-    /// Entropy values, by the buffer they were computed on.
+    /// Entropy values, by the name of their buffer.
     pub entropy: &'a [(&'a str, f64)],
     /// Flow variables.
     pub flowvars: &'a [(&'a str, &'a [u8])],
     /// Variables of the packet.
     pub pktvars: &'a [(&'a str, &'a [u8])],
-    /// The flow has a variable that no list above shows: the count of a threshold `track by_flow`. Suricata
-    /// keeps these among the flow's variables, so such events have a `metadata` that may be empty.
+    /// The flow has a variable outside of these lists: the count of a threshold `track by_flow`. Suricata
+    /// keeps these counts among the flow's variables, so such events have a `metadata` that may be empty.
     pub unnamed: bool,
 }
 
 impl Variables<'_> {
-    /// Whether there is none.
+    /// Whether there are no variables.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.flowbits.is_empty()
@@ -194,7 +194,7 @@ impl Variables<'_> {
     }
 }
 
-/// An array of strings, left out when there is none.
+/// Writes an array of strings; an empty one is left out.
 pub(crate) fn string_array<'s>(w: &mut JsonWriter, key: &str, items: impl Iterator<Item = &'s str>) {
     let before = w.mark();
     w.array(key);
@@ -209,7 +209,7 @@ pub(crate) fn string_array<'s>(w: &mut JsonWriter, key: &str, items: impl Iterat
     }
 }
 
-/// Bytes of a packet with the link type they begin with.
+/// Bytes of a packet with their link type.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketBytes<'a> {
     /// The packet from its first header on.
@@ -230,10 +230,10 @@ impl PacketBytes<'_> {
     }
 }
 
-/// The head of an event. Times are of the packet clock.
+/// The head of an event. Times come from the packet clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Common<'a> {
-    /// When it happened.
+    /// Time of the event.
     pub timestamp: Timestamp,
     /// The flow's id, the same in all its events.
     pub flow_id: Option<u64>,
@@ -245,13 +245,13 @@ pub struct Common<'a> {
     pub pcap_cnt: Option<u64>,
     /// VLAN ids, outermost first.
     pub vlan: &'a [u16],
-    /// Addresses, ports, protocol; `None` for what is not IP.
+    /// Addresses, ports, protocol; `None` if the packet is not IP.
     pub tuple: Option<Tuple>,
-    /// What stands in place of one of the tuple's addresses.
+    /// Replacement of one of the tuple's addresses.
     pub in_place: Option<InPlace<'a>>,
-    /// ICMP type and code: of the packet, or of the flow's first packet in flow events.
+    /// ICMP type and code: of the packet or, in flow events, of the flow's first packet.
     pub icmp: Option<(u8, u8)>,
-    /// Where the packet came from; flow events have none.
+    /// Origin of the packet; flow events have none.
     pub packet_source: Option<PacketSource>,
     /// Variables that rules have set.
     pub variables: Variables<'a>,
@@ -259,9 +259,9 @@ pub struct Common<'a> {
     pub ether: Ether<'a>,
     /// The flow's tuple from client to server with its first ICMP type and code, for `community_id`.
     pub community: Option<(Tuple, Option<(u8, u8)>)>,
-    /// Transaction that the event belongs to; for alerts and drops it stands in their own record.
+    /// Transaction of the event; alerts and drops have it in their own record.
     pub tx_id: Option<u64>,
-    /// The capture file's name; written when the output asks for it (`pcap-file: yes`).
+    /// The capture file's name; written if the output enables it (`pcap-file: yes`).
     pub pcap_filename: Option<&'a str>,
     /// Bartizan's own fields.
     pub own: Own<'a>,
@@ -286,8 +286,8 @@ impl Common<'_> {
         }
     }
 
-    /// Clears the writer and opens an event of a flow, up to and including the ICMP type and code.
-    /// `flow` and `netflow` differ in whether the IP version stands there.
+    /// Clears the writer and opens an event of a flow, up to and including the ICMP type and code. `flow` and
+    /// `netflow` differ in whether the IP version is written.
     pub(crate) fn begin_flow_event(
         &self,
         w: &mut JsonWriter,
@@ -346,7 +346,7 @@ impl Common<'_> {
         }
     }
 
-    /// The address of an end, or what stands in its place.
+    /// Writes the address of an end, or its replacement.
     pub(crate) fn write_end(&self, w: &mut JsonWriter, key: &str, tuple: &Tuple, source: bool) {
         match self.in_place {
             Some(other) if other.of_source == source => w.str(key, other.address),
@@ -361,7 +361,7 @@ impl Common<'_> {
         }
     }
 
-    /// What the output's own settings add to every event.
+    /// Writes the fields that the output's own settings add to every event.
     pub(crate) fn write_options(&self, w: &mut JsonWriter, options: &HeaderOptions) {
         if options.suricata_version {
             w.str("suricata_version", SURICATA_VERSION);
@@ -403,7 +403,7 @@ impl Common<'_> {
         }
     }
 
-    /// Writes an event that belongs to no packet, `body` its objects.
+    /// Writes an event that belongs to no packet; `body` writes its objects.
     pub fn write_by_itself(
         &self,
         w: &mut JsonWriter,
@@ -421,7 +421,7 @@ impl Common<'_> {
         self.finish_and(w, options, |_| ());
     }
 
-    /// [`Common::finish`]; `own` adds to the object `bartizan`.
+    /// Closes an event as [`Common::finish`] does; `own` adds to the object `bartizan`.
     pub(crate) fn finish_and(
         &self,
         w: &mut JsonWriter,

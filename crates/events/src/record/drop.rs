@@ -74,7 +74,7 @@ pub enum TransportHeader {
 pub struct DropRecord<'a> {
     /// Direction in the flow; `None` without a flow.
     pub direction: Option<Direction>,
-    /// IP header; `None` for what is not IP.
+    /// IP header; `None` if the packet is not IP.
     pub network: Option<NetworkHeader>,
     /// Transport header.
     pub transport: TransportHeader,
@@ -82,7 +82,7 @@ pub struct DropRecord<'a> {
     pub reason: Option<&'a str>,
     /// The verdict, for `verdict: yes`.
     pub verdict: Option<VerdictInfo>,
-    /// The rule that dropped, for `alerts: yes`.
+    /// The rule that caused the drop, for `alerts: yes`.
     pub alert: Option<AlertInfo<'a>>,
 }
 
@@ -161,8 +161,8 @@ impl DropRecord<'_> {
     }
 }
 
-/// Suricata's text for a reason. Reasons that only Bartizan has keep their own name; the exact one
-/// stands under `bartizan.reason` in any case.
+/// Suricata's text for a reason. Reasons without a counterpart in Suricata keep their own name; the exact one
+/// is always in `bartizan.reason`.
 #[must_use]
 pub const fn drop_reason(reason: Reason) -> &'static str {
     match reason {

@@ -5,7 +5,7 @@ use super::common::Common;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
 
-/// How far a file came.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileState {
     /// Still open.
@@ -35,31 +35,31 @@ impl FileState {
 /// One file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileInfo<'a> {
-    /// Name as it stands in the traffic; `None` when it has none.
+    /// Name in the traffic; `None` if the file has none.
     pub filename: Option<&'a [u8]>,
     /// Rules that store the file.
     pub sids: &'a [u32],
-    /// What the content is, in words.
+    /// Type of the content, in words.
     pub magic: Option<&'a str>,
     /// Whether data is missing.
     pub gaps: bool,
-    /// How far it came.
+    /// State of the file.
     pub state: FileState,
     /// MD5; written for complete files only.
     pub md5: Option<[u8; 16]>,
     /// SHA-1; written for complete files only.
     pub sha1: Option<[u8; 20]>,
-    /// SHA-256: of a complete file, or the name of one that is kept.
+    /// SHA-256: of a complete file, or the name of a stored one.
     pub sha256: Option<[u8; 32]>,
-    /// Number of the stored file; `None` when it was not stored.
+    /// Number of the stored file; `None` if it was not stored.
     pub file_id: Option<u32>,
-    /// A rule wants it stored and it is not complete yet.
+    /// A rule requested storing the file, and it is not complete yet.
     pub storing: bool,
     /// Bytes seen.
     pub size: u64,
     /// First and last byte, for a part of a larger file.
     pub range: Option<(u64, u64)>,
-    /// Transaction it came in.
+    /// Transaction of the file.
     pub tx_id: u64,
 }
 
@@ -107,14 +107,14 @@ impl FileInfo<'_> {
     }
 }
 
-/// `fileinfo`: a file that is complete or will not become so.
+/// `fileinfo`: a file that is complete or cannot be completed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileRecord<'a> {
     /// Application protocol that carried it.
     pub app_proto: Option<&'a str>,
     /// The file.
     pub file: FileInfo<'a>,
-    /// Address that a proxy forwarded for, when it is extra data.
+    /// Address for which a proxy forwarded, in mode `extra-data`.
     pub xff: Option<&'a str>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The records of a flow's end: `flow`, and the two `netflow` events that show one direction each.
+//! The records at a flow's end: `flow`, and two `netflow` events with one direction each.
 
 use super::amounts::write_counts;
 use super::common::Common;
@@ -13,13 +13,13 @@ use bartizan_base::{PerDirection, Timestamp};
 pub struct AppProtocols<'a> {
     /// The flow's protocol.
     pub flow: Option<&'a str>,
-    /// What was detected towards the server; written when it differs from the flow's.
+    /// Protocol detected towards the server; written if it differs from the flow's.
     pub to_server: Option<&'a str>,
-    /// What was detected towards the client; written when it differs from the flow's.
+    /// Protocol detected towards the client; written if it differs from the flow's.
     pub to_client: Option<&'a str>,
-    /// What the flow was before it changed protocol; written when it differs from the flow's.
+    /// Protocol before a switch; written if it differs from the flow's.
     pub original: Option<&'a str>,
-    /// What was expected; written when it differs from the flow's.
+    /// Protocol that a switch announced; written if it differs from the flow's.
     pub expected: Option<&'a str>,
 }
 
@@ -44,14 +44,14 @@ impl AppProtocols<'_> {
     }
 }
 
-/// Packets and bytes of a flow by direction. The totals include what was bypassed.
+/// Packets and bytes of a flow by direction. The totals include bypassed ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
     /// Packets.
     pub packets: PerDirection<u64>,
     /// Bytes from the link layer on.
     pub bytes: PerDirection<u64>,
-    /// Packets and bytes that were counted after the flow was bypassed; `None` when it never was.
+    /// Packets and bytes after the flow was bypassed; `None` if it never was.
     pub bypassed: Option<(PerDirection<u64>, PerDirection<u64>)>,
 }
 
@@ -66,7 +66,7 @@ impl FlowCounters {
     }
 }
 
-/// State in which a flow ended.
+/// The state in which a flow ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EveFlowState {
     /// Seen in one direction only, or no handshake.
@@ -78,16 +78,16 @@ pub enum EveFlowState {
     Closed,
     /// Bypassed in this program.
     LocalBypassed,
-    /// Sunk to a lower level.
+    /// Offloaded to a lower level.
     CaptureBypassed,
 }
 
-/// Why a flow's record was written.
+/// The reason why a flow's record was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndReason {
-    /// It was idle for its timeout.
+    /// The flow was idle for its timeout.
     Timeout,
-    /// It was removed to make room.
+    /// The flow was removed to make room.
     Forced,
     /// The program stops.
     Shutdown,
@@ -112,7 +112,7 @@ impl EndReason {
     }
 }
 
-/// What was decided for a whole flow.
+/// A decision for a whole flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowAction {
     /// All further packets are dropped.
@@ -138,26 +138,26 @@ impl FlowAction {
 /// TCP part of a flow record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpRecord<'a> {
-    /// Flags of all packets together.
+    /// Flags of all packets, combined.
     pub flags: u8,
     /// Flags of the client's packets.
     pub flags_to_server: u8,
     /// Flags of the server's packets.
     pub flags_to_client: u8,
-    /// The tracked connection; `None` when no session was set up (mid-stream without pick-up).
+    /// The tracked connection; `None` without a session (mid-stream without pick-up).
     pub session: Option<TcpSession<'a>>,
 }
 
-/// What the stream engine knows of a connection.
+/// State of a connection in the stream engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpSession<'a> {
     /// State by EVE's name (`established`, `fin_wait1`, ...); `None` before the first.
     pub state: Option<&'a str>,
     /// Whether data was missing, per direction.
     pub gap: PerDirection<bool>,
-    /// Largest number of separate pieces that the stream was held in, per direction.
+    /// Largest number of separate pieces in which the stream was held, per direction.
     pub max_regions: PerDirection<u32>,
-    /// Bytes of urgent data taken out of the stream, per direction.
+    /// Bytes of urgent data removed from the stream, per direction.
     pub urgent_oob_data: PerDirection<u32>,
 }
 
@@ -215,11 +215,11 @@ fn flag_booleans(w: &mut JsonWriter, flags: u8) {
     }
 }
 
-/// `flow`: what is known of a flow at its end. [`Common::tuple`] is from client to server,
-/// [`Common::icmp`] that of the first packet.
+/// `flow`: the state of a flow at its end. [`Common::tuple`] is from client to server, [`Common::icmp`] that
+/// of the first packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowRecord<'a> {
-    /// ICMP type and code of the answer.
+    /// ICMP type and code of the response.
     pub response_icmp: Option<(u8, u8)>,
     /// Security parameter index of an ESP flow.
     pub spi: Option<u32>,
@@ -231,15 +231,15 @@ pub struct FlowRecord<'a> {
     pub start: Timestamp,
     /// Last packet.
     pub end: Timestamp,
-    /// Ended early because the flow table was nearly full.
+    /// The flow ended early because the flow table was nearly full.
     pub emergency: bool,
     /// State at the end.
     pub state: EveFlowState,
-    /// Why it ended.
+    /// Reason for the end.
     pub reason: EndReason,
-    /// Whether a rule alerted on it.
+    /// Whether a rule alerted on the flow.
     pub alerted: bool,
-    /// One of the largest flows.
+    /// The flow is one of the largest.
     pub elephant: bool,
     /// Decision for the whole flow.
     pub action: Option<FlowAction>,
@@ -314,7 +314,7 @@ impl FlowRecord<'_> {
     }
 }
 
-/// `start`, `end` and `age`, which is a difference of whole seconds as Suricata counts it.
+/// Writes `start`, `end` and `age`, which is a difference of whole seconds as in Suricata.
 fn write_span(w: &mut JsonWriter, start: Timestamp, end: Timestamp) {
     w.time("start", start);
     w.time("end", end);

@@ -29,7 +29,7 @@ impl TransactionRecord<'_> {
     }
 }
 
-/// A piece of a protocol that a parser names: the event `frame`, and the object in alerts.
+/// A protocol frame, a named piece of a protocol's bytes: the event `frame`, and the object in alerts.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameRecord<'a> {
     /// Protocol; written in the event only.
@@ -40,13 +40,13 @@ pub struct FrameRecord<'a> {
     pub id: u64,
     /// Direction.
     pub direction: Direction,
-    /// Where it begins in the stream; `None` for UDP.
+    /// Offset of the first byte in the stream; `None` for UDP.
     pub stream_offset: Option<u64>,
     /// Its length; `None` while unknown.
     pub length: Option<u64>,
-    /// What is there of it, with whether that is all.
+    /// The bytes that are held, and whether these are all.
     pub payload: Option<(&'a [u8], bool)>,
-    /// Transaction it belongs to.
+    /// Transaction of the frame.
     pub tx_id: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl FrameRecord<'_> {
             w.num("length", length);
         }
         if let Some((bytes, complete)) = self.payload {
-            // Suricata says it first for datagrams and last for streams.
+            // Suricata writes it first for datagrams and last for streams.
             if self.stream_offset.is_none() {
                 w.bool("complete", complete);
             }
@@ -112,7 +112,7 @@ impl PacketRecord<'_> {
 pub struct MetadataRecord;
 
 impl MetadataRecord {
-    /// Writes the event. The variables are its purpose: they are written also with `metadata: no`.
+    /// Writes the event. The variables are its purpose: they are also written with `metadata: no`.
     pub fn write(&self, w: &mut JsonWriter, options: &HeaderOptions, common: &Common<'_>) {
         common.begin_packet_event(w, options, "metadata");
         if !options.metadata {
@@ -154,14 +154,14 @@ impl ArpRecord<'_> {
     }
 }
 
-/// Bartizan's own event for events that an output could not take.
+/// Bartizan's own event about events that an output could not take.
 #[derive(Clone, Copy, Debug)]
 pub struct LossRecord<'a> {
-    /// Time of the first event after the loss, as text of EVE: a sink has no clock.
+    /// Time of the first event after the loss, as EVE's text: a sink has no clock.
     pub timestamp: &'a str,
     /// Path of the output.
     pub output: &'a str,
-    /// How many events are missing before this line.
+    /// Number of events that are missing before this line.
     pub lost_events: u64,
 }
 

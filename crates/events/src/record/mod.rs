@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Event records: plain structs with borrowed fields, and how each becomes one line of EVE JSON.
+//! Event records: plain structs with borrowed fields, each of which becomes one line of EVE JSON.
 //!
-//! Source: Suricata's EVE format (its user guide, "EVE JSON Format") and the records that 8.0.8 writes.
-//! Every record has a `write` that clears the writer and leaves exactly one JSON object in it, without
-//! the line end. A value that is not known is left out: nothing is ever null.
+//! Source: Suricata's EVE format (its user guide, "EVE JSON Format") and the records that 8.0.8 writes. Every
+//! record has a `write` that clears the writer and leaves exactly one JSON object in it, without the line
+//! end. Unknown values are left out: nothing is ever null.
 //!
-//! What is not done: the objects of the application protocols (`http`, `dns`, ...). Their parsers write
+//! The objects of the application protocols (`http`, `dns`, ...) are not in this crate. Their parsers write
 //! them; the records that carry such an object take a closure for it.
 
 mod alert;

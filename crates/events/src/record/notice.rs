@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bartizan`: what happened to the engine itself, or to a tenant's quota. It is about no packet, so it has
-//! no place among Suricata's types of events; all of it stands in the object `bartizan`.
+//! `bartizan`: an event of the engine itself, or of a tenant's quota. It concerns no packet, so it does not
+//! fit Suricata's types of events; all of its data is in the object `bartizan`.
 
 use super::common::Common;
 use crate::JsonWriter;
 use crate::config::HeaderOptions;
 
-/// What happened.
+/// The subject of the event.
 #[derive(Clone, Copy, Debug)]
 pub enum NoticeRecord<'a> {
-    /// A function has failed, runs again, was stopped, or is given up.
+    /// A function failed, runs again, was stopped, or is given up.
     Function {
         /// Name of the function.
         function: &'a str,
-        /// How it stands now: `failed`, `running`, `stopped`.
+        /// State of the function now: `failed`, `running`, `stopped`.
         state: &'a str,
-        /// What was said, and where in the source; of a failure.
+        /// Message of a failure, with its place in the source.
         message: Option<&'a str>,
-        /// Milliseconds until it is started again by itself; of a failure, absent if it is not.
+        /// Milliseconds until the failed function is started again automatically; absent if it is not.
         restart_in_ms: Option<u64>,
     },
     /// A tenant has used up a quota.
@@ -26,9 +26,10 @@ pub enum NoticeRecord<'a> {
         tenant: &'a str,
         /// Name of the quota, as in a policy file.
         quota: &'a str,
-        /// What it allows.
+        /// The quota's limit.
         limit: u64,
-        /// How often something was refused, left out or ended for it, since the start.
+        /// Number of times since the start that something was refused, left out or ended because of the
+        /// quota.
         exceeded: u64,
     },
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Bartizan adds to an event: the one top-level object `bartizan`.
+//! Bartizan's additions to an event: the one top-level object `bartizan`.
 
 use super::amounts::write_counts;
 use crate::JsonWriter;
 use bartizan_base::{Fid, Generation, Level, PerDirection, Reason, TenantId, Verdict};
 
-/// Version of the object `bartizan`: another one as soon as a field has another meaning or is no more. New
+/// Version of the object `bartizan`: it changes as soon as a field changes its meaning or is removed. New
 /// fields keep it.
 pub const OWN_VERSION: u64 = 1;
 
-/// Own fields of an event. Each is written only when the run has it; with none of them there is no
-/// object `bartizan`, so that a plain inspection reads exactly as Suricata's.
+/// Own fields of an event. Each is written only if the run has it; without any of them there is no object
+/// `bartizan`, so that a plain inspection writes exactly Suricata's records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Own<'a> {
-    /// Whose traffic.
+    /// Tenant of the traffic.
     pub tenant: Option<TenantId>,
     /// The flow's class.
     pub fid: Option<Fid>,
@@ -23,33 +23,33 @@ pub struct Own<'a> {
     pub policy: Option<&'a str>,
     /// Name of the function that decided.
     pub function: Option<&'a str>,
-    /// What it decided.
+    /// Verdict of that function.
     pub verdict: Option<Verdict>,
-    /// Why.
+    /// Reason of the verdict.
     pub reason: Option<Reason>,
     /// Number of the deciding function's rule (a packet-filter rule counts from 1).
     pub rule: Option<u32>,
-    /// Name of the function that let the flow go on for good, or `default`.
+    /// Name of the function that accepted the rest of the flow, or `default`.
     pub allowed_by: Option<&'a str>,
     /// Number of that function's rule; `None`: its default.
     pub allowed_rule: Option<u32>,
-    /// The policy is staged: what it would refuse is only reported.
+    /// The policy is staged: its refusals are only reported.
     pub staged: bool,
-    /// Generation of policies and rules that the packet saw.
+    /// Generation of policies and rules that applied to the packet.
     pub generation: Option<Generation>,
-    /// Where the flow's packets are handled.
+    /// Level at which the flow's packets are handled.
     pub level: Option<Level>,
     /// Name of the link.
     pub link: Option<&'a str>,
     /// Name of the port that did not take the frame.
     pub port: Option<&'a str>,
-    /// What that port said.
+    /// Error of that port.
     pub cause: Option<&'a str>,
-    /// How many frames the event stands for.
+    /// Number of frames that the event stands for.
     pub frames: Option<u64>,
-    /// What each level has counted of the flow, if more than one has.
+    /// Packets and bytes of the flow per level, if more than one level has counted some.
     pub levels: &'a [LevelAmounts],
-    /// Why the flow is at no lower level.
+    /// Reason why the flow is not offloaded to a lower level.
     pub stays: Option<&'a str>,
     /// Name of the port that the flow's packets leave by, if it is redirected.
     pub egress: Option<&'a str>,
@@ -64,13 +64,13 @@ pub struct WouldBe<'a> {
     pub function: Option<&'a str>,
     /// The verdict that was not carried out.
     pub verdict: Verdict,
-    /// Why.
+    /// Reason of that verdict.
     pub reason: Reason,
     /// Number of the function's rule.
     pub rule: Option<u32>,
 }
 
-/// What a level has counted of a flow, by direction.
+/// Packets and bytes of a flow that a level has counted, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelAmounts {
     /// The level.
@@ -82,8 +82,7 @@ pub struct LevelAmounts {
 }
 
 impl Own<'_> {
-    /// Writes the object, or nothing when there is nothing to say.
-    /// `more` adds fields of a kind of event.
+    /// Writes the object, or nothing if it has no fields. `more` adds fields of a kind of event.
     pub(crate) fn write(&self, w: &mut JsonWriter, more: impl FnOnce(&mut JsonWriter)) {
         let before = w.mark();
         w.object("bartizan");

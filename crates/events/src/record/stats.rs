@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `stats`: all counters as one nested object, made from dotted names. Suricata's stand under `stats`, and
-//! only those: its schema knows no others. What this program counts besides ([`is_own`]) stands under
+//! `stats`: all counters as one nested object, made from dotted names. Suricata's counters are in `stats`,
+//! and only those, since its schema has no others. Further counters of this program ([`is_own`]) are in
 //! `bartizan.stats`.
 
 use super::common::Common;
 use crate::JsonWriter;
 use crate::config::{HeaderOptions, StatsOptions};
 
-/// Counters that Suricata does not have: names, or with a dot at the end all names that begin so.
+/// Counters that Suricata does not have: names, or with a dot at the end, prefixes of names.
 const OWN: &[&str] = &[
     "app_layer_memory.",
     "capture.checksum_pending",
@@ -50,16 +50,16 @@ const OWN: &[&str] = &[
     "tls_store.",
 ];
 
-/// Whether a counter is one that Suricata does not have: it stands under `bartizan.stats`.
+/// Whether a counter does not exist in Suricata, so that it belongs to `bartizan.stats`.
 #[must_use]
 pub fn is_own(name: &str) -> bool {
     is_among(name, OWN)
 }
 
-/// The thread of Suricata that holds what belongs to no thread. Readers take its values for those of the
-/// whole program: Telegraf's `inputs.suricata` makes its points without a tag of it.
+/// Suricata's thread for counters that belong to no thread. Readers take its values for those of the whole
+/// program: Telegraf's `inputs.suricata` makes its points without a tag of it.
 const GLOBAL: &str = "Global";
-/// Counters of that thread: names, or with a dot at the end all names that begin so.
+/// Counters of that thread: names, or with a dot at the end, prefixes of names.
 const OF_GLOBAL: &[&str] = &[
     "defrag.memuse",
     "file_store.",
@@ -72,7 +72,7 @@ const OF_GLOBAL: &[&str] = &[
     "tcp.reassembly_memuse",
 ];
 
-/// Whether a name is in a list of names and beginnings of names.
+/// Whether a name is in a list of names and prefixes.
 fn is_among(name: &str, list: &[&str]) -> bool {
     list.iter().any(|known| if known.ends_with('.') { name.starts_with(known) } else { name == *known })
 }
@@ -102,7 +102,7 @@ pub struct ThreadCounters<'a> {
 pub struct DetectEngine<'a> {
     /// Number of the engine, 0 without tenants.
     pub id: u32,
-    /// When the rules were loaded, as text of EVE (control-plane time).
+    /// Time of the last load of rules, as EVE's text (control-plane time).
     pub last_reload: &'a str,
     /// Rules in force.
     pub rules_loaded: u64,
@@ -121,15 +121,16 @@ pub struct StatsRecord<'a> {
     pub totals: &'a [Counter<'a>],
     /// Per thread, for `threads: yes`.
     pub threads: &'a [ThreadCounters<'a>],
-    /// Of each of several links, by name, summed over its threads: under `bartizan.stats.links`.
+    /// Counters of each link if there are several, by name, summed over its threads: in
+    /// `bartizan.stats.links`.
     pub links: &'a [ThreadCounters<'a>],
-    /// Counters of each port, by name: under `bartizan.stats.ports`.
+    /// Counters of each port, by name: in `bartizan.stats.ports`.
     pub ports: &'a [ThreadCounters<'a>],
-    /// Rule sets in force; they stand under `stats.detect.engines`.
+    /// Rule sets in force: in `stats.detect.engines`.
     pub engines: &'a [DetectEngine<'a>],
 }
 
-/// A node of the nested object. Children keep the order in which they were first named.
+/// A node of the nested object. Children keep the order of their first appearance.
 struct Node<'a> {
     key: &'a str,
     counter: Option<Counter<'a>>,
@@ -146,7 +147,7 @@ impl<'a> Node<'a> {
         Node::with(counters, |counter| is_own(counter.name) == own, with_zeros)
     }
 
-    /// Those that are wanted.
+    /// The tree of the `wanted` counters.
     fn with(counters: &[Counter<'a>], wanted: impl Fn(&Counter<'a>) -> bool, with_zeros: bool) -> Self {
         let mut root = Node::new("");
         for counter in counters.iter().filter(|counter| with_zeros || counter.value > 0) {
@@ -176,7 +177,7 @@ impl<'a> Node<'a> {
 
     fn write(&self, w: &mut JsonWriter, deltas: bool, engines: &[DetectEngine<'_>]) {
         for child in &self.children {
-            // A name that is both a counter and a group stays a group: a key cannot be twice.
+            // A name that is both a counter and a group stays a group: an object cannot have a key twice.
             if child.children.is_empty() {
                 if let Some(counter) = child.counter {
                     w.num(child.key, counter.value);
@@ -198,7 +199,7 @@ impl<'a> Node<'a> {
 }
 
 impl Node<'_> {
-    /// Writes the counters, and the rule sets among those of detection.
+    /// Writes the counters, with the rule sets among those of detection.
     fn write_with_engines(&self, w: &mut JsonWriter, deltas: bool, engines: &[DetectEngine<'_>]) {
         self.write(w, deltas, engines);
         if !engines.is_empty() && !self.children.iter().any(|child| child.key == "detect") {
@@ -270,7 +271,7 @@ impl StatsRecord<'_> {
         w.end_object();
     }
 
-    /// What Suricata does not count.
+    /// Writes the counters that Suricata does not have.
     fn write_own(&self, w: &mut JsonWriter, stats: &StatsOptions) {
         let before = w.mark();
         w.object("stats");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of fields: the one place where a new field of an event is declared.
+//! The table of fields, the one place that declares a new field of an event.
 
 use super::Kind::{
     Boolean, Integer, IntegerList, Integers, Object, Objects, Open, OpenObjects, Text, Texts, Time,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What events look like: one table of fields, and from it the JSON schema, the reference page and the
-//! check that the tests put every event through.
+//! The schema of events: one table of fields, and from it the JSON schema, the reference page and the check
+//! that tests apply to every event.
 //!
-//! The table ([`FIELDS`]) has every field that this crate writes. The objects of application protocols are
-//! described by their parsers' crates, which hand their own tables to the same functions; until a table
-//! names fields below an object of kind [`Kind::Open`], anything may stand in it.
+//! The table ([`FIELDS`]) has every field that this crate writes. The crates of the parsers describe the
+//! objects of application protocols and pass their own tables to the same functions; as long as no table
+//! names fields below an object of kind [`Kind::Open`], any field is valid there.
 
 mod fields;
 
@@ -12,22 +12,22 @@ pub use fields::FIELDS;
 
 use serde_json::{Map, Value, json};
 
-/// What a field's value is.
+/// The type of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number.
     Integer,
-    /// A number, perhaps with a fraction.
+    /// A number, possibly with a fraction.
     Number,
     /// Text.
     Text,
     /// A time: `2018-10-10T09:24:31.516380+0000`.
     Time,
-    /// Yes or no.
+    /// True or false.
     Boolean,
     /// An object whose fields are in the table.
     Object,
-    /// An object whose fields are not in the table (yet), or have names that traffic or rules give.
+    /// An object whose fields are not in the table (yet), or whose names come from traffic or rules.
     Open,
     /// An object with free names and whole numbers as values.
     Integers,
@@ -46,14 +46,14 @@ pub enum Kind {
 pub struct Field {
     /// Dotted path; items of lists have their list's path.
     pub path: &'static str,
-    /// What its value is.
+    /// Type of the value.
     pub kind: Kind,
-    /// What it says.
+    /// Meaning of the field.
     pub description: &'static str,
 }
 
 impl Kind {
-    /// The word for it on the reference page.
+    /// Name of the type on the reference page.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -149,7 +149,7 @@ pub fn json_schema(tables: &[&[Field]]) -> Value {
     })
 }
 
-/// Sets kind and description; keeps properties that were described before their object.
+/// Sets type and description; keeps properties that were described before their object.
 fn merge(entry: &mut Value, field: &Field) {
     let inner = entry.get("properties").cloned();
     *entry = field.kind.schema();
@@ -163,7 +163,7 @@ fn merge(entry: &mut Value, field: &Field) {
     }
 }
 
-/// The reference page: every field with kind and meaning, in the table's order.
+/// The reference page: every field with type and meaning, in the table's order.
 #[must_use]
 pub fn reference_page(tables: &[&[Field]]) -> String {
     let mut page = String::from(
@@ -181,16 +181,14 @@ pub fn reference_page(tables: &[&[Field]]) -> String {
 
 /// Checks an event against this crate's table.
 ///
-/// # Errors
-/// What is wrong, one text per field: an unknown key, a wrong type, a null.
+/// One text per faulty field: an unknown key, a wrong type, a null.
 pub fn check(event: &Value) -> Result<(), Vec<String>> {
     check_with(&[FIELDS], event)
 }
 
 /// Checks an event against tables.
 ///
-/// # Errors
-/// What is wrong, one text per field: an unknown key, a wrong type, a null.
+/// One text per faulty field: an unknown key, a wrong type, a null.
 pub fn check_with(tables: &[&[Field]], event: &Value) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();
     let Some(map) = event.as_object() else { return Err(vec!["the event is no object".to_owned()]) };

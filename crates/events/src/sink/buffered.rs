@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gathers events and writes them in large pieces to something that takes bytes in order: a file or
-//! standard output. After an error nothing half-written stays where that can be helped.
+//! Collects events and writes them in large pieces to a file or standard output. After an error no incomplete
+//! line stays if that can be avoided.
 
 use super::ledger::Ledger;
 use super::lines::{BUFFER_BYTES, lines, seconds_of, timestamp_of};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// What is written to.
+/// The target of a buffered output.
 pub(super) trait Medium {
     /// Writes some of the bytes.
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Hands on what the medium itself holds back.
+    /// Flushes bytes that the medium itself holds back.
     fn finish(&mut self) -> io::Result<()>;
-    /// Takes back the last `bytes` written: a line that could not be completed.
+    /// Removes the last `bytes` written: a line that could not be completed.
     fn take_back(&mut self, bytes: usize) -> io::Result<()>;
-    /// Whether a new file should be begun before `bytes` more are written.
+    /// Whether the file must be rotated before `bytes` more are written.
     fn is_full(&mut self, _bytes: usize) -> bool {
         false
     }
-    /// Whether the time has come for a new name.
+    /// Whether the time of a new name has come.
     fn is_renamed(&mut self) -> bool {
         false
     }
-    /// Whether the times of events matter to it.
+    /// Whether the medium depends on the times of events.
     fn is_timed(&self) -> bool {
         false
     }
-    /// Whether a new file should be begun for events from this second on.
+    /// Whether the file must be rotated for events from this second on.
     fn is_due(&mut self, _second: u64) -> bool {
         false
     }
-    /// Begins a new file, keeping the old one under another name.
+    /// Begins a new file and keeps the old one under another name.
     fn rotate(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -39,7 +39,7 @@ pub(super) trait Medium {
     fn reopen(&mut self) -> io::Result<()> {
         Ok(())
     }
-    /// Whether what is written ends nowhere: another program has removed the file.
+    /// Whether another program has removed the file, so that written data is lost.
     fn is_gone(&self) -> bool {
         false
     }
@@ -59,12 +59,12 @@ impl Medium for io::Stdout {
     }
 }
 
-/// See the module.
+/// An output with a buffer; see the module.
 #[derive(Debug)]
 pub(super) struct Buffered<M> {
     medium: M,
     buffer: Vec<u8>,
-    /// The last line in the medium has no end.
+    /// The last line in the medium is incomplete.
     torn: bool,
     ledger: Ledger,
 }
@@ -105,7 +105,7 @@ impl<M: Medium> Buffered<M> {
         }
     }
 
-    /// Tells readers of losses that no event follows, if the medium takes a line.
+    /// Reports losses at the end, without an event after them, if the medium takes a line.
     pub(super) fn settle(&mut self) {
         self.report_losses(b"");
     }
@@ -146,12 +146,12 @@ impl<M: Medium> Buffered<M> {
                 self.ledger.counters.rotations += 1;
                 self.ledger.put_aside();
             }
-            // The old file goes on: better too large than lost.
+            // The old file is continued: a file above its limit is better than lost events.
             Err(error) => self.ledger.fail_to_put_aside(&error),
         }
     }
 
-    /// Writes the buffer, after the record of what was lost before it.
+    /// Writes the buffer, after the record of earlier losses.
     pub(super) fn write_out(&mut self) {
         if self.buffer.is_empty() {
             return;
@@ -159,7 +159,7 @@ impl<M: Medium> Buffered<M> {
         if self.medium.is_gone() {
             match self.medium.reopen() {
                 Ok(()) => self.torn = false,
-                // The system would take them, and nobody could read them.
+                // The system would take the bytes, and no reader could get them.
                 Err(error) => {
                     self.ledger.fail(&error);
                     self.ledger.lose(lines(&self.buffer), &self.buffer);
@@ -195,7 +195,7 @@ impl<M: Medium> Buffered<M> {
         self.buffer.clear();
     }
 
-    /// Writes the loss record, if one is due. False when the medium still does not take anything.
+    /// Writes the loss record, if one is due. Returns `false` if the medium still takes nothing.
     fn report_losses(&mut self, next: &[u8]) -> bool {
         let Some(mut line) = self.ledger.loss_line(next) else { return true };
         if self.torn {
@@ -214,8 +214,7 @@ impl<M: Medium> Buffered<M> {
         }
     }
 
-    /// Writes lines; returns how many are in the medium as a whole. What was written of the next one
-    /// is taken back.
+    /// Writes lines; returns the number of complete lines in the medium. An incomplete last line is removed.
     fn write_lines(&mut self, bytes: &[u8]) -> (u64, io::Result<()>) {
         let mut rest = bytes;
         let mut written = 0usize;

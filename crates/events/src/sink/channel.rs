@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The non-blocking end that a [`super::stream::Stream`] writes to: a connected socket, a pipe or a terminal
-//! opened anew, or the socket that standard output is.
+//! The non-blocking target of a [`super::stream::Stream`]: a connected socket, a pipe or terminal with an
+//! open file of its own, or a socket that is standard output.
 
 use crate::config::FileDestination;
 use rustix::net::{SendFlags, send};
@@ -17,11 +17,11 @@ const STDOUT: &str = "/proc/self/fd/1";
 /// The address of a reader.
 #[derive(Clone, Debug)]
 pub(super) enum Address {
-    /// It listens on a socket.
+    /// The reader listens on a socket.
     Socket(PathBuf),
-    /// It has a pipe open.
+    /// The reader has a pipe open.
     Pipe(PathBuf, FileDestination),
-    /// It has what standard output leads to.
+    /// The reader of standard output.
     Stdout,
 }
 
@@ -39,18 +39,18 @@ impl Address {
         }
     }
 
-    /// Whether another reader may come where one has gone.
+    /// Whether another reader may come after one has gone.
     pub(super) const fn is_found_again(&self) -> bool {
         !matches!(self, Address::Stdout)
     }
 
-    /// Whether the name may lead elsewhere by now.
+    /// Whether the name may lead to another target now.
     pub(super) const fn is_reopened(&self) -> bool {
         matches!(self, Address::Pipe(..))
     }
 }
 
-/// See the module.
+/// A non-blocking target; see the module.
 #[derive(Debug)]
 pub(super) enum Channel {
     Socket(UnixStream),
@@ -59,12 +59,11 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Standard output where it can be written to without blocking; `None` for files and whatever else it may
-    /// be.
+    /// Standard output, if it can be written to without blocking; `None` for files and other kinds.
     pub(super) fn stdout() -> Option<Self> {
         let kind = std::fs::metadata(STDOUT).ok()?.file_type();
         if kind.is_socket() {
-            // Shared with other processes: its flags are not ours to change.
+            // The socket is shared with other processes, so its flags must not change.
             return Some(Channel::Shared(io::stdout().as_fd().try_clone_to_owned().ok()?));
         }
         if !kind.is_fifo() && !io::stdout().is_terminal() {
@@ -76,7 +75,7 @@ impl Channel {
         options.open(STDOUT).ok().map(Channel::File)
     }
 
-    /// Writes what is taken at once.
+    /// Writes the bytes that the target takes at once; returns their number.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Channel::Socket(stream) => stream.write(bytes),
@@ -96,7 +95,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Whether a name is that of a pipe.
+/// Whether a path is a pipe.
 pub(super) fn is_pipe(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }

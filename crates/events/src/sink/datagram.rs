@@ -55,8 +55,7 @@ impl DatagramSocket {
         self.line = line;
     }
 
-    /// Sends an event, after the record of what was lost before it; waits for the reader as long as patience
-    /// lasts.
+    /// Sends an event, after the record of earlier losses; waits for the reader as long as patience lasts.
     fn deliver(&mut self, event: &[u8], line: &[u8]) -> io::Result<()> {
         loop {
             let sent = match self.socket {
@@ -79,7 +78,7 @@ impl DatagramSocket {
                 Some(socket) => until_writable(socket, most),
                 None => {
                     std::thread::sleep(most.min(RETRY));
-                    // The next attempt says why there is no reader.
+                    // The next attempt reports why there is no reader.
                     let _ = self.connect();
                 }
             }
@@ -100,7 +99,8 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// Connects to a reader that is back. Datagrams are sent at once, so there is nothing else to flush.
+    /// Connects to a reader that has come back. Datagrams are sent at once, so there is nothing else to
+    /// flush.
     pub(super) fn flush(&mut self) {
         if self.socket.is_none()
             && let Err(error) = self.connect()
@@ -109,9 +109,9 @@ impl DatagramSocket {
         }
     }
 
-    /// Tells the reader of losses that no event follows, if it takes a datagram now.
+    /// Reports losses at the end, without an event after them, if the reader takes a datagram now.
     pub(super) fn settle(&mut self) {
-        // They stay counted where it does not.
+        // If the reader does not, the losses stay counted.
         let _ = self.report_losses(b"");
     }
 
@@ -124,7 +124,7 @@ impl DatagramSocket {
     }
 }
 
-/// Whether an error says that nobody has the socket open. A slow reader leaves the connection as it is.
+/// Whether an error means that no program has the socket open. A slow reader leaves the connection unchanged.
 fn is_absence(error: &io::Error) -> bool {
     let gone = [
         ErrorKind::ConnectionRefused,

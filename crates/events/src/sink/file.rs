@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file that is appended to, and put aside when it is large enough; or several by the time
+//! A file that is appended to and rotated by size, or several files with the time in their names
 //! ([`super::name`]).
 //!
-//! Its name may change hands meanwhile: a file that another program has renamed is written to until
-//! [`Medium::reopen`] (logrotate's way), one that was removed is begun anew, and what is not there need not
-//! be put aside. Pipes and devices that take a regular file's place are written to as they are. A pipe that
-//! is there from the start is a stream ([`super::stream`]).
+//! Other programs may change the name meanwhile: a file that another program has renamed is written to until
+//! [`Medium::reopen`] (logrotate's way), a removed file is begun again, and a missing file need not be
+//! rotated. Pipes and devices that replace a regular file are written to as they are. A pipe that exists from
+//! the start is a stream ([`super::stream`]).
 
 use super::buffered::Medium;
 use super::name;
@@ -21,20 +21,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug)]
 pub(super) struct FileMedium {
     destination: FileDestination,
-    /// What relative names are below.
+    /// Folder that relative names refer to.
     folder: PathBuf,
     /// The name of the file that is open.
     path: PathBuf,
-    /// Seconds since the epoch by the wall clock, as which names and `rotate-interval` are in Suricata, too.
+    /// Seconds since the epoch by the wall clock, on which names and `rotate-interval` are based in Suricata,
+    /// too.
     clock: fn() -> u64,
-    /// When the name is made anew.
+    /// Time of the next new name.
     rename_at: Option<u64>,
-    /// It is to be made anew now.
+    /// The time of a new name has come.
     renames: bool,
     file: File,
     kind: FileKind,
     length: u64,
-    /// Second of the first event that this program put into the file.
+    /// Second of the first event that this program wrote to the file.
     begun: Option<u64>,
 }
 
@@ -42,12 +43,12 @@ pub(super) struct FileMedium {
 enum FileKind {
     Regular,
     Pipe,
-    /// Whatever takes bytes.
+    /// A pipe or device.
     Device,
 }
 
 impl FileMedium {
-    /// Opens the file; of a failure the name is told, too. `clock`: seconds since the epoch.
+    /// Opens the file; a failure also returns the name. `clock`: seconds since the epoch.
     pub(super) fn open(
         destination: FileDestination,
         folder: &Path,
@@ -80,32 +81,32 @@ impl FileMedium {
         &self.path
     }
 
-    /// `eve.json.3`.
+    /// Path of a rotated file: `eve.json.3`.
     fn numbered(&self, number: u32) -> PathBuf {
         let mut name = OsString::from(self.path.as_os_str());
         name.push(format!(".{number}"));
         PathBuf::from(name)
     }
 
-    /// Opens what has the file's name now. What was open stays so if that fails.
+    /// Opens the file that has the name now. If that fails, the old file stays open.
     fn open_anew(&mut self, keep: bool) -> io::Result<()> {
         let path = name_at(&self.destination, &self.folder, (self.clock)());
-        // One of another name may be there from before.
+        // A file of another name may exist already.
         let keep = keep || path != self.path;
         (self.file, self.kind, self.length) = open(&self.destination, &path, keep)?;
         self.path = path;
         Ok(())
     }
 
-    /// Gives the file and those put aside before it the next higher numbers.
+    /// Gives the file and earlier rotated ones the next higher numbers.
     fn put_aside(&self) -> io::Result<()> {
         let keep = self.destination.rotate_keep;
-        // With nothing to keep the file itself is begun anew; one that another program took away need not be
-        // put aside.
+        // If no rotated files are kept, the file itself is emptied; a file that another program removed need
+        // not be rotated.
         if keep == 0 || !is_there(&self.path) {
             return Ok(());
         }
-        // Only up to the first gap: how many may be kept says nothing about how many there are.
+        // Only up to the first gap: the limit does not tell how many files exist.
         let mut last = 1;
         while last < keep && is_there(&self.numbered(last)) {
             last += 1;
@@ -117,12 +118,12 @@ impl FileMedium {
     }
 }
 
-/// Whether the name is taken, be it by a link that leads nowhere.
+/// Whether the name is in use, even by a dangling link.
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Another program may clear old files away at the same time.
+/// Renames a file if it exists: another program may remove old files at the same time.
 fn rename_what_is_there(from: &Path, to: &Path) -> io::Result<()> {
     match rename(from, to) {
         Err(error) if error.kind() == ErrorKind::NotFound && !is_there(from) => Ok(()),
@@ -144,7 +145,7 @@ pub(super) fn name_at(destination: &FileDestination, folder: &Path, now: u64) ->
 }
 
 impl RotateInterval {
-    /// When the time after `now` begins for which a name is made.
+    /// The first time after `now` at which the file gets a new name.
     fn first_after(self, now: u64) -> u64 {
         match self {
             RotateInterval::Next(span) => (now / span.max(1) + 1).saturating_mul(span.max(1)),
@@ -156,14 +157,14 @@ impl RotateInterval {
 /// Opens for appending, so that another program that shortens the file leaves no hole; a file that is not
 /// continued is emptied first.
 fn open(destination: &FileDestination, path: &Path, keep: bool) -> io::Result<(File, FileKind, u64)> {
-    // Folders of names with the time in them are made as they come.
+    // Folders with the time in their names are made on demand.
     if destination.path.to_str().is_some_and(|pattern| pattern.contains('%'))
         && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
     {
         destination.rights.make_folder(folder)?;
     }
     let file = destination.rights.append(path)?;
-    // Devices and pipes have no length to cut.
+    // Devices and pipes have no length to truncate.
     let metadata = file.metadata()?;
     if metadata.file_type().is_fifo() {
         return Ok((file, FileKind::Pipe, 0));
@@ -193,8 +194,8 @@ impl Medium for FileMedium {
         if self.kind != FileKind::Regular {
             return Err(ErrorKind::Unsupported.into());
         }
-        // Another program may have shortened it (logrotate's `copytruncate`): what it cut is not to come back
-        // as zeros.
+        // Another program may have shortened the file (logrotate's `copytruncate`): the removed part must not
+        // come back as zeros.
         let length = self.file.metadata()?.len().saturating_sub(bytes as u64);
         self.file.set_len(length)?;
         self.length = length;
@@ -209,7 +210,7 @@ impl Medium for FileMedium {
         if !is_over(self.length) {
             return false;
         }
-        // Unless another program has shortened it meanwhile.
+        // Unless another program has shortened the file meanwhile.
         if let Ok(found) = self.file.metadata() {
             self.length = found.len();
         }
@@ -246,8 +247,8 @@ impl Medium for FileMedium {
         if self.kind != FileKind::Regular {
             return Ok(());
         }
-        // The time is in the name: nothing is put aside, and without a time in the name the same file goes
-        // on, as in Suricata.
+        // With the time in the name nothing is rotated; without it the same file is continued, as in
+        // Suricata.
         if core::mem::take(&mut self.renames) {
             return self.open_anew(true);
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all sinks count and report, what other threads may know of it, and what an operator is told.
+//! Counters and problems of sinks: the part shared by all sinks, the part visible to other threads, and the
+//! messages for the operator.
 
 use super::lines::timestamp_of;
 use super::patience::{Patience, Wait};
@@ -9,43 +10,43 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What happened to an output, to be told to the operator.
+/// A problem of an output, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkProblem {
     /// The output.
     pub path: PathBuf,
-    /// What happened.
+    /// Kind of the problem.
     pub what: Incident,
 }
 
-/// What happened to an output. Each is told once, until the output works again.
+/// A change in an output's condition. Each is reported once, until the output works again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incident {
-    /// It stopped taking events. They are counted as lost until it works again.
+    /// The output stopped taking events. They count as lost until it works again.
     Lost {
-        /// What the system said.
+        /// Error of the system.
         error: String,
-        /// What to do.
+        /// Advice for the operator.
         advice: &'static str,
     },
-    /// A file could not be put aside or begun anew; events go on into the old one.
+    /// A file could not be rotated; events continue in the old one.
     NotPutAside {
-        /// What the system said.
+        /// Error of the system.
         error: String,
-        /// What to do.
+        /// Advice for the operator.
         advice: &'static str,
     },
-    /// It takes events again.
+    /// The output takes events again.
     Works {
-        /// Events lost since it stopped.
+        /// Number of events lost since it stopped.
         lost: u64,
     },
-    /// Files are put aside again.
+    /// Rotation works again.
     PutAside,
 }
 
 impl SinkProblem {
-    /// Whether it is bad news.
+    /// Whether the change is for the worse.
     #[must_use]
     pub const fn is_error(&self) -> bool {
         matches!(self.what, Incident::Lost { .. } | Incident::NotPutAside { .. })
@@ -78,27 +79,26 @@ impl core::fmt::Display for SinkProblem {
 pub struct SinkCounters {
     /// Events that the system took.
     pub written: u64,
-    /// Events that were lost. `written + lost` is every event given, once flushed.
+    /// Events that were lost. After a flush `written + lost` is the number of all events.
     pub lost: u64,
     /// Bytes that the system took.
     pub bytes: u64,
-    /// Times that a file was put aside.
+    /// Number of rotations.
     pub rotations: u64,
-    /// Incidents: times that the output stopped working.
+    /// Number of times that the output stopped working.
     pub problems: u64,
 }
 
-/// Incidents that wait to be told; of more the oldest are forgotten.
+/// Limit of problems that are not reported yet; beyond it the oldest are dropped.
 pub(crate) const TOLD_MAX: usize = 16;
 
-/// What other threads may know of an output while it works: counters by relaxed atomics, and what happened to
-/// it, each once.
+/// State of an output for other threads: counters by relaxed atomics, and problems, each once.
 #[derive(Debug, Default)]
 pub struct SinkWatch {
     path: PathBuf,
     written: AtomicU64,
     lost: AtomicU64,
-    /// Events that did not get as far as the output.
+    /// Events that were lost before they reached the output.
     missed: AtomicU64,
     /// The output is to be opened again.
     reopen: AtomicBool,
@@ -118,7 +118,7 @@ impl SinkWatch {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Events that were lost, here and on the way here.
+    /// Events that were lost, in the output or before it.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.failed() + self.missed.load(Ordering::Relaxed)
@@ -130,20 +130,19 @@ impl SinkWatch {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Counts events that were lost on the way to the output.
+    /// Counts events that were lost before they reached the output.
     pub(super) fn add_missed(&self, events: u64) {
         self.missed.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// What happened first of what was not told yet, for who asks first.
+    /// The first problem that is not reported yet; each goes to one caller.
     #[must_use]
     pub fn take_problem(&self) -> Option<SinkProblem> {
         self.problems.lock().ok()?.pop_front()
     }
 
-    /// Asks for the file to be opened again under its name (logrotate's way): what was given so far goes into
-    /// the old one. Whoever writes does it with the next event, or when it is idle. Nothing for other
-    /// outputs.
+    /// Requests that the file be opened again under its name (logrotate's way): earlier events go into the
+    /// old one. The writer does so with the next event, or when it is idle. No effect on other outputs.
     pub fn ask_reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
     }
@@ -162,7 +161,7 @@ impl SinkWatch {
     }
 }
 
-/// What an operator can do about an error of the system; `file`: the output is a file, not a socket.
+/// Advice for the operator about an error of the system; `file`: the output is a file, not a socket.
 pub(super) fn advice(error: &std::io::Error, file: bool) -> &'static str {
     use std::io::ErrorKind;
     if let Some(unfit) = Unfit::of(error) {
@@ -188,20 +187,20 @@ pub(super) fn advice(error: &std::io::Error, file: bool) -> &'static str {
     }
 }
 
-/// What all sinks count and report.
+/// Counters and problems of one sink.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) path: PathBuf,
     pub(super) counters: SinkCounters,
-    /// Losses that no record in the output tells of yet.
+    /// Losses without a record in the output yet.
     pub(super) unreported: u64,
     failing: bool,
-    /// Losses that had been counted when it began to fail.
+    /// Losses that had been counted when the output began to fail.
     lost_before: u64,
     not_put_aside: bool,
-    /// What stands before each line.
+    /// Text before each line.
     pub(super) prefix: Box<[u8]>,
-    /// A file, not a socket.
+    /// The output is a file, not a socket.
     file: bool,
     /// Time text of an event near the latest loss.
     time: String,
@@ -216,8 +215,8 @@ impl Ledger {
         Ledger { path, watch, file, ..Ledger::default() }
     }
 
-    /// Has the output wait for its reader from here on. That there is none is no failure yet: it is one when
-    /// it is given up.
+    /// Makes the output wait for its reader from now on. A missing reader is no failure until the wait is
+    /// given up.
     pub(super) fn wait_for_reader(&mut self, patience: Patience) {
         self.wait.set(patience);
         if self.counters.lost == self.lost_before {
@@ -225,7 +224,7 @@ impl Ledger {
         }
     }
 
-    /// Notes events that were lost before they came here.
+    /// Counts events that were lost before they reached this output.
     pub(super) fn miss(&mut self, events: u64) {
         self.unreported += events;
         self.watch.add_missed(events);
@@ -239,13 +238,13 @@ impl Ledger {
         self.watch.lost.store(self.counters.lost, Ordering::Relaxed);
     }
 
-    /// Events are with the system.
+    /// Counts events that the system took.
     pub(super) fn took(&mut self, events: u64) {
         self.counters.written += events;
         self.watch.written.store(self.counters.written, Ordering::Relaxed);
     }
 
-    /// Notes an error; only the first of an incident is told.
+    /// Records an error; only the first of an incident is reported.
     pub(super) fn fail(&mut self, error: &std::io::Error) {
         if self.failing {
             return;
@@ -257,7 +256,7 @@ impl Ledger {
         self.watch.tell(Incident::Lost { error: error.to_string(), advice });
     }
 
-    /// The output has taken something. Tells so if events were lost before.
+    /// Records that the output took something, and reports it if events were lost before.
     pub(super) fn works(&mut self) {
         if !self.failing {
             return;
@@ -269,7 +268,7 @@ impl Ledger {
         }
     }
 
-    /// A file could not be put aside; only the first time in a row is told.
+    /// Records a failed rotation; only the first in a row is reported.
     pub(super) fn fail_to_put_aside(&mut self, error: &std::io::Error) {
         if !core::mem::replace(&mut self.not_put_aside, true) {
             self.counters.problems += 1;
@@ -284,7 +283,7 @@ impl Ledger {
         }
     }
 
-    /// Notes the time of an event.
+    /// Stores the time of an event.
     pub(super) fn note_time(&mut self, event: &[u8]) {
         let event = event.strip_prefix(&*self.prefix).unwrap_or(event);
         if event.starts_with(br#"{"timestamp":""#) {
@@ -293,8 +292,7 @@ impl Ledger {
         }
     }
 
-    /// The line that tells of the losses, if there are any; `next` is the event that follows it, and empty
-    /// where none does.
+    /// The record of the losses, if there are any; `next` is the event after it, or empty.
     pub(super) fn loss_line(&self, next: &[u8]) -> Option<Vec<u8>> {
         if self.unreported == 0 {
             return None;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gathered events, a line each: how many bytes, how many lines, and the time of the first.
+//! Helpers for collected events, one per line: number of bytes and lines, time of the first.
 
-/// Bytes that are gathered before they are written.
+/// Number of bytes that are collected before they are written.
 pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The time text of an event; every event begins with it.
@@ -13,8 +13,8 @@ pub(super) fn timestamp_of(event: &[u8]) -> &str {
     text.unwrap_or("1970-01-01T00:00:00.000000+0000")
 }
 
-/// Seconds since the epoch of an event's time text, `2018-10-10T09:24:31.516380+0200`; `None` for anything
-/// else.
+/// Seconds since the epoch of an event's time text, `2018-10-10T09:24:31.516380+0200`; `None` for any other
+/// text.
 pub(super) fn seconds_of(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
@@ -30,7 +30,7 @@ pub(super) fn seconds_of(text: &str) -> Option<u64> {
 
 /// Number of line ends.
 pub(super) fn lines(bytes: &[u8]) -> u64 {
-    // Pieces whose count fits a byte: added up many at once by the processor.
+    // Pieces whose count fits into a byte, so that the processor adds many at once.
     let in_piece = |piece: &[u8]| piece.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>();
     bytes.chunks(192).map(|piece| u64::from(in_piece(piece))).sum()
 }

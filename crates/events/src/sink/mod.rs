@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where finished events go: files, standard output, Unix sockets.
+//! Sinks for finished events: files, standard output, Unix sockets.
 //!
-//! A sink waits for its reader only if it was given [`Patience`]. What it cannot take is counted; the reason
-//! is handed out once per incident ([`Sink::take_problem`]) in words that say what to do; when the output
-//! works again a record of type `bartizan` tells its readers how many events are missing before it. The only
-//! module of this crate with I/O; it runs on the writer's thread, rings between workers and writer are not
-//! its business. Other threads (metrics, whoever talks to the operator) see what it does by a [`SinkWatch`].
+//! A sink waits for its reader only if it has [`Patience`]. Events that it cannot take are counted; the cause
+//! is reported once per incident ([`Sink::take_problem`]) with advice; when the output works again, a record
+//! of type `bartizan` informs its readers of the number of missing events. This is the only module of the
+//! crate with I/O; it runs on the writer's thread and knows nothing of the rings between workers and writer.
+//! Other threads (metrics, messages to the operator) observe it by a [`SinkWatch`].
 //!
-//! Not done: compression of old files, syslog, Redis.
+//! Not supported: compression of old files, syslog, Redis.
 
 mod buffered;
 mod channel;
@@ -39,9 +39,9 @@ use stream::Stream;
 pub struct OpenError {
     /// The output.
     pub path: PathBuf,
-    /// What the system said.
+    /// Error of the system.
     pub source: std::io::Error,
-    /// What to do.
+    /// Advice for the operator.
     pub advice: &'static str,
 }
 
@@ -49,7 +49,7 @@ pub struct OpenError {
 #[derive(Debug)]
 pub struct Sink {
     kind: Kind,
-    /// What stands before each event, for readers who want that.
+    /// Text before each event.
     prefix: Box<[u8]>,
     /// An event with its prefix.
     line: Vec<u8>,
@@ -90,8 +90,8 @@ impl Kind {
 }
 
 impl Sink {
-    /// Opens an output; relative paths are below `folder`. A socket that nobody listens on yet is no
-    /// error: it is tried again.
+    /// Opens an output; relative paths are below `folder`. A socket without a listener is no error:
+    /// connecting is tried again.
     ///
     /// # Errors
     /// A file that cannot be opened for writing.
@@ -105,7 +105,7 @@ impl Sink {
         Ok(Sink { kind, prefix: Box::default(), line: Vec::new() })
     }
 
-    /// Each event has this before it from here on.
+    /// Puts this text before each event from now on.
     #[must_use]
     pub fn with_prefix(mut self, prefix: &str) -> Sink {
         self.prefix = prefix.as_bytes().into();
@@ -114,7 +114,7 @@ impl Sink {
         self
     }
 
-    /// Takes one event, without its line end. It may be written later; see [`Sink::flush`].
+    /// Takes one event, without its line end. The event may be written later; see [`Sink::flush`].
     pub fn write_event(&mut self, event: &[u8]) {
         let event = if self.prefix.is_empty() {
             event
@@ -132,7 +132,7 @@ impl Sink {
         }
     }
 
-    /// Hands everything gathered to the system, as far as it takes it.
+    /// Writes all collected events, as far as the system takes them.
     pub fn flush(&mut self) {
         match &mut self.kind {
             Kind::File(file) => file.flush(),
@@ -142,14 +142,14 @@ impl Sink {
         }
     }
 
-    /// Puts the file aside (`eve.json.1` and so on) and begins a new one. Nothing for other outputs.
+    /// Rotates the file (`eve.json.1` and so on). No effect on other outputs.
     pub fn rotate(&mut self) {
         if let Kind::File(file) = &mut self.kind {
             file.rotate();
         }
     }
 
-    /// Opens the file again under its name, after another program has moved it. Nothing for sockets and
+    /// Opens the file again under its name, after another program has moved it. No effect on sockets and
     /// standard output.
     pub fn reopen(&mut self) {
         match &mut self.kind {
@@ -159,7 +159,7 @@ impl Sink {
         }
     }
 
-    /// Waits for the reader from here on, as long as `patience` lasts. Files are never waited for.
+    /// Waits for the reader from now on, as long as `patience` lasts. Files need no wait.
     pub fn wait_for_reader(&mut self, patience: Patience) {
         match &mut self.kind {
             Kind::File(_) | Kind::Stdout(_) => {}
@@ -168,10 +168,10 @@ impl Sink {
         }
     }
 
-    /// Notes events that were lost on the way here: readers are told of them before the next event.
+    /// Counts events that were lost before they reached the sink: readers are informed before the next event.
     pub fn missed(&mut self, events: u64) {
         match &mut self.kind {
-            // What was given before them stands before the record in the output.
+            // Earlier events precede the record in the output.
             Kind::File(file) => file.write_out(),
             Kind::Stdout(stdout) => stdout.write_out(),
             Kind::Stream(_) | Kind::Datagram(_) => {}
@@ -179,7 +179,8 @@ impl Sink {
         self.ledger_mut().miss(events);
     }
 
-    /// Writes what it can and counts the rest as lost: afterwards `written + lost` is every event given.
+    /// Writes as many events as possible and counts the rest as lost: afterwards `written + lost` is the
+    /// number of all events.
     pub fn settle(&mut self) {
         self.flush();
         match &mut self.kind {
@@ -197,18 +198,18 @@ impl Sink {
         (self.counters(), std::iter::from_fn(|| self.take_problem()).collect())
     }
 
-    /// What happened first of what was not told yet, once.
+    /// The first problem that is not reported yet.
     pub fn take_problem(&mut self) -> Option<SinkProblem> {
         self.ledger().watch.take_problem()
     }
 
-    /// What was written and lost so far.
+    /// Counters so far.
     #[must_use]
     pub fn counters(&self) -> SinkCounters {
         self.ledger().counters
     }
 
-    /// For other threads: what this output does.
+    /// State of this output for other threads.
     #[must_use]
     pub fn watch(&self) -> Arc<SinkWatch> {
         Arc::clone(&self.ledger().watch)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of files with the time in them: `eve-%Y-%m-%d-%H.json`, as strftime(3) has it in the C locale.
+//! File names with the time in them: `eve-%Y-%m-%d-%H.json`, as by strftime(3) in the C locale.
 //!
-//! As in Suricata the name is made when the file is opened (at the start, at each `rotate-interval`, when it
-//! is opened again by SIGHUP), by the wall clock, also over captures; what is no conversion stays as it is.
-//! Other than in Suricata the time is UTC, as in the events.
+//! As in Suricata, the name is made when the file is opened (at the start, at each `rotate-interval`, after
+//! SIGHUP), by the wall clock, also over captures; text that is no conversion is unchanged. Unlike in
+//! Suricata, the time is UTC, as in the events.
 
 use core::fmt::Write as _;
 
@@ -27,13 +27,13 @@ const MONTHS: [&str; 12] = [
 struct Time {
     seconds: u64,
     year: u64,
-    /// From 1.
+    /// Month, from 1.
     month: u64,
-    /// From 1.
+    /// Day of the month, from 1.
     day: u64,
     /// Day of the year, from 1.
     day_of_year: u64,
-    /// Sunday is 0.
+    /// Day of the week; 0 is Sunday.
     weekday: u64,
 }
 
@@ -77,7 +77,7 @@ impl Time {
         }
     }
 
-    /// Year and week as in ISO 8601: the week that has the Thursday.
+    /// Year and week by ISO 8601: a week belongs to the year of its Thursday.
     fn iso_week(&self) -> (u64, u64) {
         let from_monday = (self.weekday + 6) % 7;
         let thursday = Time::of_day((self.seconds / 86_400 + 3).saturating_sub(from_monday));
@@ -88,7 +88,7 @@ impl Time {
         Time::of(day * 86_400)
     }
 
-    /// Writes what a conversion stands for; `false`: it is none.
+    /// Writes the value of a conversion; `false`: it is none.
     fn write(&self, conversion: char, out: &mut String) -> bool {
         let name = |list: &[&'static str], at: u64| {
             usize::try_from(at).ok().and_then(|at| list.get(at)).copied().unwrap_or("?")
@@ -155,8 +155,7 @@ impl Time {
     }
 }
 
-/// The pattern with a time, in seconds since 1970 (UTC), in the place of its conversions, which are those of
-/// strftime.
+/// Expands the conversions of a pattern, which are those of strftime, for a time in seconds since 1970 (UTC).
 pub fn expand(pattern: &str, seconds: u64) -> String {
     let time = Time::of(seconds);
     let mut out = String::with_capacity(pattern.len() + 16);
@@ -201,7 +200,7 @@ mod tests {
             expand("%F %T %D %R %y %B %b %A %C %u %w %z %Z %s", 1_795_443_925),
             "2026-11-23 14:25:25 11/23/26 14:25 26 November Nov Monday 20 1 1 +0000 UTC 1795443925"
         );
-        // As glibc: what is no conversion stays.
+        // As in glibc, text that is no conversion is unchanged.
         assert_eq!(expand("eve-%Y-%%-%Q-%N.json%", 0), "eve-1970-%-%Q-%N.json%");
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds on the wait of an output for a reader that takes nothing.
+//! Limits of an output's wait for a reader that takes nothing.
 //!
-//! Live traffic waits for no reader: an output without [`Patience`] gives up at once. Over captures, and at
-//! the ordered end of a run, nothing is behind the output that could not wait: it waits as long as the reader
-//! takes something, and gives up a reader that takes nothing for a stated time. A reader that takes something
-//! again is waited for again.
+//! Live traffic never waits for a reader: an output without [`Patience`] gives up at once. Over captures, and
+//! at the ordered end of a run, nothing depends on the output: it waits as long as the reader takes
+//! something, and gives up a reader that takes nothing for a stated time. The output waits again for a reader
+//! that resumes.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
@@ -17,10 +17,10 @@ pub(crate) const CAPTURES_QUIET: Duration = Duration::from_secs(60);
 pub(crate) const END_QUIET: Duration = Duration::from_secs(10);
 /// Longest time that a reader may be absent, over captures and at the end of a run.
 pub(crate) const ABSENT: Duration = Duration::from_secs(10);
-/// Longest time that the end of a run waits for all readers together, less than the 90 seconds that systemd
-/// gives a service to stop.
+/// Longest time that the end of a run waits for all readers together; less than the 90 seconds after which
+/// systemd kills a service that does not stop.
 pub(crate) const END_TOTAL: Duration = Duration::from_secs(60);
-/// Longest single wait: how late a request to stop is seen.
+/// Longest single wait, and so the longest delay until a request to stop is noticed.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// The bounds on an output's wait for its reader.
@@ -32,12 +32,12 @@ pub struct Patience {
     absent: Duration,
     /// The end of the wait, whatever the reader does.
     until: Option<Instant>,
-    /// Set when the run is asked to stop: the patience becomes that of the end.
+    /// Set when the run is to stop: the limits of the end apply then.
     stop: Option<&'static AtomicBool>,
 }
 
 impl Patience {
-    /// Patience over captures: without a bound on the whole, until `stop` is set.
+    /// Patience over captures: without a total limit, until `stop` is set.
     #[must_use]
     pub const fn over_captures(stop: &'static AtomicBool) -> Self {
         Patience { quiet: CAPTURES_QUIET, absent: ABSENT, until: None, stop: Some(stop) }
@@ -50,7 +50,7 @@ impl Patience {
         Patience { quiet: END_QUIET, absent: ABSENT, until, stop: None }
     }
 
-    /// Other bounds, for tests.
+    /// Patience with other limits, for tests.
     #[cfg(test)]
     pub(super) fn of(quiet: Duration, total: Duration) -> Self {
         Patience { quiet, absent: quiet, until: Instant::now().checked_add(total), stop: None }
@@ -61,7 +61,7 @@ impl Patience {
 #[derive(Debug, Default)]
 pub(super) struct Wait {
     patience: Option<Patience>,
-    /// Since when the output takes nothing.
+    /// Time since which the output takes nothing.
     stalled: Option<Instant>,
 }
 
@@ -70,13 +70,13 @@ impl Wait {
         self.patience = Some(patience);
     }
 
-    /// Notes that the output took something.
+    /// Records that the output took something.
     pub(super) const fn took(&mut self) {
         self.stalled = None;
     }
 
-    /// Notes that the output takes nothing now. The time to wait before the next attempt; `None`: it is given
-    /// up.
+    /// Records that the output takes nothing now. Returns the time until the next attempt; `None`: the wait
+    /// is given up.
     pub(super) fn next(&mut self, absent: bool) -> Option<Duration> {
         let now = Instant::now();
         let since = *self.stalled.get_or_insert(now);
@@ -97,7 +97,7 @@ pub(super) fn until_writable(output: impl AsFd, most: Duration) {
     let mut wanted = [PollFd::new(&output, PollFlags::OUT)];
     let limit = Timespec::try_from(most).ok();
     if poll(&mut wanted, limit.as_ref()).is_err() {
-        // A signal, or the system has no memory: no busy loop either way.
+        // A signal, or the system has no memory: avoids a busy loop in both cases.
         std::thread::sleep(most.min(Duration::from_millis(1)));
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Streams that another program reads: Unix stream sockets, pipes, and standard output where it is one of
-//! these or a terminal.
+//! Streams that another program reads: Unix stream sockets, pipes, and standard output if it is one of these
+//! or a terminal.
 //!
-//! Without [`Patience`] nothing here waits for that program: a stream holds a bounded amount back, and
-//! connecting to a socket happens on a thread of its own (a full backlog would block it).
+//! Without [`Patience`] nothing here waits for that program: a stream holds a limited number of bytes back,
+//! and a thread of its own connects to a socket (a full backlog would block the writer).
 
 use super::channel::{Address, Channel};
 use super::ledger::Ledger;
@@ -15,16 +15,16 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
 
-/// Bytes that a stream holds back for a slow reader.
+/// Limit of bytes that a stream holds back for a slow reader.
 pub(crate) const HELD_BYTES: usize = 1 << 20;
-/// The longest wait for a connection when an output opens; connecting goes on after it.
+/// Longest wait for a connection when an output opens; connecting continues after it.
 const FIRST_CONNECT: Duration = Duration::from_millis(200);
-/// Most flushes that pass between two attempts to connect.
+/// Limit of flushes between two attempts to connect.
 const MAX_PAUSE: u32 = 64;
-/// The interval of attempts to connect while an absent reader is waited for.
+/// Interval of attempts to connect during the wait for an absent reader.
 pub(super) const RETRY: Duration = Duration::from_millis(20);
 
-/// A connected stream, one on its way, or none.
+/// A stream's connection: connected, in progress, or none.
 #[derive(Debug)]
 enum Link {
     Down {
@@ -43,7 +43,7 @@ enum Link {
 impl Link {
     fn connect(address: Address, next_pause: u32) -> Self {
         let (sender, answer) = channel();
-        // Nobody listens any more when the sink is gone.
+        // The send fails if the sink has been dropped meanwhile.
         let connect = move || _ = sender.send(address.connect());
         match std::thread::Builder::new().name("eve-connect".to_owned()).spawn(connect) {
             Ok(_) => Link::Connecting { answer, next_pause },
@@ -56,31 +56,31 @@ impl Link {
     }
 }
 
-/// A line that waits in a stream.
+/// A held-back line of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     length: usize,
-    /// Losses that the line tells of; `None` for an event.
+    /// Losses that the line reports; `None` for an event.
     losses: Option<u64>,
 }
 
-/// See the module.
+/// An output to a stream; see the module.
 #[derive(Debug)]
 pub(super) struct Stream {
     address: Address,
     link: Link,
-    /// Lines that wait, without gaps.
+    /// The held-back lines, without gaps.
     bytes: Vec<u8>,
     lines: VecDeque<Held>,
-    /// Bytes of the first line that the reader has already.
+    /// Bytes of the first line that the reader already has.
     sent: usize,
-    /// Why there is no reader.
+    /// The reason why there is no reader.
     absence: Option<io::Error>,
     ledger: Ledger,
 }
 
 impl Stream {
-    /// A socket. One that nobody listens on yet is no error.
+    /// Opens a socket. A socket without a listener is no error.
     pub(super) fn open(path: PathBuf) -> Self {
         let address = Address::Socket(path.clone());
         let mut stream = Stream::new(address.clone(), Link::connect(address, 1), Ledger::new(path, false));
@@ -94,7 +94,7 @@ impl Stream {
         stream
     }
 
-    /// A stream that is open; `address` is where another reader may be found.
+    /// A stream over an open channel; `address`: the place where another reader may be found.
     pub(super) fn of(path: PathBuf, address: Address, channel: Channel) -> Self {
         Stream::new(address, Link::Up(channel), Ledger::new(path, true))
     }
@@ -129,12 +129,12 @@ impl Stream {
         }
     }
 
-    /// Whether an event of so many bytes can be held back. One that is larger than the bound goes alone.
+    /// Whether an event of this size can be held back. An event above the limit is held alone.
     fn has_room(&self, bytes: usize) -> bool {
         self.bytes.is_empty() || self.bytes.len() + bytes < HELD_BYTES
     }
 
-    /// Puts the record of what was lost before the event `next` behind the lines that wait.
+    /// Adds the record of losses before the event `next` to the held-back lines.
     fn report_losses(&mut self, next: &[u8]) {
         if let Some(line) = self.ledger.loss_line(next) {
             self.bytes.extend_from_slice(&line);
@@ -143,14 +143,14 @@ impl Stream {
         }
     }
 
-    /// Notes why the reader takes nothing.
+    /// Records why the reader takes nothing.
     fn fail(&mut self) {
         let slow = ErrorKind::WouldBlock.into();
         self.ledger.fail(self.absence.as_ref().unwrap_or(&slow));
     }
 
-    /// Hands on what is held back: what the reader takes at once, and with patience what it takes as long as
-    /// that lasts.
+    /// Writes held-back lines: as much as the reader takes at once, and with patience as much as it takes
+    /// while that lasts.
     pub(super) fn flush(&mut self) {
         self.reopen_if_asked();
         loop {
@@ -168,9 +168,9 @@ impl Stream {
         }
     }
 
-    /// Opens a pipe again under its name. A socket stays.
+    /// Opens a pipe again under its name. No effect on sockets.
     pub(super) fn reopen(&mut self) {
-        // In the middle of a line another reader would get the rest of it.
+        // In the middle of a line another reader would get its rest.
         if self.sent > 0 || !self.address.is_reopened() {
             return;
         }
@@ -180,7 +180,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the reader. False: it is given up for now.
+    /// Waits for the reader. Returns `false` if the wait is given up for now.
     fn wait(&mut self) -> bool {
         if matches!(self.link, Link::Gone) {
             return false;
@@ -193,7 +193,7 @@ impl Stream {
         true
     }
 
-    /// Writes what the reader takes now.
+    /// Writes as much as the reader takes now.
     fn write_out(&mut self) {
         let Link::Up(channel) = &mut self.link else { return };
         let mut taken = 0usize;
@@ -216,14 +216,15 @@ impl Stream {
         }
     }
 
-    /// Forgets bytes that the reader has, and counts the events that are complete with them.
+    /// Removes bytes that the reader has, and counts the events that are complete with them.
     fn forget(&mut self, taken: usize) {
         self.bytes.drain(..taken);
         self.ledger.counters.bytes += taken as u64;
         if taken > 0 {
             self.ledger.wait.took();
         }
-        // Not before the reader has caught up: one that is always nearly too slow is told of once.
+        // Only when the reader has caught up, so that a reader that is always nearly too slow is reported
+        // once.
         if taken > 0 && self.bytes.is_empty() {
             self.ledger.works();
         }
@@ -245,7 +246,7 @@ impl Stream {
         &mut self.ledger
     }
 
-    /// Looks after a connection that is not there.
+    /// Advances a connection that is not established.
     fn advance_link(&mut self) {
         match &mut self.link {
             Link::Up(_) | Link::Gone => {}
@@ -280,7 +281,8 @@ impl Stream {
         }
     }
 
-    /// Notes that there is no reader. One that is waited for is told of when it is given up.
+    /// Records that there is no reader. If the output waits for the reader, this is reported only when the
+    /// wait is given up.
     fn absent(&mut self, error: io::Error) {
         if self.ledger.wait.next(true).is_none() {
             self.ledger.fail(&error);
@@ -288,7 +290,8 @@ impl Stream {
         self.absence = Some(error);
     }
 
-    /// The reader is gone. A line that it has in part is lost; whole ones wait for the next reader.
+    /// Handles a reader that has gone. A line that it has in part is lost; whole lines are held for the next
+    /// reader.
     fn disconnect(&mut self, error: io::Error) {
         self.link = if self.address.is_found_again() { Link::down(1) } else { Link::Gone };
         if self.sent > 0 {
@@ -320,7 +323,7 @@ impl Stream {
         self.bytes.is_empty()
     }
 
-    /// Counts what still waits as lost, and tells the reader of it if it takes a line now.
+    /// Counts the held-back events as lost, and reports this to the reader if it takes a line now.
     pub(super) fn settle(&mut self) {
         if !self.bytes.is_empty() {
             self.fail();
@@ -333,11 +336,11 @@ impl Stream {
         }
     }
 
-    /// Counts what still waits as lost.
+    /// Counts the held-back events as lost.
     fn give_up(&mut self) {
         if self.sent > 0 {
             self.lose_torn();
-            // The rest of that line never comes: nothing may follow it on this connection.
+            // The rest of that line never comes, so no other line may follow it on this connection.
             self.link = if self.address.is_found_again() { Link::down(1) } else { Link::Gone };
         }
         let mut events = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sinks against real files, full disks and readers that come and go.
+//! Sinks with real files, full disks, and readers that come and go.
 
 use super::buffered::Medium;
 use super::lines::{BUFFER_BYTES, seconds_of};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const EVENT: &[u8] = br#"{"timestamp":"2018-10-10T09:24:31.516380+0000","event_type":"flow"}"#;
 
-/// A folder of its own for each test, gone afterwards.
+/// A folder of its own for each test, removed afterwards.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -162,7 +162,7 @@ fn others_ask_for_a_file_to_be_opened_again() {
     sink.write_event(&event(1));
     std::fs::rename(folder.0.join("eve.json"), folder.0.join("moved")).unwrap();
     watch.ask_reopen();
-    // With the next event, which goes into the new file, or when nothing happens.
+    // With the next event, which goes into the new file, or when the writer is idle.
     sink.write_event(&event(2));
     sink.flush();
     assert_eq!((folder.text("moved").lines().count(), folder.text("eve.json").lines().count()), (1, 1));
@@ -193,7 +193,7 @@ fn a_file_that_another_program_has_cut_is_as_long_as_it_is() {
     }
     assert_eq!(folder.text("eve.json").lines().count(), 3);
     assert!(!folder.0.join("eve.json.1").exists());
-    // What is taken back of it is not filled up with what was cut.
+    // Bytes that are removed from the file are not replaced by those that another program cut.
     let mut medium = FileMedium::open(FileDestination::new("half"), &folder.0, || 0).unwrap();
     medium.write_some(b"0123456789").unwrap();
     std::fs::OpenOptions::new().write(true).open(folder.0.join("half")).unwrap().set_len(0).unwrap();
@@ -226,7 +226,7 @@ fn a_file_that_cannot_be_opened_says_what_to_do() {
         assert!(text.contains(name) && text.contains(advice), "{text}");
     }
     assert_eq!(folder.text("file"), "precious");
-    // Files that even root may not write to: attributes of the kernel that can only be read.
+    // Files that even root cannot write to: read-only attributes of the kernel.
     let fixed = "/sys/kernel/uevent_seqnum";
     if Path::new(fixed).exists() {
         let text = refused(fixed);
@@ -258,7 +258,7 @@ fn a_file_that_others_take_away_is_begun_anew() {
         std::fs::remove_file(folder.0.join("eve.json")).unwrap();
         write(2..4);
         assert_eq!(numbers(&folder.text("eve.json")), [2, 3], "{destination:?}");
-        // What is found under old numbers does not matter either.
+        // Files with old numbers do not matter either.
         std::fs::remove_file(folder.0.join("eve.json")).unwrap();
         write(4..5);
         let (counters, problems) = sink.close();
@@ -275,7 +275,7 @@ fn files_may_be_moved_while_rotation_is_on() {
         sink.write_event(&event(number));
         sink.flush();
         if number == 1 {
-            // It is full now: the next event begins a new file, wherever the old one is.
+            // The file is full now: the next event begins a new file, wherever the old one is.
             std::fs::rename(folder.0.join("eve.json"), folder.0.join("mine")).unwrap();
         }
     }
@@ -320,7 +320,7 @@ fn a_folder_that_goes_away_costs_events_which_are_counted_and_told() {
 #[test]
 fn a_file_that_cannot_be_put_aside_goes_on_and_is_told_once() {
     let folder = Folder::new("stuck");
-    // A folder that is not empty stands where the old file would go.
+    // A folder that is not empty is in the place of the rotated file.
     std::fs::create_dir_all(folder.0.join("eve.json.1/x")).unwrap();
     let mut sink = folder.open(FileDestination { rotate_keep: 1, ..rotating(150) });
     for number in 0..60 {
@@ -375,7 +375,7 @@ fn a_pipe_loses_what_is_not_held_back_for_its_reader_and_goes_on() {
     };
     let mut reader = reading();
     let mut sink = folder.open(rotating(150));
-    // Takes all that is there and all that is held back.
+    // Reads all available and all held-back data.
     let read = |reader: &mut std::fs::File, sink: &mut Sink| {
         let mut bytes = vec![0; 1 << 20];
         let mut text = Vec::new();
@@ -387,7 +387,7 @@ fn a_pipe_loses_what_is_not_held_back_for_its_reader_and_goes_on() {
             }
         }
     };
-    // A pipe is not put aside, whatever its settings say.
+    // A pipe is not rotated, whatever its settings.
     (0..5).for_each(|number| sink.write_event(&event(number)));
     assert_eq!(numbers(&read(&mut reader, &mut sink)), [0, 1, 2, 3, 4]);
     for number in 0..40_000 {
@@ -405,7 +405,7 @@ fn a_pipe_loses_what_is_not_held_back_for_its_reader_and_goes_on() {
     assert!(second.contains(&format!(r#""lost_events":{lost}"#)) && whole(&second) == 2, "{second}");
     assert_eq!(whole(&first) as u64 + 6, sink.counters().written);
     assert_eq!(sink.counters().written + sink.counters().lost, 40_006);
-    // Gone, and back: what was not begun waits for the next reader.
+    // The reader has gone and comes back: lines that were not begun are held for the next reader.
     drop(reader);
     assert!(sink.take_problem().is_some_and(|p| !p.is_error()));
     sink.write_event(&event(8));
@@ -436,7 +436,7 @@ fn a_full_disk_costs_events_but_never_stops() {
     assert_eq!((counters.written, counters.lost, counters.problems), (0, 10_001, 1));
 }
 
-/// A disk with so much room; it takes a few bytes at a time.
+/// A disk of limited size, which takes a few bytes at a time.
 #[derive(Debug, Default)]
 struct Disk {
     bytes: Vec<u8>,
@@ -528,7 +528,7 @@ fn a_stream_socket_survives_its_reader() {
     reader.read_exact(&mut first).unwrap();
     assert_eq!(first, [event(0).as_slice(), b"\n"].concat());
 
-    // A reader that does not read: the socket's buffer fills, then what is held back, then events are lost.
+    // A reader that does not read: the socket's buffer fills, then the held-back lines, then events are lost.
     for number in 0..40_000 {
         sink.write_event(&event(number));
     }
@@ -622,12 +622,12 @@ fn names_with_the_time_are_made_anew_at_each_interval() {
         [2, 1, 2]
     );
     assert_eq!(sink.ledger().counters.rotations, 2);
-    // Opened again for another reason: by the name of that time, and what is there stays.
+    // Opened again for another reason: the name follows the present time, and existing content stays.
     hours(18, 30);
     sink.reopen();
     write(&mut sink, 6);
     assert_eq!(counts(&["2026-11-24/eve-00.json"]), [3]);
-    // From the start on, and without a time in the name: the same file goes on.
+    // From the start, and without the time in the name: the same file continues.
     hours(0, 600);
     let mut every = open(destination("plain-%%.json", Some(RotateInterval::Every(90))));
     let mut none = open(destination("only-%M.json", None));
@@ -638,7 +638,7 @@ fn names_with_the_time_are_made_anew_at_each_interval() {
     }
     assert_eq!(counts(&["plain-%.json", "only-10.json"]), [4, 4]);
     assert_eq!((every.ledger().counters.rotations, none.ledger().counters.rotations), (2, 0));
-    // By size a file is put aside under its name of that time.
+    // By size, a file is rotated under its name of that time.
     let mut sized = open(FileDestination { rotate_size: Some(100), ..destination("s-%H.json", None) });
     write(&mut sized, 1);
     write(&mut sized, 2);
@@ -653,7 +653,7 @@ fn a_prefix_stands_before_every_line() {
     let mut sink = folder.open(destination).with_prefix("@cee: ");
     sink.write_event(EVENT);
     sink.flush();
-    // The time of events is still seen.
+    // The time of events still counts.
     sink.write_event(&String::from_utf8_lossy(EVENT).replace("09:24", "09:34").into_bytes());
     sink.flush();
     let expected = format!("@cee: {}\n", String::from_utf8_lossy(EVENT));

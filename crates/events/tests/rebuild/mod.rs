@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records rebuilt from lines of EVE JSON, for tests. Whatever a record borrows is leaked: a test ends soon.
+//! Records rebuilt from lines of EVE JSON, for tests. Borrowed data is leaked, since a test ends soon.
 
 use bartizan_base::{Direction, PerDirection, RuleId, Timestamp};
 use bartizan_events::community_id::community_id;
@@ -53,7 +53,7 @@ fn leak<T: ?Sized>(value: impl Into<Box<T>>) -> &'static T {
     Box::leak(value.into())
 }
 
-/// An object with short ways to its values.
+/// An object with short accessors to its values.
 struct Event<'e>(&'e Map<String, Value>);
 
 impl<'e> Event<'e> {
@@ -93,7 +93,7 @@ impl<'e> Event<'e> {
     }
 }
 
-/// Fields of a head and of the records; what is not here is an application protocol's.
+/// Fields of a head and of the records; all others belong to application protocols.
 const KNOWN: &[&str] = &[
     "timestamp",
     "flow_id",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Readers that are slow, late, absent or stop, of each kind of output that has a reader.
+//! Readers that are slow, late, absent or stop, for each kind of output with a reader.
 
 use super::*;
 use crate::config::{Destination, FileDestination};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// More than the system and the output hold together.
+/// More events than the system and the output can hold.
 const EVENTS: usize = 30_000;
 
 const LONG: Patience =
@@ -33,7 +33,7 @@ fn event(number: usize) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The end that a reader has open.
+/// The reader's end.
 enum Source {
     Listener(UnixListener),
     Stream(UnixStream),
@@ -58,7 +58,7 @@ impl Source {
         }
     }
 
-    /// Takes the bytes that are there; `None`: none are there now, or the writer has closed.
+    /// Reads the available bytes; `None`: there are none now, or the writer has closed.
     fn take(&mut self, into: &mut [u8]) -> Option<usize> {
         if let Source::Listener(listener) = self {
             let stream = listener.accept().unwrap().0;
@@ -81,8 +81,8 @@ impl Source {
     }
 }
 
-/// A reader in a thread: after `late` it takes pieces with a pause behind each, `most` bytes until it is told
-/// to go on.
+/// A reader in a thread: after `late` it reads pieces with a pause after each, `most` bytes until it is told
+/// to continue.
 struct Reader {
     go_on: Sender<()>,
     thread: JoinHandle<Vec<u8>>,
@@ -114,7 +114,7 @@ impl Reader {
         Reader { go_on, thread }
     }
 
-    /// All that it got, what is left included.
+    /// All lines that the reader got, the remaining ones included.
     fn end(self) -> Vec<String> {
         let _ = self.go_on.send(());
         let bytes = self.thread.join().unwrap();
@@ -141,7 +141,7 @@ fn assert_all(lines: &[String], events: usize) {
     }
 }
 
-/// Sums what records of losses tell, and counts events.
+/// Sums the losses in records, and counts events.
 fn told(lines: &[String]) -> (u64, u64) {
     let (mut events, mut losses) = (0, 0);
     for line in lines {
@@ -208,7 +208,7 @@ fn a_reader_that_goes_on_is_waited_for_again_and_told_of_its_losses() {
         (0..EVENTS).for_each(|number| sink.write_event(&event(number)));
         let lost = sink.counters().lost;
         assert!(lost > 0, "{way:?}");
-        // It begins to read: what the system and the output hold, then what comes.
+        // The reader begins: data that the system and the output hold, then new data.
         let pause = Duration::from_micros(if way == Way::Datagram { 10 } else { 1_000 });
         let reader = Reader::start(source, Duration::ZERO, pause, usize::MAX);
         std::thread::sleep(Duration::from_millis(200));
@@ -227,7 +227,7 @@ fn the_end_is_bounded_whatever_a_reader_does() {
         let path = folder.0.join("eve");
         let source = Source::open(way, &path);
         let mut sink = open(way, &path);
-        // It always takes something.
+        // The reader always takes something.
         let pause = if way == Way::Datagram { 5 } else { 100 };
         let reader = Reader::start(source, Duration::ZERO, Duration::from_millis(pause), usize::MAX);
         sink.wait_for_reader(Patience::of(Duration::from_secs(20), Duration::from_millis(400)));
