@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast the engines are, for sets of growing size: time to compile, memory, MB/s over packets of
+//! Measures the speed of the engines for sets of growing size: time to compile, memory, MB/s over packets of
 //! generated text, hits.
 //!
-//! `cargo run --release -p bartizan-pattern --example scan [-- MEGABYTES]`. The literals are of the shape
-//! that rules have: 3 to 30 bytes, four of ten caseless; the data is words of the same alphabet with some
-//! literals planted, in packets of 64 to 1460 bytes. Every engine has to find the same, or the program says
-//! so.
+//! `cargo run --release -p bartizan-pattern --example scan [-- MEGABYTES]`. The literals have the shape of
+//! those in rules: 3 to 30 bytes, four of ten caseless; the data is words of the same alphabet with some
+//! literals planted, in packets of 64 to 1460 bytes. Every engine must find the same; otherwise the program
+//! reports it.
 //!
-//! Not done: pinning, repetition over several processes, real traffic. Compare columns of one run only.
+//! Not supported: pinning, repetition over several processes, real traffic. Compare columns of one run only.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -63,8 +63,8 @@ fn main() -> ExitCode {
     println!("literals  matches  engine                        compile ms  memory KB     MB/s       hits");
     let mut agree = true;
     for count in [1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 1000, 3000, 10_000] {
-        // Of a large set the shortest literals would be hit all the time; small sets take what is long enough
-        // to be rare.
+        // The shortest literals of a large set would match all the time; small sets use literals that are
+        // long enough to be rare.
         let chosen = literals.iter().filter(|(bytes, _)| count > 256 || bytes.len() >= 5).take(count);
         let patterns: Vec<Pattern<'_>> =
             (0..).zip(chosen).map(|(id, (bytes, nocase))| Pattern { id, bytes, nocase: *nocase }).collect();
@@ -142,7 +142,7 @@ fn measure(
     Some(hits)
 }
 
-/// One literal: the search that content inspection does.
+/// One literal: the search of content inspection.
 fn finders(packets: &[Vec<u8>], bytes: usize) {
     for (needle, nocase) in
         [(&b"User-Agent: x"[..], false), (b"User-Agent: x", true), (b"eta", false), (b"eta", true)]

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine that is always there: an Aho-Corasick automaton (Aho, Corasick 1975) of the crate
+//! The engine that needs no library: an Aho-Corasick automaton (Aho, Corasick 1975) of the crate
 //! `aho-corasick`.
 //!
-//! One automaton for both kinds of literals: if any is caseless the automaton is, and a hit of a
+//! One automaton serves both kinds of literals: if any literal is caseless, the automaton is, and a hit of a
 //! case-sensitive literal is compared with the haystack, so answers are exact. Small sets become a DFA (one
 //! load per byte), larger ones a contiguous NFA, which stays in the caches where a DFA would not.
 //!
-//! Not done: streaming (the state would be four bytes per stream; block scans with an overlap do).
+//! Streaming is not supported: block scans with an overlap take its place.
 
 use aho_corasick::automaton::{Automaton as Walk, Prefilter};
 use aho_corasick::{Anchored, BuildError, Span, dfa, nfa};
 
 use crate::literal::Literals;
 
-/// Up to so many bytes of literals the automaton is a DFA. A byte of literal costs it about 450 bytes of
-/// table, so 4 MiB at most; twice as fast as the NFA there (example `scan`), no faster at 20 MiB.
+/// Limit of a set's literals, in bytes, up to which the automaton is a DFA. A byte of literal costs about 450
+/// bytes of table, so 4 MiB at most; the DFA is faster than the NFA at this size, and no faster at several
+/// times the size (example `scan`).
 const DFA_MAX_BYTES: usize = 8192;
 
-/// And up to so many failure links (`failure_links`). The builder of the DFA follows the whole chain of links
-/// of a state for each class of bytes: 8,192 bytes of ordinary literals have some 10,000 links, one literal
-/// of as many equal bytes 33 million, which takes minutes. At this bound it is a tenth of a second; the NFA
-/// is built in linear time whatever the literals are.
+/// Limit of failure links (`failure_links`) up to which the automaton is a DFA. The builder of the DFA
+/// follows the whole chain of links of a state for each class of bytes: ordinary literals have few links, one
+/// literal of equal bytes has a number that is quadratic in its length, which would take minutes. The NFA is
+/// built in linear time for any literals.
 pub const DFA_MAX_LINKS: usize = 65_536;
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) enum Automaton {
 }
 
 impl Automaton {
-    /// Builds the automaton over all literals, pattern number = slot.
+    /// Builds the automaton over all literals; pattern number = slot.
     pub(crate) fn new(literals: &Literals) -> Result<Self, BuildError> {
         let base = nfa::noncontiguous::Builder::new()
             .ascii_case_insensitive(literals.any_nocase())
@@ -42,8 +43,8 @@ impl Automaton {
         Ok(Self::Nfa(Box::new(nfa::contiguous::Builder::new().build_from_noncontiguous(&base)?)))
     }
 
-    /// Calls `on_hit(slot, end)` for every occurrence (overlapping ones too), ends ascending, until it
-    /// answers false.
+    /// Calls `on_hit(slot, end)` for every occurrence, also overlapping ones, with ascending ends, until it
+    /// returns false.
     #[inline]
     pub(crate) fn scan(
         &self,
@@ -87,9 +88,9 @@ impl Automaton {
 /// beyond `most`.
 ///
 /// A link leads from a state (a prefix of a literal) to a proper suffix of it that is a prefix of a literal.
-/// So what of a literal from an offset on is a prefix of some literal, `common` bytes, adds a link to each of
-/// the `common` states that end in it; states that the literal before in sorted order has as well are counted
-/// there. The longest common prefix is with a neighbour in sorted order.
+/// So if the text of a literal from an offset on has a prefix of some literal, of `common` bytes, it adds a
+/// link to each of the `common` states that end in it; states shared with the previous literal in sorted
+/// order are counted there. The longest common prefix is with a neighbour in sorted order.
 fn failure_links(literals: &Literals, most: usize) -> usize {
     let fold = literals.any_nocase();
     let folded = |bytes: &[u8]| if fold { bytes.to_ascii_lowercase() } else { bytes.to_vec() };
@@ -114,13 +115,13 @@ fn failure_links(literals: &Literals, most: usize) -> usize {
     links
 }
 
-/// Length of the common prefix.
+/// Length of the common prefix, in bytes.
 fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// The automaton's own loop rather than the crate's overlapping iterator, which stores and reloads its state
-/// for every hit.
+/// Walks the automaton in a loop of its own instead of the crate's overlapping iterator, which stores and
+/// reloads its state for every hit.
 fn walk<A: Walk>(automaton: &A, haystack: &[u8], mut on_hit: impl FnMut(u32, usize) -> bool) {
     // An unanchored start always exists in automata built without an anchored-only option.
     let Ok(start) = automaton.start_state(Anchored::No) else { return };
@@ -146,7 +147,7 @@ fn walk<A: Walk>(automaton: &A, haystack: &[u8], mut on_hit: impl FnMut(u32, usi
         } else if automaton.is_dead(state) {
             return;
         } else if let Some(prefilter) = prefilter {
-            // The start state: nothing seen so far can become a hit, so the prefilter may jump.
+            // The start state: no earlier byte can belong to a hit, so the prefilter may jump.
             let Some(next) = skip_to(prefilter, haystack, at) else { return };
             at = next;
         }
@@ -206,7 +207,7 @@ mod tests {
         let equal = |n: usize| vec![b'x'; n];
         let period = |n: usize| b"ab".iter().copied().cycle().take(n).collect::<Vec<u8>>();
         let after = |byte: u8, n: usize| [vec![byte], equal(n)].concat();
-        // One literal of equal bytes, of two in turn, caseless; many that share the beginning or the end.
+        // One literal of equal bytes, of two in turn, caseless; many with a common beginning or end.
         let ends: Vec<_> =
             std::iter::once(equal(600)).chain((b'0'..=b'9').map(|byte| after(byte, 600))).collect();
         let beginnings: Vec<_> = (b'0'..=b'9').map(|byte| [equal(600), vec![byte]].concat()).collect();
@@ -214,10 +215,10 @@ mod tests {
         for (long, nocase) in hard.iter().flat_map(|l| [(l, false), (l, true)]) {
             let (form, links) = form(long, nocase);
             assert_eq!(form, "contiguous nfa", "{links} links");
-            // Counting ends soon beyond the bound.
+            // Counting ends soon beyond the limit.
             assert!(links <= DFA_MAX_LINKS + DFA_MAX_BYTES, "{links}");
         }
-        // What rules have: texts, also long ones, and sleds of a few hundred equal bytes.
+        // Literals of rules: texts, also long ones, and sleds of a few hundred equal bytes.
         let text: Vec<u8> = (0..7_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for easy in [vec![], vec![text], vec![equal(250)], vec![period(300)]] {
             let (form, links) = form(&easy, false);

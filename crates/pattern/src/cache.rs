@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiled databases on disk, found by the hash of everything that they depend on.
+//! Compiled databases on disk, found by the hash of all their inputs.
 //!
-//! A file is used only if its own checksum holds and libhs accepts its version and platform; anything else is
-//! compiled again and written over, silently and counted. Several processes may use one folder: files appear
-//! by rename, and one that vanishes while it is read is a miss. The folder is bounded; the files that were
-//! used longest ago go first (by the file system's own times, as exact as these are).
+//! A file is used only if its own checksum holds and libhs accepts its version and platform; any other file
+//! is replaced by a new compilation, silently and counted. Several processes may use one folder: files appear
+//! by rename, and a file that vanishes while it is read is a miss. The folder's size is limited; the least
+//! recently used files are removed first (by the file system's own times, as exact as these are).
 //!
-//! A database is code to libhs: whoever can write one can do what the program can. Hence the folder must
+//! libhs executes a database like code: anybody who can write one controls the program. Hence the folder must
 //! belong to the user (or root) and be writable for nobody else.
 //!
-//! Not done: compression (databases are small and load in under a millisecond), sharing over a network.
+//! Not supported: compression (databases are small and load fast), sharing over a network.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -19,16 +19,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
 
-/// Marks a file and the version of its layout: these bytes, key, checksum of the rest, rest.
+/// Identifies a file and the version of its layout: these bytes, key, checksum of the rest, rest.
 const MAGIC: &[u8; 8] = b"BZPATC01";
 const HEADER: usize = MAGIC.len() + 32 + 32;
 const EXTENSION: &str = "hsdb";
-/// A temporary file that is so many seconds older than the newest file was left by a process that ended
-/// early.
+/// Age, in seconds before the newest file, from which a temporary file counts as left over by a process that
+/// ended early.
 const ABANDONED_AFTER: i64 = 3600;
-/// Bytes of all files, unless [`Cache::with_limit`] says otherwise.
+/// Default limit of all files, in bytes; see [`Cache::with_limit`].
 pub const CACHE_BYTES: u64 = 256 << 20;
-/// A file takes at least a block.
+/// Size of a file system's block, in bytes; a file takes at least one.
 const BLOCK: u64 = 4096;
 
 /// A folder of compiled databases.
@@ -36,7 +36,7 @@ const BLOCK: u64 = 4096;
 pub struct Cache {
     folder: PathBuf,
     limit: u64,
-    /// What is in the folder as far as this process knows.
+    /// Size of the folder's files in bytes, as far as this process knows.
     total: AtomicU64,
     sequence: AtomicU64,
     hits: AtomicU64,
@@ -47,51 +47,50 @@ pub struct Cache {
     failed: AtomicU64,
 }
 
-/// What a cache did.
+/// Counters of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
-    /// Files found whole.
+    /// Complete files found.
     pub hits: u64,
-    /// Databases that were not there.
+    /// Databases not found.
     pub misses: u64,
-    /// Files that were damaged, foreign, or not accepted by libhs; they were compiled again.
+    /// Files that were damaged, foreign, or refused by libhs, and whose databases were compiled again.
     pub refused: u64,
     /// Files written.
     pub stored: u64,
     /// Files removed because of the limit.
     pub pruned: u64,
-    /// Files that could not be written (full disk, no permission); the program goes on without.
+    /// Files that could not be written (full disk, no permission); the program continues without them.
     pub failed: u64,
 }
 
 /// A folder that cannot be a cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// It cannot be made or read.
+    /// The folder cannot be made or read.
     #[error(
         "the pattern cache {folder} cannot be used: {source}; choose another folder or go without a cache"
     )]
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// Somebody else could put code there.
+    /// Other users could put code into the folder.
     #[error(
         "the pattern cache {folder} {problem}: make it yours and `chmod 700` it, or choose another folder"
     )]
     Unsafe {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: &'static str,
     },
 }
 
-/// Hash of what a database depends on; each part is hashed with its length, so that parts cannot run
-/// together.
+/// Hash of a database's inputs; each part is hashed with its length, so that parts cannot run together.
 pub(crate) struct CacheKey(Sha256);
 
 impl CacheKey {
@@ -113,15 +112,14 @@ impl CacheKey {
 }
 
 impl Cache {
-    /// Opens `folder`, which is made (for its owner only) if it is not there.
+    /// Opens `folder`, and makes it (for its owner only) if it does not exist.
     ///
-    /// # Errors
-    /// It cannot be made or read, belongs to another user, or others can write to it.
+    /// The folder cannot be made or read, belongs to another user, or other users can write to it.
     pub fn open(folder: &Path) -> Result<Self, CacheError> {
         Self::with_limit(folder, CACHE_BYTES)
     }
 
-    /// As [`Self::open`], with at most `limit` bytes of files.
+    /// Does as [`Self::open`], with at most `limit` bytes of files.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -162,7 +160,7 @@ impl Cache {
         &self.folder
     }
 
-    /// What it did so far.
+    /// Counters so far.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -176,7 +174,7 @@ impl Cache {
         }
     }
 
-    /// The database stored for `key`, if it is there and whole.
+    /// The database stored for `key`, if its file exists and is intact.
     pub(crate) fn load(&self, key: &[u8; 32]) -> Option<Vec<u8>> {
         let Ok(mut content) = self.read(&self.path(key)) else {
             count(&self.misses);
@@ -191,13 +189,13 @@ impl Cache {
         Some(content)
     }
 
-    /// What [`Self::load`] gave turned out to be of no use: a hit less, a refusal more.
+    /// Counts a database from [`Self::load`] as unusable: one hit less, one refusal more.
     pub(crate) fn refuse(&self) {
         self.hits.fetch_sub(1, Ordering::Relaxed);
         count(&self.refused);
     }
 
-    /// Stores a database. Failure is counted, nothing else: the next start compiles again.
+    /// Stores a database. A failure is only counted: the next start compiles again.
     pub(crate) fn store(&self, key: &[u8; 32], database: &[u8]) {
         let size = file_size((HEADER + database.len()) as u64);
         if size > self.limit {
@@ -210,7 +208,7 @@ impl Cache {
         }
         count(&self.stored);
         if self.total.fetch_add(size, Ordering::Relaxed) + size > self.limit {
-            // Down to three quarters, so that not every further file prunes again.
+            // Down to three quarters, so that not every further file causes another removal.
             let _ = self.tidy(self.limit - self.limit / 4);
         }
     }
@@ -221,7 +219,7 @@ impl Cache {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = File::open(path)?;
-        // A foreign file may be of any size.
+        // A foreign file may have any size.
         let mut content = Vec::new();
         file.take(self.limit.max(HEADER as u64)).read_to_end(&mut content)?;
         Ok(content)
@@ -231,7 +229,7 @@ impl Cache {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let temporary = self.folder.join(format!("{}.{}.{sequence}.tmp", hex(key), std::process::id()));
         let write = || -> io::Result<()> {
-            // A new file, never one that is there already or that a link leads to.
+            // Always a new file, never an existing one or the target of a link.
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&temporary)?;
             file.write_all(MAGIC)?;
             file.write_all(key)?;
@@ -245,7 +243,7 @@ impl Cache {
         })
     }
 
-    /// Counts what is in the folder, removes what is abandoned, and the oldest files until at most `target`
+    /// Measures the folder, removes abandoned temporary files, and the oldest files until at most `target`
     /// bytes are left.
     fn tidy(&self, target: u64) -> io::Result<()> {
         let mut files: Vec<(i64, u64, PathBuf)> = Vec::new();
@@ -253,7 +251,7 @@ impl Cache {
         let mut newest = i64::MIN;
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // Another process may have removed it meanwhile.
+            // Another process may have removed the file meanwhile.
             let Ok(metadata) = entry.metadata() else { continue };
             let path = entry.path();
             newest = newest.max(metadata.mtime());
@@ -282,7 +280,7 @@ impl Cache {
     }
 }
 
-/// Whether the content of a file is what was once written for `key`.
+/// Whether a file has the complete content that was written for `key`.
 fn whole(content: &[u8], key: &[u8; 32]) -> bool {
     let Some((magic, rest)) = content.split_first_chunk::<8>() else { return false };
     let Some((stored_key, rest)) = rest.split_first_chunk::<32>() else { return false };
@@ -290,8 +288,8 @@ fn whole(content: &[u8], key: &[u8; 32]) -> bool {
     magic == MAGIC && stored_key == key && Sha256::digest(database)[..] == checksum[..]
 }
 
-/// When a file was last of use, in nanoseconds: reading moves the access time (rarely, on most file systems),
-/// writing the other.
+/// Time of a file's last use, in nanoseconds: the access time (which reading updates rarely, on most file
+/// systems) or the modification time, whichever is later.
 fn last_use(metadata: &Metadata) -> i64 {
     let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
     nanoseconds(metadata.mtime(), metadata.mtime_nsec())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds sets: chooses the engine, asks the cache, counts what falls back.
+//! Builds sets: chooses the engine, uses the cache, counts fallbacks.
 //!
-//! libhs is loaded when the first set needs it: a program with a handful of rules never pays for it.
+//! libhs is loaded when the first set needs it, so that a program with a handful of rules avoids the cost.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_uint};
@@ -18,14 +18,14 @@ use crate::regex::{JitMode, Limits, Regex, RegexError, RegexFlags};
 use crate::regex_set::{Fallback, RegexPattern, RegexSet, RegexSetError, translate};
 use crate::set::{Matches, PatternSet, SetEngine};
 
-/// How a [`Compiler`] works.
+/// Configuration of a [`Compiler`].
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The engine.
     pub engine: Engine,
-    /// Where compiled databases are kept, if anywhere.
+    /// Cache of compiled databases, if there is one.
     pub cache: Option<Arc<Cache>>,
-    /// With [`Engine::Auto`]: up to so many literals there is one search per literal.
+    /// With [`Engine::Auto`]: up to this number of literals each has a search of its own.
     pub finders_max: usize,
     /// With [`Engine::Auto`]: libhs from this number of literals on.
     pub hyperscan_min: usize,
@@ -33,13 +33,12 @@ pub struct Config {
     pub hyperscan_min_regexes: usize,
     /// Limits of regular expressions.
     pub limits: Limits,
-    /// When regular expressions become machine code.
+    /// Time of compiling regular expressions to machine code.
     pub jit: JitMode,
 }
 
 impl Default for Config {
-    /// The numbers are where the engines cross in the example `scan`. Loading libhs takes 1 ms, compiling 8
-    /// literals 0.2 ms, 1000 literals 20 ms.
+    /// The numbers are the sizes at which one engine becomes faster than another in the example `scan`.
     fn default() -> Self {
         Self {
             engine: Engine::Auto,
@@ -54,10 +53,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same with the engine that the environment forces by [`ENGINE_VARIABLE`], if it does.
+    /// This configuration with the engine that the environment forces by [`ENGINE_VARIABLE`], if it does.
     ///
-    /// # Errors
-    /// The variable's value is no engine.
+    /// The variable's value names no engine.
     pub fn with_environment(mut self) -> Result<Self, ParseEngineError> {
         if let Some(value) = std::env::var_os(ENGINE_VARIABLE).filter(|v| !v.is_empty()) {
             self.engine = value.to_string_lossy().parse()?;
@@ -66,10 +64,10 @@ impl Config {
     }
 }
 
-/// A forced engine that cannot be had.
+/// A forced engine that is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// libhs is asked for and not usable.
+    /// libhs is forced and not usable.
     #[error("the pattern engine hyperscan is forced, but {0}; install it or use the engine auto")]
     Hyperscan(String),
 }
@@ -80,7 +78,7 @@ pub enum BuildError {
     /// A literal has no bytes.
     #[error("pattern {id} is empty: it would match everywhere")]
     Empty {
-        /// Its id.
+        /// Id of the literal.
         id: u32,
     },
     /// More literals than can be numbered.
@@ -94,7 +92,7 @@ pub enum BuildError {
     Automaton {
         /// Patterns given.
         patterns: usize,
-        /// The complaint of the automaton's builder.
+        /// Message of the automaton's builder.
         message: String,
     },
     /// libhs is forced and refuses.
@@ -104,23 +102,23 @@ pub enum BuildError {
     Refused {
         /// Patterns given.
         patterns: usize,
-        /// The library's words.
+        /// Message of the library.
         message: String,
     },
 }
 
-/// Builds sets and expressions. One per program; may be used by several threads at once.
+/// Builds sets and expressions. One per program; several threads may use it at once.
 #[derive(Debug)]
 pub struct Compiler {
     config: Config,
     library: OnceLock<Result<Arc<Library>, LoadError>>,
     counters: Arc<Counters>,
-    /// Databases that somebody uses: sets with equal literals share one, also over generations of rules.
+    /// Databases in use: sets with equal literals share one, also across generations of rules.
     databases: Mutex<HashMap<[u8; 32], Weak<Database>>>,
 }
 
 impl Default for Compiler {
-    /// One with the engine that suits each set, and without a cache.
+    /// A compiler that chooses the engine for each set, without a cache.
     fn default() -> Self {
         Self::with(Config::default())
     }
@@ -131,7 +129,7 @@ impl Compiler {
         Self { config, library: OnceLock::new(), counters: Arc::default(), databases: Mutex::default() }
     }
 
-    /// A compiler. libhs is loaded here only if it is forced.
+    /// Makes a compiler. libhs is loaded here only if it is forced.
     ///
     /// # Errors
     /// libhs is forced and not usable.
@@ -145,8 +143,7 @@ impl Compiler {
 
     /// Compiles literals into one set.
     ///
-    /// # Errors
-    /// An empty literal; a set that the forced engine, or every engine, refuses.
+    /// A literal is empty, or the forced engine, or every engine, refuses the set.
     pub fn pattern_set(&self, patterns: &[Pattern<'_>], matches: Matches) -> Result<PatternSet, BuildError> {
         let literals = Literals::new(patterns).map_err(|error| match error {
             LiteralError::Empty(id) => BuildError::Empty { id },
@@ -200,12 +197,11 @@ impl Compiler {
 
     /// Compiles regular expressions into one set.
     ///
-    /// # Errors
-    /// An expression that PCRE2 refuses.
+    /// PCRE2 refuses an expression.
     pub fn regex_set(&self, patterns: &[RegexPattern<'_>]) -> Result<RegexSet, RegexSetError> {
         let library = self.library_for_regexes(patterns.len());
         let mut left: Vec<(usize, Regex, FallbackReason, String)> = Vec::new();
-        // Place in `patterns`, compiled form (kept until libhs has taken the expression), text, flags.
+        // Index in `patterns`, compiled form (kept until libhs has accepted the expression), text, flags.
         let mut taken: Vec<(usize, Regex, CString, c_uint)> = Vec::new();
         for (place, pattern) in patterns.iter().enumerate() {
             let regex = self
@@ -226,7 +222,8 @@ impl Compiler {
                     break;
                 }
                 Err(error) => {
-                    // One is to blame: without it the rest may do. None is: all are left to PCRE2.
+                    // If one expression causes the error, the others are tried without it; if none does, all
+                    // are left to PCRE2.
                     let blamed = match error.expression.filter(|at| *at < taken.len()) {
                         Some(at) => vec![taken.remove(at)],
                         None => std::mem::take(&mut taken),
@@ -269,22 +266,21 @@ impl Compiler {
 
     /// Compiles one regular expression with the limits and the machine-code mode of the configuration.
     ///
-    /// # Errors
-    /// PCRE2's complaint.
+    /// PCRE2 refuses the expression.
     pub fn regex(&self, pattern: &[u8], flags: RegexFlags) -> Result<Regex, RegexError> {
         Regex::new(pattern, flags, self.config.limits, self.config.jit)
     }
 
-    /// Loads libhs now rather than with the first set that needs it, so that [`Compiler::info`] knows it. Not
-    /// where the engine that is forced has no use for it.
+    /// Loads libhs now rather than with the first set that needs it, so that [`Compiler::info`] can report
+    /// it. No effect if the forced engine does not use it.
     pub fn look_for_library(&self) {
         if matches!(self.config.engine, Engine::Auto | Engine::Hyperscan) {
-            // What it is not there for, the information says.
+            // The information reports why libhs is missing.
             let _ = self.library();
         }
     }
 
-    /// What to say about the engines, with the counters of everything built so far.
+    /// Information about the engines, with the counters of everything built so far.
     #[must_use]
     pub fn info(&self) -> EngineInfo {
         let (hyperscan, why) = match (self.config.engine, self.library.get()) {
@@ -307,7 +303,7 @@ impl Compiler {
         self.library.get_or_init(Library::load).as_ref()
     }
 
-    /// A database that is in use, one from the cache, or one compiled and put there.
+    /// A database that is in use, one from the cache, or a new one that is then stored in the cache.
     fn database(
         &self,
         library: &Arc<Library>,
@@ -357,7 +353,7 @@ impl Compiler {
     }
 }
 
-/// Whether libhs takes the expression, as far as it says before compiling.
+/// Whether libhs accepts the expression, as far as is known before compiling.
 fn accept(
     library: &Library,
     pattern: &RegexPattern<'_>,
@@ -367,7 +363,8 @@ fn accept(
     match library.min_width(&text, flags) {
         Ok(0) => Err((FallbackReason::Empty, String::new())),
         Ok(_) => Ok((text, flags)),
-        // Says the same of an expression that matches the empty string and one that it cannot compile.
+        // The same message stands for an expression that matches the empty string and one that it cannot
+        // compile.
         Err(error) if error.message.contains("matches empty buffer") => {
             Err((FallbackReason::Empty, String::new()))
         }
@@ -375,7 +372,7 @@ fn accept(
     }
 }
 
-/// A literal as a regular expression in which no byte means anything but itself.
+/// A literal as a regular expression in which every byte stands for itself.
 fn hexadecimal(bytes: &[u8]) -> CString {
     let mut text = String::with_capacity(bytes.len() * 4);
     for byte in bytes {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which engine, why, and what fell back: the words and counters that the program's summary shows.
+//! Engines, reasons of their choice and fallbacks: the names and counters in the program's summary.
 //!
-//! Not done: per-set reports (a set tells its own engine by [`crate::PatternSet::engine`]).
+//! Not supported: reports per set (a set has its own engine in [`crate::PatternSet::engine`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,13 +12,13 @@ use crate::cache::CacheCounters;
 /// The environment variable that forces an engine: `auto`, `hyperscan`, `aho-corasick` or `finders`.
 pub const ENGINE_VARIABLE: &str = "BARTIZAN_PATTERN_ENGINE";
 
-/// The engine that is asked for.
+/// The configured engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Engine {
-    /// By the size of each set and by what is installed.
+    /// By the size of each set and the installed libraries.
     #[default]
     Auto,
-    /// libhs for every set; an error where it is not installed.
+    /// libhs for every set; an error if it is not installed.
     Hyperscan,
     /// The Aho-Corasick automaton for every set, and PCRE2 for every regular expression.
     AhoCorasick,
@@ -42,7 +42,7 @@ impl Engine {
     }
 }
 
-/// A name that is no engine.
+/// The error for a name that is no engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown pattern engine {0:?}: use auto, hyperscan, aho-corasick or finders")]
 pub struct ParseEngineError(pub String);
@@ -50,7 +50,7 @@ pub struct ParseEngineError(pub String);
 impl FromStr for Engine {
     type Err = ParseEngineError;
 
-    /// Also takes the names that Suricata's `mpm-algo` has for the same: `hs`, `ac`, `ac-ks`, `ac-bs`.
+    /// Also accepts Suricata's names in `mpm-algo` for these engines: `hs`, `ac`, `ac-ks`, `ac-bs`.
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
             "hs" | "vectorscan" => return Ok(Self::Hyperscan),
@@ -90,7 +90,7 @@ impl Used {
     }
 }
 
-/// Why something was not given to libhs.
+/// The reason why a set or expression is not matched by libhs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FallbackReason {
     /// libhs is not installed or cannot be used on this machine.
@@ -99,15 +99,15 @@ pub enum FallbackReason {
     Forced,
     /// The set is too small to profit.
     Small,
-    /// libhs does not compile it: a construct that it does not have, or too large.
+    /// libhs does not compile it: a construct that libhs lacks, or too large.
     Refused,
     /// The expression has a flag without counterpart in libhs.
     Flag,
-    /// The expression may match the empty string, which libhs reports at every place.
+    /// The expression may match the empty string, which libhs reports at every position.
     Empty,
-    /// The expression contains a NUL byte, where libhs ends its text.
+    /// The expression contains a NUL byte, at which libhs ends the text.
     Nul,
-    /// libhs would read the expression in another way than PCRE2.
+    /// libhs would interpret the expression in another way than PCRE2.
     Differs,
 }
 
@@ -188,26 +188,26 @@ impl Counters {
     }
 }
 
-/// What the program says once in its summary. A snapshot.
+/// A snapshot of engine information for the program's summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
-    /// The engine that was asked for.
+    /// The configured engine.
     pub asked: Engine,
     /// libhs' version, if it was loaded.
     pub hyperscan: Option<String>,
-    /// Why libhs is or is not in use, in one clause.
+    /// Reason why libhs is or is not in use, in one clause.
     pub why: String,
     /// PCRE2's version.
     pub pcre2: String,
     /// Sets of literals built, by engine: finders, Aho-Corasick, libhs.
     pub sets: [(Used, u64); 3],
-    /// Sets of literals that did not go to libhs, by reason; reasons with 0 are left out.
+    /// Sets of literals without libhs, by reason; reasons with 0 are left out.
     pub set_fallbacks: Vec<(FallbackReason, u64)>,
     /// Regular expressions of sets that libhs matches.
     pub regexes_in_hyperscan: u64,
     /// Regular expressions of sets that PCRE2 matches one by one, by reason; reasons with 0 are left out.
     pub regex_fallbacks: Vec<(FallbackReason, u64)>,
-    /// Scans that libhs broke off with an internal error and that were repeated without it.
+    /// Scans that libhs aborted with an internal error and that were repeated without it.
     pub rescans: u64,
     /// The cache's counters, if there is a cache.
     pub cache: Option<CacheCounters>,

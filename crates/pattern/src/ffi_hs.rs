@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! libhs (Hyperscan 5.x, Vectorscan 5.x), found at run time: the functions of `hs.h` that are needed, and
-//! safe owners around them.
+//! libhs (Hyperscan 5.x, Vectorscan 5.x), loaded at run time: the functions of `hs.h` that this crate calls,
+//! and safe owners around them.
 //!
 //! Why unsafe: libhs is a C library, and it is optional, so neither a build dependency nor a linked binding
-//! will do; its functions come from `dlsym`. Nothing outside this module sees a raw pointer of it.
+//! is possible; its functions come from `dlsym`. Nothing outside of this module sees a raw pointer of it.
 //!
 //! Rules that the owners keep:
 //! * The library is loaded once per [`Library`] and never unloaded; every owner holds an `Arc` of it.
@@ -13,8 +13,8 @@
 //!   grows with every database, and numbers the databases; a scratch is a clone of the prototype and knows
 //!   the number at which it was cloned.
 //!
-//! Literals are handed over as regular expressions of `\xHH`: the library's own literal API of 5.4.0 stops at
-//! NUL bytes and can fail in a scan (intel/hyperscan issues 427, 303, 353).
+//! Literals are passed as regular expressions of `\xHH`: the library's own literal API of 5.4.0 stops at NUL
+//! bytes and can fail in a scan (intel/hyperscan issues 427, 303, 353).
 //!
 //! Source: Hyperscan developer reference, `hs_compile.h`, `hs_runtime.h`, `hs_common.h` of 5.4.
 
@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is asked of the dynamic linker. Debian's libhyperscan5 and libvectorscan5 both provide it.
+/// Name of the library for the dynamic linker. Debian's libhyperscan5 and libvectorscan5 both provide it.
 pub const SONAME: &str = "libhs.so.5";
 
 const HS_SUCCESS: c_int = 0;
@@ -115,22 +115,22 @@ fn symbol(handle: NonNull<c_void>, name: &'static str) -> Result<NonNull<c_void>
     NonNull::new(address).ok_or(LoadError::Symbol { name })
 }
 
-/// Why libhs cannot be used on this machine.
+/// The reason why libhs cannot be used on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LoadError {
     /// The dynamic linker does not find it.
     #[error("{SONAME} cannot be loaded ({0}); Debian has it in libhyperscan5 and libvectorscan5")]
     Missing(String),
-    /// It is there but lacks a function.
+    /// The library lacks a function.
     #[error("{SONAME} lacks the function {name}: it is not a libhs of version 5")]
     Symbol {
-        /// The function looked for.
+        /// Name of the function.
         name: &'static str,
     },
-    /// It is there but this processor is not one that it runs on.
+    /// The library does not run on this processor.
     #[error("{SONAME} does not run on this processor (hs_valid_platform: {0})")]
     Platform(c_int),
-    /// It is there but of another major version.
+    /// The library has another major version.
     #[error("{SONAME} says it is version {0:?}; 5 is needed")]
     Version(String),
 }
@@ -140,12 +140,12 @@ pub(crate) enum LoadError {
 #[error("libhs error {0}")]
 pub(crate) struct HsError(pub(crate) c_int);
 
-/// Why libhs refuses to compile.
+/// The reason why libhs refuses to compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HsCompileError {
-    /// The library's words.
+    /// Message of the library.
     pub(crate) message: String,
-    /// The place of the expression in the list, if one is to blame.
+    /// Index of the expression in the list, if one causes the error.
     pub(crate) expression: Option<usize>,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Library {
 /// The scratch that fits every database made so far.
 struct Prototype {
     scratch: *mut c_void,
-    /// Number of the youngest database that it fits.
+    /// Number of the youngest database that the scratch fits.
     serial: u64,
     /// Growing failed once: libhs has freed the scratch, and no new one would fit the older databases.
     lost: bool,
@@ -210,7 +210,7 @@ impl Library {
         }))
     }
 
-    /// What the library calls its version, for example `5.4.0 2021-01-26`.
+    /// The library's version text, for example `5.4.0 2021-01-26`.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
@@ -220,7 +220,7 @@ impl Library {
         self.platform
     }
 
-    /// The least length of a match of `expression`, or why it cannot be compiled.
+    /// The least length of a match of `expression`, or the error why it cannot be compiled.
     pub(crate) fn min_width(&self, expression: &CStr, flags: c_uint) -> Result<u32, HsCompileError> {
         let mut info: *mut RawExpressionInfo = ptr::null_mut();
         let mut error: *mut RawCompileError = ptr::null_mut();
@@ -240,7 +240,7 @@ impl Library {
         Ok(min_width)
     }
 
-    /// Compiles `expressions` with their flags for block scans; a match reports the place in the list.
+    /// Compiles `expressions` with their flags for block scans; a match reports the index in the list.
     pub(crate) fn compile(
         self: &Arc<Self>,
         expressions: &[CString],
@@ -278,8 +278,8 @@ impl Library {
         }
     }
 
-    /// Makes a database of what [`Database::serialize`] gave. libhs checks version, platform and a CRC; the
-    /// caller vouches that the bytes were written by it (a crafted database can do anything).
+    /// Makes a database from the bytes of [`Database::serialize`]. libhs checks version, platform and a CRC;
+    /// the caller vouches that libhs wrote the bytes (a crafted database can do anything).
     pub(crate) fn deserialize(self: &Arc<Self>, bytes: &[u8]) -> Result<Database, HsError> {
         let mut database: *mut c_void = ptr::null_mut();
         // SAFETY: pointer and length are of one slice; the result is written on success only.
@@ -368,7 +368,7 @@ unsafe impl Send for Database {}
 unsafe impl Sync for Database {}
 
 impl Database {
-    /// The bytes that [`Library::deserialize`] takes.
+    /// The bytes for [`Library::deserialize`].
     pub(crate) fn serialize(&self) -> Result<Vec<u8>, HsError> {
         let mut bytes: *mut c_char = ptr::null_mut();
         let mut length = 0usize;
@@ -396,7 +396,7 @@ impl Database {
         size
     }
 
-    /// Calls `on_hit(place, end)` for the hits in `haystack` until it answers false. Ends ascend per
+    /// Calls `on_hit(index, end)` for the hits in `haystack` until it returns false. Ends ascend per
     /// expression, not over all.
     ///
     /// A haystack is at most `u32::MAX` bytes; a longer one is refused with libhs' code for an invalid
@@ -449,8 +449,8 @@ struct Context<F> {
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
 
-/// The match handler: 0 goes on, anything else ends the scan. A panic of the caller's closure must not unwind
-/// through C: it is kept and goes on when the scan has ended.
+/// The match handler: 0 continues, any other value ends the scan. A panic of the caller's closure must not
+/// unwind through C: it is kept and resumed when the scan has ended.
 ///
 /// # Safety
 /// `context` points to a `Context<F>` that nobody else uses during the call.

@@ -16,17 +16,17 @@ use std::ptr::{self, NonNull};
 
 use pcre2_sys as sys;
 
-/// A JIT stack starts at so many bytes and grows up to `JIT_STACK_MAX`; it is reserved once per scratch.
+/// Initial size of a JIT stack, in bytes; it grows up to `JIT_STACK_MAX` and is reserved once per scratch.
 const JIT_STACK_START: usize = 32 * 1024;
-/// 512 KiB: what pcre2jit(3) calls enough for most.
+/// Largest size of a JIT stack, in bytes: 512 KiB, which pcre2jit(3) calls enough for most expressions.
 const JIT_STACK_MAX: usize = 512 * 1024;
 
-/// Why PCRE2 refuses an expression.
+/// The reason why PCRE2 refuses an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodeError {
-    /// PCRE2's words.
+    /// Message of PCRE2.
     pub(crate) message: String,
-    /// Byte of the expression at which it gave up.
+    /// Byte of the expression at which compilation ended.
     pub(crate) offset: usize,
 }
 
@@ -43,8 +43,7 @@ unsafe impl Send for Code {}
 unsafe impl Sync for Code {}
 
 impl Code {
-    /// Compiles `pattern` with options of `pcre2_compile`. A line ends at LF whatever the library was built
-    /// with.
+    /// Compiles `pattern` with options of `pcre2_compile`. A line ends at LF, whatever the library's default.
     pub(crate) fn compile(pattern: &[u8], options: u32) -> Result<Self, CodeError> {
         let mut code: c_int = 0;
         let mut offset = 0usize;
@@ -71,8 +70,8 @@ impl Code {
             .ok_or_else(|| CodeError { message: error_text(code), offset })
     }
 
-    /// Compiles to machine code. False where PCRE2 or the system does not allow it; matches are interpreted
-    /// then.
+    /// Compiles to machine code. Returns `false` if PCRE2 or the system does not allow it; matches are
+    /// interpreted then.
     ///
     /// Must not run while another thread matches with this code: see the module's rules.
     pub(crate) fn jit_compile(&self) -> bool {
@@ -99,7 +98,7 @@ impl Code {
         };
         // SAFETY: the table has `count` entries of `size` bytes and lives as long as the code.
         let table = unsafe { std::slice::from_raw_parts(table, length) };
-        // An entry is the number in two bytes, big-endian, and the name, ended by NUL.
+        // An entry is the number in two bytes, big-endian, and the name with a NUL at its end.
         let entry = |entry: &[u8]| {
             let (number, name) = entry.split_first_chunk::<2>()?;
             let name = name.split(|b| *b == 0).next()?;
@@ -113,7 +112,7 @@ impl Code {
         self.info::<usize>(sys::PCRE2_INFO_SIZE) + self.info::<usize>(sys::PCRE2_INFO_JITSIZE)
     }
 
-    /// `T` has to be the type that pcre2api(3) gives for `what`: `u32` or `usize`; 0 if PCRE2 does not know.
+    /// `T` must be the type that pcre2api(3) gives for `what`: `u32` or `usize`; 0 if PCRE2 does not know it.
     fn info<T: Default>(&self, what: u32) -> T {
         let mut value = T::default();
         // SAFETY: the code is valid and the result has the type that belongs to `what` (private; the callers
@@ -130,15 +129,15 @@ impl Drop for Code {
     }
 }
 
-/// Memory to point at where there is nothing to search in.
+/// Memory for pointers of empty haystacks.
 static SOMEWHERE: [u8; 1] = [0];
 
-/// What one thread needs to match: result offsets, limits, machine-code stack.
+/// Match state of one thread: result offsets, limits, machine-code stack.
 #[derive(Debug)]
 pub(crate) struct MatchState {
     data: NonNull<sys::pcre2_match_data_8>,
     context: NonNull<sys::pcre2_match_context_8>,
-    /// Null if it could not be made: PCRE2 then takes 32 KiB of the thread's own stack.
+    /// Null if it could not be made: PCRE2 then uses 32 KiB of the thread's own stack.
     jit_stack: *mut sys::pcre2_jit_stack_8,
     pairs: u32,
     limits: (u32, u32, u32),
@@ -147,7 +146,7 @@ pub(crate) struct MatchState {
 // SAFETY: blocks of memory without ties to a thread; one owner. Not Sync.
 unsafe impl Send for MatchState {}
 
-/// What a match attempt gave.
+/// The result of a match attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A match, with this many pairs of offsets set.
@@ -159,7 +158,7 @@ pub(crate) enum Outcome {
 }
 
 impl MatchState {
-    /// Room for the offsets of `pairs` groups, the whole match included. `None` without memory.
+    /// A state with room for the offsets of `pairs` groups, the whole match included. `None` without memory.
     pub(crate) fn new(pairs: u32) -> Option<Self> {
         let pairs = pairs.clamp(1, 65_536);
         // SAFETY: plain constructors; null means no memory, which is handled for each, and what was made
@@ -179,7 +178,7 @@ impl MatchState {
         }
     }
 
-    /// Groups that there is room for, the whole match included.
+    /// Number of groups for which the state has room, the whole match included.
     pub(crate) fn pairs(&self) -> u32 {
         self.pairs
     }
@@ -197,7 +196,7 @@ impl MatchState {
         if start > subject.len() {
             return Outcome::NoMatch;
         }
-        // An empty slice may stand at address 1, and machine code for a look behind steps back before it
+        // An empty slice may have address 1, and machine code for a look-behind steps back before it
         // compares: below zero.
         let subject = if subject.is_empty() { SOMEWHERE.get(..0).unwrap_or_default() } else { subject };
         if limits != self.limits {
@@ -223,15 +222,15 @@ impl MatchState {
             )
         };
         match code {
-            // Zero: more groups than there is room for; those that fit are set.
+            // Zero: more groups than room; those that fit are set.
             0 => Outcome::Matched(self.pairs),
             sys::PCRE2_ERROR_NOMATCH => Outcome::NoMatch,
             code => u32::try_from(code).map_or(Outcome::Failed(code), Outcome::Matched),
         }
     }
 
-    /// The offsets of the last match: start and end of the whole, of group 1, ...; [`UNSET`] twice for a
-    /// group without part in it.
+    /// The offsets of the last match: start and end of the whole match, of group 1, ...; [`UNSET`] twice for
+    /// a group that took no part.
     #[inline]
     pub(crate) fn offsets(&self, pairs: u32) -> &[usize] {
         let count = pairs.min(self.pairs) as usize * 2;
@@ -239,9 +238,9 @@ impl MatchState {
         unsafe { std::slice::from_raw_parts(sys::pcre2_get_ovector_pointer_8(self.data.as_ptr()), count) }
     }
 
-    /// Bytes of memory held; of the machine-code stack what it may grow to. Without the heap that the
-    /// interpreter keeps between matches (bounded by the heap limit): the function that tells it came with
-    /// PCRE2 10.43.
+    /// Bytes of memory held, with the largest size of the machine-code stack. Without the heap that the
+    /// interpreter keeps between matches (bounded by the heap limit): the function that reports it exists
+    /// since PCRE2 10.43.
     pub(crate) fn memory_usage(&self) -> usize {
         // SAFETY: the data is valid.
         let data = unsafe { sys::pcre2_get_match_data_size_8(self.data.as_ptr()) };
@@ -264,7 +263,7 @@ impl Drop for MatchState {
 /// An offset of a group that took no part in the match.
 pub(crate) const UNSET: usize = sys::PCRE2_UNSET;
 
-/// PCRE2's words for an error code.
+/// PCRE2's message for an error code.
 pub(crate) fn error_text(code: c_int) -> String {
     let mut buffer = [0u8; 256];
     // SAFETY: pointer and length are of one buffer; the text is cut where it does not fit and ends in NUL.

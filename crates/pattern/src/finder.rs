@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One literal in a haystack, in the given case or in any.
+//! Searches one literal in a haystack, case-sensitive or caseless.
 //!
-//! In the given case this is `memchr::memmem` (a vectorised search for the rarest pair of bytes, with Two-Way
-//! as the bound). In any case it is a vectorised search for the rarest byte of the literal in both cases, a
-//! look at the second rarest, and a comparison of the rest. Where that keeps failing (traffic made for it),
-//! the search goes on with Knuth-Morris-Pratt over folded bytes, so it stays linear in the haystack whatever
-//! the traffic is.
+//! The case-sensitive search is `memchr::memmem` (a vectorised search for the rarest pair of bytes, with
+//! Two-Way as the bound). The caseless one is a vectorised search for the rarest byte of the literal in both
+//! cases, a check of the second rarest, and a comparison of the rest. If that keeps failing (traffic made for
+//! it), the search continues with Knuth-Morris-Pratt over folded bytes, so it is linear in the haystack for
+//! any traffic.
 //!
-//! Not done: letters outside ASCII, searching backwards.
+//! Not supported: letters outside of ASCII, searching backwards.
 
 use memchr::arch::all::packedpair::Pair;
 use memchr::memmem;
 
-/// A literal prepared for searching. Finding neither allocates nor needs scratch.
+/// A literal prepared for searching. A search neither allocates nor needs scratch memory.
 #[derive(Debug)]
 pub struct Finder {
     kind: Kind,
@@ -64,7 +64,7 @@ impl Finder {
         }
     }
 
-    /// Whether letters match in either case. False for a literal without letters.
+    /// Whether letters match in either case. `false` for a literal without letters.
     #[must_use]
     pub fn is_nocase(&self) -> bool {
         matches!(self.kind, Kind::Nocase(_))
@@ -81,28 +81,29 @@ impl Finder {
     }
 }
 
-/// How many bytes may be compared in vain, per byte of progress, before the search turns to its linear form.
+/// Limit of bytes compared in vain, per byte of progress, beyond which the search switches to its linear
+/// form.
 const WASTE_PER_BYTE: usize = 4;
-/// Comparisons that a search may waste before it looks at the ratio, so that a short unlucky start does not
-/// turn it.
+/// Number of wasted comparisons before the ratio is checked, so that a short unlucky start does not switch
+/// the search.
 const WASTE_FREE: usize = 256;
 
 #[derive(Debug)]
 struct Nocase {
-    /// In lower case, at least one byte.
+    /// The literal in lower case, at least one byte.
     needle: Box<[u8]>,
-    /// The rarest byte: its offset in the needle, and itself in both cases.
+    /// The rarest byte: its offset in the needle, and the byte in both cases.
     rare: (usize, u8, u8),
-    /// Offset of the second rarest byte, and itself in lower case.
+    /// The second rarest byte: its offset, and the byte in lower case.
     second: (usize, u8),
-    /// For each prefix of the needle the length of its longest proper border (Knuth-Morris-Pratt).
+    /// By prefix of the needle: the length of its longest proper border (Knuth-Morris-Pratt).
     border: Box<[u32]>,
 }
 
 impl Nocase {
     fn new(needle: &[u8]) -> Self {
         let needle = needle.to_ascii_lowercase().into_boxed_slice();
-        // A needle of one byte has no pair; its only byte is the rarest.
+        // A needle of one byte has no pair; that byte is the rarest.
         let (first, second) = Pair::new(&needle)
             .map_or((0, 0), |pair| (usize::from(pair.index1()), usize::from(pair.index2())));
         let at = |offset: usize| needle.get(offset).copied().unwrap_or_default();
@@ -118,8 +119,8 @@ impl Nocase {
         let mut start = 0;
         let mut wasted = 0;
         while start <= last_start {
-            // Only where the needle still fits: the rare byte of the last possible start is the last one to
-            // look at.
+            // Only where the needle still fits: the last byte to inspect is the rare byte of the last
+            // possible start.
             let window = haystack.get(start + rare_offset..=last_start + rare_offset)?;
             let skip = if lower == upper {
                 memchr::memchr(lower, window)?
@@ -140,7 +141,7 @@ impl Nocase {
         None
     }
 
-    /// `None` if `candidate` equals the needle, else how much work finding out was, in bytes compared.
+    /// `None` if `candidate` equals the needle, otherwise the number of bytes compared.
     #[inline]
     fn mismatch(&self, candidate: &[u8]) -> Option<usize> {
         let (offset, byte) = self.second;
@@ -186,7 +187,7 @@ fn borders(needle: &[u8]) -> Box<[u32]> {
                 matched += 1;
             }
         }
-        // Literals over 4 GiB do not occur; a border that is cut short would only cost time.
+        // Literals over 4 GiB do not occur; a border that is cut would only cost time.
         border.push(u32::try_from(matched).unwrap_or(0));
     }
     border.into_boxed_slice()

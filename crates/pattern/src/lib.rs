@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exact and regular-expression sets, and single regular expressions.
 //!
-//! Four things that rules look for in bytes:
+//! Four kinds of searches for rules:
 //!
 //! * [`PatternSet`]: many literals at once, case-sensitive and caseless ones mixed, exact answers. One of
 //!   three engines is chosen when the set is built: one [`Finder`] per literal for tiny sets, an Aho-Corasick
-//!   automaton (always there), or libhs (Hyperscan, Vectorscan), which is loaded at run time when a set is
-//!   large enough.
-//! * [`RegexSet`]: many regular expressions at once; what libhs does not take is matched by PCRE2 one by one,
-//!   with the reason counted and readable.
+//!   automaton (built in), or libhs (Hyperscan, Vectorscan), which is loaded at run time when a set is large
+//!   enough.
+//! * [`RegexSet`]: many regular expressions at once; those that libhs does not accept are matched by PCRE2
+//!   one by one, with the reason counted and readable.
 //! * [`Regex`]: one PCRE2 expression with capture groups, JIT and match limits.
 //! * [`Finder`]: one literal.
 //!
 //! A [`Compiler`] builds sets, owns the engines and the counters ([`EngineInfo`]), and keeps compiled
 //! databases in a [`Cache`] on disk. Everything compiled is immutable, `Send + Sync` and meant to be shared;
-//! what a scan writes to lives in a [`Scratch`], one per thread. After [`Scratch::prepare_patterns`] (and its
-//! siblings) a scan does not allocate; without it the first scan of a set does, once, and counts it.
+//! a scan writes to a [`Scratch`], one per thread. After [`Scratch::prepare_patterns`] (and its siblings) a
+//! scan does not allocate; without it the first scan of a set does, once, and counts it.
 //!
 //! ```
 //! use bartizan_pattern::{Compiler, Config, Matches, Pattern, Scratch};
@@ -37,19 +37,19 @@
 //!
 //! Case folding is that of ASCII everywhere: bytes over 0x7f have no case, in every engine and in PCRE2.
 //!
-//! Not done: streaming state (streams are scanned as blocks with an overlap of [`PatternSet::longest`]` - 1`
-//! bytes), UTF-8 modes, offset and depth of literals (the caller looks at `end`), approximate matching.
+//! Not supported: streaming state (streams are scanned as blocks with an overlap of [`PatternSet::longest`]`
+//! - 1` bytes), UTF-8 modes, offset and depth of literals (the caller checks `end`), approximate matching.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod automaton;
 mod cache;
 mod compiler;
 mod engine;
-// libhs is a C library that is looked up at run time: there is no safe binding of it that works so.
+// libhs is a C library that is loaded at run time: no safe binding works this way.
 #[allow(unsafe_code)]
 mod ffi_hs;
-// PCRE2 is a C library; the safe `pcre2` crate offers neither match limits, match options nor bytes at an
-// offset.
+// PCRE2 is a C library; the safe `pcre2` crate has neither match limits, match options nor matches of bytes
+// from an offset.
 #[allow(unsafe_code)]
 mod ffi_pcre2;
 mod finder;

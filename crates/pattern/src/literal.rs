@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The literals of a set in canonical form: each distinct literal once, sorted, with all ids that ask for it.
+//! The literals of a set in canonical form: each distinct literal once, sorted, with all of its ids.
 //!
-//! Canonical order makes a compiled database independent of ids and of the order of rules, so that it is
-//! found in the cache again when rules were renumbered. An engine knows a literal by its *slot*, its place in
-//! that order.
+//! Canonical order makes a compiled database independent of ids and of the order of rules, so that the cache
+//! finds it again when rules were renumbered. An engine knows a literal by its *slot*, its index in that
+//! order.
 
 use std::collections::BTreeMap;
 
-/// One literal as the caller gives it.
+/// One literal as given by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern<'a> {
-    /// What a match reports. Need not be unique: two literals may share an id, and the same literal may come
-    /// with several ids; each pair is reported on its own.
+    /// Id that a match reports. It need not be unique: two literals may share an id, and a literal may have
+    /// several ids; each pair is reported on its own.
     pub id: u32,
     /// The bytes to find; at least one.
     pub bytes: &'a [u8],
@@ -39,7 +39,7 @@ struct Slot {
     nocase: bool,
 }
 
-/// Why a list of literals is refused.
+/// The reason why a list of literals is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LiteralError {
     /// The pattern with this id has no bytes.
@@ -49,8 +49,8 @@ pub(crate) enum LiteralError {
 }
 
 impl Literals {
-    /// Brings `patterns` into canonical form. A caseless literal is kept in lower case; one without letters
-    /// is kept as case-sensitive, which is the same and cheaper.
+    /// Converts `patterns` to canonical form. A caseless literal is kept in lower case; one without letters
+    /// is kept as case-sensitive, which gives the same matches at lower cost.
     pub(crate) fn new(patterns: &[Pattern<'_>]) -> Result<Self, LiteralError> {
         let mut distinct: BTreeMap<(Vec<u8>, bool), Vec<u32>> = BTreeMap::new();
         for pattern in patterns {
@@ -121,7 +121,7 @@ impl Literals {
             .unwrap_or_default()
     }
 
-    /// Whether a caseless hit of `slot` that ends at `end` is one in the case that the literal asks for.
+    /// Whether a caseless hit of `slot` that ends at `end` also matches the literal's case.
     #[inline]
     pub(crate) fn confirm_case(&self, slot: u32, haystack: &[u8], end: usize) -> bool {
         let Some(entry) = self.slots.get(slot as usize) else { return false };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Making room in a [`Scratch`] before packets pass: for each thing that scans with one.
+//! Prepares a [`Scratch`] before packets pass, for each kind of scan.
 
 use crate::regex::{LimitExceeded, Regex};
 use crate::regex_set::RegexSet;
@@ -7,7 +7,7 @@ use crate::scratch::Scratch;
 use crate::set::{PatternSet, ScanError};
 
 impl Scratch {
-    /// Makes room for scans of `set`, so that none of them allocates.
+    /// Reserves memory for scans of `set`, so that none of them allocates.
     ///
     /// # Errors
     /// No memory.
@@ -15,7 +15,7 @@ impl Scratch {
         set.prepare(self)
     }
 
-    /// Makes room for scans of `set`, machine code of its PCRE2 expressions included.
+    /// Reserves memory for scans of `set`, including machine code of its PCRE2 expressions.
     ///
     /// # Errors
     /// No memory.
@@ -23,7 +23,8 @@ impl Scratch {
         set.prepare(self)
     }
 
-    /// Makes room for matches of `regex`, and compiles its machine code if that was left for its first match.
+    /// Reserves memory for matches of `regex`, and compiles its machine code if that was left for its first
+    /// match.
     ///
     /// # Errors
     /// No memory.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One regular expression of PCRE2, on bytes, with limits.
 //!
-//! Traffic chooses what an expression runs on, so every match has a bound: [`Limits`]. A match that reaches
-//! it is not a match, and the caller is told. Machine code (JIT) is compiled at the first match unless said
-//! otherwise, so that a program with thousands of expressions starts at once; a thread that must not pause
-//! then calls [`crate::Scratch::prepare_regex`].
+//! Traffic chooses an expression's input, so every match has limits: [`Limits`]. A match that reaches one
+//! counts as no match, and the caller gets the limit. Machine code (JIT) is compiled at the first match by
+//! default, so that a program with thousands of expressions starts at once; a thread that must not pause then
+//! calls [`crate::Scratch::prepare_regex`].
 //!
-//! Source: pcre2api(3), pcre2pattern(3). Not done: UTF and Unicode properties (`(*UTF)` is refused: haystacks
-//! are bytes), partial matches, callouts, substitution.
+//! Source: pcre2api(3), pcre2pattern(3). Not supported: UTF and Unicode properties (`(*UTF)` is refused:
+//! haystacks are bytes), partial matches, callouts, substitution.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ use crate::ffi_pcre2::{self, Code, Outcome, UNSET};
 use crate::scratch::Scratch;
 
 bitflags::bitflags! {
-    /// How an expression is read and what it means.
+    /// Flags for the syntax and meaning of an expression.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub struct RegexFlags: u32 {
         /// `i`: ASCII letters match in either case.
@@ -26,13 +26,13 @@ bitflags::bitflags! {
         const MULTILINE = 1 << 1;
         /// `s`: `.` also matches a line end.
         const DOTALL = 1 << 2;
-        /// `x`: white space and `#` comments in the expression mean nothing.
+        /// `x`: white space and `#` comments in the expression are ignored.
         const EXTENDED = 1 << 3;
-        /// `A`: matches only where the search starts.
+        /// `A`: matches only at the start of the search.
         const ANCHORED = 1 << 4;
         /// `E`: `$` matches at the very end only, not before a last line end.
         const DOLLAR_ENDONLY = 1 << 5;
-        /// `G`: quantifiers take as little as they can, and `?` turns that round.
+        /// `G`: quantifiers match as little as they can, and `?` inverts that.
         const UNGREEDY = 1 << 6;
         /// Plain parentheses do not capture; named groups do.
         const NO_AUTO_CAPTURE = 1 << 7;
@@ -40,8 +40,8 @@ bitflags::bitflags! {
 }
 
 impl RegexFlags {
-    /// The flag for a letter of the `pcre` keyword after its second slash; `None` for a letter that is none
-    /// (letters that choose a buffer, `R`, `O`) and so not the business of the expression.
+    /// The flag for a letter of the `pcre` keyword after its second slash; `None` for letters that do not
+    /// concern the expression (letters that choose a buffer, `R`, `O`).
     #[must_use]
     pub const fn from_letter(letter: u8) -> Option<Self> {
         Some(match letter {
@@ -73,19 +73,19 @@ impl RegexFlags {
 }
 
 bitflags::bitflags! {
-    /// What one match attempt assumes about its haystack.
+    /// Assumptions of one match attempt about its haystack.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MatchOptions: u32 {
         /// The haystack does not start at the beginning of a line: `^` does not match there.
         const NOT_BOL = 1;
         /// The haystack does not end at the end of a line: `$` does not match there.
         const NOT_EOL = 1 << 1;
-        /// An empty match is none.
+        /// An empty match does not count.
         const NOT_EMPTY = 1 << 2;
-        /// An empty match where the search starts is none.
+        /// An empty match at the start of the search does not count.
         const NOT_EMPTY_AT_START = 1 << 3;
-        /// Match only where the search starts. Such a match is interpreted: machine code does not know this
-        /// option.
+        /// Match only at the start of the search. Such a match is interpreted: machine code does not support
+        /// this option.
         const ANCHORED = 1 << 4;
     }
 }
@@ -107,15 +107,16 @@ impl MatchOptions {
     }
 }
 
-/// What one match may cost. The first two default to what Suricata ships (`pcre.match-limit`,
+/// Limits of one match. The defaults of the first two are Suricata's shipped ones (`pcre.match-limit`,
 /// `pcre.match-limit-recursion`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Calls of the matcher's inner function (for machine code: backtracking points, counted more rarely).
+    /// Limit of calls of the matcher's inner function (for machine code: backtracking points, counted more
+    /// rarely).
     pub matches: u32,
-    /// Depth of backtracking; machine code, which has a stack of fixed size instead, does not look at it.
+    /// Limit of the depth of backtracking; machine code has a stack of fixed size instead and ignores it.
     pub depth: u32,
-    /// Heap of the interpreter in KiB; also bounds what a scratch keeps.
+    /// Limit of the interpreter's heap in KiB; also bounds the memory that a scratch keeps.
     pub heap_kib: u32,
 }
 
@@ -125,13 +126,13 @@ impl Default for Limits {
     }
 }
 
-/// When an expression becomes machine code.
+/// Time of compiling an expression to machine code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JitMode {
     /// At its first match or when a scratch is prepared for it.
     #[default]
     Lazy,
-    /// When it is compiled.
+    /// When the expression is compiled.
     Eager,
     /// Never.
     Off,
@@ -140,33 +141,33 @@ pub enum JitMode {
 /// Whether PCRE2 can make machine code in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JitSupport {
-    /// It can.
+    /// PCRE2 can make machine code.
     Works,
     /// The library was built without it.
     NotBuilt,
-    /// The system refuses the memory for it.
+    /// The system refuses executable memory.
     Refused,
 }
 
-/// A match attempt that ended without an answer. The caller treats it as no match and counts it.
+/// A match attempt that ended without an answer. The caller counts it and treats it as no match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LimitExceeded {
-    /// [`Limits::matches`].
+    /// [`Limits::matches`] was reached.
     #[error("the match limit was reached")]
     Matches,
-    /// [`Limits::depth`].
+    /// [`Limits::depth`] was reached.
     #[error("the limit of backtracking depth was reached")]
     Depth,
-    /// [`Limits::heap_kib`].
+    /// [`Limits::heap_kib`] was reached.
     #[error("the heap limit was reached")]
     Heap,
-    /// The stack of machine code (512 KiB).
+    /// The stack of machine code (512 KiB) is exhausted.
     #[error("the stack of machine code was used up")]
     Stack,
-    /// No memory for the scratch.
+    /// There is no memory for the scratch.
     #[error("no memory for the scratch space of a regular expression")]
     Memory,
-    /// An error that PCRE2 does not give for valid input; its code.
+    /// An error that PCRE2 does not give for valid input, by its code.
     #[error("PCRE2 gave the error {0}")]
     Internal(i32),
 }
@@ -188,9 +189,9 @@ impl LimitExceeded {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("regular expression refused at byte {offset}: {message}")]
 pub struct RegexError {
-    /// PCRE2's words.
+    /// Message of PCRE2.
     pub message: String,
-    /// The byte of the expression at which it gave up.
+    /// Byte of the expression at which compilation ended.
     pub offset: usize,
 }
 
@@ -198,7 +199,7 @@ pub struct RegexError {
 #[derive(Debug)]
 pub struct Regex {
     code: Code,
-    /// Set once, before the first match of any thread: whether there is machine code.
+    /// Whether there is machine code; set once, before the first match of any thread.
     jit: OnceLock<bool>,
     pattern: Box<[u8]>,
     flags: RegexFlags,
@@ -209,8 +210,7 @@ pub struct Regex {
 impl Regex {
     /// Compiles `pattern`.
     ///
-    /// # Errors
-    /// PCRE2's complaint, with the byte of the pattern.
+    /// PCRE2 refuses the expression; the error has the byte of the pattern.
     pub fn new(pattern: &[u8], flags: RegexFlags, limits: Limits, jit: JitMode) -> Result<Self, RegexError> {
         let code = Code::compile(pattern, flags.to_pcre2())
             .map_err(|error| RegexError { message: error.message, offset: error.offset })?;
@@ -228,17 +228,16 @@ impl Regex {
         Ok(regex)
     }
 
-    /// Compiles machine code unless that was done or is not wanted. Every match calls this first, so that no
+    /// Compiles machine code unless that was done or is disabled. Every match calls this first, so that no
     /// thread matches while another one compiles.
     #[inline]
     fn ready(&self) -> bool {
         *self.jit.get_or_init(|| self.code.jit_compile())
     }
 
-    /// Searches `haystack` for the first match that starts at `start` or later. What lies before `start` is
-    /// seen by look-behind and `^`; to make it unseen pass a shorter haystack.
+    /// Searches `haystack` for the first match that starts at `start` or later. Look-behind and `^` see the
+    /// bytes before `start`; pass a shorter haystack to hide them.
     ///
-    /// # Errors
     /// The limit that was reached before there was an answer.
     #[inline]
     pub fn find_at<'s>(
@@ -309,10 +308,10 @@ impl Regex {
     }
 }
 
-/// Where an expression matched. Lives in the scratch until the next match.
+/// The place of a match. Lives in the scratch until the next match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match<'s> {
-    /// Start and end of the whole, of group 1, ...
+    /// Start and end of the whole match, of group 1, ...
     offsets: &'s [usize],
 }
 
@@ -331,8 +330,8 @@ impl Match<'_> {
         self.offsets.get(1).copied().unwrap_or_default()
     }
 
-    /// Start and end of a group (0 is the whole match); `None` if it took no part in the match. Start is
-    /// never over end.
+    /// Start and end of a group (0 is the whole match); `None` if it took no part in the match. The start is
+    /// never above the end.
     #[inline]
     #[must_use]
     pub fn group(&self, number: usize) -> Option<(usize, usize)> {
@@ -342,14 +341,14 @@ impl Match<'_> {
         }
     }
 
-    /// Groups that have offsets, the whole match included; later groups took no part.
+    /// Number of groups with offsets, the whole match included; later groups took no part.
     #[must_use]
     pub fn group_len(&self) -> usize {
         self.offsets.len() / 2
     }
 }
 
-/// Whether PCRE2 can make machine code in this process. Compiles an expression to find out.
+/// Whether PCRE2 can make machine code in this process. Compiles an expression to determine this.
 #[must_use]
 pub fn jit_support() -> JitSupport {
     let limits = Limits::default();

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets of regular expressions: which of them match a block of bytes.
+//! Sets of regular expressions: finds those that match a block of bytes.
 //!
-//! What libhs compiles is one database and one scan; every other expression is matched by PCRE2 one after the
-//! other, with the reason kept ([`RegexSet::fallbacks`]). Both answer the same question, *does it match
-//! anywhere*, which does not depend on greediness or on which of several matches is taken; so a set reports
-//! ids and no offsets. Ask a [`Regex`] for these.
+//! All expressions that libhs accepts are one database and one scan; PCRE2 matches each of the others by
+//! itself, with the reason kept ([`RegexSet::fallbacks`]). Both answer one question, *does it match
+//! anywhere*, which does not depend on greediness or on the choice among several matches; so a set reports
+//! ids and no offsets. Use a [`Regex`] for these.
 //!
-//! PCRE2 decides what is valid: an expression that it refuses is refused here too, whatever libhs thinks of
-//! it.
+//! PCRE2 decides about validity: an expression that it refuses is refused here too, even if libhs accepts it.
 //!
-//! libhs compiles regular expressions far more slowly than literals: 100 expressions of ET Open took between
-//! milliseconds and 2.7 s. Build sets with a cache, not where a start has to be quick. Of its 3,087 distinct
-//! expressions 294 are left to PCRE2.
+//! libhs compiles regular expressions far more slowly than literals. Build sets with a cache, not where a
+//! start must be quick.
 //!
-//! Not done: libhs' prefilter mode (candidates that PCRE2 confirms), offsets.
+//! Not supported: libhs' prefilter mode (candidates that PCRE2 confirms), offsets.
 
 use std::ffi::{CString, c_uint};
 
@@ -23,10 +21,10 @@ use crate::regex::{LimitExceeded, MatchOptions, Regex, RegexError, RegexFlags};
 use crate::scratch::Scratch;
 use crate::set::ScanError;
 
-/// One expression as the caller gives it.
+/// One expression as given by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegexPattern<'a> {
-    /// What a match reports.
+    /// Id that a match reports.
     pub id: u32,
     /// The text of the expression.
     pub pattern: &'a [u8],
@@ -34,14 +32,14 @@ pub struct RegexPattern<'a> {
     pub flags: RegexFlags,
 }
 
-/// An expression of a set that PCRE2 matches, and why.
+/// An expression of a set that PCRE2 matches, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     /// Id of the expression.
     pub id: u32,
-    /// Why libhs does not have it.
+    /// Reason why libhs does not match it.
     pub reason: FallbackReason,
-    /// The same in words, with what libhs said.
+    /// The reason in words, with libhs' message.
     pub message: String,
 }
 
@@ -51,7 +49,7 @@ pub struct Fallback {
 pub struct RegexSetError {
     /// Id of the expression.
     pub id: u32,
-    /// PCRE2's complaint.
+    /// Error of PCRE2.
     #[source]
     pub error: RegexError,
 }
@@ -60,16 +58,16 @@ pub struct RegexSetError {
 #[derive(Debug)]
 pub struct RegexSet {
     pub(crate) database: Option<std::sync::Arc<Database>>,
-    /// Ids of the expressions in the database, by their place in it.
+    /// Ids of the expressions in the database, by their index in it.
     pub(crate) ids: Box<[u32]>,
     pub(crate) single: Box<[(u32, Regex)]>,
     pub(crate) fallbacks: Box<[Fallback]>,
 }
 
 impl RegexSet {
-    /// Calls `on_match(id)` once for each expression that matches somewhere in `haystack`, until it answers
-    /// false. The order is not specified. Returns how many expressions ended without an answer because of a
-    /// limit; the caller counts these.
+    /// Calls `on_match(id)` once for each expression that matches somewhere in `haystack`, until it returns
+    /// false. The order is not specified. Returns the number of expressions that ended without an answer
+    /// because of a limit; the caller counts these.
     ///
     /// # Errors
     /// A haystack over 4 GiB, no memory (at the first scan with a scratch that was not prepared), an internal
@@ -150,10 +148,10 @@ impl RegexSet {
     }
 }
 
-/// The text and flags by which libhs means the same as PCRE2, or why there are none.
+/// The text and flags by which libhs gives the same matches as PCRE2, or the reason why there are none.
 pub(crate) fn translate(pattern: &[u8], flags: RegexFlags) -> Result<(CString, c_uint), FallbackReason> {
-    // libhs always lets `$` match before a last line end. Where the expression has no `$` the flag means
-    // nothing.
+    // libhs always lets `$` match before a last line end. Without a `$` in the expression the flag has no
+    // effect.
     if flags.contains(RegexFlags::DOLLAR_ENDONLY) && pattern.contains(&b'$') {
         return Err(FallbackReason::Flag);
     }
@@ -167,9 +165,8 @@ pub(crate) fn translate(pattern: &[u8], flags: RegexFlags) -> Result<(CString, c
     text.extend_from_slice(if anchored { b"\\A(?:" } else { b"" });
     text.extend_from_slice(pattern);
     if extended && pattern.contains(&b'#') {
-        // A comment at the end has to be closed by a line end, for libhs and before our parenthesis. The line
-        // end means nothing itself, unless the expression has switched the flag off again or quotes what
-        // follows.
+        // A comment at the end must be closed by a line end, for libhs and before the added parenthesis. The
+        // line end itself has no meaning, unless the expression has disabled the flag or quotes the rest.
         if memchr::memmem::find(pattern, b"(?").is_some() || memchr::memmem::find(pattern, b"\\Q").is_some() {
             return Err(FallbackReason::Differs);
         }
@@ -190,8 +187,8 @@ pub(crate) fn translate(pattern: &[u8], flags: RegexFlags) -> Result<(CString, c
     CString::new(text).map(|text| (text, bits)).map_err(|_| FallbackReason::Nul)
 }
 
-/// Whether there is a quantifier that PCRE2 knows since 10.43 only, and libhs not: `{,3}`, `{ 1, 3 }`.
-/// Libraries that do not know it read it as plain characters.
+/// Whether the expression has a quantifier that PCRE2 supports only since 10.43, and libhs not: `{,3}`, `{ 1,
+/// 3 }`. Libraries without it read it as plain characters.
 fn has_new_quantifier(pattern: &[u8]) -> bool {
     pattern.split(|b| *b == b'{').skip(1).any(|rest| {
         let inner = rest.iter().position(|b| !matches!(b, b'0'..=b'9' | b',' | b' ' | b'\t'));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What scans write to: one [`Scratch`] per thread, for all sets and expressions of any generation.
+//! Working memory of scans: one [`Scratch`] per thread, for all sets and expressions of any generation.
 //!
-//! Its size follows from what is compiled, never from traffic. The parts are made at first need; a thread
-//! that must not allocate while packets pass prepares it when a generation is installed.
+//! The size depends on the compiled sets, never on traffic. The parts are made on demand; a thread that must
+//! not allocate while packets pass prepares its scratch when a generation is installed.
 
 use crate::ffi_hs::{Database, HsError, HsScratch};
 use crate::ffi_pcre2::MatchState;
 
-/// Groups that a fresh match state has room for, the whole match included.
+/// Number of groups for which a new match state has room, the whole match included.
 const PAIRS: u32 = 16;
 
-/// The memory that one thread scans with.
+/// The working memory of one thread's scans.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) hyperscan: Option<HsScratch>,
@@ -20,7 +20,7 @@ pub struct Scratch {
 }
 
 /// Marks the slots that one scan has reported, so that [`crate::Matches::First`] reports each once. A mark is
-/// the scan's number, so that nothing has to be wiped between scans.
+/// the scan's number, so that marks need not be cleared between scans.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     marks: Vec<u32>,
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Begins a scan over `slots` slots; true if memory had to grow.
+    /// Begins a scan over `slots` slots; returns whether memory had to grow.
     pub(crate) fn begin(&mut self, slots: usize) -> bool {
         self.scan = self.scan.wrapping_add(1);
         if self.scan == 0 {
@@ -42,7 +42,7 @@ impl Seen {
         grow
     }
 
-    /// True the first time that `slot` is marked in this scan.
+    /// Marks a slot; returns whether this is the first time in this scan.
     #[inline]
     pub(crate) fn first(&mut self, slot: u32) -> bool {
         match self.marks.get_mut(slot as usize) {
@@ -62,15 +62,14 @@ impl Scratch {
         Self::default()
     }
 
-    /// How often a part had to be made or to grow, preparation included: a thread sees by it that a scan
-    /// allocated.
+    /// Number of times that a part was made or grew, preparation included: reveals whether a scan allocated.
     #[must_use]
     pub fn grown(&self) -> u64 {
         self.grown
     }
 
-    /// Bytes of memory held. The heap that PCRE2's interpreter keeps (bounded by [`crate::Limits::heap_kib`])
-    /// is not in it.
+    /// Bytes of memory held, without the heap that PCRE2's interpreter keeps (bounded by
+    /// [`crate::Limits::heap_kib`]).
     #[must_use]
     pub fn memory_usage(&self) -> usize {
         size_of::<Self>()
@@ -83,14 +82,14 @@ impl Scratch {
         self.grown += 1;
     }
 
-    /// Sees to it that the libhs part fits `database`.
+    /// Makes the libhs part fit `database`.
     #[inline]
     pub(crate) fn fit_database(&mut self, database: &Database) -> Result<(), HsError> {
         match &self.hyperscan {
             Some(scratch) if scratch.fits(database) => Ok(()),
             _ => {
                 self.grown += 1;
-                // The old one is freed first: both at once could be megabytes.
+                // The old one is freed first, since both at once could be megabytes.
                 self.hyperscan = None;
                 self.hyperscan = Some(HsScratch::for_database(database)?);
                 Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets of literals: one scan, every literal that occurs, exact in case.
+//! Sets of literals: one scan finds every literal that occurs, exact in case.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::finder::Finder;
 use crate::literal::Literals;
 use crate::scratch::Scratch;
 
-/// What a scan reports.
+/// The occurrences that a scan reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Matches {
-    /// Every literal that occurs once, at its first end. What a prefilter needs.
+    /// Every literal that occurs once, at its first end, as a prefilter needs it.
     #[default]
     First,
     /// Every occurrence of every literal, overlapping ones too.
     All,
 }
 
-/// Why a scan could not be done.
+/// The reason why a scan could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
     /// The scratch could not grow.
     #[error("no memory for the scratch space of a pattern set: lower the number of workers or rules")]
     Memory,
-    /// libhs broke off, with this code of its own.
+    /// libhs aborted with this internal error code.
     #[error(
         "libhs broke off a scan with its internal error {0}: BARTIZAN_PATTERN_ENGINE=aho-corasick does without libhs"
     )]
@@ -36,7 +36,7 @@ pub enum ScanError {
     TooLong(usize),
 }
 
-/// Many literals, compiled. Shared between threads; see [`Scratch`] for what a thread brings.
+/// Many literals, compiled. Shared between threads; each thread has its own [`Scratch`].
 #[derive(Debug)]
 pub struct PatternSet {
     literals: Literals,
@@ -65,13 +65,13 @@ impl PatternSet {
         Self { literals, matches, engine, counters }
     }
 
-    /// Calls `on_match(id, end)` for what [`Matches`] says, until it answers false. `end` is the offset after
-    /// the last byte of the occurrence. Answers are exact, case included. The order of reports is that of
-    /// `end` for each literal; between literals it is not specified.
+    /// Calls `on_match(id, end)` for the occurrences selected by [`Matches`], until it returns false. `end`
+    /// is the offset after the last byte of the occurrence. Answers are exact, case included. The order of
+    /// reports is that of `end` for each literal; between literals it is not specified.
     ///
-    /// Should libhs break off with an internal error (known of 5.4.0 for some sets, not with this way of
-    /// compiling), the scan is repeated without it and counted ([`crate::EngineInfo::rescans`]); with
-    /// [`Matches::All`] what came before is then reported twice.
+    /// If libhs aborts with an internal error (known of 5.4.0 for some sets, not with this way of compiling),
+    /// the scan is repeated without it and counted ([`crate::EngineInfo::rescans`]); with [`Matches::All`]
+    /// earlier matches are then reported twice.
     ///
     /// # Errors
     /// [`ScanError::Memory`], at the first scan with a scratch that was not prepared.
@@ -109,7 +109,7 @@ impl PatternSet {
                 return true;
             }
             left -= 1;
-            // Once every literal was seen there is nothing left to find.
+            // After every literal was found the scan can end.
             report(slot, end) && left > 0
         });
         scratch.seen = seen;
@@ -149,7 +149,7 @@ impl PatternSet {
         }
     }
 
-    /// False if libhs broke off.
+    /// Returns `false` if libhs aborted.
     fn run_hyperscan(
         &self,
         database: &Database,
@@ -158,7 +158,7 @@ impl PatternSet {
         block: usize,
         on_hit: &mut impl FnMut(u32, usize) -> bool,
     ) -> bool {
-        // `scan` has fitted it.
+        // `scan` has made it fit.
         let Some(scratch) = &mut scratch.hyperscan else { return false };
         if haystack.len() <= block {
             return database.scan(scratch, haystack, on_hit).is_ok();
@@ -169,7 +169,8 @@ impl PatternSet {
         while go_on && from < haystack.len() {
             let end = haystack.len().min(from + block + overlap);
             let Some(window) = haystack.get(from..end) else { break };
-            // What ends in the overlap with the window before was reported there, as far as it fitted.
+            // Hits that end in the overlap with the previous window were reported there, as far as they
+            // fitted.
             let known = if from == 0 { 0 } else { from + overlap };
             let result = database.scan(scratch, window, |slot, end| {
                 go_on = from + end <= known || on_hit(slot, from + end);
@@ -183,7 +184,7 @@ impl PatternSet {
         true
     }
 
-    /// One plain search per literal: for the case that libhs breaks off. Does not allocate.
+    /// One plain search per literal, in case libhs aborts. Does not allocate.
     #[cold]
     fn run_slowly(&self, haystack: &[u8], on_hit: &mut impl FnMut(u32, usize) -> bool) {
         for (slot, (needle, nocase)) in (0u32..).zip(self.literals.iter()) {
@@ -224,7 +225,7 @@ impl PatternSet {
         self.literals.longest()
     }
 
-    /// What a scan reports.
+    /// The occurrences that a scan reports.
     #[must_use]
     pub fn matches(&self) -> Matches {
         self.matches
@@ -240,7 +241,7 @@ impl PatternSet {
         }
     }
 
-    /// The form of the engine, for reports: for the automaton whether it is a DFA.
+    /// The form of the engine, for reports: for the automaton, whether it is a DFA.
     #[must_use]
     pub fn form(&self) -> &'static str {
         match &self.engine {
@@ -317,7 +318,7 @@ mod tests {
             let mut of_slot = expected.clone();
             of_slot.dedup_by_key(|(slot, _)| *slot);
             assert_eq!(sorted(found), of_slot, "block {block}");
-            // An answer of false ends the scan, in whichever window it is.
+            // A return value of false ends the scan, in any window.
             let mut calls = 0;
             set.run(&mut scratch, haystack, block, |_, _| {
                 calls += 1;

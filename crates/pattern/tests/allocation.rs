@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! No scan allocates once its scratch is prepared: counted in a global allocator. C libraries do not use that
-//! one; what is made for them shows in `Scratch::grown`.
+//! one; their memory is counted by `Scratch::grown`.
 #![allow(unsafe_code, reason = "a global allocator cannot be written without")]
 
 mod common;

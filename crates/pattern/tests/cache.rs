@@ -35,8 +35,8 @@ impl Drop for Folder {
     }
 }
 
-/// A compiler that uses libhs for everything, over a fresh view of the folder; `None` (said) where libhs is
-/// not installed.
+/// A compiler that uses libhs for everything, with a new view of the folder; `None` (with a message) if libhs
+/// is not installed.
 fn compiler(folder: &Path) -> Option<(Compiler, Arc<Cache>)> {
     let cache = Arc::new(Cache::open(folder).unwrap());
     let config = Config { engine: Engine::Hyperscan, cache: Some(Arc::clone(&cache)), ..Config::default() };
@@ -72,7 +72,7 @@ fn the_second_start_loads_what_the_first_compiled() {
     works(&first, [1, 2]);
     assert_eq!(cache.counters(), CacheCounters { misses: 1, stored: 1, ..CacheCounters::default() });
     let (second, cache) = compiler(&folder.0).unwrap();
-    // Other ids and another order: the same database.
+    // Other ids and another order give the same database.
     works(&second, [9, 4]);
     assert_eq!(cache.counters(), CacheCounters { hits: 1, ..CacheCounters::default() });
     assert_eq!(second.info().cache, Some(cache.counters()));
@@ -146,7 +146,7 @@ fn many_writers_at_once() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..5 {
-                    // Each its own view and its own library handle, as processes have.
+                    // Each with its own view and library handle, as in separate processes.
                     works(&compiler(&folder.0).unwrap().0, [1, 2]);
                 }
             });
@@ -227,13 +227,13 @@ fn sets_that_live_at_the_same_time_share_their_database() {
         ids
     };
     let (one, other) = (set([1, 2], b"second"), set([7, 9], b"second"));
-    // Each with its own numbers, though neither the folder nor libhs was asked again.
+    // Each with its own numbers, without another access to the folder or to libhs.
     assert_eq!((found(&one), found(&other)), (vec![1, 2], vec![7, 9]));
     assert_eq!(cache.counters(), CacheCounters { misses: 1, stored: 1, ..CacheCounters::default() });
     let third = set([1, 2], b"third");
     assert_eq!(found(&third), [1]);
     assert_eq!(cache.counters().misses, 2);
-    // The one lives on without the other; when both are gone, the folder is asked.
+    // One set outlives the other; when both are dropped, the folder is read.
     drop(one);
     assert_eq!(found(&other), [7, 9]);
     drop(other);

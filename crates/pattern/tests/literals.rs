@@ -126,7 +126,7 @@ fn one_scratch_serves_sets_of_any_compiler_in_any_order_and_settles() {
         assert_eq!(scan(set, &mut scratch, &haystack).len(), *count);
     }
     assert!(scratch.memory_usage() > 1600);
-    // Sets of one compiler settle: after one round nothing grows.
+    // Sets of one compiler settle: after one round no memory grows.
     let (_, compiler) = common::compilers().pop().unwrap();
     let sets: Vec<_> = [3, 50, 400]
         .map(|n| compiler.pattern_set(&patterns[..n], Matches::First).unwrap())
@@ -201,7 +201,7 @@ fn refusals_say_which() {
     assert!(error.to_string().contains("42"), "{error}");
 }
 
-/// The judge: every pattern at every place.
+/// The reference: every pattern at every position.
 fn naive(patterns: &[(Vec<u8>, bool)], haystack: &[u8]) -> Hits {
     let mut hits = Vec::new();
     for (id, (needle, nocase)) in (0u32..).zip(patterns) {
@@ -248,7 +248,7 @@ proptest! {
             prop_assert_eq!(&sorted(scan(&all, &mut scratch, &haystack)), &expected, "{}", engine);
             let first = compiler.pattern_set(&patterns, Matches::First).unwrap();
             prop_assert_eq!(&sorted(scan(&first, &mut scratch, &haystack)), &firsts(&expected), "{}", engine);
-            // The same literals in two sets give the same.
+            // The same literals in two sets give the same hits.
             let (one, two) = patterns.split_at(split.min(patterns.len()));
             let mut parts = Vec::new();
             for part in [one, two] {
@@ -286,7 +286,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Sets and literals of the size of real ones, so that each engine takes its large form.
+    /// Sets and literals as large as real ones, so that each engine takes its large form.
     #[test]
     fn large_sets_equal_naive(
         list in prop::collection::vec(literal(40), 60..300),

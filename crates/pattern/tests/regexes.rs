@@ -121,7 +121,7 @@ fn what_libhs_finds_too_large_only_when_compiling_leaves_the_rest_in() {
 #[test]
 fn an_invalid_expression_is_refused_with_its_place() {
     for (_, compiler) in common::compilers() {
-        // With a group around it libhs would take this.
+        // With a group around it libhs would accept this.
         let patterns = [RegexPattern { id: 9, pattern: b"a)(?:b", flags: RegexFlags::ANCHORED }];
         let error = compiler.regex_set(&patterns).unwrap_err();
         assert_eq!((error.id, error.error.offset), (9, 1));
@@ -191,7 +191,7 @@ fn limits_end_a_match_with_their_name() {
         assert_eq!(regex.is_match(&mut scratch, b"aaa"), Ok(true));
     }
     let new = |limits| Regex::new(b"(?:a|b)*c$", RegexFlags::empty(), limits, JitMode::Off).unwrap();
-    // The c is there, or PCRE2 would know without trying.
+    // The haystack contains the c, or PCRE2 would know without trying.
     let long = [&[b'a'; 20_000][..], b"cd"].concat();
     let depth = new(Limits { matches: 1_000_000, depth: 50, heap_kib: 100_000 });
     assert_eq!(depth.is_match(&mut scratch, &long), Err(LimitExceeded::Depth));
@@ -200,7 +200,7 @@ fn limits_end_a_match_with_their_name() {
     assert_eq!(heap.is_match(&mut fresh, &long), Err(LimitExceeded::Heap));
     // Limits belong to the expression, not to the scratch.
     assert_eq!(new(Limits::default()).is_match(&mut scratch, b"abc"), Ok(true));
-    // A set goes on with the next expression and says how many ended so.
+    // A set continues with the next expression and counts those that ended so.
     let compiler = Compiler::new(Config { engine: Engine::AhoCorasick, ..Config::default() }).unwrap();
     let patterns = [
         RegexPattern { id: 1, pattern: hard, flags: RegexFlags::empty() },
@@ -246,7 +246,7 @@ fn threads_may_race_to_the_first_match() {
     }
 }
 
-/// Each class against each byte: libhs has to mean what PCRE2 means.
+/// Each class against each byte: libhs must agree with PCRE2.
 #[test]
 fn classes_mean_the_same_in_both_engines() {
     let Some(hyperscan) = hyperscan() else { return };
@@ -351,7 +351,7 @@ fn classes_mean_the_same_in_both_engines() {
     }
 }
 
-/// Expressions of what both engines and rules have, made up.
+/// Generated expressions from constructs of both engines and of rules.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "a", "b", "A", "ab", ".", "\\n", "[ab]", "[^a]", "\\w", "\\W", "\\s", "^", "$", "\\b", "\\B", "\\A",
@@ -398,7 +398,7 @@ proptest! {
         prop_assert_eq!(ids, expected, "{:?}", set.fallbacks());
     }
 
-    /// Never panics, whatever the expression and the haystack are.
+    /// Never panics, for any expression and haystack.
     #[test]
     fn any_bytes_as_expression(pattern in prop::collection::vec(any::<u8>(), 0..24), haystack in prop::collection::vec(any::<u8>(), 0..64), bits in 0u32..256, start in 0usize..70) {
         let flags = RegexFlags::from_bits_truncate(bits);
@@ -415,7 +415,7 @@ proptest! {
     }
 }
 
-/// An empty slice may stand at address 1, and machine code for a look behind steps back from it.
+/// An empty slice may have address 1, and machine code for a look-behind steps back from it.
 #[test]
 fn a_look_behind_has_nothing_behind_an_empty_haystack() {
     let mut scratch = Scratch::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads rule files (plain or gzip) and prints what is wrong with them and how long reading took:
-//! `cargo run --release -p bartizan-rules --example read_rules -- FILE...`
+//! Reads rule files (plain or gzip) and prints their findings and the time of reading: `cargo run --release
+//! -p bartizan-rules --example read_rules -- FILE...`
 
 use std::io::Read as _;
 use std::time::Instant;

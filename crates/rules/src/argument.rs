@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The small languages inside option values: negation and quotes, lists at commas, escapes, whole
-//! numbers. What an argument means is the business of the keyword that takes it. Semantics follow
-//! Suricata 8's user guide ("Rules Format") and its observed behaviour.
+//! The small languages inside option values: negation and quotes, lists at commas, escapes, whole numbers.
+//! Each keyword interprets its argument itself. Semantics follow Suricata 8's user guide ("Rules Format") and
+//! its observed behaviour.
 
 use core::ops::Range;
 use std::borrow::Cow;
 
 use thiserror::Error;
 
-/// What is wrong with an argument, and where: byte offsets counted from the argument's start.
+/// An error in an argument with its place: byte offsets counted from the argument's start.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ArgumentError {
-    /// What is wrong, complete enough to be shown alone.
+    /// Description of the error, complete enough to be shown alone.
     pub message: String,
-    /// First byte it is about.
+    /// First byte of the place.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
 }
 
 impl ArgumentError {
-    /// An error about a range of the argument.
+    /// An error in a range of the argument.
     pub fn new(message: impl Into<String>, range: Range<usize>) -> Self {
         Self { message: message.into(), start: range.start, end: range.end.max(range.start) }
     }
 
-    /// The same error in a text in which this argument begins at `offset`.
+    /// The error with its place in a text in which this argument begins at `offset`.
     #[must_use]
     pub fn shifted(mut self, offset: usize) -> Self {
         self.start = self.start.saturating_add(offset);
@@ -35,29 +35,28 @@ impl ArgumentError {
     }
 }
 
-/// An option's value without the marks around it.
+/// An option's value without quotes and negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument<'a> {
-    /// A `!` stood before it.
+    /// A `!` preceded the value.
     pub negated: bool,
-    /// It stood in double quotes.
+    /// The value had double quotes.
     pub quoted: bool,
-    /// What is left; escapes are still in it.
+    /// The remaining text, with its escapes.
     pub text: &'a [u8],
-    /// Where `text` begins in the value.
+    /// Offset of `text` in the value.
     pub start: usize,
 }
 
-/// Space or tab, what Suricata skips around values and list items.
+/// Whether a byte is a space or tab, which Suricata skips around values and list items.
 #[must_use]
 pub(crate) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Takes quotes off a value, and a `!` before them when the keyword can be negated.
+/// Removes quotes from a value, and a `!` before them if the keyword can be negated.
 ///
-/// # Errors
-/// Nothing is left; a quote is not closed (as after a missing semicolon).
+/// Nothing is left, or a quote is not closed (as after a missing semicolon).
 pub fn unwrap_value(value: &[u8], can_negate: bool) -> Result<Argument<'_>, ArgumentError> {
     let mut start = skip_blanks(value, 0);
     let mut end = value.len();
@@ -96,20 +95,20 @@ fn skip_blanks(bytes: &[u8], from: usize) -> usize {
 /// One item of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The item without blanks around it; escapes are still in it.
+    /// The item without blanks around it, with its escapes.
     pub text: &'a [u8],
-    /// Where `text` begins in the list.
+    /// Offset of `text` in the list.
     pub start: usize,
 }
 
 impl<'a> Item<'a> {
-    /// The item as text; `None` when it is no UTF-8.
+    /// The item as text; `None` if it is no UTF-8.
     #[must_use]
     pub fn str(&self) -> Option<&'a str> {
         core::str::from_utf8(self.text).ok()
     }
 
-    /// The bytes it covers in the list.
+    /// The item's range of bytes in the list.
     #[must_use]
     pub const fn range(&self) -> Range<usize> {
         self.start..self.start + self.text.len()
@@ -137,8 +136,8 @@ fn trimmed(bytes: &[u8], start: usize) -> Item<'_> {
     Item { text, start: start + lead }
 }
 
-/// The items of a list, split at `separator` where no backslash stands before it and no double
-/// quote is open. An empty list has one empty item, as `a,` has an empty second one.
+/// The items of a list, split at each `separator` without a backslash before it and outside of double quotes.
+/// An empty list has one empty item, as `a,` has an empty second one.
 pub fn split_list(list: &[u8], separator: u8) -> impl Iterator<Item = Item<'_>> {
     let mut from = Some(0usize);
     core::iter::from_fn(move || {
@@ -170,7 +169,7 @@ pub fn split_commas(list: &[u8]) -> impl Iterator<Item = Item<'_>> {
     split_list(list, b',')
 }
 
-/// Takes the backslash from every escaped byte, whichever it is (as `msg` does it).
+/// Removes the backslash from every escaped byte (as for `msg`).
 #[must_use]
 pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
@@ -229,8 +228,8 @@ fn unsigned_digits(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(digits).ok()?, radix).ok()
 }
 
-/// A size: decimal digits and, without regard to case, `kb`, `mb`, `gb` or `kib`, `mib`, `gib`, which
-/// count in steps of 1024 all of them (as in Suricata), with blanks allowed before the unit.
+/// A size: decimal digits and `kb`, `mb`, `gb` or `kib`, `mib`, `gib` in any letter case, all of which count
+/// in steps of 1024 (as in Suricata), with optional blanks before the unit.
 ///
 /// # Errors
 /// No number, an unknown unit, or a size outside 64 bits.
@@ -247,7 +246,7 @@ pub fn size(text: &[u8]) -> Result<u64, ArgumentError> {
         .ok_or_else(|| ArgumentError::new("the size does not fit into 64 bits", 0..text.len()))
 }
 
-/// How many bytes a unit stands for; 1 for none.
+/// Number of bytes of a unit; 1 for none.
 pub(crate) fn unit_factor(unit: &[u8]) -> Option<u64> {
     let is = |names: [&[u8]; 2]| names.iter().any(|n| unit.eq_ignore_ascii_case(n));
     Some(match unit {

@@ -11,15 +11,15 @@ use crate::source::{SourceFile, Span};
 /// One classification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classification {
-    /// Its number, from 1 in the order of the file.
+    /// Number, from 1 in the order of the file.
     pub id: u16,
-    /// Its name in lower case.
+    /// Name in lower case.
     pub name: String,
-    /// What alerts call it.
+    /// Description in alerts.
     pub description: String,
-    /// The priority of its rules that have none; 1 is the highest.
+    /// Priority of its rules without one of their own; 1 is the highest.
     pub priority: u32,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
 }
 
@@ -28,9 +28,9 @@ pub struct Classification {
 pub struct Classifications {
     /// The file.
     pub source: Arc<SourceFile>,
-    /// In the order of the file.
+    /// Classifications in the order of the file.
     pub entries: Vec<Classification>,
-    /// Lines that could not be read, names that came twice.
+    /// Findings: lines that could not be read, repeated names.
     pub diagnostics: Vec<Diagnostic>,
     by_name: HashMap<String, usize>,
 }
@@ -41,14 +41,14 @@ impl Classifications {
         self.entries.iter().map(|class| class.name.as_str())
     }
 
-    /// The classification of a name, whatever its case.
+    /// The classification with a name, in any letter case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Classification> {
         self.by_name.get(&name.to_ascii_lowercase()).and_then(|i| self.entries.get(*i))
     }
 }
 
-/// The classes that hold where no file says otherwise: Suricata ships the same.
+/// The default classifications without a file, which are those that Suricata ships.
 #[must_use]
 pub fn builtin_classifications() -> Classifications {
     parse_classifications(
@@ -57,8 +57,8 @@ pub fn builtin_classifications() -> Classifications {
     )
 }
 
-/// Reads a classification file. A line that cannot be read is left out with a diagnostic; of a name
-/// that comes twice the first counts.
+/// Reads a classification file. A line that cannot be read is left out with a diagnostic; of repeated names
+/// the first counts.
 #[must_use]
 pub fn parse_classifications(text: impl Into<Vec<u8>>, name: &str) -> Classifications {
     let source = Arc::new(SourceFile::settings(name, text));
@@ -68,7 +68,7 @@ pub fn parse_classifications(text: impl Into<Vec<u8>>, name: &str) -> Classifica
     for span in source.settings_lines() {
         match entry(&source, span) {
             Ok((name, description, priority)) => {
-                // A name that comes again uses its number up, as in Suricata.
+                // As in Suricata, a repeated name uses up its number.
                 id = id.saturating_add(1);
                 if by_name.contains_key(&name) {
                     let message =
@@ -111,7 +111,7 @@ fn entry(source: &SourceFile, span: Span) -> Result<Entry, (Span, &'static str)>
     Ok((name, description, priority))
 }
 
-/// A name as these files have them, in lower case.
+/// A name in these files, in lower case; `None` if it is invalid.
 pub(crate) fn name(text: &[u8]) -> Option<String> {
     let word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     if !text.first()?.is_ascii_alphabetic() || !text.iter().all(word) {
@@ -120,7 +120,7 @@ pub(crate) fn name(text: &[u8]) -> Option<String> {
     core::str::from_utf8(text).ok().map(str::to_ascii_lowercase)
 }
 
-/// What stands behind `config WORD:` and where it begins. `blank` asks for a blank after `config`.
+/// The text after `config WORD:` and its offset. `blank`: a blank must follow `config`.
 pub(crate) fn config_body<'a>(text: &'a [u8], word: &str, blank: bool) -> Option<(&'a [u8], usize)> {
     let after = text.strip_prefix(b"config")?;
     let rest = after.trim_ascii_start();
@@ -134,7 +134,7 @@ pub(crate) fn config_body<'a>(text: &'a [u8], word: &str, blank: bool) -> Option
 
 #[cfg(test)]
 mod tests {
-    /// Without a file alerts have the severities and categories that they have in Suricata.
+    /// Without a file alerts have the same severities and categories as in Suricata.
     #[test]
     fn the_built_in_classes_are_those_that_rules_are_written_with() {
         let classes = super::builtin_classifications();

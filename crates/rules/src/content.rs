@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pattern language of `content` and its kin: text with hexadecimal runs between bars,
-//! `"abc|0d 0a|def"`. `"`, `;`, `:` and `\` are written with a backslash before them. Errors are
-//! those of Suricata 8 (user guide, "Payload Keywords"; odd corners by its observed behaviour).
+//! The pattern language of `content` and related keywords: text with hexadecimal runs between bars, `"abc|0d
+//! 0a|def"`. `"`, `;`, `:` and `\` need a backslash before them. Errors are those of Suricata 8 (user guide,
+//! "Payload Keywords"; odd corners by its observed behaviour).
 
 use crate::argument::{ArgumentError, unwrap_value};
 
 /// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContentPattern {
-    /// What to look for; never empty.
+    /// The bytes to search for; never empty.
     pub bytes: Vec<u8>,
-    /// A `!` stood before it.
+    /// A `!` preceded the pattern.
     pub negated: bool,
 }
 
@@ -35,7 +35,7 @@ pub fn parse_pattern(text: &[u8]) -> Result<Vec<u8>, ArgumentError> {
     let mut out = Vec::with_capacity(text.len());
     let mut hex_from: Option<usize> = None;
     let mut nibble: Option<u8> = None;
-    // A backslash waits for its byte across bars, and what follows then must be one to escape.
+    // A backslash applies to the next byte even across bars, and that byte must be one that needs an escape.
     let mut escaped: Option<usize> = None;
     let mut converted = false;
     for (at, byte) in text.iter().copied().enumerate() {
@@ -84,8 +84,8 @@ pub fn parse_pattern(text: &[u8]) -> Result<Vec<u8>, ArgumentError> {
         return Err(ArgumentError::new("the bar that ends the hexadecimal run is missing", from..from + 1));
     }
     if !converted {
-        // Suricata works in place and cuts the pattern only when an escape or a byte was converted:
-        // what `||` or a last backslash left over stays at the end.
+        // Suricata works in place and shortens the pattern only if an escape or a byte was converted: the
+        // bytes of `||` or of a last backslash stay at the end.
         out.extend_from_slice(text.get(out.len()..).unwrap_or_default());
     }
     if out.is_empty() {
@@ -97,7 +97,7 @@ pub fn parse_pattern(text: &[u8]) -> Result<Vec<u8>, ArgumentError> {
     Ok(out)
 }
 
-/// Writes bytes as a pattern that reads back the same, without quotes.
+/// Writes bytes as a pattern without quotes, which parses back to the same bytes.
 #[must_use]
 pub fn format_pattern(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());

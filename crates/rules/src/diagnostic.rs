@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is wrong, where, and what to do: one structure that is shown to people (the look of rustc)
-//! and to programs (JSON with the same fields). Codes are stable: a code never changes its meaning
-//! and is never used again. `R0..` belongs to this crate (the language), `R1..` to the crate that
-//! gives keywords their meaning.
+//! Diagnostics with error, place and remedy: one structure for people (rendered in rustc's style) and for
+//! programs (JSON with the same fields). Codes are stable: a code never changes its meaning and is never
+//! reused. `R0..` belongs to this crate (the language), `R1..` to the crate that implements the keywords.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -12,11 +11,11 @@ use serde::{Serialize, Serializer};
 
 use crate::source::{SourceFile, Span, printable};
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; what was written is used.
+    /// The rule (or line) is used, with a defect.
     Warning,
     /// The rule (or line) is left out.
     Error,
@@ -27,31 +26,31 @@ pub enum Severity {
 pub struct Diagnostic {
     /// Stable code, for instance `R003`.
     pub code: &'static str,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// The file, as it was named to the parser.
+    /// Name of the file as given to the parser.
     #[serde(serialize_with = "text")]
     pub file: Arc<str>,
     /// Line, from 1.
     pub line: u32,
     /// Character in the line, from 1.
     pub column: u32,
-    /// Line in which the place ends (another one only where lines were joined by a backslash).
+    /// Line of the end of the place (differs from `line` only if lines were joined by a backslash).
     pub end_line: u32,
     /// Character after the last one.
     pub end_column: u32,
-    /// What is wrong.
+    /// Description of the defect.
     pub message: String,
-    /// What to do about it.
+    /// Advice for the author.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
-    /// Text that would be right in this place.
+    /// Replacement text for this place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
     /// The place in the joined text.
     #[serde(skip)]
     pub span: Span,
-    /// The line, for rendering: the file's text need not be kept.
+    /// The source line, for rendering without the file's text.
     #[serde(skip)]
     excerpt: Option<Excerpt>,
 }
@@ -68,7 +67,7 @@ fn text<S: Serializer>(value: &Arc<str>, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Diagnostic {
-    /// A finding of a severity in a place.
+    /// Makes a finding.
     #[must_use]
     pub fn new(
         source: &SourceFile,
@@ -78,7 +77,7 @@ impl Diagnostic {
         message: impl Into<String>,
     ) -> Self {
         let start = source.position(span.start);
-        // The end is the place after the last byte, which may lie before a joined line's break.
+        // The end is the position after the last byte, which may precede a joined line's break.
         let end = if span.is_empty() {
             start
         } else {
@@ -108,27 +107,27 @@ impl Diagnostic {
         Self::new(source, span, Severity::Error, code, message)
     }
 
-    /// A finding after which the rule is used all the same.
+    /// A finding about a rule that is used nevertheless.
     #[must_use]
     pub fn warning(source: &SourceFile, span: Span, code: &'static str, message: impl Into<String>) -> Self {
         Self::new(source, span, Severity::Warning, code, message)
     }
 
-    /// Adds what to do.
+    /// Adds advice for the author.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Adds text that would be right in the place.
+    /// Adds a replacement text for the place.
     #[must_use]
     pub fn suggestion(mut self, text: Option<&str>) -> Self {
         self.suggestion = text.map(str::to_owned);
         self
     }
 
-    /// The finding as people read it, with the source line.
+    /// The finding as text for people, with the source line.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
@@ -166,13 +165,13 @@ impl Diagnostic {
 }
 
 impl Excerpt {
-    /// Bytes of a line before the place; one that lies farther in is not shown. Suricata's rules have no
-    /// more.
+    /// Limit of a line's bytes before the place; a place farther in is not rendered. Suricata's rules have no
+    /// longer lines.
     const BEFORE: usize = 8_192;
-    /// Bytes behind the place.
+    /// Limit of a line's bytes after the place.
     const BEHIND: usize = 512;
 
-    /// Of a place that ends in line `end_line`.
+    /// The excerpt for a place that ends in line `end_line`.
     fn of(source: &SourceFile, span: Span, line: u32, end_line: u32) -> Option<Self> {
         let (bytes, begin) = source.line(line)?;
         let place = |offset: u32| source.original_offset(offset).checked_sub(begin).map(|at| at as usize);

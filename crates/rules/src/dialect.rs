@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules written for another engine: which one a keyword gives away, so that a refusal can say so
-//! instead of "unknown keyword". Sources: the Snort 2.9 and Snort 3 rule manuals, the Sagan rule
-//! reference. Not done: translating such rules.
+//! Rules for other engines: recognises their dialect by a keyword, so that a refusal can name it instead of
+//! "unknown keyword". Sources: the Snort 2.9 and Snort 3 rule manuals, the Sagan rule reference. Such rules
+//! are not translated.
 
 use core::fmt;
 
-/// A rule language near Suricata's.
+/// A rule language related to Suricata's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// Snort 2, for what Snort 3 and Suricata dropped.
+    /// Snort 2, for features that Snort 3 and Suricata dropped.
     Snort2,
     /// Snort 3.
     Snort3,
-    /// Either Snort; never in Suricata.
+    /// Both versions of Snort; never Suricata.
     Snort,
     /// Sagan, which reads log lines.
     Sagan,
@@ -169,7 +169,7 @@ const SAGAN: &[&str] = &[
     "zeek-intel",
 ];
 
-/// The other dialect that a keyword belongs to; `None` when it gives nothing away.
+/// The dialect that a keyword belongs to; `None` if the keyword indicates none.
 #[must_use]
 pub fn dialect_of(keyword: &str) -> Option<Dialect> {
     let has = |list: &[&str]| list.iter().any(|k| k.eq_ignore_ascii_case(keyword));
@@ -186,9 +186,8 @@ pub fn dialect_of(keyword: &str) -> Option<Dialect> {
     }
 }
 
-/// The other dialect that an argument gives away behind a keyword that both know: Snort 3 writes
-/// modifiers behind a comma (`content:"a",nocase`) and gives its buffers arguments (`http_header: field
-/// host`), where Suricata has neither.
+/// The dialect that the argument of a shared keyword indicates: Snort 3 puts modifiers after a comma
+/// (`content:"a",nocase`) and gives its buffers arguments (`http_header: field host`); Suricata has neither.
 #[must_use]
 pub fn dialect_of_argument(keyword: &str, value: Option<&[u8]>) -> Option<Dialect> {
     const BUFFERS: &[&str] = &[
@@ -208,7 +207,7 @@ pub fn dialect_of_argument(keyword: &str, value: Option<&[u8]>) -> Option<Dialec
     (modified || (buffer && !value.trim_ascii().is_empty())).then_some(Dialect::Snort3)
 }
 
-/// Whether a quoted value is followed by a comma and a word: `"abc",nocase` or `"abc", depth 4`.
+/// Whether a comma and a word follow a quoted value: `"abc",nocase` or `"abc", depth 4`.
 fn modifiers_behind_comma(value: &[u8]) -> bool {
     let mut escaped = false;
     let mut quotes = 0;
@@ -230,7 +229,7 @@ fn modifiers_behind_comma(value: &[u8]) -> bool {
     false
 }
 
-/// What an action of another dialect is called there and what to write instead.
+/// The dialect of a foreign action, and advice for Suricata's equivalent.
 #[must_use]
 pub fn dialect_of_action(action: &str) -> Option<(Dialect, &'static str)> {
     let lower = action.to_ascii_lowercase();

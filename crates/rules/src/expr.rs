@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Address and port expressions as trees: `[10.0.0.0/8,!10.1.0.0/16]`, `!$HOME_NET`, `[80,1024:]`.
-//! Variables stay symbolic here; [`crate::Variables`] turns a tree into a set. What is refused is what
-//! Suricata 8 refuses, but for blanks behind an item, which do no harm.
+//! Address and port expressions as trees: `[10.0.0.0/8,!10.1.0.0/16]`, `!$HOME_NET`, `[80,1024:]`. Variables
+//! stay symbolic here; [`crate::Variables`] turns a tree into a set. Expressions are refused as in Suricata
+//! 8, except that blanks after an item are allowed, since they do no harm.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,21 +10,21 @@ use std::sync::Arc;
 use crate::argument::ArgumentError;
 use crate::source::Span;
 
-/// How deep lists and variables may nest, as in Suricata.
+/// Limit of the nesting of lists and variables, as in Suricata.
 pub const MAX_DEPTH: usize = 64;
 
-/// A part of an address or port expression. Equality and hash leave places out of account.
+/// A part of an address or port expression. Equality and hash ignore places.
 #[derive(Clone, Debug)]
 pub struct Expr<L> {
-    /// A `!` stands before it. (Suricata reads `!!` as one `!`, and so does this.)
+    /// A `!` precedes the part. (`!!` counts as one `!`, as in Suricata.)
     pub negated: bool,
-    /// What it is.
+    /// Kind of the part.
     pub kind: ExprKind<L>,
-    /// Where it stands, counted from the start of the whole expression.
+    /// Place, counted from the start of the whole expression.
     pub span: Span,
 }
 
-/// What a part of an expression is.
+/// The kind of an expression's part.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ExprKind<L> {
     /// `any`.
@@ -40,10 +40,10 @@ pub enum ExprKind<L> {
 /// The items of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct List<L> {
-    /// In the order written.
+    /// Items in the order of the text.
     pub items: Vec<Expr<L>>,
-    /// A comma stands after the last one: allowed, and in port lists it changes how the last item's
-    /// negation counts.
+    /// A comma follows the last item: this is allowed, and in port lists it changes the effect of the last
+    /// item's negation.
     pub trailing_comma: bool,
 }
 
@@ -62,19 +62,19 @@ impl<L: std::hash::Hash> std::hash::Hash for Expr<L> {
 }
 
 impl<L> Expr<L> {
-    /// `any`, unnegated.
+    /// `any` without negation.
     #[must_use]
     pub const fn any() -> Self {
         Self { negated: false, kind: ExprKind::Any, span: Span::new(0, 3) }
     }
 
-    /// Whether it is plain `any`.
+    /// Whether the expression is plain `any`.
     #[must_use]
     pub const fn is_any(&self) -> bool {
         !self.negated && matches!(self.kind, ExprKind::Any)
     }
 
-    /// Whether a `!` stands anywhere in it (variables are not looked into).
+    /// Whether the expression contains a `!` (the values of variables are not searched).
     #[must_use]
     pub fn has_negation(&self) -> bool {
         self.negated || matches!(&self.kind, ExprKind::List(l) if l.items.iter().any(Self::has_negation))
@@ -110,14 +110,13 @@ impl<L: fmt::Display> fmt::Display for Expr<L> {
     }
 }
 
-/// What stands for one range.
+/// A type that represents one range.
 pub trait Leaf: Sized {
-    /// What an expression of it is about, for messages.
+    /// Subject of such an expression, for messages.
     const WHAT: &'static str;
-    /// Reads one range; the text has no blanks around it and is not empty.
+    /// Parses one range; the text has no blanks around it and is not empty.
     ///
-    /// # Errors
-    /// What is wrong, for people.
+    /// Description of the error, for people.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
@@ -153,7 +152,7 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// The length of the prefix that a range is; `u32::MAX` when it is none.
+/// Length of the prefix that equals a range; `u32::MAX` if there is none.
 fn prefix_bits(low: u128, high: u128, width: u32) -> u32 {
     let host = low ^ high;
     let free = 128 - host.leading_zeros();
@@ -250,7 +249,7 @@ pub fn parse_expr<L: Leaf>(text: &[u8]) -> Result<Expr<L>, ArgumentError> {
             parser.at..parser.at + 1,
         ));
     }
-    // One item is itself; several without brackets (as in variables) are a list.
+    // A single item without brackets is itself; several (as in variables) are a list.
     if list.items.len() == 1
         && !list.trailing_comma
         && let Some(only) = list.items.pop()
@@ -279,7 +278,7 @@ impl ExprParser<'_> {
         }
     }
 
-    /// Items up to the end or to a `]`, which is not taken.
+    /// Parses items up to the end or to a `]`, which is not consumed.
     fn items<L: Leaf>(&mut self, depth: usize) -> Result<List<L>, ArgumentError> {
         let mut list = List { items: Vec::new(), trailing_comma: false };
         if depth > MAX_DEPTH {

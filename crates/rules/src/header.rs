@@ -13,7 +13,7 @@ use crate::rule::{ActionScope, RuleAction, RuleDirection, ScopedAction, Spec};
 use crate::source::Span;
 use crate::suggest::suggest;
 
-/// The header's fields, as places.
+/// Places of the header's fields.
 pub(crate) struct Header {
     pub(crate) action: Span,
     pub(crate) protocol: Span,
@@ -22,12 +22,12 @@ pub(crate) struct Header {
     pub(crate) direction: Span,
     pub(crate) dst: Span,
     pub(crate) dst_port: Span,
-    /// Where the options begin, after the blanks.
+    /// Offset of the options, after the blanks.
     pub(crate) rest: usize,
 }
 
 impl Parser<'_> {
-    /// Splits the header at blanks that are in no brackets.
+    /// Splits the header at blanks outside of brackets.
     pub(crate) fn header(&mut self, whole: Span) -> Option<Header> {
         let (header, unclosed) = split(self.bytes(whole), whole);
         let fields = [
@@ -42,7 +42,7 @@ impl Parser<'_> {
         let parenthesis = |span: Span| self.source.bytes(span).first() == Some(&b'(');
         let missing = fields.iter().find(|(span, _)| span.is_empty() || parenthesis(*span));
         if let Some((span, name)) = missing {
-            // A word that is no action at all says more than what is missing behind it.
+            // An invalid action is a more helpful error than the missing fields after it.
             self.actions(header.action)?;
             if let Some(open) = unclosed {
                 self.error(whole.slice(open, open + 1), code::BAD_ADDRESS, "this `[` is not closed");
@@ -59,8 +59,8 @@ impl Parser<'_> {
         Some(header)
     }
 
-    /// Reads `ACTION[:SCOPE][,ACTION[:SCOPE]]...`. What may stand together depends on whose rules these are
-    /// and is not looked at here.
+    /// Reads `ACTION[:SCOPE][,ACTION[:SCOPE]]...`. Valid combinations differ between firewall and detection,
+    /// and are not checked here.
     pub(crate) fn actions(&mut self, span: Span) -> Option<(ScopedAction, Vec<ScopedAction>)> {
         let text = self.bytes(span);
         let mut all = Vec::new();
@@ -119,10 +119,10 @@ impl Parser<'_> {
         None
     }
 
-    /// Which protocols there are is known elsewhere; here only that it is a word.
+    /// Checks that the protocol is a word; other crates know which protocols exist.
     pub(crate) fn protocol(&mut self, span: Span) {
         let word = self.bytes(span);
-        // `<` before a firewall rule's hook stands for the states before it as well.
+        // `<` before a firewall rule's hook includes the states before it.
         let at = word.iter().position(|b| *b == b':').unwrap_or(word.len());
         let (name, hook) = word.split_at(at);
         let hook = hook.strip_prefix(b":<").unwrap_or(hook);
@@ -178,7 +178,7 @@ impl Parser<'_> {
     }
 }
 
-/// Cuts the fields apart; also says where the first bracket opens that its field does not close.
+/// Splits the fields; also returns the position of the first bracket that its field does not close.
 fn split(text: &[u8], whole: Span) -> (Header, Option<usize>) {
     let mut at = 0usize;
     let mut unclosed: Option<usize> = None;
@@ -196,7 +196,7 @@ fn split(text: &[u8], whole: Span) -> (Header, Option<usize>) {
                 }
                 b']' if lists => depth -= 1,
                 b if is_blank(*b) && depth <= 0 => break,
-                // Options that follow without a blank.
+                // Options without a blank before them.
                 b'(' if at > start => break,
                 _ => {}
             }

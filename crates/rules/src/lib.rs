@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Layer 0+: the rule language, text to syntax tree with positions, variables and diagnostics.
+//! Layer 0+: the rule language, from text to syntax tree with positions, variables and diagnostics.
 //!
-//! The language is Suricata 8's. A file of rules becomes a [`RuleFile`]; reading it never fails, a rule
-//! that cannot be read becomes a [`Diagnostic`]. Places are kept for everything, so that later stages
-//! can point at what they refuse. Address and port expressions stay symbolic until [`Variables`] turns
+//! The language is Suricata 8's. A file of rules becomes a [`RuleFile`]; reading it never fails, a rule that
+//! cannot be read becomes a [`Diagnostic`]. Everything keeps its place in the file, so that later stages can
+//! point at the part that they refuse. Address and port expressions stay symbolic until [`Variables`] turns
 //! them into sets.
 //!
-//! Not done here: what a keyword means, which protocols and keywords there are (the crate `detect`),
-//! reading files (the program).
+//! Other crates interpret keywords and know which protocols and keywords exist (the crate `detect`), and read
+//! files (the program).
 //!
 //! ```
 //! let text = br#"alert http $HOME_NET any -> any 80 (msg:"Hi"; content:"a|20|b"; sid:1; rev:2;)"#;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rule libraries: choices of rules from files, by id, category or metadata. Controller and devices choose by
-//! the same words, so that what an operator is shown is what devices run.
+//! Rule libraries: choices of rules from files, by id, category or metadata. Controller and devices share
+//! this code, so that devices run the rules that the controller shows.
 
 use crate::{Rule, RuleFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Which rules: those that fit all that is said.
+/// A choice of rules: those that meet all of the given criteria.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Choice {
@@ -18,13 +18,13 @@ pub struct Choice {
     /// Category (`classtype`).
     #[serde(default)]
     pub category: Option<String>,
-    /// Metadata, all of it: `{"attack_target": "Server"}`.
+    /// Metadata, all entries of which must be present: `{"attack_target": "Server"}`.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
 }
 
 impl Choice {
-    /// Whether a rule is one of those.
+    /// Whether a rule meets the criteria.
     #[must_use]
     pub fn fits(&self, rule: &Rule) -> bool {
         let has = |key: &str, value: &str| {
@@ -36,18 +36,19 @@ impl Choice {
     }
 }
 
-/// Whether a library has a rule: one that any of the choices takes (all, if there are none), and that is not
-/// left out by its id.
+/// Whether a library contains a rule: some choice selects it (with no choices, all rules are selected), and
+/// its id is not excluded.
 #[must_use]
 pub fn takes(choose: &[Choice], except: &BTreeSet<u32>, rule: &Rule) -> bool {
     let chosen = choose.is_empty() || choose.iter().any(|choice| choice.fits(rule));
     chosen && !except.contains(&rule.meta.id.sid)
 }
 
-/// Where rules stand, by their ids: file and offset.
+/// Places of rules by their ids: index of the file and offset.
 pub type Places = HashMap<u32, (usize, u32)>;
 
-/// What choices take of files; of two rules with one id, that of the file named first, and in it the first.
+/// Places of the rules that choices select from files. Of two rules with one id, the rule in the first of the
+/// files counts, and within a file the first one.
 #[must_use]
 pub fn places(files: &[RuleFile], choose: &[Choice]) -> Places {
     let mut places = Places::new();
@@ -59,15 +60,15 @@ pub fn places(files: &[RuleFile], choose: &[Choice]) -> Places {
     places
 }
 
-/// Leaves in files what a library takes of them ([`places`]), with the places that it has there.
+/// Reduces files to the rules of a library, at the places given by [`places`].
 pub fn choose(files: &mut [RuleFile], choose: &[Choice], except: &BTreeSet<u32>) {
     let mut places = places(files, choose);
     places.retain(|sid, _| !except.contains(sid));
     keep(files, &places, choose.is_empty());
 }
 
-/// Leaves these rules in files. Lines that are no rules are chosen by nothing, and stay only where
-/// `everything` is taken.
+/// Reduces files to the rules at these places. Lines that are no rules belong to no choice, and stay only if
+/// `everything` is selected.
 pub fn keep(files: &mut [RuleFile], places: &Places, everything: bool) {
     for (at, file) in files.iter_mut().enumerate() {
         file.rules.retain(|rule| places.get(&rule.meta.id.sid) == Some(&(at, rule.span.start)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The options that describe a rule: sid, gid, rev, msg, classtype, priority, reference, metadata,
-//! target. Source: Suricata 8's user guide, "Meta Keywords". Whether a classtype or a reference system
-//! is defined is for the caller to say, who knows the files that define them.
+//! The options that describe a rule: sid, gid, rev, msg, classtype, priority, reference, metadata, target.
+//! Source: Suricata 8's user guide, "Meta Keywords". The caller, who has the defining files, checks whether a
+//! classtype or a reference system is defined.
 
 use crate::argument::{is_blank, unsigned, unwrap_value};
 use crate::diagnostic::{Diagnostic, code};
@@ -9,7 +9,7 @@ use crate::parse::Parser;
 use crate::rule::{Meta, RuleOption, Target};
 use crate::source::Span;
 
-/// Reads the descriptive options and reports what is wrong with them.
+/// Reads the descriptive options and reports their errors.
 pub(crate) fn interpret(parser: &mut Parser<'_>, whole: Span, options: &[RuleOption]) -> Meta {
     let mut reader = Reader { parser, meta: Meta::default(), sid: None, gid: None, rev: None };
     for option in options {
@@ -19,7 +19,7 @@ pub(crate) fn interpret(parser: &mut Parser<'_>, whole: Span, options: &[RuleOpt
     let mut meta = reader.meta;
     match sid {
         Some(_) => {}
-        // What a missing semicolon swallowed cannot be called missing.
+        // An option that a missing semicolon may have swallowed is not reported as missing.
         None if options.is_empty() || parser.has_error(code::NO_TERMINATOR) => {}
         None => {
             let span = Span::new(whole.end.saturating_sub(1), whole.end);
@@ -38,7 +38,7 @@ pub(crate) fn interpret(parser: &mut Parser<'_>, whole: Span, options: &[RuleOpt
 struct Reader<'p, 'a> {
     parser: &'p mut Parser<'a>,
     meta: Meta,
-    /// `Some(0)` once a sid was there but unusable, so that it is not called missing, too.
+    /// `Some(0)` after an unusable sid, so that it is not reported as missing, too.
     sid: Option<u32>,
     gid: Option<u32>,
     rev: Option<u32>,
@@ -62,7 +62,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The value, or an error that there is none.
+    /// The value; reports an error if there is none.
     fn value(&mut self, option: &RuleOption, code: &'static str) -> Option<Span> {
         if option.value.is_none() {
             let name = self.name(option);
@@ -129,7 +129,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The largest number is no priority, as in Suricata: that of the class holds.
+    /// As in Suricata, the largest number is no priority: that of the class applies.
     fn priority(&mut self, option: &RuleOption) {
         let priority = self.number(option, code::BAD_META, true).filter(|number| *number != u32::MAX);
         let Some(priority) = priority else { return };
@@ -187,8 +187,8 @@ impl Reader<'_, '_> {
         self.meta.classtype = Some(span.slice(lead, lead + word.len()));
     }
 
-    /// `system,id`. The identifier ends before the first character that none may have, where
-    /// Suricata cuts it, too (`&` in an address of a web page, for instance).
+    /// `system,id`. The identifier ends before the first invalid character, where Suricata cuts it, too (`&`
+    /// in an address of a web page, for instance).
     fn reference(&mut self, option: &RuleOption) {
         let Some(span) = self.value(option, code::BAD_REFERENCE) else { return };
         let text = self.parser.source.bytes(span);
@@ -224,7 +224,7 @@ impl Reader<'_, '_> {
         for entry in text.split(|b| *b == b',') {
             let lead = entry.iter().take_while(|b| is_blank(**b)).count();
             let body = entry.get(lead..).unwrap_or_default();
-            // Entries of one word say nothing and are passed over, as in Suricata.
+            // As in Suricata, entries of one word are ignored.
             if let Some(blank) = memchr::memchr(b' ', body).filter(|blank| *blank > 0) {
                 let gap = body.get(blank..).unwrap_or_default().iter().take_while(|b| is_blank(**b)).count();
                 let (from, to) = (at + lead + blank + gap, at + entry.len());

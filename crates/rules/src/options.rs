@@ -8,7 +8,7 @@ use crate::rule::RuleOption;
 use crate::source::Span;
 
 impl Parser<'_> {
-    /// Cuts the options out of what follows the header.
+    /// Splits the text after the header into options.
     pub(crate) fn options(&mut self, whole: Span, rest: usize) -> Vec<RuleOption> {
         let text = self.bytes(whole);
         let lead = |b: &u8| b.is_ascii_whitespace() || *b == b'(';
@@ -48,7 +48,7 @@ impl Parser<'_> {
         options
     }
 
-    /// One option without its semicolon, beginning at `at` in the rule.
+    /// Parses one option without its semicolon; `at`: its offset in the rule.
     pub(crate) fn option(&mut self, whole: Span, text: &[u8], at: usize) -> Option<RuleOption> {
         let colon = memchr::memchr(b':', text);
         let keyword = text.get(..colon.unwrap_or(text.len())).unwrap_or_default();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of rules, line by line. Reading never fails: a rule that cannot be read is left out with a
-//! diagnostic, and the next line is read. The grammar follows Suricata 8 (user guide, "Rules Format";
-//! odd corners by its observed behaviour): an option ends at the first semicolon without a backslash
-//! right before it, quoted or not; tabs count as blanks everywhere; lines that begin with a blank are
-//! passed over (which is warned about). Wider than Suricata: any line length, a byte order mark,
-//! bytes that are no UTF-8 (warned about).
+//! Parses a file of rules, line by line. Parsing never fails: a rule that cannot be read is left out with a
+//! diagnostic, and the next line follows. The grammar is Suricata 8's (user guide, "Rules Format"; odd
+//! corners by its observed behaviour): an option ends at the first semicolon without a backslash right before
+//! it, quoted or not; tabs count as blanks everywhere; lines that begin with a blank are skipped with a
+//! warning. Wider than Suricata's: any line length, a byte order mark, bytes that are no UTF-8 (with a
+//! warning).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,44 +15,43 @@ use crate::expr::{AddressExpr, PortExpr};
 use crate::rule::{Rule, RuleAction};
 use crate::source::{SourceFile, Span};
 
-/// How many findings of one file are kept; a file that is no rule file at all has one in each line.
+/// Limit of the findings of one file; a file of another kind has one in each line.
 pub const MAX_DIAGNOSTICS: usize = 10_000;
 
-/// What the lines of a file are, each counted once (a continued rule counts once, in `rules` or
-/// `refused`).
+/// Numbers of lines by kind, each counted once (a continued rule counts once, in `rules` or `refused`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
     /// Rules that could be read.
     pub rules: u32,
-    /// Rules that could not.
+    /// Rules that could not be read.
     pub refused: u32,
-    /// Comments that are rules switched off: an action follows the `#`.
+    /// Comments that are disabled rules: an action follows the `#`.
     pub disabled: u32,
     /// Other comments.
     pub comments: u32,
-    /// Lines with nothing in them.
+    /// Empty lines.
     pub blank: u32,
-    /// Lines with text that begin with a blank and are passed over.
+    /// Lines with text that begin with a blank and are skipped.
     pub indented: u32,
 }
 
 /// A rule that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The line it begins in, from 1.
+    /// Line of its beginning, from 1.
     pub line: u32,
-    /// Its sid, when that much could be read.
+    /// The rule's sid, if it could be read.
     pub sid: Option<u32>,
-    /// The code of the first error in it.
+    /// Code of the rule's first error.
     pub code: &'static str,
 }
 
-/// What a file of rules came to.
+/// The result of parsing a file of rules.
 #[derive(Clone, Debug)]
 pub struct RuleFile {
     /// The file.
     pub source: Arc<SourceFile>,
-    /// Its rules are a firewall's ([`RuleFile::of_firewall`]), not those of detection.
+    /// The rules are firewall rules ([`RuleFile::of_firewall`]), not those of detection.
     pub firewall: bool,
     /// The rules, in order.
     pub rules: Vec<Rule>,
@@ -60,27 +59,27 @@ pub struct RuleFile {
     pub refused: Vec<Refused>,
     /// The findings, in order; at most [`MAX_DIAGNOSTICS`].
     pub diagnostics: Vec<Diagnostic>,
-    /// How many findings more there were.
+    /// Number of findings beyond the limit.
     pub diagnostics_dropped: u64,
-    /// What the lines are.
+    /// Numbers of lines by kind.
     pub counts: LineCounts,
 }
 
 impl RuleFile {
-    /// The same, as rules of a firewall: what they accept goes on, and nothing else.
+    /// Marks the rules as firewall rules: only traffic that they accept continues.
     #[must_use]
     pub const fn of_firewall(mut self) -> Self {
         self.firewall = true;
         self
     }
 
-    /// Lets go of the text, and of the rules, which stand in it: what they came to stays.
+    /// Drops the text, and the rules, which refer to it; findings and counts stay.
     pub fn forget_text(&mut self) {
         self.rules = Vec::new();
         self.source = Arc::new(SourceFile::new(self.source.name(), Vec::new()));
     }
 
-    /// All findings as people read them.
+    /// All findings as text for people.
     #[must_use]
     pub fn render(&self, color: bool) -> String {
         let mut out = String::new();
@@ -95,13 +94,13 @@ impl RuleFile {
     }
 }
 
-/// Reads a file of rules. `name` is what diagnostics call it.
+/// Parses a file of rules; `name`: the file's name in diagnostics.
 #[must_use]
 pub fn parse_file(text: impl Into<Vec<u8>>, name: &str) -> RuleFile {
     parse_source(Arc::new(SourceFile::new(name, text)))
 }
 
-/// Reads a file of rules that is already in memory.
+/// Parses a file of rules that is already in memory.
 #[must_use]
 pub fn parse_source(source: Arc<SourceFile>) -> RuleFile {
     let mut parser = Parser {
@@ -178,7 +177,7 @@ fn kind_of(line: &[u8]) -> LineKind {
     }
 }
 
-/// What is shared while a file is read.
+/// State while a file is parsed.
 pub(crate) struct Parser<'a> {
     pub(crate) source: &'a Arc<SourceFile>,
     /// Header expressions of the file, by their text.
@@ -186,9 +185,9 @@ pub(crate) struct Parser<'a> {
     pub(crate) ports: HashMap<&'a [u8], Arc<PortExpr>>,
     diagnostics: Vec<Diagnostic>,
     dropped: u64,
-    /// The first error in the rule being read.
+    /// The first error of the current rule.
     first_error: Option<&'static str>,
-    /// The sid of the rule being read, once known.
+    /// The sid of the current rule, once known.
     pub(crate) sid: Option<u32>,
 }
 
@@ -208,12 +207,12 @@ impl<'a> Parser<'a> {
         self.report(Diagnostic::error(self.source, span, code, message));
     }
 
-    /// Whether the rule being read has had an error.
+    /// Whether the current rule has an error.
     pub(crate) const fn has_errors(&self) -> bool {
         self.first_error.is_some()
     }
 
-    /// Whether this was the first error in the rule being read.
+    /// Whether this is the first error of the current rule.
     pub(crate) fn has_error(&self, code: &str) -> bool {
         self.first_error == Some(code)
     }
@@ -239,7 +238,7 @@ impl<'a> Parser<'a> {
         if !self.source.is_utf8() {
             self.check_utf8(whole);
         }
-        // Any other line that ends so was joined with the next one.
+        // Any other line with such an end was joined with the next one.
         if self.bytes(whole).last() == Some(&b'\\') {
             let span = Span::new(whole.end - 1, whole.end);
             let message = "a backslash continues the rule, but the file ends here";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reference files: `config reference: system prefix`, a line each; the prefix goes before the
-//! identifier that a rule gives. Source: Suricata 8's reference.config and user guide, "Reference".
+//! Reference files: `config reference: system prefix`, a line each; the prefix precedes the identifier in a
+//! rule. Source: Suricata 8's reference.config and user guide, "Reference".
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::classification::{config_body, name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::source::{SourceFile, Span};
 
-/// One system that references name.
+/// A reference system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceSystem {
-    /// Its name in lower case.
+    /// Name in lower case.
     pub name: String,
-    /// What goes before an identifier.
+    /// Text before an identifier.
     pub prefix: String,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
 }
 
@@ -25,29 +25,29 @@ pub struct ReferenceSystem {
 pub struct ReferenceSystems {
     /// The file.
     pub source: Arc<SourceFile>,
-    /// In the order of the file.
+    /// Systems in the order of the file.
     pub entries: Vec<ReferenceSystem>,
-    /// Lines that could not be read.
+    /// Findings: lines that could not be read.
     pub diagnostics: Vec<Diagnostic>,
     by_name: HashMap<String, usize>,
 }
 
 impl ReferenceSystems {
-    /// The system of a name, whatever its case.
+    /// The system with a name, in any letter case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ReferenceSystem> {
         self.by_name.get(&name.to_ascii_lowercase()).and_then(|i| self.entries.get(*i))
     }
 }
 
-/// The systems that hold where no file says otherwise: Suricata ships the same.
+/// The default systems without a file, which are those that Suricata ships.
 #[must_use]
 pub fn builtin_references() -> ReferenceSystems {
     parse_references(*include_bytes!("../data/reference.config"), "reference.config (built in)")
 }
 
-/// Reads a reference file. A line that cannot be read is left out with a diagnostic; of a name that
-/// comes twice the first counts.
+/// Reads a reference file. A line that cannot be read is left out with a diagnostic; of repeated names the
+/// first counts.
 #[must_use]
 pub fn parse_references(text: impl Into<Vec<u8>>, file: &str) -> ReferenceSystems {
     let source = Arc::new(SourceFile::settings(file, text));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What became of the rules that were given: exact counts, for the summary and for `--json`.
-//! Always: seen = loaded + refused + skipped. Rules that are switched off in the file (commented out)
-//! are not among them and have their own count.
+//! Exact counts of loaded, refused and skipped rules, for the summary and for `--json`. Always: seen = loaded
+//! + refused + skipped. Rules that are disabled in the file (commented out) are not among them and have their
+//! own count.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,34 +16,32 @@ use crate::rule::Rule;
 pub struct RuleSetReport {
     /// Files read.
     pub files: u64,
-    /// Rules that run, each keyword of them evaluated.
+    /// Rules that run, with every keyword evaluated.
     pub loaded: u64,
     /// Rules that could not be loaded, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Of those refused: rules that are right and ask for a protocol that this engine has no parser for, by
-    /// protocol.
+    /// Refused rules that are valid and need a protocol without a parser in this engine, by protocol.
     pub unsupported_protocols: BTreeMap<String, u64>,
-    /// Of those refused: rules that are right and ask for what this engine does not evaluate, by keyword.
+    /// Refused rules that are valid and need a keyword that this engine does not evaluate, by keyword.
     pub unsupported_keywords: BTreeMap<String, u64>,
-    /// Rules left out on purpose: what they require is not there, a newer revision is, or they ask whether
-    /// something is not set whose setter was
-    /// left out.
+    /// Rules left out on purpose: their requirements are not met, a newer revision exists, or they test
+    /// whether a variable is not set when a rule that sets it was left out.
     pub skipped: u64,
-    /// The same by reason.
+    /// Skipped rules by reason.
     pub skipped_reasons: BTreeMap<String, u64>,
     /// Rules that are commented out.
     pub disabled: u64,
 }
 
 impl RuleSetReport {
-    /// Nothing yet.
+    /// An empty report.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes over what reading a file came to: its refused and disabled rules. The rules that could
-    /// be read are counted one by one, once it is known what becomes of each.
+    /// Adds the refused and disabled rules of a file. The rules that could be read are counted one by one
+    /// when they are loaded, refused or skipped.
     pub fn add_file(&mut self, file: &RuleFile) {
         self.files += 1;
         self.disabled += u64::from(file.counts.disabled);
@@ -52,23 +50,23 @@ impl RuleSetReport {
         }
     }
 
-    /// One more rule runs.
+    /// Counts a rule that runs.
     pub fn load(&mut self) {
         self.loaded += 1;
     }
 
-    /// One more rule is refused. Reasons are few and fixed: "unknown keyword", never the rule's text.
+    /// Counts a refused rule. Reasons are few and fixed: "unknown keyword", never the rule's text.
     pub fn refuse(&mut self, reason: &str) {
         add(&mut self.refused, reason);
     }
 
-    /// One more rule is refused that is right and asks for a protocol that is not there.
+    /// Counts a refused rule that is valid and needs a missing protocol.
     pub fn refuse_protocol(&mut self, reason: &str, protocol: &str) {
         self.refuse(reason);
         add(&mut self.unsupported_protocols, protocol);
     }
 
-    /// One more rule is refused that is right and has a keyword that is not evaluated.
+    /// Counts a refused rule that is valid and has a keyword that is not evaluated.
     pub fn refuse_keyword(&mut self, reason: &str, keyword: &str) {
         self.refuse(reason);
         add(&mut self.unsupported_keywords, keyword);
@@ -92,13 +90,13 @@ impl RuleSetReport {
         }
     }
 
-    /// One more rule is left out on purpose.
+    /// Counts a rule that is left out on purpose.
     pub fn skip(&mut self, reason: &str) {
         self.skipped += 1;
         add(&mut self.skipped_reasons, reason);
     }
 
-    /// A rule that was counted as one that runs is left out on purpose after all.
+    /// Counts a rule as left out on purpose that was counted as running before.
     pub fn skip_loaded(&mut self, reason: &str) {
         self.loaded = self.loaded.saturating_sub(1);
         self.skip(reason);
@@ -110,19 +108,19 @@ impl RuleSetReport {
         self.refused.values().sum()
     }
 
-    /// Refused rules that are right and ask for what this engine does not have.
+    /// Number of refused rules that are valid and need something that this engine lacks.
     #[must_use]
     pub fn unsupported_total(&self) -> u64 {
         self.unsupported_protocols.values().chain(self.unsupported_keywords.values()).sum()
     }
 
-    /// Refused rules that are none, or that Suricata refuses as well.
+    /// Number of refused lines that are no rules, or that Suricata refuses as well.
     #[must_use]
     pub fn malformed_total(&self) -> u64 {
         self.refused_total().saturating_sub(self.unsupported_total())
     }
 
-    /// All rules that were given and not commented out.
+    /// Number of all rules that are not commented out.
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.loaded + self.refused_total() + self.skipped
@@ -136,32 +134,32 @@ fn add(map: &mut BTreeMap<String, u64>, reason: &str) {
     }
 }
 
-/// The title of a code of this crate; another crate's code stands for itself.
+/// The title of a code of this crate; for another crate's code, the code itself.
 #[must_use]
 pub fn title(code: &str) -> &str {
     crate::diagnostic::code::ALL.iter().find(|(c, _)| *c == code).map_or(code, |(_, title)| title)
 }
 
-/// What becomes of a rule whose gid and sid were there before.
+/// The treatment of a rule by its gid and sid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicate {
-    /// It is the first of its kind.
+    /// No earlier rule has this gid and sid.
     New,
-    /// It is newer: it takes the place of the rule with this index.
+    /// The rule is newer and replaces the rule with this index.
     Replaces(usize),
-    /// It is refused: the rule with this index is as new or newer.
+    /// The rule is refused: the rule with this index is as new or newer.
     Refused(usize),
 }
 
-/// Finds rules that come twice. As in Suricata a higher revision takes the place of the one loaded
-/// before, and anything else with the same gid and sid is refused.
+/// Finds repeated rules. As in Suricata, a higher revision replaces the rule that was loaded before, and any
+/// other rule with the same gid and sid is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Duplicates {
     seen: HashMap<(u32, u32), (u32, usize)>,
 }
 
 impl Duplicates {
-    /// Judges a rule; `index` is the caller's number for it.
+    /// Judges a rule; `index`: the caller's number for it.
     pub fn judge(&mut self, rule: &Rule, index: usize) -> Duplicate {
         self.judge_id(rule.id(), index)
     }

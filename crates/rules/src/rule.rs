@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A rule as a syntax tree. Texts are places in the shared source, not copies; what a keyword other
-//! than the descriptive ones (`sid`, `msg`, ...) means is not known here.
+//! A rule as a syntax tree. Texts are places in the shared source, not copies. Only the descriptive keywords
+//! (`sid`, `msg`, ...) are interpreted here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::expr::{AddressExpr, PortExpr};
 use crate::source::{SourceFile, Span};
 
-/// What a rule does when it matches.
+/// The action of a rule when it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuleAction {
     /// Report.
@@ -21,26 +21,26 @@ pub enum RuleAction {
     Pass,
     /// Report and drop.
     Drop,
-    /// Report, drop, answer to the sender (`rejectsrc` is the same).
+    /// Report, drop, send a rejection to the sender (`rejectsrc` is a synonym).
     Reject,
-    /// Report, drop, answer to the receiver.
+    /// Report, drop, send a rejection to the receiver.
     RejectDst,
-    /// Report, drop, answer to both.
+    /// Report, drop, send a rejection to both.
     RejectBoth,
-    /// Change a setting for what matches (see the keyword `config`); never reports.
+    /// Change a setting for the matched traffic (see the keyword `config`); never reports.
     Config,
-    /// Let go on, in firewall rules.
+    /// Accept the traffic, in firewall rules.
     Accept,
 }
 
-/// How far an action reaches: `accept:hook`.
+/// The scope of an action: `accept:hook`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActionScope {
     /// The packet.
     Packet,
     /// The flow, from this packet on.
     Flow,
-    /// The hook that the rule is evaluated at.
+    /// The hook of the rule.
     Hook,
     /// The transaction.
     Tx,
@@ -55,7 +55,7 @@ impl ActionScope {
         ("tx", ActionScope::Tx),
     ];
 
-    /// Its name.
+    /// Name of the scope.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl ActionScope {
 pub struct ScopedAction {
     /// The action.
     pub action: RuleAction,
-    /// How far it reaches.
+    /// Scope of the action.
     pub scope: Option<ActionScope>,
 }
 
@@ -97,13 +97,13 @@ impl RuleAction {
         ("accept", RuleAction::Accept),
     ];
 
-    /// The action of a name, whatever its case.
+    /// The action with a name, in any letter case.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::NAMES.iter().find(|(n, _)| n.as_bytes().eq_ignore_ascii_case(name)).map(|(_, a)| *a)
     }
 
-    /// Its name.
+    /// Name of the action.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,12 +119,12 @@ impl RuleAction {
     }
 }
 
-/// Which way a rule's header reads.
+/// The direction of a rule's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuleDirection {
     /// `->`: from source to destination.
     Forward,
-    /// `<>`: the rule stands for two, one each way.
+    /// `<>`: the rule stands for two, one in each direction.
     Both,
     /// `=>`: one rule over both directions of a transaction.
     Transaction,
@@ -142,12 +142,12 @@ impl RuleDirection {
     }
 }
 
-/// An expression of a rule's header and where it stands. Equal texts in a file share one tree.
+/// An expression of a rule's header with its place. Equal texts in a file share one tree.
 #[derive(Clone, Debug)]
 pub struct Spec<E> {
     /// The tree; places in it count from `span`'s start.
     pub expr: Arc<E>,
-    /// Where it stands.
+    /// Place of the expression.
     pub span: Span,
 }
 
@@ -161,13 +161,13 @@ pub type PortSpec = Spec<PortExpr>;
 pub struct RuleOption {
     /// The keyword.
     pub keyword: Span,
-    /// The value without blanks around it; `None` when there is none or nothing behind the colon.
+    /// The value without blanks around it; `None` if it is missing or empty.
     pub value: Option<Span>,
-    /// Keyword to the end of the value.
+    /// From the keyword to the end of the value.
     pub span: Span,
 }
 
-/// Which side of a match is the one attacked.
+/// The attacked side of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// The source.
@@ -176,7 +176,7 @@ pub enum Target {
     Destination,
 }
 
-/// What describes a rule and never decides whether it matches.
+/// Options that describe a rule and never affect its matches.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
     /// Generator, signature, revision.
@@ -198,19 +198,19 @@ pub struct Meta {
 /// A rule that could be read.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The file it stands in.
+    /// The rule's file.
     pub source: Arc<SourceFile>,
-    /// All of it, without blanks around it.
+    /// The whole rule, without blanks around it.
     pub span: Span,
-    /// The line it begins in, from 1.
+    /// Line of its beginning, from 1.
     pub line: u32,
-    /// What it does.
+    /// The first action.
     pub action: RuleAction,
-    /// How far that reaches, where the rule says so.
+    /// Scope of that action, if the rule names one.
     pub scope: Option<ActionScope>,
-    /// Further actions, behind commas: only rules of a firewall have some.
+    /// Further actions, after commas: only firewall rules have some.
     pub also: Vec<ScopedAction>,
-    /// Where the actions stand.
+    /// Place of the actions.
     pub actions: Span,
     /// Protocol with its hook if it has one, unchecked; see [`Rule::protocol`].
     pub protocol: Span,
@@ -218,7 +218,7 @@ pub struct Rule {
     pub src: AddressSpec,
     /// Source ports.
     pub src_port: PortSpec,
-    /// Which way it reads.
+    /// Direction of the header.
     pub direction: RuleDirection,
     /// Destination addresses.
     pub dst: AddressSpec,
@@ -226,18 +226,18 @@ pub struct Rule {
     pub dst_port: PortSpec,
     /// All options in their order, the descriptive ones included.
     pub options: Vec<RuleOption>,
-    /// What the descriptive ones say.
+    /// Values of the descriptive options.
     pub meta: Meta,
 }
 
 impl Rule {
-    /// The bytes of a place.
+    /// The bytes at a place.
     #[must_use]
     pub fn bytes(&self, span: Span) -> &[u8] {
         self.source.bytes(span)
     }
 
-    /// The text of a place; empty where it is no UTF-8.
+    /// The text at a place; empty if it is no UTF-8.
     #[must_use]
     pub fn text(&self, span: Span) -> &str {
         core::str::from_utf8(self.bytes(span)).unwrap_or_default()
@@ -262,7 +262,7 @@ impl Rule {
         text.split_once(':').map_or(text, |(name, _)| name)
     }
 
-    /// The hook behind the protocol: `request_started` in `dns:request_started`.
+    /// The hook after the protocol: `request_started` in `dns:request_started`.
     #[must_use]
     pub fn hook(&self) -> Option<&str> {
         self.text(self.protocol).split_once(':').map(|(_, hook)| hook.strip_prefix('<').unwrap_or(hook))
@@ -301,13 +301,13 @@ impl Rule {
         self.options.iter().map(|option| OptionRef { rule: self, option: *option })
     }
 
-    /// The first option of a keyword, whatever its case.
+    /// The first option of a keyword, in any letter case.
     #[must_use]
     pub fn option(&self, keyword: &str) -> Option<OptionRef<'_>> {
         self.iter().find(|o| o.keyword().eq_ignore_ascii_case(keyword))
     }
 
-    /// A finding in a place of this rule.
+    /// A finding at a place of this rule.
     #[must_use]
     pub fn diagnostic(
         &self,
@@ -319,7 +319,7 @@ impl Rule {
         Diagnostic::new(&self.source, span, severity, code, message)
     }
 
-    /// The rule written out in the usual form. Reading that gives an equal rule.
+    /// The rule in its usual form, which parses back to an equal rule.
     #[must_use]
     pub fn print(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.span.len() as usize + 16);
@@ -371,19 +371,19 @@ impl<'a> OptionRef<'a> {
         self.rule.text(self.option.keyword)
     }
 
-    /// The raw value: quotes, `!` and escapes are still there.
+    /// The raw value, with quotes, `!` and escapes.
     #[must_use]
     pub fn value(&self) -> Option<&'a [u8]> {
         self.option.value.map(|span| self.rule.bytes(span))
     }
 
-    /// Where the value stands; where it would stand if there is none.
+    /// Place of the value, or the place for it if there is none.
     #[must_use]
     pub fn value_span(&self) -> Span {
         self.option.value.unwrap_or(Span::new(self.option.span.end, self.option.span.end))
     }
 
-    /// Whether the value begins with a `!`. Whether that is a negation is for the keyword to say.
+    /// Whether the value begins with a `!`. The keyword decides whether this is a negation.
     #[must_use]
     pub fn negated(&self) -> bool {
         self.value().is_some_and(|v| v.first() == Some(&b'!'))
@@ -391,9 +391,8 @@ impl<'a> OptionRef<'a> {
 
     /// The value without quotes and, for a keyword that can be negated, without its `!`.
     ///
-    /// # Errors
-    /// No value, nothing between the quotes, a quote that is not closed; offsets count from the
-    /// value's start, as [`OptionRef::error`] wants them.
+    /// The value is missing or empty between its quotes, or a quote is not closed; offsets count from the
+    /// value's start, as [`OptionRef::error`] requires.
     pub fn argument(&self, can_negate: bool) -> Result<Argument<'a>, ArgumentError> {
         unwrap_value(self.value().unwrap_or_default(), can_negate)
     }
@@ -404,8 +403,8 @@ impl<'a> OptionRef<'a> {
         self.value_span().slice(start, end)
     }
 
-    /// A finding about the argument that leaves the rule out. An error without extent marks the
-    /// whole option.
+    /// A finding about the argument that leaves the rule out. An error with an empty range marks the whole
+    /// option.
     #[must_use]
     pub fn error(&self, code: &'static str, error: &ArgumentError) -> Diagnostic {
         let place = self.place(error.start, error.end);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sets of addresses and of ports as sorted ranges that neither overlap nor touch. IPv4 and IPv6 are
-//! two halves of one address set, each with all operations.
+//! Sets of addresses and of ports as sorted ranges that neither overlap nor touch. IPv4 and IPv6 are two
+//! halves of one address set, each with all operations.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A number that ranges can be made of.
+/// A number type for ranges.
 pub trait Bound: Copy + Ord {
     /// The smallest value.
     const MIN: Self;
@@ -43,14 +43,14 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Bound> Ranges<T> {
-    /// The set of everything.
+    /// The set of all values.
     #[must_use]
     pub fn all() -> Self {
         Self(vec![(T::MIN, T::MAX)])
     }
 
-    /// Makes the set of ranges in any order, overlapping or not; one whose end lies before its
-    /// start counts for nothing.
+    /// Makes the set of ranges in any order, overlapping or not; a range whose end precedes its start is
+    /// ignored.
     #[must_use]
     pub fn new(mut ranges: Vec<(T, T)>) -> Self {
         ranges.retain(|(low, high)| low <= high);
@@ -71,32 +71,32 @@ impl<T: Bound> Ranges<T> {
         &self.0
     }
 
-    /// Whether the set has nothing.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the set has everything.
+    /// Whether the set contains all values.
     #[must_use]
     pub fn is_all(&self) -> bool {
         matches!(self.0.as_slice(), [(low, high)] if *low == T::MIN && *high == T::MAX)
     }
 
-    /// Whether the set has the value.
+    /// Whether the set contains a value.
     #[must_use]
     pub fn contains(&self, value: T) -> bool {
         let after = self.0.partition_point(|(low, _)| *low <= value);
         after.checked_sub(1).and_then(|i| self.0.get(i)).is_some_and(|(_, high)| value <= *high)
     }
 
-    /// What is in one of the two.
+    /// The union of both sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self::new(self.0.iter().chain(&other.0).copied().collect())
     }
 
-    /// What is in this one and not in the other.
+    /// The difference: this set without the other.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         let mut out = Vec::new();
@@ -129,7 +129,7 @@ impl<T: Bound> Ranges<T> {
         Self(out)
     }
 
-    /// What is in neither.
+    /// The complement.
     #[must_use]
     pub fn complement(&self) -> Self {
         Self::all().minus(self)
@@ -167,7 +167,7 @@ impl AddressSet {
         self.v4.is_all() && self.v6.is_all()
     }
 
-    /// Whether the set has the address. An IPv4 address mapped into IPv6 is an IPv6 address.
+    /// Whether the set contains an address. An IPv4 address mapped into IPv6 is an IPv6 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address {
@@ -176,7 +176,7 @@ impl AddressSet {
         }
     }
 
-    /// What is in one of the two.
+    /// The union of both sets.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self { v4: self.v4.union(&other.v4), v6: self.v6.union(&other.v6) }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One file of rules or settings: its bytes, what a backslash at a line's end joins, and where an
-//! offset lies. A file without continued lines (the usual one) is held once and never copied; one
-//! with them has a second, joined text, and a table that leads back to the file's own offsets.
-//! Not done: reading from disk, decompression (the caller hands over bytes).
+//! One file of rules or settings: its bytes, the lines joined by a backslash, and the positions of offsets. A
+//! file without continued lines (the usual one) is held once and never copied; one with them has a second,
+//! joined text, and a table that maps it to the file's own offsets. The caller reads and decompresses the
+//! file.
 
 use std::sync::Arc;
 
@@ -18,31 +18,31 @@ pub struct Span {
 }
 
 impl Span {
-    /// From `start` to `end`; an end before the start gives an empty span.
+    /// The span from `start` to `end`; an end before the start gives an empty span.
     #[must_use]
     pub const fn new(start: u32, end: u32) -> Self {
         Self { start, end: if end < start { start } else { end } }
     }
 
-    /// From offsets as slices count them. Files are refused above 4 GiB, so nothing is cut.
+    /// The span of a slice's offsets. Files above 4 GiB are refused, so no offset is cut.
     #[must_use]
     pub(crate) fn of(start: usize, end: usize) -> Self {
         Self::new(clamp(start), clamp(end))
     }
 
-    /// Bytes covered.
+    /// Length in bytes.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.end - self.start
     }
 
-    /// Whether nothing is covered.
+    /// Whether the span is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// The part from `start` to `end`, both counted from this span's start and kept inside it.
+    /// The part from `start` to `end`, both counted from this span's start and limited to it.
     #[must_use]
     pub fn slice(self, start: usize, end: usize) -> Self {
         let at = |n: usize| self.start.saturating_add(clamp(n)).min(self.end);
@@ -54,7 +54,7 @@ fn clamp(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// A place as people count: line and column from 1, the column in characters.
+/// A position for people: line and column from 1, the column in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Position {
     /// Line, from 1.
@@ -63,7 +63,7 @@ pub struct Position {
     pub column: u32,
 }
 
-/// Bytes were taken out of the joined text at `at`; from here on the file's offset is `at + shift`.
+/// Bytes removed from the joined text at `at`; from here on the file's offset is `at + shift`.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     at: u32,
@@ -75,10 +75,10 @@ struct Cut {
 pub struct SourceFile {
     name: Arc<str>,
     original: Vec<u8>,
-    /// The text, where it is another one.
+    /// The joined text, if it differs from the file's.
     joined: Option<Vec<u8>>,
     cuts: Vec<Cut>,
-    /// Offsets in `original` at which a line begins; the first is 0.
+    /// Offsets in `original` of the beginnings of lines; the first is 0.
     line_starts: Vec<u32>,
     bom: usize,
     utf8: bool,
@@ -87,14 +87,14 @@ pub struct SourceFile {
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SourceFile {
-    /// Takes a file's bytes. Text beyond 4 GiB is left out (offsets are 32 bits wide).
+    /// Makes a source from a file's bytes. Text beyond 4 GiB is left out (offsets are 32 bits wide).
     #[must_use]
     pub fn new(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         Self::build(name, bytes.into(), false)
     }
 
-    /// Takes a settings file's bytes (thresholds and the like), in which a line that begins with a
-    /// blank is one like any other.
+    /// Makes a source from a settings file's bytes (thresholds and the like), in which a line that begins
+    /// with a blank is an ordinary line.
     #[must_use]
     pub fn settings(name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         Self::build(name, bytes.into(), true)
@@ -111,13 +111,13 @@ impl SourceFile {
         Self { name: name.into(), original, joined, cuts, line_starts, bom, utf8 }
     }
 
-    /// The name that diagnostics show.
+    /// Name in diagnostics.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// The joined text that spans index.
+    /// The joined text, which spans refer to.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         self.joined.as_ref().unwrap_or(&self.original)
@@ -129,7 +129,7 @@ impl SourceFile {
         &self.original
     }
 
-    /// Where the text begins: after a byte order mark, if there is one.
+    /// Offset of the text: after a byte order mark, if there is one.
     #[must_use]
     pub const fn begin(&self) -> usize {
         self.bom
@@ -141,20 +141,20 @@ impl SourceFile {
         self.utf8
     }
 
-    /// How many lines the file has; text after the last line end counts as one.
+    /// Number of lines of the file; text after the last line end counts as one.
     #[must_use]
     pub fn lines(&self) -> u32 {
         let open = self.line_starts.last().is_some_and(|s| (*s as usize) < self.original.len());
         clamp(self.line_starts.len()) - u32::from(!open)
     }
 
-    /// The bytes of a span; empty for one that lies outside.
+    /// The bytes of a span; empty for a span outside of the text.
     #[must_use]
     pub fn bytes(&self, span: Span) -> &[u8] {
         self.text().get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    /// The offset in the file that an offset in the joined text comes from.
+    /// The offset in the file for an offset in the joined text.
     #[must_use]
     pub fn original_offset(&self, offset: u32) -> u32 {
         let n = self.cuts.partition_point(|cut| cut.at <= offset);
@@ -176,7 +176,7 @@ impl SourceFile {
         Position { line: clamp(line), column }
     }
 
-    /// The joined lines of a settings file that have something in them and are no comment.
+    /// The joined lines of a settings file that are neither empty nor comments.
     pub(crate) fn settings_lines(&self) -> impl Iterator<Item = Span> {
         let mut at = self.bom;
         let mut lines = self.text().get(self.bom..).unwrap_or_default().split(|b| *b == b'\n');
@@ -194,7 +194,7 @@ impl SourceFile {
         })
     }
 
-    /// The line, counted from 1, without its end, and the offset in the file at which it begins.
+    /// A line, counted from 1, without its end, and its offset in the file.
     pub(crate) fn line(&self, line: u32) -> Option<(&[u8], u32)> {
         let index = (line as usize).checked_sub(1)?;
         let mut start = *self.line_starts.get(index)? as usize;
@@ -210,15 +210,15 @@ impl SourceFile {
     }
 }
 
-/// Characters in bytes that may not be UTF-8.
+/// Number of characters in bytes that may not be UTF-8.
 fn characters(bytes: &[u8]) -> u32 {
     bytes.utf8_chunks().fold(0, |n, chunk| {
         n.saturating_add(clamp(chunk.valid().chars().count())).saturating_add(clamp(chunk.invalid().len()))
     })
 }
 
-/// The bytes as text of the same length, so that offsets still hold: what is no UTF-8 becomes `?`, control
-/// characters blanks.
+/// The bytes as text of the same length, so that offsets still hold: bytes that are no UTF-8 become `?`,
+/// control characters blanks.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -228,20 +228,20 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     out
 }
 
-/// Whether a line that begins so is passed over before anything else (Suricata 8 looks at the first
-/// byte alone: an indented line is skipped, too, and a backslash at its end joins nothing).
+/// Whether a line with this first byte is skipped before anything else (Suricata 8 checks the first byte
+/// alone: an indented line is skipped, too, and a backslash at its end joins nothing).
 pub(crate) const fn is_skipped_start(first: Option<u8>) -> bool {
     matches!(first, None | Some(b'\n' | b'\r' | b' ' | b'\t' | b'#'))
 }
 
-/// Joins lines that end in a backslash (blanks may follow it) with the next one, taking out the
-/// backslash and the line end. `None` when there is nothing to join.
+/// Joins lines that end in a backslash (blanks may follow it) with the next one and removes the backslash and
+/// the line end. `None` if there is nothing to join.
 fn join(original: &[u8], line_starts: &[u32], bom: usize, indented: bool) -> (Option<Vec<u8>>, Vec<Cut>) {
     let mut out: Option<Vec<u8>> = None;
     let mut cuts = Vec::new();
     let mut continued = false;
     let mut shift = 0usize;
-    // Everything before this offset of `original` is in `out` or was taken out.
+    // The bytes of `original` before this offset are in `out` or were removed.
     let mut copied = 0usize;
     for (index, start) in line_starts.iter().enumerate() {
         let mut start = *start as usize;

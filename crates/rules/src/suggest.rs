@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! "Did you mean": the known word nearest to a misspelt one, by Damerau-Levenshtein distance.
+//! Suggestions for misspelt words: the nearest known word by Damerau-Levenshtein distance.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +7,8 @@ use crate::diagnostic::{Diagnostic, Severity, code};
 use crate::dialect::{dialect_of, dialect_of_argument};
 use crate::rule::OptionRef;
 
-/// The candidate nearest to `word`, when it is near enough that a slip of the keyboard explains the
-/// difference: at most a third of the letters, without regard to case and to `.` against `_`.
+/// The candidate nearest to `word`, if a typing error explains the difference: at most a third of the
+/// letters, ignoring letter case and the difference of `.` and `_`.
 pub fn suggest<'a, S: AsRef<str> + ?Sized + 'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a S>,
@@ -36,9 +36,8 @@ fn fold(word: &str) -> String {
     word.chars().map(|c| if matches!(c, '.' | '-') { '_' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// The keywords that the caller knows, for looking up (without regard to case, as Suricata does)
-/// and for suggestions, which are remembered: a rule set of another dialect asks for the same few
-/// words thousands of times.
+/// The keywords that the caller knows, for look-ups (ignoring letter case, as in Suricata) and for
+/// suggestions, which are cached: a rule set of another dialect needs the same few words thousands of times.
 #[derive(Debug, Default)]
 pub struct KeywordIndex {
     names: HashSet<String>,
@@ -47,7 +46,7 @@ pub struct KeywordIndex {
 }
 
 impl KeywordIndex {
-    /// Takes the known names, aliases included.
+    /// Makes an index of the known names, aliases included.
     pub fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Self {
         let mut sorted: Vec<String> = names.into_iter().map(|n| n.as_ref().to_ascii_lowercase()).collect();
         sorted.sort_unstable();
@@ -64,7 +63,7 @@ impl KeywordIndex {
     /// The known keyword nearest to a misspelt one.
     pub fn suggest(&mut self, keyword: &str) -> Option<&str> {
         if !self.asked.contains_key(keyword) {
-            // A hostile file must not grow this without end; past the bound each word is computed again.
+            // A hostile file must not grow the cache without limit; beyond it each word is computed again.
             if self.asked.len() >= 4096 {
                 self.asked.clear();
             }
@@ -74,8 +73,8 @@ impl KeywordIndex {
         self.asked.get(keyword).and_then(Option::as_deref)
     }
 
-    /// The finding about an option whose keyword is not known, or used as in another rule language:
-    /// that language, or the keyword that was meant. `None` when there is nothing to say.
+    /// The finding about an option whose keyword is unknown, or used as in another rule language: names that
+    /// language, or the keyword that was meant. `None` if the option is right.
     pub fn check(&mut self, option: &OptionRef<'_>) -> Option<Diagnostic> {
         let keyword = option.keyword();
         let known = self.contains(keyword);

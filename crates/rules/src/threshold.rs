@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Threshold files: `threshold` (also called `event_filter`), `rate_filter` and `suppress`, which
-//! change when rules report without changing the rules. Source: Suricata 8's user guide,
-//! "Global-Thresholds". Not done: which rules an entry meets (0 stands for all).
+//! Threshold files: `threshold` (also called `event_filter`), `rate_filter` and `suppress`, which change the
+//! reports of rules without changing the rules. Source: Suricata 8's user guide, "Global-Thresholds". The
+//! caller matches entries to rules (0 stands for all).
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::expr::{AddressExpr, parse_expr};
 use crate::source::{SourceFile, Span};
 use crate::suggest::suggest;
 
-/// What events are counted by.
+/// The key by which events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThresholdTrack {
     /// The source address.
     Source,
     /// The destination address.
     Destination,
-    /// The pair of addresses, whichever way.
+    /// The pair of addresses, in either order.
     Both,
     /// The rule alone.
     Rule,
     /// The flow.
     Flow,
-    /// Either address (suppressing only).
+    /// Either address (suppression only).
     Either,
 }
 
-/// How a threshold limits.
+/// The kind of a threshold's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThresholdType {
     /// At most `count` reports in the time.
@@ -38,51 +38,51 @@ pub enum ThresholdType {
     Both,
 }
 
-/// What a rule does while its rate is too high.
+/// The action of a rule while its rate is too high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NewAction {
     /// Report.
     Alert,
     /// Drop.
     Drop,
-    /// Let through.
+    /// Let the packet pass.
     Pass,
-    /// Answer and drop.
+    /// Send a rejection and drop.
     Reject,
-    /// `log` and `sdrop`, which Suricata reads and does not act on.
+    /// `log` and `sdrop`, which Suricata parses without effect.
     None,
 }
 
-/// What an entry does.
+/// The effect of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThresholdKind {
     /// Limits reports.
     EventFilter {
-        /// How.
+        /// Kind of the limit.
         kind: ThresholdType,
-        /// What is counted by.
+        /// Key of the count.
         track: ThresholdTrack,
-        /// How many.
+        /// Number of events.
         count: u32,
-        /// In how many seconds.
+        /// Interval in seconds.
         seconds: u32,
     },
     /// Changes the action at a rate.
     RateFilter {
-        /// What is counted by.
+        /// Key of the count.
         track: ThresholdTrack,
-        /// How many.
+        /// Number of events.
         count: u32,
-        /// In how many seconds.
+        /// Interval in seconds.
         seconds: u32,
-        /// The action then.
+        /// Action above the rate.
         action: NewAction,
-        /// For how many seconds.
+        /// Duration of that action in seconds.
         timeout: u32,
     },
     /// Never reports, for some addresses or for all.
     Suppress {
-        /// Which addresses, and of which side; for all when `None`.
+        /// Side and addresses; `None`: all.
         only: Option<(ThresholdTrack, AddressExpr)>,
     },
 }
@@ -90,13 +90,13 @@ pub enum ThresholdKind {
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThresholdEntry {
-    /// Generator; 0 for every one.
+    /// Generator; 0 for all.
     pub gid: u32,
-    /// Signature; 0 for every one.
+    /// Signature; 0 for all.
     pub sid: u32,
-    /// What it does.
+    /// Effect of the entry.
     pub kind: ThresholdKind,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
 }
 
@@ -105,9 +105,9 @@ pub struct ThresholdEntry {
 pub struct Thresholds {
     /// The file.
     pub source: Arc<SourceFile>,
-    /// In the order of the file.
+    /// Entries in the order of the file.
     pub entries: Vec<ThresholdEntry>,
-    /// Lines that could not be read.
+    /// Findings: lines that could not be read.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -279,7 +279,7 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// A comma, the field's name, one of its words.
+    /// Parses a comma, the field's name and one of its words.
     fn field<T: Copy>(&mut self, name: &'static str, table: &'static Table<T>) -> Result<T, LineError> {
         self.comma()?;
         self.word(name)?;
@@ -293,7 +293,7 @@ impl<'a> Line<'a> {
         (self.text.get(start..self.at).unwrap_or_default(), start)
     }
 
-    /// The field's name; blanks behind it may be left out, as in Suricata.
+    /// Parses the field's name; as in Suricata, blanks after it are optional.
     fn word(&mut self, name: &'static str) -> Result<(), LineError> {
         self.blanks();
         if self.rest().starts_with(name.as_bytes()) {

@@ -2,14 +2,14 @@
 //! Conditions on unsigned numbers, the language that most of Suricata 8's numeric keywords share: `5`, `=5`,
 //! `!5`, `!=5`, `<5`, `<=5`, `>5`, `>=5`, `1-3`, `1<>3`, `!1-3`, `&0xf0=0x30`, `&1!=1`; numbers are decimal
 //! with a unit (`10kb`) or hexadecimal with `0x`. A condition that no number or every number meets is
-//! refused, as Suricata does. Source: its user guide, "Integer Keywords".
+//! refused, as in Suricata. Source: its user guide, "Integer Keywords".
 
 use core::fmt;
 use core::ops::BitAnd;
 
 use crate::argument::{ArgumentError, unit_factor};
 
-/// A width that conditions can have.
+/// A width of numbers in conditions.
 pub trait Uint: Copy + Ord + fmt::Display + fmt::Debug + BitAnd<Output = Self> {
     /// The largest value.
     const MAX: Self;
@@ -80,7 +80,7 @@ impl<T: Uint> UintMatch<T> {
         }
     }
 
-    /// The largest number that meets the condition, where it bounds them from above.
+    /// The largest number that meets the condition, if the condition has an upper bound.
     #[must_use]
     pub fn most(&self) -> Option<u64> {
         match *self {
@@ -90,15 +90,15 @@ impl<T: Uint> UintMatch<T> {
         }
     }
 
-    /// Reads a condition; ranges exclude both ends (`1-4` is 2 and 3).
+    /// Parses a condition; ranges exclude both ends (`1-4` is 2 and 3).
     ///
-    /// # Errors
-    /// Not a condition; a number too large for the width; a condition that nothing or everything meets.
+    /// The text is no condition, a number is too large for the width, or no number or every number meets the
+    /// condition.
     pub fn parse(text: &[u8]) -> Result<Self, ArgumentError> {
         Self::read(text, false)
     }
 
-    /// Reads a condition of a keyword whose ranges include both ends (`1-4` is 1 to 4), without masks.
+    /// Parses a condition of a keyword whose ranges include both ends (`1-4` is 1 to 4), without masks.
     ///
     /// # Errors
     /// As [`UintMatch::parse`].
@@ -106,10 +106,9 @@ impl<T: Uint> UintMatch<T> {
         Self::read(text, true)
     }
 
-    /// Reads a condition or, where that fails, one of these names (in any letter case), negated by `!`.
+    /// Parses a condition or, if that fails, one of these names (in any letter case), negated by `!`.
     ///
-    /// # Errors
-    /// As [`UintMatch::parse`]; what is no name either is said with the names.
+    /// As [`UintMatch::parse`]; for text that is no name either, the error lists the names.
     pub fn parse_or_name<'n>(
         text: &[u8],
         names: impl Iterator<Item = (&'n str, T)> + Clone,
@@ -123,7 +122,7 @@ impl<T: Uint> UintMatch<T> {
             match names.clone().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(wanted)) {
                 Some((_, value)) if negated => Ok(Self::NotEqual(value)),
                 Some((_, value)) => Ok(Self::Equal(value)),
-                // What begins like a number is one that is wrong.
+                // A text that begins like a number is an invalid number.
                 None if !wanted.first().is_some_and(u8::is_ascii_alphabetic) => Err(error),
                 None => Err(no_name(name, text.len(), names.map(|(known, _)| known))),
             }
@@ -149,7 +148,7 @@ impl<T: Uint> UintMatch<T> {
     }
 }
 
-/// A word that is none of the names, at the end of a text of this length.
+/// The error for a word that is none of the names, at the end of a text of this length.
 fn no_name<'n>(word: &[u8], length: usize, names: impl Iterator<Item = &'n str> + Clone) -> ArgumentError {
     const SHOWN: usize = 40;
     let place = length.saturating_sub(word.len())..length;
@@ -176,7 +175,7 @@ enum Operator {
     GreaterEqual,
 }
 
-/// Takes an operator; the longer ones first.
+/// Parses an operator; the longer ones first.
 fn operator(input: &mut Reader<'_>) -> Option<Operator> {
     const TABLE: [(&[u8], Operator); 7] = [
         (b">=", Operator::GreaterEqual),
@@ -227,7 +226,7 @@ fn compared<T: Uint>(
     })
 }
 
-/// A number alone or two with `-` or `<>` between.
+/// Parses a single number, or two with `-` or `<>` in between.
 fn ranged<T: Uint>(
     input: &mut Reader<'_>,
     negated: bool,
@@ -267,7 +266,7 @@ fn ranged<T: Uint>(
     Ok(if negated { UintMatch::NotBetween(low, high) } else { UintMatch::Between(low, high) })
 }
 
-/// What follows `&`: mask, `=` or `!=`, value.
+/// Parses the text after `&`: mask, `=` or `!=`, value.
 fn masked<T: Uint>(input: &mut Reader<'_>) -> Result<UintMatch<T>, ArgumentError> {
     input.spaces();
     let start = input.at;
@@ -333,7 +332,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands where a number should.
+    /// The error for text in place of a number.
     fn no_number(&self, start: usize) -> ArgumentError {
         let rest = self.text.get(start..).unwrap_or_default();
         let word = rest.split(|b| matches!(b, b' ' | b'<' | b'>' | b'=' | b',')).next().unwrap_or_default();

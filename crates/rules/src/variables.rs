@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Address and port groups, and what expressions with them come to: a set of addresses or ports.
+//! Address and port groups, and the resolution of expressions with them to a set of addresses or ports.
 //!
-//! The arithmetic is Suricata 8's, which differs from plain set algebra in three ways that rule
-//! writers depend on, knowingly or not:
-//! - a list and the unnegated lists and variables in it are one bag: `[$A,!$B]` takes B out of all;
-//! - each family stands alone: `!10.0.0.0/8` is all other IPv4 addresses and *no* IPv6 address;
+//! The arithmetic is Suricata 8's, which differs from plain set algebra in three ways on which rule writers
+//! depend, knowingly or not:
+//! - a list and the unnegated lists and variables in it are one bag: `[$A,!$B]` removes B from all;
+//! - the families are independent: `!10.0.0.0/8` is all other IPv4 addresses and *no* IPv6 address;
 //! - in port lists a negation inside a negated list counts only for the last item.
 //!
-//! An expression that leaves nothing, or negates everything, is an error. Not done here: which
-//! tenant's variables hold; a caller has one [`Variables`] for each.
+//! An expression that leaves nothing, or negates everything, is an error. A caller has one [`Variables`] for
+//! each tenant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::set::{AddressSet, PortSet, Ranges};
 use crate::source::Span;
 use crate::suggest::suggest;
 
-/// How many ranges one expression may come to while it is resolved; variables that name each other
-/// twice at every level would else grow without end.
+/// Limit of the ranges of one expression during resolution; variables that name each other twice at every
+/// level would otherwise grow without limit.
 pub const MAX_RANGES: usize = 1 << 20;
 
-/// Why an expression comes to nothing.
+/// The reason why an expression does not resolve.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ResolveErrorKind {
     /// A variable is not defined.
@@ -33,12 +33,12 @@ pub enum ResolveErrorKind {
     UnknownVariable {
         /// Address or port.
         what: &'static str,
-        /// Its name, without the dollar sign.
+        /// Name of the variable, without the dollar sign.
         name: Arc<str>,
-        /// A defined one with a similar name.
+        /// A defined variable with a similar name.
         similar: Option<Arc<str>>,
     },
-    /// A variable's value names the variable itself, perhaps through others.
+    /// A variable's value names the variable itself, possibly by way of others.
     #[error("the variables go in a circle: {0}")]
     Cycle(String),
     /// Lists and variables nest too deep.
@@ -50,20 +50,20 @@ pub enum ResolveErrorKind {
     /// Everything is negated, as by `!any` or by negating a group that is `any`.
     #[error("all {0} are negated (completely negated): nothing can match")]
     CompletelyNegated(&'static str),
-    /// What is negated takes away all that was there.
+    /// The negated parts remove all others.
     #[error("no {0} are left after taking away the negated ones: nothing can match")]
     Empty(&'static str),
 }
 
-/// Why an expression comes to nothing, and which part of it.
+/// The failed resolution of an expression: reason and place.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{kind}")]
 pub struct ResolveError {
-    /// Why.
+    /// The reason.
     #[source]
     pub kind: ResolveErrorKind,
-    /// The part of the expression, counted from its start; for a fault inside a variable the place
-    /// that names it.
+    /// The part of the expression, counted from its start; for an error inside a variable, the place that
+    /// names the variable.
     pub span: Span,
 }
 
@@ -81,17 +81,16 @@ impl Variables {
         Self::default()
     }
 
-    /// Defines an address group, or defines it anew.
+    /// Defines or redefines an address group.
     ///
-    /// # Errors
-    /// The value is no address expression; an empty one is usually a `!` that YAML took for a tag
-    /// because the value is not in quotes.
+    /// The value is no address expression; an empty one is usually a `!` that YAML took for a tag because the
+    /// value has no quotes.
     pub fn set_address(&mut self, name: &str, value: &str) -> Result<(), ArgumentError> {
         self.addresses.insert(name.into(), parse_expr(value.trim().as_bytes())?);
         Ok(())
     }
 
-    /// Defines a port group, or defines it anew.
+    /// Defines or redefines a port group.
     ///
     /// # Errors
     /// As [`Variables::set_address`].
@@ -110,8 +109,8 @@ impl Variables {
         self.ports.iter()
     }
 
-    /// Groups that cannot be used, whichever rule does: circles, undefined names, nothing left.
-    /// (A rule that uses none of them loads all the same, as in Suricata.)
+    /// Groups that cannot be used in any rule: cycles, undefined names, empty results. (A rule that uses none
+    /// of them loads nevertheless, as in Suricata.)
     #[must_use]
     pub fn check(&self) -> Vec<(Arc<str>, ResolveError)> {
         let mut out = self.wrong_addresses();
@@ -119,21 +118,21 @@ impl Variables {
         out
     }
 
-    /// Those of [`Variables::check`] that are address groups.
+    /// The address groups among those of [`Variables::check`].
     #[must_use]
     pub fn wrong_addresses(&self) -> Vec<(Arc<str>, ResolveError)> {
         let wrong = |(name, expr): (&Arc<str>, _)| Some((Arc::clone(name), self.address_set(expr).err()?));
         self.addresses.iter().filter_map(wrong).collect()
     }
 
-    /// Those of [`Variables::check`] that are port groups.
+    /// The port groups among those of [`Variables::check`].
     #[must_use]
     pub fn wrong_ports(&self) -> Vec<(Arc<str>, ResolveError)> {
         let wrong = |(name, expr): (&Arc<str>, _)| Some((Arc::clone(name), self.port_set(expr).err()?));
         self.ports.iter().filter_map(wrong).collect()
     }
 
-    /// What an address expression comes to.
+    /// Resolves an address expression.
     ///
     /// # Errors
     /// See [`ResolveErrorKind`].
@@ -144,7 +143,7 @@ impl Variables {
         parts.merge(expr.span)
     }
 
-    /// What a port expression comes to.
+    /// Resolves a port expression.
     ///
     /// # Errors
     /// See [`ResolveErrorKind`].
@@ -155,15 +154,14 @@ impl Variables {
         parts.merge(expr.span)
     }
 
-    /// A resolver that remembers: a rule set has tens of thousands of expressions, few of them
-    /// different.
+    /// A resolver with a cache: a rule set has tens of thousands of expressions, few of them different.
     #[must_use]
     pub fn resolver(&self) -> Resolver<'_> {
         Resolver { variables: self, addresses: HashMap::new(), ports: HashMap::new() }
     }
 }
 
-/// Resolves expressions and remembers the results, which equal expressions share.
+/// Resolves expressions and caches the results, which equal expressions share.
 #[derive(Debug)]
 pub struct Resolver<'a> {
     variables: &'a Variables,
@@ -204,7 +202,7 @@ impl Resolver<'_> {
 struct Walk<'a, L> {
     groups: &'a BTreeMap<Arc<str>, Expr<L>>,
     what: &'static str,
-    /// The variables that are being looked into, outermost first.
+    /// The variables on the present path, outermost first.
     inside: Vec<&'a Arc<str>>,
     left: usize,
 }
@@ -233,7 +231,7 @@ impl<'a, L> Walk<'a, L> {
         self.inside.pop();
     }
 
-    /// The place to blame for an item: inside a variable, the place that names the variable.
+    /// The place to report for an item: inside of a variable, the place that names the variable.
     fn place(&self, item: &Expr<L>, outer: Span) -> Span {
         if self.inside.is_empty() { item.span } else { outer }
     }
@@ -250,7 +248,7 @@ impl<'a, L> Walk<'a, L> {
     }
 }
 
-/// Addresses named so far: what is wanted and what is not.
+/// Addresses so far: included and excluded ones.
 #[derive(Default)]
 struct AddressParts {
     wanted: Vec<AddressRange>,
@@ -268,7 +266,7 @@ impl AddressParts {
         for set in &self.refused_sets {
             refused = refused.union(set);
         }
-        // Suricata looks at IPv4 alone here; negated IPv6 as a whole falls to the check below.
+        // Suricata checks IPv4 alone here; a negation of all IPv6 is handled by the check below.
         if refused.v4.is_all() {
             return Err(error(ResolveErrorKind::CompletelyNegated("addresses")));
         }
@@ -278,7 +276,7 @@ impl AddressParts {
     }
 }
 
-/// `wanted` without `refused`; where only the latter is given, everything else is wanted.
+/// `wanted` without `refused`; if only the latter has ranges, all other values are wanted.
 fn subtract<T: crate::set::Bound>(wanted: &Ranges<T>, refused: &Ranges<T>) -> Ranges<T> {
     if wanted.is_empty() && !refused.is_empty() { refused.complement() } else { wanted.minus(refused) }
 }
@@ -357,12 +355,12 @@ impl PortParts {
     }
 }
 
-/// Where an item stands in a port expression.
+/// The context of an item in a port expression.
 #[derive(Clone, Copy)]
 struct Place {
-    /// A list around it is negated.
+    /// A surrounding list is negated.
     negate: bool,
-    /// No comma comes after it.
+    /// No comma follows the item.
     last: bool,
     depth: usize,
 }
@@ -383,7 +381,8 @@ fn collect_ports(
                 ExprKind::Leaf(PortRange(low, high)) => (low, high),
                 _ => (0, u16::MAX),
             };
-            // Suricata's two branches: before a comma either negation counts, at the end two cancel.
+            // Suricata's two branches: before a comma either negation counts; at the end two negations
+            // cancel.
             let refused = if at.last { at.negate ^ item.negated } else { at.negate || item.negated };
             if refused { parts.refused.push(range) } else { parts.wanted.push(range) }
         }
@@ -507,7 +506,7 @@ mod tests {
             ("[$HTTP_PORTS,$SIP_PORTS]", "[80,5060:5061]"),
             ("any", "[0:65535]"),
             ("[!80,!20,!21]", "[0:19,22:79,81:65535]"),
-            // The odd corner: the last item's own negation cancels the list's, the others' do not.
+            // The odd corner: the last item's own negation cancels the list's; those of other items do not.
             ("![80,!81]", "[81]"),
             ("![!80,81,]", "[0:79,82:65535]"),
         ] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All tests of the rule language in one program: each program more is linked with all that is tested. A file
-//! here is a module; `cargo xtask tidy` finds one that is not named. What has to be alone in its process is a
+//! All tests of the rule language in one program, which links the tested crates only once. Each file here is
+//! a module; `cargo xtask tidy` finds a file that is not named. A test that must be alone in its process is a
 //! program of its own in `Cargo.toml`, with the reason.
 
 mod golden;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Golden pairs: `tests/golden/X.rules` is read, the trees and the findings are printed and compared
-//! with `X.out`. `UPDATE_GOLDEN=1 cargo test -p bartizan-rules golden::` writes them anew; look at
-//! the difference before committing it.
+//! Golden pairs: `tests/golden/X.rules` is parsed, and the printed trees and findings are compared with
+//! `X.out`. `UPDATE_GOLDEN=1 cargo test -p bartizan-rules golden::` writes the files again; review the
+//! difference before committing it.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Properties of reading rules: never a panic, every line accounted for, places inside the file, and
-//! what is printed reads back equal, however lines are joined.
+//! Properties of parsing rules: never a panic, every line counted, places inside the file, and printed rules
+//! parse back to equal ones, however lines are joined.
 
 use bartizan_rules::{
     MAX_DIAGNOSTICS, Rule, RuleFile, format_pattern, parse_classifications, parse_file, parse_references,
@@ -200,7 +200,7 @@ proptest! {
         let joined = parse_file(broken.into_bytes(), "f");
         prop_assert_eq!(joined.rules.len(), 1, "{}", joined.render(false));
         same(&plain.rules[0], &joined.rules[0])?;
-        // The end of the rule is where it is in the file.
+        // The end of the rule is at its position in the file.
         let last = joined.source.position(joined.rules[0].span.end - 1);
         prop_assert_eq!(last.line as usize, 1 + places.len());
         check(&joined)?;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real rule and settings files: the published sets and the rules of the compatibility cases, where
-//! they are there (beside the repository, in `shared`). None of them may give a finding unless it is
-//! listed here with its reason.
+//! Real rule and settings files: the published sets and the rules of the compatibility cases, if they are
+//! present (beside the repository, in `shared`). None of them may give a finding unless it is listed here
+//! with its reason.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use bartizan_rules::{parse_classifications, parse_content, parse_file, parse_references, parse_thresholds};
 
-/// Where shared files are: beside the repository or, for a worktree one level deeper, one up.
+/// Folder of shared files: beside the repository or, for a worktree one level deeper, one up.
 fn shared() -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = ["../../../shared", "../../../../shared"].iter().map(|p| here.join(p)).find(|p| p.is_dir());
@@ -39,7 +39,7 @@ fn read(path: &Path) -> Vec<u8> {
     out
 }
 
-/// Findings that are right: end of the path, code, how many.
+/// Expected findings: end of the path, code, number.
 const EXPECTED: &[(&str, &str, usize)] = &[];
 
 #[test]

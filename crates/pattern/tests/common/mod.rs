@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tests share: the reader of the case files, and compilers for every engine that is here.
+//! Helpers shared by the tests: the reader of the case files, and compilers for every available engine.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use bartizan_pattern::{Compiler, Config, Engine};
@@ -10,7 +10,7 @@ pub struct Case {
     pub lines: Vec<Vec<Vec<u8>>>,
 }
 
-/// Reads a case file; panics with the line number on what it cannot read.
+/// Reads a case file; panics with the line number of a malformed line.
 pub fn cases(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -74,7 +74,7 @@ pub fn number(word: &[u8]) -> u32 {
     std::str::from_utf8(word).unwrap().parse().unwrap()
 }
 
-/// A compiler for each engine; libhs only where it is installed, which is said.
+/// A compiler for each engine; libhs only if it is installed, otherwise with a message.
 pub fn compilers() -> Vec<(Engine, Compiler)> {
     let mut list = Vec::new();
     for engine in Engine::ALL {
