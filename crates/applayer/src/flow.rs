@@ -99,8 +99,7 @@ pub struct AppLayer {
     seen: PerDirection<u64>,
     /// Bytes were handed in and not consumed, since the protocol is not known yet.
     waiting: PerDirection<bool>,
-    /// Held bytes are to be parsed as the protocol that the other side revealed; only then is it checked
-    /// whether they match that protocol.
+    /// Held bytes are to be parsed as the protocol that the other side revealed, and checked for a match then.
     unproven: PerDirection<bool>,
     /// Time since which bytes are held while their protocol is open, for rules on the result.
     held: Option<Timestamp>,
@@ -784,8 +783,7 @@ impl AppLayer {
     }
 
     /// Begins a switch to another protocol from `offset` on. The old parser stays until the new protocol is
-    /// known, so that its transactions can still be recorded; the caller records them before it hands in more
-    /// data.
+    /// known; the caller records its transactions before it hands in more data.
     fn begin_switch(&mut self, direction: Direction, offset: u64, to: Option<&str>) {
         self.beyond_switch = (self.protocol, self.by_direction, self.original);
         self.original = self.protocol.protocol();

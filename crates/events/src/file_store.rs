@@ -49,6 +49,7 @@ impl FileStoreOptions {
     /// Reads the first enabled `file-store` output; `None` without one. `warnings` gets messages about values
     /// that were not followed.
     ///
+    /// # Errors
     /// A value has the wrong type for its key.
     pub fn from_settings(
         settings: &Settings,

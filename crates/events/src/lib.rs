@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Event types to EVE JSON, schema, sinks and metrics declarations.
 //!
-//! Records follow Suricata 8.0.8 in names, types, presence and order of fields; Bartizan's additions are in
-//! the one top-level object `bartizan`.
+//! The data plane fills the record structs of [`record`], each with borrowed fields and a `write` that puts
+//! one EVE line into a reused [`JsonWriter`]; a [`sink::Sink`] takes the line. Records follow Suricata 8.0.8
+//! in names, types, presence and order of fields; Bartizan's additions are in the one top-level object
+//! `bartizan`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 pub mod community_id;

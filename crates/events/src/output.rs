@@ -85,6 +85,7 @@ impl Default for Rights {
 impl Rights {
     /// Reads `output-rights`.
     ///
+    /// # Errors
     /// The mode is invalid, or the user or group does not exist on this machine.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         let mut rights = Rights::default().with_mode(settings, "output-rights.mode")?;
@@ -103,6 +104,7 @@ impl Rights {
 
     /// These rights with the mode of a key, if the key exists: octal digits, as in Suricata's `filemode`.
     ///
+    /// # Errors
     /// The value is no mode.
     pub fn with_mode(self, settings: &Settings, key: &str) -> Result<Self, SettingError> {
         let Some(text) = settings.get(key).map(str::trim).filter(|text| !text.is_empty()) else {
@@ -120,6 +122,7 @@ impl Rights {
 
     /// Opens a file for appending; makes it if it does not exist.
     ///
+    /// # Errors
     /// An error of the system, or [`Unfit`].
     pub fn append(&self, path: &Path) -> io::Result<File> {
         self.open(path, OpenOptions::new().append(true))
@@ -135,6 +138,7 @@ impl Rights {
 
     /// Replaces the whole content of a file.
     ///
+    /// # Errors
     /// As [`Rights::append`], and errors of writing.
     pub fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let mut file = self.open(path, OpenOptions::new().write(true))?;
@@ -188,6 +192,7 @@ impl Rights {
 
     /// Makes a folder and its missing parents.
     ///
+    /// # Errors
     /// An error of the system.
     pub fn make_folder(&self, path: &Path) -> io::Result<()> {
         if path.as_os_str().is_empty() || path.is_dir() {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text forms of times, addresses and bytes, written without allocation.
 //!
-//! Gregorian calendar. Always UTC: time zones are not supported.
+//! Source: RFC 3339 for the shape of a timestamp (EVE leaves out the colon of the offset and always has six
+//! digits of fraction); the day count is the usual one from 1970-01-01 in the proleptic Gregorian calendar.
+//! Always UTC: time zones are not supported.
 
 use bartizan_base::Timestamp;
 use std::net::IpAddr;

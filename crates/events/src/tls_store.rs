@@ -39,6 +39,7 @@ pub struct TlsStoreOptions {
 impl TlsStoreOptions {
     /// Reads the first enabled `tls-store` output; `None` without one.
     ///
+    /// # Errors
     /// A value has the wrong type for its key.
     pub fn from_settings(settings: &Settings) -> Result<Option<Self>, SettingError> {
         for item in settings.children("outputs") {

@@ -114,6 +114,7 @@ impl CacheKey {
 impl Cache {
     /// Opens `folder`, and makes it (for its owner only) if it does not exist.
     ///
+    /// # Errors
     /// The folder cannot be made or read, belongs to another user, or other users can write to it.
     pub fn open(folder: &Path) -> Result<Self, CacheError> {
         Self::with_limit(folder, CACHE_BYTES)

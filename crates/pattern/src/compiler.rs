@@ -55,6 +55,7 @@ impl Default for Config {
 impl Config {
     /// This configuration with the engine that the environment forces by [`ENGINE_VARIABLE`], if it does.
     ///
+    /// # Errors
     /// The variable's value names no engine.
     pub fn with_environment(mut self) -> Result<Self, ParseEngineError> {
         if let Some(value) = std::env::var_os(ENGINE_VARIABLE).filter(|v| !v.is_empty()) {
@@ -143,6 +144,7 @@ impl Compiler {
 
     /// Compiles literals into one set.
     ///
+    /// # Errors
     /// A literal is empty, or the forced engine, or every engine, refuses the set.
     pub fn pattern_set(&self, patterns: &[Pattern<'_>], matches: Matches) -> Result<PatternSet, BuildError> {
         let literals = Literals::new(patterns).map_err(|error| match error {
@@ -197,6 +199,7 @@ impl Compiler {
 
     /// Compiles regular expressions into one set.
     ///
+    /// # Errors
     /// PCRE2 refuses an expression.
     pub fn regex_set(&self, patterns: &[RegexPattern<'_>]) -> Result<RegexSet, RegexSetError> {
         let library = self.library_for_regexes(patterns.len());
@@ -266,6 +269,7 @@ impl Compiler {
 
     /// Compiles one regular expression with the limits and the machine-code mode of the configuration.
     ///
+    /// # Errors
     /// PCRE2 refuses the expression.
     pub fn regex(&self, pattern: &[u8], flags: RegexFlags) -> Result<Regex, RegexError> {
         Regex::new(pattern, flags, self.config.limits, self.config.jit)

@@ -210,6 +210,7 @@ pub struct Regex {
 impl Regex {
     /// Compiles `pattern`.
     ///
+    /// # Errors
     /// PCRE2 refuses the expression; the error has the byte of the pattern.
     pub fn new(pattern: &[u8], flags: RegexFlags, limits: Limits, jit: JitMode) -> Result<Self, RegexError> {
         let code = Code::compile(pattern, flags.to_pcre2())
@@ -238,6 +239,7 @@ impl Regex {
     /// Searches `haystack` for the first match that starts at `start` or later. Look-behind and `^` see the
     /// bytes before `start`; pass a shorter haystack to hide them.
     ///
+    /// # Errors
     /// The limit that was reached before there was an answer.
     #[inline]
     pub fn find_at<'s>(

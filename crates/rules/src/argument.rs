@@ -56,6 +56,7 @@ pub(crate) const fn is_blank(byte: u8) -> bool {
 
 /// Removes quotes from a value, and a `!` before them if the keyword can be negated.
 ///
+/// # Errors
 /// Nothing is left, or a quote is not closed (as after a missing semicolon).
 pub fn unwrap_value(value: &[u8], can_negate: bool) -> Result<Argument<'_>, ArgumentError> {
     let mut start = skip_blanks(value, 0);

@@ -116,6 +116,7 @@ pub trait Leaf: Sized {
     const WHAT: &'static str;
     /// Parses one range; the text has no blanks around it and is not empty.
     ///
+    /// # Errors
     /// Description of the error, for people.
     fn parse(text: &str) -> Result<Self, String>;
 }

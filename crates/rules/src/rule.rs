@@ -391,6 +391,7 @@ impl<'a> OptionRef<'a> {
 
     /// The value without quotes and, for a keyword that can be negated, without its `!`.
     ///
+    /// # Errors
     /// The value is missing or empty between its quotes, or a quote is not closed; offsets count from the
     /// value's start, as [`OptionRef::error`] requires.
     pub fn argument(&self, can_negate: bool) -> Result<Argument<'a>, ArgumentError> {

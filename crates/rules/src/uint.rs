@@ -92,6 +92,7 @@ impl<T: Uint> UintMatch<T> {
 
     /// Parses a condition; ranges exclude both ends (`1-4` is 2 and 3).
     ///
+    /// # Errors
     /// The text is no condition, a number is too large for the width, or no number or every number meets the
     /// condition.
     pub fn parse(text: &[u8]) -> Result<Self, ArgumentError> {
@@ -108,6 +109,7 @@ impl<T: Uint> UintMatch<T> {
 
     /// Parses a condition or, if that fails, one of these names (in any letter case), negated by `!`.
     ///
+    /// # Errors
     /// As [`UintMatch::parse`]; for text that is no name either, the error lists the names.
     pub fn parse_or_name<'n>(
         text: &[u8],

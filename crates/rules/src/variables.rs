@@ -83,6 +83,7 @@ impl Variables {
 
     /// Defines or redefines an address group.
     ///
+    /// # Errors
     /// The value is no address expression; an empty one is usually a `!` that YAML took for a tag because the
     /// value has no quotes.
     pub fn set_address(&mut self, name: &str, value: &str) -> Result<(), ArgumentError> {

@@ -58,6 +58,7 @@ impl GzipHeader {
 
     /// Parses further bytes. Returns the bytes after the header, or `None` while the header continues.
     ///
+    /// # Errors
     /// The bytes are no header.
     pub(crate) fn read<'d>(&mut self, mut data: &'d [u8]) -> Result<Option<&'d [u8]>, NoHeader> {
         while self.at != At::Over {

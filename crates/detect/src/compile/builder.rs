@@ -240,6 +240,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Selects frames of a kind as the buffer that the following content keywords inspect.
     ///
+    /// # Errors
     /// The previous buffer has no condition.
     pub fn sticky_frame(&mut self, frame: BufferRef) -> Result<(), KeywordError> {
         self.close_empty()?;
@@ -252,6 +253,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Selects the payload again (`pkt_data`).
     ///
+    /// # Errors
     /// The previous buffer has no condition.
     pub fn payload(&mut self) -> Result<(), KeywordError> {
         self.close_empty()?;
@@ -289,6 +291,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Narrows the rule to application protocols.
     ///
+    /// # Errors
     /// The rule concerns other protocols already.
     pub fn narrow_app(&mut self, protocols: &[ProtocolId], keyword: &str) -> Result<(), KeywordError> {
         if self.protocol.app.is_empty() {
@@ -313,6 +316,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Narrows the rule to a protocol by name.
     ///
+    /// # Errors
     /// This build has no such parser, or the rule concerns other protocols already.
     pub fn narrow_app_named(&mut self, name: &str, keyword: &str) -> Result<ProtocolId, KeywordError> {
         let (id, _) = protocols::by_name(name).ok_or_else(|| {
@@ -352,6 +356,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Adds an item to the current value.
     ///
+    /// # Errors
     /// The buffer must be missing (`absent`).
     pub fn push_item(&mut self, item: Item) -> Result<(), KeywordError> {
         let index = self.in_base64.unwrap_or_else(|| self.value_index());
@@ -415,6 +420,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// `absent`: the current sticky buffer must, or may, be missing.
     ///
+    /// # Errors
     /// The rule has no sticky buffer, or the buffer has a condition already.
     pub fn set_absent(&mut self, absent: Absent) -> Result<(), KeywordError> {
         let Some(value) = self.current.and_then(|i| self.values.get_mut(i)) else {
@@ -432,6 +438,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// `base64_data`: the following keywords inspect the decoded bytes.
     ///
+    /// # Errors
     /// No `base64_decode` precedes it.
     pub fn enter_base64(&mut self) -> Result<(), KeywordError> {
         let decodes = |v: &ValueCheck| v.program.items.iter().any(|i| matches!(i, Item::Base64 { .. }));
@@ -449,6 +456,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// The literal that a modifier (`nocase`, `depth`, ...) applies to: the last one.
     ///
+    /// # Errors
     /// The rule has no literal so far.
     pub fn last_literal(&mut self, modifier: &str) -> Result<&mut Literal, KeywordError> {
         let missing = || {
@@ -495,6 +503,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// An old-style buffer modifier (`http_uri`): moves the last literal of the payload to a buffer.
     ///
+    /// # Errors
     /// The rule has no such literal, or a sticky buffer is in force.
     pub fn move_last_to(&mut self, name: &str, modifier: &str) -> Result<(), KeywordError> {
         if self.is_sticky() {
@@ -519,6 +528,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Adds an item to a named buffer without making it sticky.
     ///
+    /// # Errors
     /// The buffer is unknown, or does not belong to the rule's protocol.
     pub fn push_named(&mut self, name: &str, item: Item) -> Result<(), KeywordError> {
         let buffer = self.environment.buffers.find(name);
@@ -587,6 +597,7 @@ impl<'e> SignatureBuilder<'e> {
     /// Adds a condition on the transactions of one protocol; `state`: the transaction state that the
     /// condition belongs to, if any ([`TxCheck::state`]).
     ///
+    /// # Errors
     /// The rule concerns other protocols.
     pub fn push_tx(
         &mut self,
@@ -603,6 +614,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// The index of a variable by its name; makes the variable if `create`.
     ///
+    /// # Errors
     /// The variable does not exist, or the rule has too many.
     pub fn variable(&mut self, name: &str, create: bool) -> Result<u8, KeywordError> {
         if let Some(index) = self.variables.iter().position(|v| v == name) {
@@ -621,6 +633,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Parses a number or the name of a variable.
     ///
+    /// # Errors
     /// The text is neither.
     pub fn number(&mut self, text: &str) -> Result<Number, KeywordError> {
         match bartizan_rules::integer(text.as_bytes()) {
@@ -631,6 +644,7 @@ impl<'e> SignatureBuilder<'e> {
 
     /// Finishes and checks the values that were collected.
     ///
+    /// # Errors
     /// The last sticky buffer has no condition, or literals can never match.
     pub fn finish_values(&mut self) -> Result<Vec<ValueCheck>, KeywordError> {
         self.forget_trailing_transforms();

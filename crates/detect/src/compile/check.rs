@@ -67,6 +67,7 @@ impl Program {
 
     /// Refuses contents that are longer than `urilen` leaves room for, each by itself and whatever its place.
     ///
+    /// # Errors
     /// A content is too long.
     pub(crate) fn check_uri_room(&self, room: u64) -> Result<(), KeywordError> {
         let long = self.literals().find(|(_, literal)| literal.bytes.len() as u64 > room);

@@ -14,6 +14,7 @@ const DIRECTED: FlowNeeds = FlowNeeds::TO_SERVER.union(FlowNeeds::TO_CLIENT);
 
 /// Checks a rule before its direction is derived from its buffers.
 ///
+/// # Errors
 /// The rule combines conditions on one packet with conditions on transactions or on the stream only, or has
 /// `http.header.raw` without a direction.
 pub(crate) fn check(signature: &Signature, buffers: &Buffers) -> Result<(), KeywordError> {
@@ -84,6 +85,7 @@ fn fits(signature: &Signature) -> Result<(), KeywordError> {
 
 /// Checks a rule whose direction is known.
 ///
+/// # Errors
 /// The rule inspects something that only the other direction of a transaction has.
 pub(crate) fn check_direction(
     signature: &Signature,

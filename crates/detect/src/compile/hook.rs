@@ -116,6 +116,7 @@ pub(crate) fn single(builder: &SignatureBuilder<'_>) -> Option<ProtocolId> {
 
 /// Ties a rule to a state.
 ///
+/// # Errors
 /// The rule has another hook, or concerns the other direction.
 pub(crate) fn set(builder: &mut SignatureBuilder<'_>, hook: Hook) -> Result<(), KeywordError> {
     if builder.hook.is_some_and(|known| known != hook) {
@@ -142,6 +143,7 @@ pub(crate) fn narrow(builder: &mut SignatureBuilder<'_>, direction: Direction) -
 /// Makes the rule's hook, if it has one, the first of its conditions on transactions; in firewall rules the
 /// firewall itself checks the state. Call this when all keywords are parsed.
 ///
+/// # Errors
 /// The rule inspects something that belongs to another state.
 pub(crate) fn finish(
     hook: Option<Hook>,

@@ -8,6 +8,7 @@ pub(crate) const BUFFER: &str = "file.magic";
 
 /// libmagic, with the database that the settings name.
 ///
+/// # Errors
 /// libmagic or its database is missing.
 pub fn libmagic(settings: &bartizan_base::Settings) -> Result<Magic, MagicError> {
     Magic::of(&settings.get("magic-file").map(str::to_owned))

@@ -65,6 +65,7 @@ const BELOW_IP: &[&str] = &["ether", "arp"];
 
 /// Reads the protocol of a rule's head.
 ///
+/// # Errors
 /// The protocol is unknown, or this build has no parser for it.
 pub fn parse(name: &str) -> Result<ProtocolMatch, KeywordError> {
     let lower = name.to_ascii_lowercase();
@@ -126,6 +127,7 @@ pub(crate) fn exact_name(family: &str) -> &'static str {
 
 /// The application protocols that a keyword means by a name; the name of a family covers all of its members.
 ///
+/// # Errors
 /// No parser of this build has the protocol, so that neither its presence nor its absence in a flow can be
 /// detected; or Suricata does not have it either.
 pub fn app(name: &str) -> Result<Vec<ProtocolId>, KeywordError> {

@@ -135,6 +135,7 @@ pub const QUOTED: &[&str] = &[
 impl Keyword {
     /// Adds the keyword to the signature: checks that hold for every argument, then [`Keyword::parse`].
     ///
+    /// # Errors
     /// Quotes where the keyword takes none, or an error of the keyword itself.
     pub fn apply(&self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
         if argument.first() == Some(&b'"') && !QUOTED.contains(&self.name) {

@@ -54,6 +54,7 @@ pub fn find(name: &str, buffers: &Buffers) -> Option<Sticky> {
 impl Sticky {
     /// Selects the buffer that the following keywords inspect.
     ///
+    /// # Errors
     /// The keyword has a value, the rule concerns other protocols, or the previous buffer has no condition.
     pub fn apply(self, builder: &mut SignatureBuilder<'_>, argument: &[u8]) -> Result<(), KeywordError> {
         if !argument.is_empty() {

@@ -27,6 +27,7 @@ pub enum LocationError {
 impl Locations {
     /// Reads the database that the settings name; also returns the file.
     ///
+    /// # Errors
     /// The settings name no database, or it cannot be read or understood.
     pub fn load(settings: &Settings) -> Result<(Self, ListFile), LocationError> {
         let path = settings.get(KEY).map(str::trim).filter(|path| !path.is_empty());

@@ -71,6 +71,7 @@ impl Shared {
 
     /// Reputations of addresses, read at the first call.
     ///
+    /// # Errors
     /// The settings name none, or the files cannot be read.
     pub fn reputation(&self, settings: &Settings) -> Result<Arc<Reputation>, ReputationError> {
         if let Ok(known) = self.reputation.read()
@@ -92,6 +93,7 @@ impl Shared {
 
     /// Countries of addresses, read at the first call.
     ///
+    /// # Errors
     /// The settings name no database, or it cannot be read or understood.
     pub fn locations(&self, settings: &Settings) -> Result<Arc<Locations>, LocationError> {
         if let Ok(known) = self.locations.read()

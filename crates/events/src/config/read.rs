@@ -13,6 +13,7 @@ impl EveOutputs {
     /// Reads every enabled `eve-log` output. An output of a kind that this program does not support (`redis`,
     /// `syslog`) is left out with a warning as long as another one takes events.
     ///
+    /// # Errors
     /// A value has the wrong type for its key, or no output is left.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         let mut all = EveOutputs::default();

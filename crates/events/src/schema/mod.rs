@@ -181,6 +181,7 @@ pub fn reference_page(tables: &[&[Field]]) -> String {
 
 /// Checks an event against this crate's table.
 ///
+/// # Errors
 /// One text per faulty field: an unknown key, a wrong type, a null.
 pub fn check(event: &Value) -> Result<(), Vec<String>> {
     check_with(&[FIELDS], event)
@@ -188,6 +189,7 @@ pub fn check(event: &Value) -> Result<(), Vec<String>> {
 
 /// Checks an event against tables.
 ///
+/// # Errors
 /// One text per faulty field: an unknown key, a wrong type, a null.
 pub fn check_with(tables: &[&[Field]], event: &Value) -> Result<(), Vec<String>> {
     let mut faults = Vec::new();

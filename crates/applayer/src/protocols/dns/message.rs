@@ -183,6 +183,7 @@ impl Message {
     /// Reads a message. Bytes after its last record are ignored. `lenient`: read it as a lenient receiver
     /// does, for which all parts before the first broken one count.
     ///
+    /// # Errors
     /// The header, a question or an answer (`lenient`: the first question) cannot be read, or the message is
     /// longer than 65,535 bytes.
     pub fn read(bytes: &[u8], lenient: bool) -> Result<Message, Bad> {

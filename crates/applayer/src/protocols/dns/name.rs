@@ -54,6 +54,7 @@ pub struct Name {
 impl Name {
     /// Reads the name at `start` in a field that ends at `end`. Returns the name and the offset after it.
     ///
+    /// # Errors
     /// The end of the name cannot be found; see [`Bad`].
     pub fn read(message: &[u8], start: usize, end: usize) -> Result<(Name, usize), Bad> {
         let walk = walk(message, start, end, |_| ())?;

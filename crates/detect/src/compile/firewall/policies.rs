@@ -50,6 +50,7 @@ const WANTED: &str = "a list like [\"drop:flow\", \"alert\"]: accept, drop or re
 impl Policies {
     /// Reads the policies from the settings.
     ///
+    /// # Errors
     /// A policy cannot be understood, or has a scope that its hook lacks.
     pub fn from_settings(settings: &Settings) -> Result<Self, SettingError> {
         use ActionScope::{Flow, Hook, Packet, Tx};

@@ -20,6 +20,7 @@ pub(super) struct Also {
 
 /// Checks a detection rule.
 ///
+/// # Errors
 /// The rule has something that only firewall rules may have.
 pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), KeywordError> {
     if rule.action == RuleAction::Accept {
@@ -41,6 +42,7 @@ pub(crate) fn check_detection(rule: &Rule, firewall: bool) -> Result<(), Keyword
 
 /// Reads the actions of a firewall rule or of a policy.
 ///
+/// # Errors
 /// An action is not allowed there, or not together with the others.
 pub(super) fn actions(first: ScopedAction, also: &[ScopedAction]) -> Result<(Act, Also), KeywordError> {
     if matches!(first.action, RuleAction::Alert | RuleAction::Pass) {
@@ -114,6 +116,7 @@ pub(super) const fn act_of(action: ScopedAction) -> Act {
 
 /// The firewall's part of a rule whose keywords are parsed, and whether the rule's matches are reported.
 ///
+/// # Errors
 /// The rule is not a valid firewall rule.
 pub(crate) fn check_firewall(
     rule: &Rule,

@@ -33,6 +33,7 @@ pub enum Format {
 
 /// Reads a file into a set. Lines and objects that cannot be understood are left out, as in Suricata.
 ///
+/// # Errors
 /// The file as a whole does not have the format that the rule names.
 pub(super) fn load(
     set: &Dataset,

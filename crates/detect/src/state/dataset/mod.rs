@@ -81,6 +81,7 @@ impl Kind {
 
     /// Parses a value as files write it, strings in base64.
     ///
+    /// # Errors
     /// The text is no such value; the error names the expected form.
     pub fn read(self, text: &str) -> Result<Vec<u8>, &'static str> {
         let wanted = match self {
@@ -403,6 +404,7 @@ impl Datasets {
     /// The set of a request; makes it if it does not exist. Sets in the settings (`datasets.NAME.type`) need
     /// no more than their name.
     ///
+    /// # Errors
     /// The set has no type or differs from the existing one; its file cannot be read or understood, or is too
     /// large.
     pub fn get(&self, settings: &Settings, request: &Request) -> Result<Arc<Dataset>, DatasetError> {

@@ -48,6 +48,7 @@ pub struct Reputation {
 impl Reputation {
     /// Reads the files that the settings name, and records them in `lists`.
     ///
+    /// # Errors
     /// The settings name no file, or a file cannot be read.
     pub fn load(
         settings: &Settings,
