@@ -19,7 +19,7 @@ use bartizan_base::{Direction, PerDirection};
 use std::sync::Arc;
 
 const HEAD: usize = 5;
-/// Bytes of a record's head up to the major version.
+/// Bytes of a record's head up to and including the version.
 const VERSIONED: usize = 3;
 /// First byte of a record's version, from SSL 3.0 to TLS 1.3.
 const MAJOR: u8 = 3;
