@@ -99,7 +99,8 @@ pub struct AppLayer {
     seen: PerDirection<u64>,
     /// Bytes were handed in and not consumed, since the protocol is not known yet.
     waiting: PerDirection<bool>,
-    /// Held bytes are to be parsed as the protocol that the other side revealed, and checked for a match then.
+    /// Held bytes are to be parsed as the protocol that the other side revealed, and checked for a match
+    /// then.
     unproven: PerDirection<bool>,
     /// Time since which bytes are held while their protocol is open, for rules on the result.
     held: Option<Timestamp>,

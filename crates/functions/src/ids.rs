@@ -437,8 +437,7 @@ impl Ids {
                 }
                 RuleAction::Pass => (Verdict::Pass, FindingAction::Allowed),
                 RuleAction::Drop if prevention => (Verdict::Drop, FindingAction::Blocked),
-                // As in Suricata: a match that a rate filter turned into a drop is `blocked` even if nothing
-                // is refused.
+                // As in Suricata: what a rate filter turned into a drop is `blocked`, refused or not.
                 RuleAction::Drop if hit.by_limit => (Verdict::Continue, FindingAction::Blocked),
                 RuleAction::Drop => (Verdict::Continue, FindingAction::Allowed),
                 RuleAction::Reject(_) if prevention => (Verdict::Reject, FindingAction::Blocked),

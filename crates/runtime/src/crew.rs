@@ -44,8 +44,8 @@ pub struct OfLink {
     pub stack: Stack,
     /// The source of each worker.
     pub sources: Vec<Box<dyn Source>>,
-    /// Where workers get other sources, for each worker; none where the end of a source is the end of the run,
-    /// or the source itself gets other ports.
+    /// Where workers get other sources, for each worker; none where the end of a source is the end of the
+    /// run, or the source itself gets other ports.
     pub slots: Vec<Arc<Slot<Box<dyn Source>>>>,
     /// The level below the host, for each worker; none where the link has none.
     pub devices: Vec<Box<dyn Device>>,

@@ -63,8 +63,8 @@ struct Part {
     state: State,
 }
 
-/// Where the workers of a link get others in the place of a part that is gone, one for each worker; none where
-/// the end of the part is the end of the run.
+/// Where the workers of a link get others in the place of a part that is gone, one for each worker; none
+/// where the end of the part is the end of the run.
 enum Slots {
     /// The part is the whole of a worker's source.
     Sources(Vec<Arc<Slot<Box<dyn Source>>>>),

@@ -214,8 +214,7 @@ pub fn inspect(rules: &RuleSet, worker: &mut Worker, flow: Option<&mut FlowDetec
     // Transaction data was decided with the packet's first piece of the stream.
     let beside = app.as_ref().is_some_and(|app| app.transactions_again().next().is_some());
     if pass.worker.gate.refuses() || unjudged {
-        // The packet's transaction data is judged when the packet comes again, which at the end of a flow it
-        // has not.
+        // Its transaction data is judged when the packet comes again: not at the end of a flow.
         if let Some(app) = app.as_mut().filter(|_| !beside) {
             app.later();
         }

@@ -79,7 +79,7 @@ pub fn c() -> String {
          * docs/design/0014-header-halves.md. Reasons are those of bartizan_tables.h. */\n\
          #ifndef BARTIZAN_SFW_H\n#define BARTIZAN_SFW_H\n\n\
          #ifndef __VMLINUX_H__\n#include <linux/types.h>\n#endif\n\n\
-         /* In place of a number: there is none. A state after a segment that is none is the host's matter: the packet goes up. */\n",
+         /* In place of a number: no state follows. The packet goes up to the host. */\n",
     );
     let _ = writeln!(out, "#define BARTIZAN_SFW_NONE {NONE}");
     let _ = writeln!(out, "#define BARTIZAN_SFW_STATES {}", STATES.len());
@@ -161,7 +161,8 @@ pub fn system_verilog() -> String {
          package bartizan_sfw_pkg;\n\n  \
          // Nobody uses all of a package.\n  \
          /* verilator lint_off UNUSEDPARAM */\n\n  \
-         // In place of a number: there is none. A state after a segment that is none is the host's matter: the packet goes up.\n",
+         // In place of a number: there is none. A state after a segment that is none is the host's matter:
+         // the packet goes up.\n",
     );
     let _ = writeln!(out, "  localparam logic [7:0] NONE = 8'd{NONE};");
     for (group, what, names) in constants() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the packet metadata's layout in C and SystemVerilog, from the tables of `bartizan_packet::metadata` alone.
+//! Writes the packet metadata's layout in C and SystemVerilog, from the tables of `bartizan_packet::metadata`
+//! alone.
 //!
-//! Source: the description itself; IEEE 1800-2017 section 7.2.1 (the first member of a packed structure is its most
-//! significant one).
+//! Source: the description itself; IEEE 1800-2017 section 7.2.1 (the first member of a packed structure is
+//! its most significant one).
 
 use bartizan_base::Action;
 use bartizan_packet::metadata::{EXTENDED_LEN, FIELDS, FLAGS, Field, GENERIC_LEN, Generic, LEN};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the entries of the tables in C and SystemVerilog, from the description in `bartizan_packet::tables` alone.
+//! Writes the entries of the tables in C and SystemVerilog, from the description in `bartizan_packet::tables`
+//! alone.
 //!
-//! Source: the description itself; IEEE 1800-2017 section 7.2.1 (the first member of a packed structure is its most
-//! significant one).
+//! Source: the description itself; IEEE 1800-2017 section 7.2.1 (the first member of a packed structure is
+//! its most significant one).
 
 use bartizan_base::{Reason, Verdict};
 use bartizan_packet::layout::{Field, Layout};
