@@ -120,7 +120,8 @@ class Drawing:
         elif kind == "group":
             x, y, w, h = map(int, rest[:4])
             self.below.append(f'<rect class="group" x="{x}" y="{y}" width="{w}" height="{h}" rx="10"/>')
-            self.below.append(f'<text class="caption" x="{x + 12}" y="{y + 20}">{escape(rest[4], quote=False)}</text>')
+            self.above.append(f'<rect class="back" x="{x + 8}" y="{y + 6}" width="{number(len(rest[4]) * LETTER * 1.07 + 8)}" height="{LEADING + 1}"/>')
+            self.above.append(f'<text class="caption" x="{x + 12}" y="{y + 20}">{escape(rest[4], quote=False)}</text>')
         elif kind == "box":
             self.box(rest)
         elif kind == "note":
