@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The API documentation (cargo doc) and the book (mdbook, where it is installed).
+# The API documentation (cargo doc) and the book (mdbook, where it is installed). Drawings that differ from their
+# sources end it: scripts/drawings.py makes them again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 echo "API documentation: ${CARGO_TARGET_DIR:-target}/doc/bartizan/index.html"
+if command -v python3 >/dev/null 2>&1; then
+    python3 scripts/drawings.py --check
+fi
 if command -v mdbook >/dev/null 2>&1; then
     mdbook build docs
     echo "book: docs/book/index.html"
