@@ -1,34 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking ahead in a batch: the flows of the next frames are fetched into the processor's caches while those
-//! before them are handled.
+//! Prefetch of a batch's flows: while a frame is handled, the flow entries of the next frames are fetched
+//! into the processor's caches.
 //!
-//! With thousands of flows open a packet's flow is in no cache, and finding it is a chain of misses: bucket
-//! of the index, entry. They are independent between packets, so they are waited for together. It is a hint
-//! only: nothing rests on it, and a packet of which the flow cannot be told at a glance (tunnels, fragments,
-//! options) is none the worse for it.
-//!
-//! What it gains, inline and offered more than one worker takes (60 bytes, 400,000 flows at once, `pfw`; time
-//! of the worker outside of the kernel, by samples): 1,520 ns a packet for 1,885 without it in two pairs of
-//! runs, 9 % in the middle of 20 pairs on a busy machine (quartiles: 18 % less to 4 % more). What it is on a
-//! quiet one is not measured.
+//! With thousands of open flows a packet's flow is in no cache, and a lookup is a chain of misses: bucket of
+//! the index, then entry. The misses of different packets are independent, so they overlap. The prefetch is a
+//! hint: no result depends on it, and a packet whose flow key cannot be read at fixed offsets (tunnels,
+//! fragments, options) is only not prefetched.
 
 use bartizan_flow::{FlowKey, FlowScope};
 use bartizan_stages::train::two;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Frames that are looked at together.
+/// Frames whose flows are prefetched together.
 pub(crate) const AHEAD: usize = 16;
 
-/// What the identity of frames' flows has besides their headers.
+/// Parts of a flow's key that a frame's headers do not contain, guessed from the latest packet.
 pub(crate) struct Guess {
-    /// Of packets outside of VLANs and tunnels, of the tenant whose the latest one was.
+    /// Scope of packets outside of VLANs and tunnels; the tenant is that of the latest packet.
     pub scope: FlowScope,
-    /// VLANs are in it.
+    /// VLAN tags are part of flow keys.
     pub vlans: bool,
 }
 
 impl Guess {
-    /// The flow that an Ethernet frame with TCP or UDP, perhaps with a VLAN tag, is probably of.
+    /// Probable flow key of an Ethernet frame with TCP or UDP, with one VLAN tag or none.
     #[inline]
     pub(crate) fn key(&self, frame: &[u8]) -> Option<FlowKey> {
         let (mut at, mut scope) = (12, self.scope);
@@ -88,7 +83,7 @@ mod tests {
         frame
     }
 
-    /// TCP and UDP, both families, with a tag and without.
+    /// Frames with TCP and UDP, over IPv4 and IPv6, with a VLAN tag and without.
     fn frames() -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         for v6 in [false, true] {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What workers show of their counters to other threads.
+//! The board: snapshots of the workers' counters for other threads.
 //!
-//! Who wants to know (the metrics endpoint) sets a flag per worker; a live worker that sees its flag, between
-//! two batches or in an idle turn, copies its counters into its place on the board. The price is one relaxed
-//! load per batch. A worker never waits: while its place is being read it tries again after the next batch. A
-//! worker that does not answer in time (it waits for packets longer than that, or hangs) is shown as it was,
-//! and as late.
+//! A reader (the metrics endpoint) sets a flag per worker. A live worker that sees its flag, between two
+//! batches or in an idle turn, copies its counters into its place on the board; the price is one relaxed load
+//! per batch. A worker never waits: while a reader holds its place, the worker tries again after the next
+//! batch. A worker that does not answer in time (it sleeps longer, or hangs) is shown with its previous
+//! counters, marked as late.
 //!
 //! Not done: histograms, counters per flow class (they are per policy).
 
@@ -27,54 +27,54 @@ pub use bartizan_stages::tally::{Amount, DecisionKey};
 /// A worker's counters at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Packet clock.
+    /// Time of the worker's packet clock.
     pub clock: Timestamp,
-    /// The running generation.
+    /// The generation that the worker runs.
     pub generation: Generation,
-    /// The worker's own.
+    /// The worker's own counters.
     pub counters: WorkerCounters,
-    /// The priority below which flows give way; 0 while none does.
+    /// Priority below which flows are shed under overload; 0 while none are.
     pub sheds_below: u8,
-    /// Those of its parts, by their names in EVE's `stats`.
+    /// Counters of the worker's parts, by their names in EVE's `stats`.
     pub stats: Vec<(&'static str, u64)>,
     /// Names of policies by number.
     pub policies: Arc<PolicyMap>,
     /// Names of functions by their bit.
     pub functions: Vec<(FunctionId, &'static str)>,
-    /// How the functions stand.
+    /// Health of each function.
     pub standing: Vec<FunctionNow>,
-    /// Packets that went on, by the policy's number.
+    /// Forwarded packets, by the policy's number.
     pub passed: Vec<Amount>,
-    /// Alerts by the policy's number: of packets that were allowed, and that were blocked.
+    /// Alerts by the policy's number: on packets that were allowed, and on packets that were blocked.
     pub alerts: Vec<[u64; 2]>,
     /// Flows that began, by the policy's number.
     pub flows: Vec<u64>,
-    /// Packets that did not.
+    /// Packets that were not forwarded, by decision.
     pub refused: Vec<(DecisionKey, Amount)>,
-    /// Packets that would not have, where nothing is refused.
+    /// In detection: packets that prevention would not have forwarded.
     pub would: Vec<(DecisionKey, Amount)>,
-    /// What would not have, in staged policies.
+    /// Packets of staged policies that enforced policies would not have forwarded.
     pub staged: Vec<(&'static str, DecisionKey, u64)>,
-    /// What functions count of their own: function, counter, value.
+    /// Counters that functions declare themselves: function, counter, value.
     pub own: Vec<(&'static str, &'static str, u64)>,
     /// Packets counted for the rules of the running generation: function, rule, packets.
     pub rules: Vec<(&'static str, Arc<RuleName>, u64)>,
     /// Memory that traffic can grow: part, in use, bound.
     pub memory: Vec<(&'static str, u64, u64)>,
-    /// What functions keep per host: the tables of all workers, by function.
+    /// State that functions keep per host: counters of the tables of all workers, by function.
     pub hosts: Vec<(&'static str, HostCounters)>,
     /// Tenants with quotas: name, quota and what all workers use of it.
     pub tenants: Vec<(Arc<str>, Quota, Used)>,
-    /// Its ports, by their interfaces.
+    /// Ports of the worker, by their interfaces.
     pub ports: Vec<(String, PortStats)>,
-    /// What a live worker counts besides.
+    /// Counters of the live loop.
     pub live: LiveCounters,
-    /// Frames that went to other workers and came from them.
+    /// Counters of the hand-over to and from other workers.
     pub hand_over: HandOverCounters,
 }
 
 impl Snapshot {
-    /// Copies what a worker counted; memory of an earlier copy is used again.
+    /// Copies a worker's counters; reuses the memory of an earlier copy.
     pub(crate) fn fill(&mut self, chains: &Chains, states: &[WorkerState], tally: &Tally) {
         self.generation = chains.generation;
         self.policies = Arc::clone(&tally.policies);
@@ -106,13 +106,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether somebody waits for this worker.
+    /// Whether a reader waits for this worker's counters.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Shows what `fill` writes, unless the place is being read.
+    /// Fills the place with `fill`, unless a reader holds it.
     pub(crate) fn show(&self, fill: impl FnOnce(&mut Snapshot)) {
         if let Ok(mut shown) = self.shown.try_lock() {
             fill(&mut shown);
@@ -127,18 +127,18 @@ pub struct Board {
     places: Vec<Arc<Place>>,
 }
 
-/// A worker's way to its place.
+/// A worker's handle of its place.
 #[derive(Clone, Debug)]
 pub struct Presenter(pub(crate) Arc<Place>);
 
 impl Board {
-    /// A board for so many workers.
+    /// A board for `workers` workers.
     #[must_use]
     pub fn new(workers: u16) -> Self {
         Board { places: (0..workers).map(|_| Arc::default()).collect() }
     }
 
-    /// What the worker of a number is given.
+    /// The handle that the worker with this number writes to.
     #[must_use]
     pub fn presenter(&self, worker: u16) -> Option<Presenter> {
         self.places.get(usize::from(worker)).map(|place| Presenter(Arc::clone(place)))
@@ -157,7 +157,7 @@ impl Board {
         self.places.iter().all(|place| !place.wanted.load(Ordering::Acquire))
     }
 
-    /// What every worker shows, in their order, and whether it is late with its answer.
+    /// The snapshot of every worker, in the order of the workers, and whether it is late.
     #[must_use]
     pub fn read(&self) -> Vec<(Snapshot, bool)> {
         let read = |place: &Arc<Place>| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is counted beside a worker, for those who show it and those who count.
+//! Counters that are kept beside a worker's own: of the hand-over and of the live loop.
 
 mod handover;
 mod live;

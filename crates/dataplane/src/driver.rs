@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop of a live worker, and the threads of several: on one link or on many, each worker with a source
-//! of its own. Frames of flows that another worker of the link owns are handed over between them
+//! The loop of a live worker, and the threads of all workers: on one link or on several, each worker with a
+//! source of its own. Frames of flows that another worker of the link owns are handed over
 //! ([`crate::handover`]) and leave by the owner's ports.
 //!
-//! A turn of a worker: swap the generation if another one is there, answer questions, take the frames that
-//! its source has ([`Source::take`]), then the frames that other workers handed over. A turn takes what is
-//! there and never waits for more; an idle worker sleeps, and is woken for a swap. When one worker ends (a
-//! port is gone, a defect), all end: each takes what was handed over to it, until nothing is on its way.
-//! Workers with a [`Slot`] do not end with their source: they wait for another one.
+//! A turn of a worker: swap the generation if a new one is pending, answer queries, take the frames that the
+//! source has ([`Source::take`]), then the frames that other workers handed over. A turn takes what is
+//! available and never waits for more; an idle worker sleeps and is woken for a swap. When one worker ends (a
+//! port failed, a defect), all end: each drains its rings until no frame is in transit. Workers with a
+//! [`Slot`] do not end with their source: they wait for another one.
 //!
 //! Each frame is counted in one place, and [`Balance`] holds the sums against each other.
 //!
-//! Flows move to other workers of their link when somebody asks for it ([`Control::move_flow`]).
+//! Flows move to other workers of their link on request ([`Control::move_flow`]).
 //!
-//! Not done: moves of flows from a worker that has much to do to one that has little.
+//! Not done: moving flows from busy workers to idle ones.
 
 mod answering;
 mod balance;
@@ -44,23 +44,23 @@ pub use crate::views::live::{Counted, LevelsNow, LiveFlow, RefusedBy, StaysBy};
 pub use balance::Balance;
 pub use control::{Control, MOVES_ASKED};
 
-/// Frames that a worker can have under way to others at one time.
+/// Frames that one worker can have in transit to others at a time.
 pub const PARCELS: usize = 2048;
 
-/// Sleep of a worker that owes its level something. A turn takes a millisecond or some, so not all of the
-/// processor's time goes there.
+/// Sleep of a worker whose level has work left. A turn of such work takes about a millisecond, so at most
+/// part of the processor's time goes there.
 const OWED: Duration = Duration::from_millis(1);
 
 /// Parameters of a worker's loop.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions {
-    /// Frames of one turn at most.
+    /// Most frames of one turn.
     pub batch: usize,
-    /// How long to look before sleeping, where a core is free.
+    /// Time to poll before sleeping, where a core is free.
     pub spin: Duration,
-    /// Inline: idle processors are asked to wait awake while packets come ([`bartizan_ports::Awake`]).
+    /// Inline: keeps idle processors out of deep sleep while packets come ([`bartizan_ports::Awake`]).
     pub awake: bool,
-    /// Longest sleep: timeouts of flows are looked at that often on an idle link.
+    /// Longest sleep, hence the interval in which timeouts of flows are checked on an idle link.
     pub tick: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Default for LiveOptions {
 }
 
 impl LiveOptions {
-    /// The longest sleep of a worker: shorter while its level has more to do than fits into a turn.
+    /// The longest sleep of a worker; shorter while its level has more work than fits into a turn.
     #[must_use]
     pub fn sleep_of(&self, worker: &Worker) -> Duration {
         if worker.level_owes() { self.tick.min(OWED) } else { self.tick }
@@ -90,28 +90,28 @@ impl LiveOptions {
 
 /// One worker with its source, recorder and counters.
 pub struct Driver<R> {
-    /// The worker and its rings to the others of its link.
+    /// The worker and its rings to the other workers of its link.
     pub station: Station,
-    /// The source of its packets; none: it is gone, and may come back.
+    /// The source of packets. `None`: it is gone, and may come back.
     pub source: Option<Box<dyn Source>>,
-    /// The recorder of its events: a box with it, or a reference to it.
+    /// The recorder of events: owned in a box, or borrowed.
     pub recorder: R,
-    /// What it counted besides.
+    /// Counters of the loop.
     pub counters: LiveCounters,
-    /// The processor that its thread stays on, as one of those that the process may use.
+    /// The processor that the thread is pinned to, as an index into those that the process may use.
     pub processor: Option<usize>,
-    /// What its packets come in by.
+    /// The link that packets enter by.
     pub link: LinkId,
-    /// Number of its link's first worker among those of all links.
+    /// Number of the link's first worker among the workers of all links.
     pub first: u16,
-    /// Where it gets another source when its own is gone. None: the end of its source is the end of all.
+    /// Supplies another source when the present one is gone. `None`: the end of the source ends all workers.
     pub slot: Option<Arc<Slot<Box<dyn Source>>>>,
-    /// For tests: moves one of its flows at random at each turn.
+    /// For tests: moves a random flow of the worker at each turn.
     pub chance: Option<Chance>,
-    /// Frames leave by its ports; else they are only watched.
+    /// Frames leave by the worker's ports; otherwise they are only watched.
     forwards: bool,
     retired: Vec<Retired>,
-    /// Its flows have ended and are recorded.
+    /// The worker's flows have ended and are recorded.
     has_ended: bool,
 }
 
@@ -134,17 +134,17 @@ impl<R> Driver<R> {
         }
     }
 
-    /// Whether frames leave by its ports; else they are only watched.
+    /// Whether frames leave by the worker's ports; otherwise they are only watched.
     pub const fn forwards(&self) -> bool {
         self.forwards
     }
 
-    /// Its number among the workers of all links.
+    /// The worker's number among the workers of all links.
     fn number(&self) -> WorkerId {
         WorkerId(self.first.saturating_add(self.station.id().0))
     }
 
-    /// Each of its ports: name, the counters of the port and of those before it, frames that wait in its
+    /// Visits each port: name, counters including those of earlier ports with the name, frames waiting in its
     /// transmit ring.
     pub fn each_port(&mut self, mut each: impl FnMut(&str, &PortStats, u64)) {
         let Driver { source, retired, .. } = self;
@@ -160,16 +160,16 @@ impl<R> Driver<R> {
     }
 }
 
-/// Counters of ports that are gone.
+/// Counters of closed ports.
 #[derive(Clone, Debug, Default)]
 struct Retired {
     name: String,
     stats: PortStats,
-    /// Frames that waited in its transmit ring, and did not leave.
+    /// Frames left in the transmit ring, which were not sent.
     waiting: u64,
 }
 
-/// Adds the counters of a source's ports to those of the ports before them.
+/// Adds the counters of a source's ports to those of earlier ports with the same names.
 fn retire(source: &mut dyn Source, retired: &mut Vec<Retired>) {
     let mut at = 0;
     source.each_port(&mut |name, stats, waiting| {
@@ -195,18 +195,18 @@ pub struct WorkerNumbers {
     pub all: u16,
 }
 
-/// Why workers ended that nobody stopped.
+/// Errors that end a run whose stop was not requested.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// A port failed for good.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// There is no thread.
+    /// The system cannot start a thread.
     #[error("cannot start worker {worker}: {source}; ask for fewer with --workers")]
     Thread {
         /// Worker.
         worker: u16,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A worker ended by a defect.
@@ -222,8 +222,8 @@ pub enum LiveError {
     },
 }
 
-/// Makes the stations of so many workers. Limits of `settings` are those of all together; `parcels` frames of
-/// each can be under way to others.
+/// Makes `count` stations. Limits of `settings` are those of all workers together; each station can have
+/// `parcels` frames in transit to others.
 ///
 /// # Errors
 /// A flow table cannot be reserved.
@@ -238,8 +238,8 @@ pub fn stations(
     stations_of(settings, engine, chains, WorkerNumbers { first: 0, count, all: count }, parcels)
 }
 
-/// [`stations`] of one of several links: connected with each other, not with those of other links. Limits of
-/// `settings` are those of the workers of all links.
+/// [`stations`] for one of several links: connected with each other, not with those of other links. Limits of
+/// `settings` are those of the workers of all links together.
 ///
 /// # Errors
 /// A flow table cannot be reserved.
@@ -265,9 +265,9 @@ pub fn stations_of(
     Ok(connect(workers, settings, parcels))
 }
 
-/// Runs all workers until the control says stop or one of them fails; their flows are ended then. `steer`
-/// runs in this thread meanwhile; it gets a question to ask, whether the workers have ended, and returns when
-/// they have.
+/// Runs all workers until the control stops them or one fails; then ends their flows. `steer` runs in the
+/// calling thread meanwhile: it receives a closure that reports whether the workers have ended, and returns
+/// when they have.
 ///
 /// # Errors
 /// The first failure of a worker, by its number.
@@ -291,7 +291,7 @@ pub fn run_drivers<R: DerefMut<Target: Recorder + Sized> + Send>(
                 Ok(thread) => threads.push((worker, thread)),
                 Err(source) => {
                     failure = Some(LiveError::Thread { worker, source });
-                    // Its station never opens, so the others must not wait for it.
+                    // The worker's station never opens, so the others must not wait for it.
                     control.set_broken();
                     control.stop();
                     break;
@@ -307,7 +307,7 @@ pub fn run_drivers<R: DerefMut<Target: Recorder + Sized> + Send>(
                 Ok(Err(error)) => LiveError::Port(error),
                 Err(_) => LiveError::Defect { worker, lost: 0 },
             };
-            // A defect says more than the ports that may have failed with it.
+            // A defect explains more than the port failures that may follow from it.
             if failure.is_none() || matches!(error, LiveError::Defect { .. }) {
                 failure = Some(error);
             }
@@ -317,7 +317,7 @@ pub fn run_drivers<R: DerefMut<Target: Recorder + Sized> + Send>(
         drivers.iter_mut().for_each(Driver::end_after_defect);
     }
     let mut under_way = 0;
-    // The first worker of each link speaks for all of that link.
+    // The ledger is shared by a link's workers, so the first worker of each link counts for the link.
     for driver in drivers.iter_mut().filter(|driver| driver.station.id() == WorkerId(0)) {
         driver.counters.under_way = driver.station.under_way();
         under_way += driver.counters.under_way;
@@ -329,7 +329,7 @@ pub fn run_drivers<R: DerefMut<Target: Recorder + Sized> + Send>(
     }
 }
 
-/// Who steers ended by a defect: nobody else would end the workers.
+/// Stops the workers when the supervisor ends by a defect, since no other thread would.
 struct StopOnPanic<'c>(&'c Control);
 
 impl Drop for StopOnPanic<'_> {
@@ -340,7 +340,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// The end of one worker is the end of all, however it comes.
+/// Stops all workers when one worker ends, for whatever reason.
 struct Ender<'c>(&'c Control);
 
 impl Drop for Ender<'_> {
@@ -353,27 +353,27 @@ impl Drop for Ender<'_> {
 }
 
 impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
-    /// Runs the worker in this thread until the control says stop, and ends its flows.
+    /// Runs the worker in this thread until the control stops it, then ends its flows.
     ///
     /// # Errors
     /// A port fails for good, and there is no [`Slot`] to get another source from.
     pub fn run(&mut self, options: &LiveOptions, control: &Control) -> Result<(), PortError> {
         if let Some(processor) = self.processor {
-            // Where the kernel refuses, it goes without.
+            // Where the kernel refuses, the thread is not pinned.
             let _ = stay_on_processor(processor);
         }
         let me = self.number();
         if let Some(source) = &mut self.source {
             source.begin(self.station.worker(), options.batch);
         }
-        // Who only watches delays nobody.
+        // A watching worker delays no traffic, so it lets the processor sleep.
         let mut awake = if self.forwards { options.awake() } else { Awake::default() };
         let mut result = Ok(());
         let mut last = LastTurns::default();
         while last.goes_on(control, || self.visible_until()) && result.is_ok() {
             control.take(me, self.station.worker_mut());
             self.recorder.turn();
-            // What is refused is counted.
+            // Refusals are counted by the station.
             control.take_moves(me, |key, to| {
                 let _ = self.station.move_flow(key, to);
             });
@@ -425,8 +425,8 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         result
     }
 
-    /// Ends the flows of a worker that a defect ended before it could: their records are written as far as
-    /// its state allows.
+    /// Ends the flows of a worker that ended by a defect: their records are written as far as the worker's
+    /// state allows.
     fn end_after_defect(&mut self) {
         if !self.has_ended {
             let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -436,7 +436,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         }
     }
 
-    /// Ports failed: their worker goes on without them where it may get others.
+    /// Handles the failure of ports: the worker continues without a source where it has a [`Slot`].
     fn let_go(&mut self, error: PortError) -> Result<(), PortError> {
         let Some(slot) = self.slot.clone() else { return Err(error) };
         self.leave_source();
@@ -444,7 +444,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         Ok(())
     }
 
-    /// Lets go of the source if that is asked for, and takes another one if it is offered.
+    /// Releases the source when the supervisor requests it, and takes a new one when it is offered.
     fn change_source(&mut self, options: &LiveOptions) {
         if let Some(source) = &mut self.source {
             source.change_ports();
@@ -469,7 +469,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         }
     }
 
-    /// Records frames that ports did not take: those that are due, or all.
+    /// Writes the drop records of frames that ports did not take: those that are due, or all.
     fn report_unsent(&mut self, only_due: bool) {
         let Driver { station, source: Some(source), recorder, .. } = self else { return };
         if source.has_unsent() {
@@ -483,7 +483,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         self.source.as_mut().map_or_else(packet_clock, |source| source.now())
     }
 
-    /// The clock that stamps frames, and how late the source shows them.
+    /// The clock that stamps frames, and the source's delay in showing them.
     fn visible_until(&mut self) -> (Timestamp, PacketDuration) {
         match &mut self.source {
             Some(source) => source.visible_until(),
@@ -491,7 +491,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         }
     }
 
-    /// Shows the counters to whoever asked for them.
+    /// Copies the counters to the board, for a reader that waits for them.
     fn show(&mut self) {
         let mut ports = Vec::new();
         self.each_port(|name, stats, _| ports.push((name.to_owned(), *stats)));
@@ -503,7 +503,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         });
     }
 
-    /// Takes what is there: from the source, then from other workers.
+    /// Takes the frames that are available: from the source, then from other workers.
     fn turn(&mut self, options: &LiveOptions, control: &Control) -> Result<Taken, PortError> {
         let Driver { station, source, recorder, counters, link, first, .. } = self;
         station.shed_by(|| source.as_ref().map_or(0, |source| source.backlog()));
@@ -519,7 +519,8 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         Ok(taken)
     }
 
-    /// Handles what others handed over, and sends what may leave. Returns the number of frames.
+    /// Handles frames that other workers handed over, and sends those that may leave. Returns the number of
+    /// frames.
     fn parcels(&mut self, options: &LiveOptions, control: &Control) -> Result<usize, PortError> {
         if !self.station.has_parcels() {
             return Ok(0);
@@ -539,7 +540,7 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
         Ok(taken)
     }
 
-    /// Nothing was there: time passes, then sleeps until something is. Returns why a sleep ended.
+    /// An idle turn: advances the clock, then sleeps until there is work. Returns why a sleep ended.
     fn rest(&mut self, options: &LiveOptions, control: &Control) -> Result<Option<Woke>, PortError> {
         let (me, now) = (self.number(), self.now());
         let Driver { station, source, recorder, .. } = self;
@@ -559,13 +560,13 @@ impl<R: DerefMut<Target: Recorder + Sized>> Driver<R> {
             None => wait_any(&mut [], waker, Duration::ZERO, tick),
         };
         let woke = control.sleeping(me, has_parcels, sleep).transpose()?;
-        // After a short sleep nobody knows yet whether it is silent.
+        // A short sleep does not show that the link is silent.
         Ok(woke.filter(|_| tick == options.tick))
     }
 }
 
-/// Counts a frame that another worker handed over and whose link is gone: if it was to leave, it and the
-/// fragments that were held for it are lost.
+/// Counts a frame that another worker handed over and whose link is gone: if it had to leave, the frame and
+/// the fragments held for it are lost.
 fn lose(worker: &mut Worker, decision: Decision, counters: &mut LiveCounters) {
     counters.normaliser = counters.normaliser.plus(worker.take_normalised());
     let mut room = Vec::new();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ring between a worker and the writer of events: one worker puts finished lines in, one writer takes
+//! The ring between a worker and the writer of events: the worker puts finished lines in, the writer takes
 //! them out.
 //!
-//! A ring is a fixed number of bytes, reserved once; a line is copied in and made visible as a whole. On live
-//! traffic a full ring never holds a worker up ([`WhenFull::Lose`]): the event is counted as lost, and before
-//! the next one that fits the writer is told how many are missing, so that the output says so where they are
-//! missing. Over captures nothing waits for the inspector, and a result must not depend on the speed of a
-//! disk: there the worker waits ([`WhenFull::Wait`]).
+//! A ring is a fixed number of bytes, reserved once; a line is copied in and published as a whole. On live
+//! traffic a full ring never delays a worker ([`WhenFull::Lose`]): the event is counted as lost, and the next
+//! event that fits is preceded by a message with the number of lost ones, so that the output reports the loss
+//! at its place. Captures have no traffic that could be delayed, and their result must not depend on the
+//! speed of a disk: the worker waits ([`WhenFull::Wait`]).
 //!
-//! Memory ordering is that of the ring (crate `rtrb`): its tail is published with `Release` after the bytes
-//! of a message are written and read with `Acquire` before they are looked at; one store publishes the whole
-//! message, so a reader never sees a part of one. No other state is shared. The end is the drop of the
-//! sender, also `Release`, so what was sent before it is seen by a receiver that has seen the end.
+//! Memory ordering is that of the ring (crate `rtrb`): its tail is stored with `Release` after the bytes of a
+//! message are written, and loaded with `Acquire` before they are read; one store publishes the whole
+//! message, so a reader never sees part of one. No other state is shared. The end of the ring is the drop of
+//! the sender, also `Release`, so a receiver that has seen the end sees all earlier messages.
 //!
 //! Not done: one ring for several workers (each has its own; order holds within a worker only).
 
@@ -20,45 +20,45 @@ use bartizan_events::record::LossRecord;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::time::Duration;
 
-/// Bytes of a ring unless something else is asked for: some thousands of events.
+/// Default size of a ring in bytes: some thousands of events.
 pub const RING_BYTES: usize = 4 << 20;
-/// Kind, output, length.
+/// Bytes of a message's header: kind, output, length.
 const HEAD: usize = 8;
 /// A message that holds an event.
 const EVENT: u16 = 0;
-/// A message that holds the number of events lost before the next one.
+/// A message with the number of events lost before the next one.
 const LOSS: u16 = 1;
-/// A message that says that the worker's run ends.
+/// A message that announces the end of the worker's run.
 const END: u16 = 2;
-/// How long the writer, and a worker that may wait, sleep when there is nothing to do.
+/// Sleep of the writer, and of a worker that may wait, when there is nothing to do.
 const NAP: Duration = Duration::from_micros(500);
-/// After so many naps without an event what is gathered is written out.
+/// Sleeps without an event after which the sink flushes.
 const IDLE_NAPS: u32 = 20;
-/// Time text of a loss that no event precedes or follows.
+/// Time text of a loss report that no event precedes or follows.
 const NO_TIME: &str = "1970-01-01T00:00:00.000000+0000";
 
-/// What happens to an event for which the ring has no room.
+/// Policy for an event that does not fit into the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It is lost and counted: live traffic goes on.
+    /// The event is lost and counted, since live traffic goes on.
     Lose,
-    /// The worker waits for the writer: captures.
+    /// The worker waits for the writer: for captures.
     Wait,
 }
 
-/// What went through a ring. `sent + lost` is every event that was given to it.
+/// Counters of a ring; `sent + lost` is the number of all events offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
-    /// Events that the ring took.
+    /// Events that went into the ring.
     pub sent: u64,
-    /// Events that were lost because it was full.
+    /// Events that were lost because the ring was full.
     pub lost: u64,
     /// Bytes of the events sent.
     pub bytes: u64,
 }
 
 impl RingCounters {
-    /// Sums two rings.
+    /// The sum of two rings.
     #[must_use]
     pub const fn plus(self, other: RingCounters) -> RingCounters {
         RingCounters {
@@ -75,7 +75,7 @@ impl RingCounters {
     }
 }
 
-/// A ring of so many bytes.
+/// A ring of `bytes` bytes.
 #[must_use]
 pub fn event_ring(bytes: usize, when_full: WhenFull) -> (EventSender, EventReceiver) {
     let (ring, consumer) = RingBuffer::new(bytes.max(HEAD * 4));
@@ -94,21 +94,21 @@ pub fn event_ring(bytes: usize, when_full: WhenFull) -> (EventSender, EventRecei
 pub struct EventSender {
     ring: Producer<u8>,
     when_full: WhenFull,
-    /// By output: losses that the writer has not been told of.
+    /// Losses not yet reported to the writer, by output.
     unreported: Vec<u64>,
     message: Vec<u8>,
     counters: RingCounters,
 }
 
 impl EventSender {
-    /// What was counted.
+    /// The ring's counters.
     #[must_use]
     pub const fn counters(&self) -> RingCounters {
         self.counters
     }
 
-    /// From here on the worker waits for room, and the writer for readers: the run ends, so no traffic waits
-    /// for either.
+    /// From now on the worker waits for room, and the writer for readers: the run is ending, so waiting
+    /// delays no traffic.
     pub fn ending(&mut self) {
         if self.when_full == WhenFull::Lose {
             self.when_full = WhenFull::Wait;
@@ -118,7 +118,7 @@ impl EventSender {
         }
     }
 
-    /// Sends one event without its line end. `false`: it was lost, and that is counted.
+    /// Sends one event without its line end. `false`: the event was lost, and the loss counted.
     pub fn send(&mut self, output: u16, line: &[u8]) -> bool {
         self.message.clear();
         let lost = self.unreported.get(usize::from(output)).copied().unwrap_or(0);
@@ -144,7 +144,7 @@ impl EventSender {
         false
     }
 
-    /// Puts the message in. Waits if that is allowed and can help.
+    /// Puts the message into the ring; waits for room if the policy allows and the message can ever fit.
     fn push(&mut self) -> bool {
         loop {
             if self.ring.push_entire_slice(&self.message).is_ok() {
@@ -158,7 +158,8 @@ impl EventSender {
         }
     }
 
-    /// Ends the ring: the writer is told of the last losses, for which this waits until there is room.
+    /// Ends the ring, after its last losses are reported to the writer; waits until there is room for the
+    /// reports.
     pub fn finish(mut self) -> RingCounters {
         self.when_full = WhenFull::Wait;
         for output in 0..self.unreported.len() {
@@ -181,14 +182,14 @@ fn append(message: &mut Vec<u8>, kind: u16, output: u16, body: &[u8]) {
     message.extend_from_slice(body);
 }
 
-/// What a ring holds.
+/// A message of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// An event of this output.
     Event(u16, &'a [u8]),
-    /// So many events of this output were lost here.
+    /// Number of events of this output that were lost at this place.
     Lost(u16, u64),
-    /// The run ends: what follows needs not be lost.
+    /// The run is ending: later messages need not be lost.
     Ending,
 }
 
@@ -196,12 +197,12 @@ pub enum Item<'a> {
 #[derive(Debug)]
 pub struct EventReceiver {
     ring: Consumer<u8>,
-    /// A copy of what runs over the ring's end.
+    /// Copy of a message that wraps around the ring's end.
     wrapped: Vec<u8>,
 }
 
 impl EventReceiver {
-    /// Takes out what is there. Gives the number of messages.
+    /// Takes all available messages. Returns their number.
     pub fn drain(&mut self, mut each: impl FnMut(Item<'_>)) -> usize {
         let bytes = self.ring.slots();
         if bytes == 0 {
@@ -226,7 +227,7 @@ impl EventReceiver {
         messages
     }
 
-    /// Whether the sender is gone. What it sent before is still there.
+    /// Whether the sender is gone. Its earlier messages remain available.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ring.is_abandoned()
@@ -246,40 +247,40 @@ fn next(bytes: &[u8]) -> Option<(Item<'_>, &[u8])> {
     Some((item, rest))
 }
 
-/// Where the writer puts lines.
+/// The writer's target for lines.
 pub trait LineSink {
     /// Takes one event of an output, without its line end.
     fn line(&mut self, output: u16, line: &[u8]);
 
-    /// Events of an output were lost in a ring. False: a record about it is to come among its lines; true:
-    /// the sink tells readers itself.
+    /// Reports that events of an output were lost in a ring. `false`: the loss needs a record among the
+    /// output's lines; `true`: the sink informs readers itself.
     fn lost(&mut self, output: u16, events: u64) -> bool {
         let _ = (output, events);
         false
     }
 
-    /// The run ends: no traffic waits for the writer any more.
+    /// The run is ending: waiting delays no traffic any more.
     fn ending(&mut self) {}
 
-    /// The output's name, as losses say it.
+    /// The output's name, for reports of losses.
     fn name(&self, output: u16) -> String;
 
-    /// The rings were looked at once more.
+    /// Called after each round over all rings.
     fn turn(&mut self) {}
 
-    /// Nothing more is there for the moment: what is gathered can be written out.
+    /// No messages are available: the sink can flush.
     fn idle(&mut self) {}
 }
 
-/// Writes what comes out of the rings until all their senders are gone. A ring's lines stay in order. Losses
-/// become records of type `bartizan`.
+/// Writes the messages of the rings until all senders are gone. A ring's lines stay in order. Losses become
+/// records of type `bartizan`.
 pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
     let mut losses = Losses::default();
     let mut naps = 0u32;
     while !rings.is_empty() {
         let mut messages = 0;
         rings.retain_mut(|ring| {
-            // The end first, then the content: what was sent before the end is seen in any case.
+            // The end first, then the content: messages sent before the end are then seen in any case.
             let ended = ring.has_ended();
             messages += ring.drain(|item| losses.write(item, sink));
             !ended
@@ -290,7 +291,7 @@ pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
             continue;
         }
         naps = naps.wrapping_add(1);
-        // Again and again: outputs may be asked to open anew while nothing happens.
+        // Repeated while idle: outputs may be requested to reopen meanwhile.
         if naps.is_multiple_of(IDLE_NAPS) {
             sink.idle();
         }
@@ -299,7 +300,7 @@ pub fn write_all(mut rings: Vec<EventReceiver>, sink: &mut dyn LineSink) {
     losses.finish(sink);
 }
 
-/// Losses that are to be written before the next event of their output, whose time they take.
+/// Losses to be reported before the next event of their output, with that event's time.
 #[derive(Default)]
 struct Losses {
     pending: Vec<(u16, u64)>,
@@ -327,7 +328,7 @@ impl Losses {
         }
     }
 
-    /// Writes the records of one output, or of all.
+    /// Writes the loss records of one output, or of all.
     fn tell(&mut self, only: Option<u16>, sink: &mut dyn LineSink) {
         let time = if self.last_time.is_empty() { NO_TIME } else { &self.last_time };
         let writer = &mut self.writer;
@@ -407,7 +408,7 @@ mod tests {
             assert!(!sender.send(0, line));
         }
         assert_eq!(receiver.drain(|_| {}), 1);
-        // Together with the word about the loss the line does not fit: an eighth loss. A shorter one does.
+        // Together with the loss report the line does not fit: an eighth loss. A shorter line does.
         assert!(!sender.send(0, line));
         assert!(sender.send(0, b"{\"timestamp\":\"t\"}"));
         let mut items = Vec::new();
@@ -436,7 +437,7 @@ mod tests {
             write_all(vec![receiver], &mut lines);
             lines.0
         });
-        // Waits for room, then goes.
+        // `finish` waits for room, then ends the ring.
         let counters = sender.finish();
         let lines = writer.join().unwrap();
         assert_eq!((counters.sent, counters.lost), (1, 2));

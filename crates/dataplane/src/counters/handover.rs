@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a station counts beside its worker.
+//! Counters of a station: frames and flows that it exchanges with other stations.
 
-/// What a station counted. The worker counts packets where they arrive, and decisions where they are made.
+/// Counters of a station. Packets are counted by the worker where they arrive, decisions where they are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandOverCounters {
-    /// Frames handed over to other stations (a frame that goes on from there counts there).
+    /// Frames handed over to other stations (a frame that is handed on from there counts there).
     pub handed_over: u64,
-    /// Frames taken from other stations.
+    /// Frames received from other stations.
     pub taken: u64,
     /// Frames refused because no ring or parcel had room.
     pub refused: u64,
-    /// Flows that this station, their home, has moved.
+    /// Flows whose home this station is, and which it moved to another owner.
     pub moved: u64,
-    /// Moves of its flows that were refused, here or by who was to take or give the flow.
+    /// Refused moves of flows whose home this station is: refused here, by the old owner or by the new one.
     pub moves_refused: u64,
 }
 
 impl HandOverCounters {
-    /// The counters of two stations together.
+    /// The sum of two stations' counters.
     #[must_use]
     pub const fn plus(self, other: HandOverCounters) -> HandOverCounters {
         HandOverCounters {

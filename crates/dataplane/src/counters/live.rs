@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a live run counts beside its worker.
+//! Counters of the live loop, beside those of its worker.
 
 use bartizan_stages::normaliser::NormaliserCounters;
 
-/// What a live run counted beyond the worker's own counters.
+/// Counters of a live loop that its worker does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LiveCounters {
-    /// What the normaliser did.
+    /// Counters of the normaliser.
     pub normaliser: NormaliserCounters,
     /// Turns that brought frames.
     pub turns: u64,
-    /// Frames that were to leave changed, and the change did not fit: they did not leave.
+    /// Frames that had to leave changed and were lost, because the change did not fit.
     pub unwritable: u64,
-    /// Frames of which only the first bytes were here when their turn to leave came at another worker, and
-    /// datagrams that came as one and could not be taken apart: they did not leave.
+    /// Frames that were lost because only their first bytes were captured when they had to leave at another
+    /// worker, and combined datagrams that could not be split.
     pub incomplete: u64,
-    /// Frames that were on their way between workers when one of them ended by a defect.
+    /// Frames that were in transit between workers when one of them ended by a defect.
     pub under_way: u64,
-    /// Frames that were on their way between workers when their link went: they did not leave.
+    /// Frames that were in transit between workers when their link went down; they were lost.
     pub gone: u64,
-    /// Frames of a tap that were the second of a pair of equal ones: not looked at.
+    /// Frames of a tap that were the second copy of a pair and were not inspected.
     pub duplicates: u64,
 }
 
 impl LiveCounters {
-    /// The counters of two workers together.
+    /// The sum of two workers' counters.
     #[must_use]
     pub fn plus(self, other: &LiveCounters) -> LiveCounters {
         // Every field by name, so that a new one is not forgotten here.

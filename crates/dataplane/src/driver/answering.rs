@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a worker answers questions about its flows: part by part, between two batches ([`crate::inquiry`]).
+//! Answers of a worker to queries about its flows and functions: part by part, between two batches
+//! ([`crate::inquiry`]).
 
 use crate::inquiry::{FLOWS_TOLD, FlowsWanted, Inquiry, PART, Question};
 use crate::views::history::{AllowedBy, Ends};
@@ -17,7 +18,7 @@ use bartizan_stages::record::Entry;
 use bartizan_stages::standing::Course;
 use std::collections::BTreeMap;
 
-/// Looks at the next part for a question. `None`: it is answered.
+/// Handles the next part of a query. `None`: the query is answered.
 pub(super) fn go_on(worker: &mut Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
     let of_me = |now: FunctionNow| (me, now);
     match &inquiry.asked.question {
@@ -30,7 +31,7 @@ pub(super) fn go_on(worker: &mut Worker, me: WorkerId, mut inquiry: Box<Inquiry>
     None
 }
 
-/// Looks at the next flows.
+/// Visits the next flows of the table.
 fn look_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<Box<Inquiry>> {
     if let Some(at) = look(worker, me, &mut inquiry) {
         inquiry.at = at;
@@ -45,7 +46,7 @@ fn look_on(worker: &Worker, me: WorkerId, mut inquiry: Box<Inquiry>) -> Option<B
     None
 }
 
-/// Says the answer. Who asked may have gone.
+/// Sends the answer; the querying thread may be gone.
 fn say(me: WorkerId, Inquiry { asked, answer, .. }: Inquiry) {
     let _ = asked.to.send((me, answer));
 }
@@ -69,12 +70,12 @@ fn look(worker: &Worker, me: WorkerId, inquiry: &mut Inquiry) -> Option<u32> {
     next
 }
 
-/// Whether a flow is meant.
+/// Whether a query selects a flow.
 fn fits(wanted: &FlowsWanted, entry: &Entry) -> bool {
     wanted.fits_key(entry.key()) && wanted.number.is_none_or(|number| number == entry.ext.event_id)
 }
 
-/// Counts a flow by where it is.
+/// Counts a flow at its level, with the reason why it is not lower.
 fn count(levels: &mut LevelsNow, entry: &Entry, worker: &Worker) {
     levels.flows += 1;
     *levels.levels.entry(entry.level().name()).or_default() += 1;
@@ -85,7 +86,7 @@ fn count(levels: &mut LevelsNow, entry: &Entry, worker: &Worker) {
     }
 }
 
-/// Tells of a flow.
+/// Describes a flow.
 pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> LiveFlow {
     let (chains, key) = (worker.chains(), entry.key());
     let class = chains.classifier.policies().class_name(entry.fid);
@@ -150,11 +151,11 @@ pub(super) fn tell(worker: &Worker, me: WorkerId, id: FlowId, entry: &Entry) -> 
 }
 
 fn seconds(time: Timestamp) -> f64 {
-    // For people: microseconds are enough.
+    // The value is for display: microseconds are enough.
     (time.as_nanos() / 1_000) as f64 / 1e6
 }
 
-/// What each level has counted: the host, and those that have seen a packet.
+/// The counters of each level: of the host, and of every lower level that has seen a packet.
 fn counted(worker: &Worker, id: FlowId) -> BTreeMap<&'static str, Counted> {
     let of = |level: Level| {
         let amounts = worker.flows().amounts(id, level)?;
@@ -164,7 +165,7 @@ fn counted(worker: &Worker, id: FlowId) -> BTreeMap<&'static str, Counted> {
     [Level::Host, Level::Xdp, Level::Rtl].into_iter().filter_map(of).collect()
 }
 
-/// The functions that the running generation has for a flow.
+/// The functions that the running generation puts on a flow's path.
 fn chain_of(chains: &Chains, entry: &Entry) -> Path {
     let header = header_of_flow(entry.key(), entry.ext.matched_icmp);
     chains.classifier.classify(&header, entry.last_seen, &mut entry.ext.matches.clone()).path

@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The balance of a run: each frame that came in is in one of its sums.
+//! The balance of a run: every received frame is counted in exactly one of its sums.
 
 use crate::counters::LiveCounters;
 use crate::worker::WorkerCounters;
 use bartizan_ports::PortStats;
 
-/// Where the frames of an inline run went, summed over workers and ports.
+/// Sums of the frames of an inline run over workers and ports, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
-    /// Handed out by the ports, and what was made by taking datagrams apart.
+    /// Frames received from the ports, and frames made by splitting combined datagrams.
     pub received: u64,
-    /// Decided to leave.
+    /// Frames with a forwarding verdict.
     pub forwarded: u64,
-    /// Refused, by whatever reason.
+    /// Frames that were refused, for any reason.
     pub refused: u64,
-    /// Under way between workers when one of them ended by a defect.
+    /// Frames in transit between workers when one of them ended by a defect.
     pub under_way: u64,
-    /// Watched ones that were not looked at: the second of a pair.
+    /// Watched frames that were the second copy of a pair and were not inspected.
     pub duplicates: u64,
-    /// Made by the normaliser: answers to rejected packets, segments beyond the first of a large frame.
+    /// Frames made by the normaliser: answers to rejected packets, segments beyond the first of a large
+    /// frame.
     pub made: u64,
-    /// Given to devices.
+    /// Frames given to devices.
     pub sent: u64,
-    /// Refused by the port that they were to leave by.
+    /// Frames that their egress port refused.
     pub not_sent: u64,
-    /// Waiting in a transmit ring at the end.
+    /// Frames left in a transmit ring at the end.
     pub waiting: u64,
-    /// Were to leave, and could not be: a change did not fit, only a part of the frame was here, or their
-    /// link was gone.
+    /// Frames that had to leave and could not: a change did not fit, only part of the frame was captured, or
+    /// their link was gone.
     pub not_given: u64,
 }
 
 impl Balance {
-    /// Adds a worker with its ports.
+    /// Adds the counters of a worker and its live loop.
     pub fn add(&mut self, counters: &WorkerCounters, live: &LiveCounters) {
         self.received += live.normaliser.datagrams;
         self.forwarded += counters.forwarded + counters.let_go;
@@ -43,7 +44,7 @@ impl Balance {
         self.not_given += live.unwritable + live.incomplete + live.gone;
     }
 
-    /// Adds a port.
+    /// Adds the counters of a port.
     pub fn add_port(&mut self, stats: &PortStats, waiting: u64) {
         self.received += stats.received;
         self.sent += stats.sent;
@@ -51,15 +52,15 @@ impl Balance {
         self.waiting += waiting;
     }
 
-    /// The first half, all there is where frames are only watched: received = forwarded + refused + under way
-    /// + duplicates.
+    /// The first half of the balance, and all of it where frames are only watched: received = forwarded +
+    /// refused + under way + duplicates.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
         self.received == self.forwarded + self.refused + self.under_way + self.duplicates
     }
 
-    /// Whether every frame is in one place: received = forwarded + refused + under way, and forwarded + made
-    /// = sent + not sent + waiting + not given.
+    /// Whether every frame is counted once: [`Self::is_taken`], and forwarded + made = sent + not sent +
+    /// waiting + not given.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.is_taken()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steering live workers from outside: stop, swap generations, move flows, ask what runs and how flows stand,
-//! wake who sleeps.
+//! Control of live workers by other threads: stop, swap generations, move flows, query functions and flows,
+//! wake sleeping workers.
 //!
-//! Memory ordering: a generation is put in its place under a lock and then flagged (`Release`); a worker that
-//! sees the flag (`Acquire`) finds it. Who hands a frame over to a worker that may be going to sleep, and
-//! that worker, agree by a fence on each side (sequentially consistent): either the one sees that the other
-//! sleeps, or the other sees the frame.
+//! Memory ordering: a generation is stored under a lock and then flagged (`Release`); a worker that sees the
+//! flag (`Acquire`) finds the generation. A worker that hands a frame over and a receiver that may be about
+//! to sleep agree by a fence on each side (sequentially consistent): either the sender sees that the receiver
+//! sleeps, or the receiver sees the frame.
 
 use super::answering;
 use crate::inquiry::{self, Collector, Question, Waiting};
@@ -19,16 +19,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How workers are steered from outside: stop, swap generations, and what they run.
+/// The control of all workers of a run.
 pub struct Control {
     stop: AtomicBool,
     broken: AtomicBool,
     seats: Box<[Seat]>,
-    /// Rings when a worker has begun with another generation.
+    /// Notified when a worker has begun to run another generation.
     entered: (Mutex<()>, Condvar),
-    /// Generations that a worker has left: freed by who steers, which takes longer than a worker may wait.
+    /// Generations that a worker has left. The supervisor frees them, since that takes longer than a worker
+    /// may pause.
     left: Mutex<Vec<Arc<Chains>>>,
-    /// What has happened to functions, for who steers.
+    /// Lifecycle events of functions, for the supervisor.
     news: Mutex<Vec<(WorkerId, FunctionEvent)>>,
 }
 
@@ -38,17 +39,17 @@ struct Seat {
     pending: Mutex<Option<Arc<Chains>>>,
     has_pending: AtomicBool,
     running: AtomicU64,
-    /// Moves of flows that it is asked for.
+    /// Requested moves of flows.
     moves: Mutex<Vec<(FlowKey, WorkerId)>>,
     has_moves: AtomicBool,
-    /// Questions about its flows.
+    /// Queries about the worker's flows and functions.
     questions: Mutex<Waiting>,
     has_questions: AtomicBool,
     asleep: AtomicBool,
     waker: Waker,
 }
 
-/// Moves that one worker can be asked for between two of its batches.
+/// Most pending moves per worker.
 pub const MOVES_ASKED: usize = 256;
 
 impl Control {
@@ -60,7 +61,7 @@ impl Control {
         Self::for_workers(1)
     }
 
-    /// A control for so many workers.
+    /// A control for `count` workers.
     ///
     /// # Errors
     /// The system has no event descriptor left.
@@ -96,14 +97,14 @@ impl Control {
         }
     }
 
-    /// Whether the end was asked for.
+    /// Whether a stop was requested.
     #[must_use]
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Hands over another generation; each worker runs it from its next batch boundary on. Of several only
-    /// the last counts.
+    /// Sets the next generation; each worker runs it from its next batch boundary on. A later call replaces a
+    /// generation that is still pending.
     pub fn swap(&self, chains: Arc<Chains>) {
         for seat in &self.seats {
             if let Ok(mut pending) = seat.pending.lock() {
@@ -114,10 +115,10 @@ impl Control {
         }
     }
 
-    /// Asks for a flow to be moved to worker `to` of its link. `home`: the number of the flow's home among
-    /// the workers of all links, that of its link's first worker plus `Owners::home`. The home moves it at
-    /// its next batch boundary, or counts in `flow.moves_refused` that it does not (`Station::move_flow`).
-    /// `false`: there is no such worker, or [`MOVES_ASKED`] moves wait already.
+    /// Requests the move of a flow to worker `to` of its link. `home`: number of the flow's home among the
+    /// workers of all links, that is, the number of its link's first worker plus `Owners::home`. The home
+    /// moves the flow at its next batch boundary, or counts a refusal in `flow.moves_refused`
+    /// (`Station::move_flow`). `false`: no worker has the number, or [`MOVES_ASKED`] moves are pending.
     #[must_use]
     pub fn move_flow(&self, home: WorkerId, key: &FlowKey, to: WorkerId) -> bool {
         let Some(seat) = self.seats.get(usize::from(home.0)) else { return false };
@@ -132,8 +133,8 @@ impl Control {
         true
     }
 
-    /// Asks all workers about their flows. They answer between two batches, at once and without anybody who
-    /// waits for it ([`inquiry`]). `None`: so many questions wait already ([`inquiry::QUESTIONS`]).
+    /// Sends a query to all workers. Each answers between two batches, without blocking another thread
+    /// ([`inquiry`]). `None`: [`inquiry::QUESTIONS`] queries are pending already.
     #[must_use]
     pub fn ask(&self, question: Question) -> Option<Collector> {
         let count = u16::try_from(self.seats.len()).unwrap_or(u16::MAX);
@@ -142,7 +143,7 @@ impl Control {
         for (seat, asked) in self.seats.iter().zip(asked) {
             if let Ok(mut questions) = seat.questions.lock() {
                 all &= questions.put(asked);
-                // Under the lock, as who takes the last one says that there is none.
+                // Under the lock, as in `answer`, which clears the flag with the last query.
                 seat.has_questions.store(true, Ordering::Release);
             }
             seat.waker.wake();
@@ -150,7 +151,7 @@ impl Control {
         all.then_some(collector)
     }
 
-    /// At a batch boundary: goes on with what a worker is asked.
+    /// At a batch boundary: handles the next part of a worker's current query.
     fn answer(seat: &Seat, me: WorkerId, worker: &mut Worker) {
         if worker.inquiry.is_none() {
             if !seat.has_questions.load(Ordering::Acquire) {
@@ -165,12 +166,12 @@ impl Control {
         let inquiry = worker.inquiry.take();
         worker.inquiry = inquiry.and_then(|inquiry| answering::go_on(worker, me, inquiry));
         if worker.inquiry.is_some() || seat.has_questions.load(Ordering::Relaxed) {
-            // It does not sleep before it is through.
+            // The worker does not sleep before the query is answered.
             seat.waker.wake();
         }
     }
 
-    /// At a batch boundary: the moves that a worker is asked for.
+    /// At a batch boundary: takes the requested moves of a worker's flows.
     pub(super) fn take_moves(&self, me: WorkerId, mut each: impl FnMut(&FlowKey, WorkerId)) {
         let Some(seat) = self.seats.get(usize::from(me.0)) else { return };
         if !seat.has_moves.load(Ordering::Acquire) || !seat.has_moves.swap(false, Ordering::AcqRel) {
@@ -180,15 +181,14 @@ impl Control {
         moves.iter().for_each(|(key, to)| each(key, *to));
     }
 
-    /// The oldest generation that a worker runs: what really happens, not what was asked for. 0 until all
-    /// have begun.
+    /// The oldest generation that any worker runs (not the requested one). 0 until all workers have begun.
     #[must_use]
     pub fn running(&self) -> Generation {
         let numbers = self.seats.iter().map(|seat| seat.running.load(Ordering::Acquire));
         Generation(numbers.min().unwrap_or(0))
     }
 
-    /// Waits for some time until all workers run a generation, or a later one. Whether they do.
+    /// Waits at most `most` until all workers run `generation` or a later one; returns whether they do.
     #[must_use]
     pub fn wait_running(&self, generation: Generation, most: Duration) -> bool {
         let (lock, entered) = &self.entered;
@@ -197,14 +197,14 @@ impl Control {
         self.running() >= generation
     }
 
-    /// The generation that one worker runs; beyond the last: `None`.
+    /// The generation that one worker runs. `None`: no worker has the number.
     #[must_use]
     pub fn running_in(&self, worker: WorkerId) -> Option<Generation> {
         self.seats.get(usize::from(worker.0)).map(|seat| Generation(seat.running.load(Ordering::Acquire)))
     }
 
-    /// Frees generations that nobody runs any more, and says whether there were some. For who steers: it
-    /// takes a while, which workers do not have.
+    /// Frees generations that no worker runs any more; returns whether there were any. For the supervisor: it
+    /// takes longer than a worker may pause.
     pub fn free_left(&self) -> bool {
         let free: Vec<Arc<Chains>> = match self.left.lock() {
             Ok(mut left) => left.extract_if(.., |chains| Arc::strong_count(chains) == 1).collect(),
@@ -214,7 +214,7 @@ impl Control {
         !free.is_empty()
     }
 
-    /// At a batch boundary: takes a pending generation, and answers questions.
+    /// At a batch boundary: takes a pending generation, and answers queries.
     pub(super) fn take(&self, me: WorkerId, worker: &mut Worker) {
         let Some(seat) = self.seats.get(usize::from(me.0)) else { return };
         worker.forget_generation();
@@ -232,7 +232,7 @@ impl Control {
             worker.enter_generation(chains);
         }
         let now = worker.generation().0;
-        // It is this worker's own.
+        // Only this worker writes the value.
         if seat.running.load(Ordering::Relaxed) != now {
             seat.running.store(now, Ordering::Release);
             self.tell_entered();
@@ -243,16 +243,17 @@ impl Control {
         }
     }
 
-    /// Wakes who waits for generations.
+    /// Wakes the threads in [`Control::wait_running`].
     #[cold]
     fn tell_entered(&self) {
-        // Who looks holds the lock: it has seen this worker's generation, or waits for the bell.
+        // A waiting thread holds the lock while it checks: it has seen this worker's generation, or waits for
+        // the notification.
         drop(self.entered.0.lock());
         self.entered.1.notify_all();
     }
 
-    /// Leaves what has happened to functions for who steers. What nobody takes is not kept: health and
-    /// counters say it all the same.
+    /// Passes lifecycle events of functions to the supervisor. Events beyond the bound are discarded: health
+    /// and counters report the state anyway.
     #[cold]
     fn put_news(&self, me: WorkerId, worker: &mut Worker) {
         let Ok(mut news) = self.news.lock() else { return };
@@ -260,18 +261,19 @@ impl Control {
         news.extend(worker.take_news().into_iter().take(room).map(|what| (me, what)));
     }
 
-    /// What has happened to functions since the last call.
+    /// Lifecycle events of functions since the last call.
     #[must_use]
     pub fn take_news(&self) -> Vec<(WorkerId, FunctionEvent)> {
         self.news.lock().map(|mut news| core::mem::take(&mut *news)).unwrap_or_default()
     }
 
-    /// What a worker sleeps on.
+    /// The waker that a worker sleeps on.
     pub(super) fn waker(&self, me: WorkerId) -> Option<&Waker> {
         self.seats.get(usize::from(me.0)).map(|seat| &seat.waker)
     }
 
-    /// Wakes those of some workers (a bit each from the `first` on, the last bit for all beyond) that sleep.
+    /// Wakes those of the given workers that sleep. `workers`: one bit each from `first` on, the last bit for
+    /// all beyond.
     pub(super) fn wake(&self, first: u16, workers: u64) {
         if workers == 0 {
             return;
@@ -284,7 +286,7 @@ impl Control {
         }
     }
 
-    /// Lets a worker sleep, unless it has something to do after having said that it will.
+    /// Lets a worker sleep, unless `has_work` holds once the worker is marked as asleep.
     pub(super) fn sleeping<T>(
         &self,
         me: WorkerId,
@@ -299,7 +301,7 @@ impl Control {
         slept
     }
 
-    /// A worker ended by a defect: nobody waits for what it holds.
+    /// Marks that a worker ended by a defect: other workers do not wait for the frames that it holds.
     pub(super) fn set_broken(&self) {
         self.broken.store(true, Ordering::Release);
     }

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker's turns after the word to stop: what had come by then is handled like everything before it, and
-//! no more is waited for.
+//! The last turns of a worker after the stop signal: frames that had arrived by then are handled like all
+//! before them; later frames are not waited for.
 //!
-//! The ring of a tap shows frames some time after they came ([`bartizan_ports::Port::delay`]). So a worker
-//! that watches looks on for that long, and ends with the first frame that came later.
+//! The ring of a tap shows frames some time after their arrival ([`bartizan_ports::Port::delay`]). So a
+//! watching worker continues for that long, and ends with the first frame that arrived later.
 
 use super::control::Control;
 use crate::source::Taken;
 use bartizan_base::{PacketDuration, Timestamp};
 use std::time::Duration;
 
-/// The turns of one worker after the word to stop.
+/// The turns of one worker after the stop signal.
 #[derive(Default)]
 pub(super) struct LastTurns {
     turns: u32,
     idle: bool,
-    /// Time of the newest frame of the turn before.
+    /// Time of the newest frame of the previous turn.
     newest: Timestamp,
-    /// The port's clock when the word was seen, and when the turn before began.
+    /// The port's clock at the stop signal, and at the beginning of the previous turn.
     word: Timestamp,
     began: Timestamp,
 }
 
 impl LastTurns {
-    /// Turns of a port that shows frames at once: a ring's frames, and some that come meanwhile.
+    /// Most turns with a port that shows frames at once: enough for a full ring and the frames that arrive
+    /// meanwhile.
     const MOST: u32 = 32;
-    /// Longest time for what lies in a ring that shows frames later.
+    /// Longest time for the frames of a ring that shows them late.
     const LONGEST: PacketDuration = PacketDuration::from_secs(10);
-    /// Sleep between two looks at a ring that shows nothing.
+    /// Sleep between two polls of a ring that shows nothing.
     const PAUSE: Duration = Duration::from_micros(500);
 
-    /// Whether another turn is to be made. `clock`: the port's, and how late it shows frames.
+    /// Whether another turn follows. `clock`: the port's clock, and its delay in showing frames.
     pub(super) fn goes_on(
         &mut self,
         control: &Control,
@@ -43,7 +44,7 @@ impl LastTurns {
         let began = std::mem::replace(&mut self.began, now);
         self.turns += 1;
         if self.turns == 1 {
-            // The turn before the word came may have seen nothing; one after it must.
+            // The turn before the signal may have seen nothing; one after it must.
             self.word = now;
             return true;
         }
@@ -60,7 +61,7 @@ impl LastTurns {
         true
     }
 
-    /// Takes in what a turn saw.
+    /// Notes a turn's result.
     pub(super) const fn saw(&mut self, taken: Taken) {
         self.idle = taken.frames == 0;
         self.newest = taken.newest;

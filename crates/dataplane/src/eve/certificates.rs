@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates that are stored: handed to the store, which writes them.
+//! Stored certificates: passed to the certificate store, which writes them.
 
 use super::EveRecorder;
 use super::head::flow_tuple;

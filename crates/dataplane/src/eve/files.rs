@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that are kept: pieces go to the store as they come.
+//! Stored files: pieces are passed to the file store as they arrive.
 
 use super::EveRecorder;
 use super::head::{Orientation, VariableNames};
@@ -39,7 +39,7 @@ impl EveRecorder {
         if file.state == FileState::Open {
             return StoreOutcome::SoFar { id, bytes };
         }
-        // Without a digest there is no name for it: nothing of a broken file is kept.
+        // The digest is the file's name: a broken file has none and is not kept.
         let Some(sha256) = file.store_name() else {
             store.drop_file(id);
             return StoreOutcome::GivenUp;
@@ -51,7 +51,7 @@ impl EveRecorder {
         if store.close(id, sha256, record) { StoreOutcome::Done { id } } else { give_up(&store, file) }
     }
 
-    /// The record beside a kept file.
+    /// Writes the metadata record of a stored file.
     fn file_record(
         &self,
         occasion: &Occasion<'_>,

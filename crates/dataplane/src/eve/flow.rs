@@ -42,7 +42,7 @@ pub(super) fn counters(flow: &Entry, below: Option<&[Amounts; 2]>) -> FlowCounte
     FlowCounters { packets: flow.packets, bytes: flow.bytes, bypassed: below.map(sum_of).or_else(none) }
 }
 
-/// What each level has counted, the host and those that have counted something.
+/// The counters of each level: of the host, and of every lower level that has counted a packet.
 fn levels_of(flow: &Entry, below: &[Amounts; 2]) -> SmallVec<[LevelAmounts; 3]> {
     let mut host = LevelAmounts { level: Level::Host, packets: flow.packets, bytes: flow.bytes };
     let mut levels = SmallVec::new();
@@ -93,14 +93,14 @@ fn tcp_record(flow: &Entry) -> Option<TcpRecord<'static>> {
         session: session.exists().then(|| TcpSession {
             state: session.state().eve_name(),
             gap: PerDirection::new(gap.to_server != 0, gap.to_client != 0),
-            // Without data each side is one piece.
+            // Without data each side is one region.
             max_regions: PerDirection::new(regions(Direction::ToServer), regions(Direction::ToClient)),
             urgent_oob_data: per(&|s| u32::from(s.urgent_out_of_band())),
         }),
     })
 }
 
-/// The addresses of a flow's sides, as a packet of a direction has them.
+/// The Ethernet addresses of a flow's sides, as a packet of a direction has them.
 fn ethers(flow: &Entry, direction: Direction) -> Ether<'_> {
     let (src, dest) = (flow.ext.macs_of(direction), flow.ext.macs_of(direction.flip()));
     if src.is_empty() && dest.is_empty() {
@@ -124,7 +124,7 @@ fn action_of(flow: &Entry, staged: bool) -> Option<FlowAction> {
     }
 }
 
-/// The first refusal of a flow that a staged policy did not carry out.
+/// The first refusal of a flow that a staged policy reported and did not enforce.
 fn would_be_of<'a>(flow: &Entry, run: &'a RunInfo) -> Option<WouldBe<'a>> {
     let would_be = flow.ext.standing.would_be()?;
     Some(WouldBe {
@@ -135,7 +135,7 @@ fn would_be_of<'a>(flow: &Entry, run: &'a RunInfo) -> Option<WouldBe<'a>> {
     })
 }
 
-/// The function and rule that let a flow go on for good, once nobody judges it any more.
+/// The function and rule that allowed a flow for good, once no function judges it any more.
 fn allowed_of<'a>(flow: &Entry, run: &'a RunInfo, staged: bool) -> Option<(Option<&'a str>, Option<u32>)> {
     let allowed = flow.ext.standing.allowed(false).or_else(|| staged.then(Default::default))?;
     let by = allowed.function.map_or(Some("default"), |id| run.function(id));
@@ -168,7 +168,7 @@ impl EveRecorder {
             ..Common::default()
         };
         let class = FlowClass::of(self, Some(flow));
-        // What would have been refused went on.
+        // Staged: the refused packets were forwarded.
         let (staged, standing) = (self.is_staged(flow), &flow.ext.standing);
         let refusal = standing.last_refusal().filter(|_| !staged);
         common.own = class.own(&run, flow.generation, Some(flow), refusal.as_ref());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The head of events, from packets and flows.
+//! The common head of events, from packets and flows.
 
 use super::{EveRecorder, RunInfo};
 use bartizan_applayer::flow::{AppLayer, Known};
@@ -12,7 +12,7 @@ use bartizan_stages::chain::ClassName;
 use bartizan_stages::record::{Cause, Entry, Occasion};
 use smallvec::SmallVec;
 
-/// Which way round addresses and ports stand.
+/// Orientation of an event's addresses and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Orientation {
     /// As in the packet.
@@ -34,12 +34,12 @@ pub(super) struct VariableNames<'o> {
 }
 
 impl<'o> VariableNames<'o> {
-    /// Of a packet and its flow.
+    /// The variables of a packet and its flow.
     pub(super) fn of(recorder: &EveRecorder, occasion: &Occasion<'o>, flow: Option<&Entry>) -> Self {
         VariableNames { packet: occasion.variables, ..Self::of_flow(recorder, flow) }
     }
 
-    /// Of a flow.
+    /// The variables of a flow.
     pub(super) fn of_flow(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         let mut names = VariableNames::default();
         for (bit, said) in flow.iter().flat_map(|flow| flow.ext.descriptions()) {
@@ -52,7 +52,7 @@ impl<'o> VariableNames<'o> {
         names
     }
 
-    /// Borrowed, as records want them.
+    /// The names as borrowed lists, the form that records take.
     pub(super) fn lists(&self) -> VariableLists<'_> {
         VariableLists {
             bits: self.bits.iter().map(String::as_str).collect(),
@@ -94,7 +94,7 @@ pub(super) fn packet_tuple(packet: &PacketView<'_>) -> Option<Tuple> {
         Transport::Tcp(tcp) => Some((tcp.sport, tcp.dport)),
         Transport::Udp(udp) => Some((udp.sport, udp.dport)),
         Transport::Sctp(sctp) => Some((sctp.sport, sctp.dport)),
-        // The header could not be read, but the protocol has ports.
+        // The header was not readable, but the protocol has ports.
         _ if matches!(proto, 6 | 17 | 132) => Some((0, 0)),
         _ => None,
     };
@@ -124,7 +124,7 @@ fn icmp(packet: &PacketView<'_>) -> Option<(u8, u8)> {
     }
 }
 
-/// Where a packet comes from, in EVE's words, or what stands in its place.
+/// The origin of a packet in EVE's words, or the cause of an event without a packet.
 fn source(cause: Cause<'_>) -> Option<PacketSource> {
     match cause {
         Cause::Packet(packet) => {
@@ -136,8 +136,8 @@ fn source(cause: Cause<'_>) -> Option<PacketSource> {
     }
 }
 
-/// Addresses, ports and protocol of an occasion as they stand in it: those of its packet, or of its flow in
-/// the occasion's direction.
+/// Addresses, ports and protocol of an event in its own direction: those of its packet, or those of its flow
+/// turned to the event's direction.
 pub(super) fn own_tuple(occasion: &Occasion<'_>, flow: Option<&Entry>) -> Option<Tuple> {
     match (occasion.packet(), flow) {
         (Some(packet), _) => packet_tuple(packet),
@@ -163,7 +163,7 @@ pub(super) fn head<'a>(
     orientation: Orientation,
 ) -> Common<'a> {
     let packet = occasion.packet();
-    // The event shows the sides the other way round than the packet does.
+    // The event shows the sides in the opposite order of the packet.
     let turned_round = flow.is_some()
         && match orientation {
             Orientation::Packet => false,
@@ -203,7 +203,7 @@ pub(super) fn head<'a>(
     }
 }
 
-/// What is told without a packet shows the flow's addresses, from the client's side.
+/// An event without a packet shows the flow's Ethernet addresses, from the client's side.
 fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
     let sides = flow
         .and_then(|f| f.ext.macs.as_deref())
@@ -214,7 +214,7 @@ fn flow_ether(flow: Option<&Entry>) -> Ether<'_> {
     }
 }
 
-/// What own fields say of a flow's class, held while a record is written.
+/// The flow's class as own fields show it, held while a record is written.
 #[derive(Default)]
 pub(super) struct FlowClass {
     name: Option<ClassName>,
@@ -222,7 +222,7 @@ pub(super) struct FlowClass {
 }
 
 impl FlowClass {
-    /// Of a flow, when the run has own fields.
+    /// The class of a flow, when the run writes own fields.
     pub(super) fn of(recorder: &EveRecorder, flow: Option<&Entry>) -> Self {
         let Some(flow) = flow.filter(|_| recorder.run.own_fields) else { return FlowClass::default() };
         FlowClass {
@@ -231,7 +231,7 @@ impl FlowClass {
         }
     }
 
-    /// Own fields, when the run has some.
+    /// The own fields, when the run writes them.
     pub(super) fn own<'a>(
         &'a self,
         run: &'a RunInfo,
@@ -270,7 +270,7 @@ pub(super) fn app_protocols(app: Option<&AppLayer>) -> AppProtocols<'static> {
         Known::Pending => None,
     };
     let by = app.by_direction();
-    // That one side failed tells nothing while the other may still say what the flow is.
+    // One side's failure says nothing while the other side may still identify the protocol.
     let pending = app.protocol() == Known::Pending;
     let side = |side| if pending && side == Known::Failed { None } else { known(side) };
     AppProtocols {

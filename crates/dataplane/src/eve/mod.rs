@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The recorder that writes EVE: turns what workers find into the records of crate `events`.
+//! The recorder that writes EVE: turns the workers' events into the records of crate `events`.
 
 mod certificates;
 mod files;
@@ -32,7 +32,7 @@ pub use tap::{ALERTS_HELD, ALERTS_WAITING, AlertKey, AlertTap, HELD_TURNS, Tappe
 /// One EVE output.
 struct Output {
     options: EveOutput,
-    /// `None`: lines go to the writer by the recorder's ring.
+    /// `None`: lines go through the recorder's ring to the writer.
     sink: Option<Sink>,
     /// Options of protocol records, by event type.
     protocols: BTreeMap<String, LogOptions>,
@@ -49,7 +49,7 @@ pub enum EveError {
     Open(#[from] OpenError),
 }
 
-/// What the run adds to events beyond the traffic itself.
+/// Facts about the run that events contain.
 #[derive(Clone, Debug, Default)]
 pub struct RunInfo {
     /// Write own fields (`bartizan` object): runs with a policy.
@@ -58,7 +58,7 @@ pub struct RunInfo {
     pub functions: Vec<&'static str>,
     /// Name of the interface, live.
     pub interface: Option<String>,
-    /// Name of the link, where a host file names it.
+    /// Name of the link, if the host file gives one.
     pub link: Option<String>,
 }
 
@@ -76,44 +76,44 @@ impl RunInfo {
 /// Generations whose class names are kept: flows of older ones are recorded without the name of their policy.
 pub(crate) const NAMES_KEPT: usize = 4;
 
-/// What refused packets are counted by: the policy of their flow, the function's name, the reason.
+/// Key of the refusal counters: the policy of the flow, the function's name, the reason.
 pub type RefusalKey = (Option<Arc<str>>, &'static str, Reason);
 
-/// See the module.
+/// The recorder; see the module.
 pub struct EveRecorder {
     outputs: Vec<Output>,
     writer: JsonWriter,
-    /// What functions call the variables of flows, by their bits.
+    /// Names of functions' flow variables, by the functions' bits.
     variables: Vec<Option<Arc<dyn VariableNames>>>,
     /// Names of ports that flows may be redirected to.
     ports: Arc<[String]>,
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,
     prevention: bool,
-    /// Firewall mode is on: alerts say whose rule it was.
+    /// Firewall mode is on: alerts name the engine of their rule (`fw` or `td`).
     firewall: bool,
     alerts: BTreeMap<u32, u64>,
     files: u32,
     /// Names of the classes of the latest generations.
     names: VecDeque<(Generation, Arc<PolicyMap>)>,
-    /// Packets that were refused, or would have been.
+    /// Packets that were refused, or would have been in prevention.
     refusals: BTreeMap<RefusalKey, u64>,
-    /// Events that were made elsewhere.
+    /// Events made by other threads.
     posted: Arc<Posted>,
-    /// Where files are kept.
+    /// The store of extracted files.
     store: Option<FileStoreHandle>,
-    /// Where certificates are stored.
+    /// The store of certificates.
     certificates: Option<TlsStoreHandle>,
-    /// One of several workers: formats events, the writer writes them.
+    /// With several workers: the worker formats events and the writer writes them.
     ring: Option<EventSender>,
-    /// Who gets alerts besides the outputs.
+    /// Receives alerts in addition to the outputs.
     tap: Option<AlertTap>,
-    /// The run ends.
+    /// The run is ending.
     ends: bool,
 }
 
 impl EveRecorder {
-    /// Opens the outputs that the settings name; relative files lie below `folder`. Warnings are added to
+    /// Opens the outputs that the settings name; relative paths are below `folder`. Adds warnings to
     /// `warnings`.
     ///
     /// # Errors
@@ -130,8 +130,8 @@ impl EveRecorder {
         })
     }
 
-    /// The recorder of one of several workers: events go into `ring` as finished lines, to be written by the
-    /// recorder of [`EveRecorder::new`] (see [`crate::event_ring::write_all`]).
+    /// The recorder of one of several workers: events go into `ring` as finished lines, which the recorder of
+    /// [`EveRecorder::new`] writes (see [`crate::event_ring::write_all`]).
     ///
     /// # Errors
     /// A setting cannot be understood.
@@ -189,22 +189,22 @@ impl EveRecorder {
         })
     }
 
-    /// Keeps the files that rules or the settings ask for.
+    /// Sets the store of files that rules or the settings extract.
     pub fn keep_files(&mut self, store: Option<FileStoreHandle>) {
         self.store = store;
     }
 
-    /// Stores the certificates that rules ask for.
+    /// Sets the store of certificates that rules extract.
     pub fn store_certificates_in(&mut self, store: Option<TlsStoreHandle>) {
         self.certificates = store;
     }
 
-    /// Closes the ring of a worker's recorder: the writer is told of the last losses.
+    /// Closes the ring of a worker's recorder, after its last losses are reported to the writer.
     pub fn close_ring(&mut self) -> RingCounters {
         self.ring.take().map(EventSender::finish).unwrap_or_default()
     }
 
-    /// Adds what a worker's recorder counted.
+    /// Adds the counters of a worker's recorder.
     pub fn absorb(&mut self, worker: &EveRecorder) {
         for (sid, count) in &worker.alerts {
             *self.alerts.entry(*sid).or_default() += count;
@@ -215,7 +215,7 @@ impl EveRecorder {
         self.files = self.files.wrapping_add(worker.files);
     }
 
-    /// From here on packets come from this capture.
+    /// Sets the capture that the following packets come from.
     pub fn enter_capture(&mut self, name: &str) {
         self.capture = Some(name.into());
     }
@@ -226,7 +226,7 @@ impl EveRecorder {
         &self.alerts
     }
 
-    /// For other threads: what each output does.
+    /// State of each output, for other threads.
     #[must_use]
     pub fn watches(&self) -> Vec<Arc<SinkWatch>> {
         self.outputs.iter().filter_map(|o| o.sink.as_ref()).map(Sink::watch).collect()
@@ -238,13 +238,13 @@ impl EveRecorder {
         &self.refusals
     }
 
-    /// What a function calls a variable of flows.
+    /// The name that a function gives to a variable of flows.
     fn variable(&self, function: FunctionId, number: u32) -> String {
         let names = self.variables.get(usize::from(function.0)).and_then(Option::as_ref);
         names.and_then(|names| names.name(number)).unwrap_or_default()
     }
 
-    /// What a flow's class is called.
+    /// The name of a flow's class.
     fn class_name(&self, flow: &Entry) -> Option<ClassName> {
         let (_, names) = self.names.iter().find(|(generation, _)| *generation == flow.generation)?;
         names.class_name(flow.fid)
@@ -262,12 +262,12 @@ impl EveRecorder {
         *self.refusals.entry((policy, function, reason)).or_default() += 1;
     }
 
-    /// Whether some output wants an event type.
+    /// Whether some output writes an event type.
     fn wants(&self, wanted: impl Fn(&EventTypes) -> bool) -> bool {
         self.outputs.iter().any(|o| wanted(&o.options.types))
     }
 
-    /// Hands a record to each output that wants it. `write` gets the output's options.
+    /// Writes a record to each output that takes it. `write` receives the output's options.
     fn each(
         &mut self,
         wanted: impl Fn(&EventTypes) -> bool,
@@ -280,8 +280,8 @@ impl EveRecorder {
         });
     }
 
-    /// Hands records to each output that wants them: those with the numbers 0, 1, ..., until `write` writes
-    /// nothing.
+    /// Writes the records with the numbers 0, 1, ... to each output that takes them, until `write` writes
+    /// none.
     fn each_numbered(
         &mut self,
         wanted: impl Fn(&EventTypes) -> bool,
@@ -299,7 +299,7 @@ impl EveRecorder {
                 }
                 match (&mut output.sink, &mut self.ring) {
                     (Some(sink), _) => sink.write_event(self.writer.bytes()),
-                    // A loss is counted by the ring.
+                    // The ring counts a loss.
                     (None, Some(ring)) => _ = ring.send(index, self.writer.bytes()),
                     (None, None) => {}
                 }
@@ -307,20 +307,20 @@ impl EveRecorder {
         }
     }
 
-    /// Has all outputs wait for their readers from here on, as long as `patience` lasts.
+    /// Makes all outputs wait for their readers from now on, as long as `patience` lasts.
     pub fn wait_for_readers(&mut self, patience: Patience) {
         self.sinks().for_each(|sink| sink.wait_for_reader(patience));
     }
 
-    /// Writes out what is buffered and counts as lost what outputs do not take.
+    /// Flushes the outputs, and counts as lost whatever they do not take.
     pub fn settle(&mut self) {
         self.write_posted();
-        // All of them first: readers take what is there while another one is waited for.
+        // All outputs first: their readers can read while this thread waits for another one.
         self.sinks().for_each(Sink::flush);
         self.sinks().for_each(Sink::settle);
     }
 
-    /// Settles, and gives what happened to the outputs and was not told yet.
+    /// Flushes, and returns the problems of outputs that are not reported yet.
     pub fn finish(&mut self) -> Vec<SinkProblem> {
         self.settle();
         self.sinks().flat_map(|sink| std::iter::from_fn(|| sink.take_problem()).collect::<Vec<_>>()).collect()
@@ -375,7 +375,7 @@ impl WorkerRecorder for EveRecorder {
     }
 }
 
-/// The options of the events of a type. One without a parser in this program has none that mean something.
+/// The options of an event type. A type without a parser in this program ignores them.
 fn log_options(kind: &str, options: &ProtocolOptions) -> Result<LogOptions, SettingError> {
     let (request, response) = options.dump_all_headers();
     let mut specs = bartizan_applayer::protocols::TABLE.iter();
@@ -391,7 +391,7 @@ fn log_options(kind: &str, options: &ProtocolOptions) -> Result<LogOptions, Sett
     })
 }
 
-/// The version of records that an output asks for.
+/// The version of records that an output is configured to write.
 fn record_version(records: RecordSpec, options: &ProtocolOptions) -> Result<u8, SettingError> {
     if records.version == 0 {
         return Ok(0);
@@ -472,7 +472,7 @@ impl Recorder for EveRecorder {
         self.ring.iter_mut().for_each(EventSender::ending);
         self.store.iter_mut().for_each(FileStoreHandle::wait_for_writer);
         self.certificates.iter_mut().for_each(TlsStoreHandle::wait_for_writer);
-        // The first worker that ends begins the end of all.
+        // The first worker that ends begins the end of the run.
         if !core::mem::replace(&mut self.ends, true) {
             self.wait_for_readers(Patience::at_the_end());
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events about the engine itself and about quotas of tenants, to all outputs; quotas to who takes alerts,
-//! too, as alerts of the tenant.
+//! Events about the engine itself and about quotas of tenants, to all outputs. Quota events also go to the
+//! receiver of alerts, as alerts of the tenant.
 
 use super::EveRecorder;
 use super::tap::AlertKey;
@@ -11,10 +11,10 @@ use bartizan_events::{Common, JsonWriter};
 use bartizan_stages::lifecycle::{Condition, FunctionEvent, FunctionEventKind};
 use bartizan_stages::notice::{Exceeded, Notice};
 
-/// The generator of alerts about quotas; no rule has it.
+/// The generator id of quota alerts; no rule has it.
 const QUOTA_GID: u32 = 901;
 
-/// How a function stands after some news.
+/// The condition of a function after a lifecycle event.
 const fn state(what: &FunctionEventKind) -> Condition {
     match what {
         FunctionEventKind::Failed(..) => Condition::Failed,
@@ -74,7 +74,7 @@ fn quota(of: &Exceeded) -> NoticeRecord<'_> {
     NoticeRecord::Quota { tenant: &of.name, quota: of.quota.name(), limit: of.limit, exceeded: of.times }
 }
 
-/// The event that goes with an alert about a quota: nothing of a packet, and what a rule would say.
+/// The alert part of a quota event: no packet fields, and the fields that a rule would give.
 fn alert(
     now: Timestamp,
     header: &HeaderOptions,

@@ -23,7 +23,7 @@ use bartizan_packet::{Network, PacketView, Transport};
 use bartizan_stages::record::{Anomaly, Around, Entry, Fate, Occasion, TxRecord, Unsent};
 use std::sync::Arc;
 
-/// What an alert says of its rule, with the texts that it borrows.
+/// Rule fields of an alert, with the texts that it borrows.
 pub(super) struct RuleTexts<'r> {
     metadata: Vec<u8>,
     references: Vec<&'r str>,
@@ -38,7 +38,7 @@ impl<'r> RuleTexts<'r> {
         }
     }
 
-    /// `firewall`: the mode is on.
+    /// The rule's fields. `firewall`: firewall mode is on.
     pub(super) fn info<'a>(&'a self, finding: &'a Finding, firewall: bool) -> AlertInfo<'a> {
         let rule = &finding.rule;
         AlertInfo {
@@ -61,7 +61,7 @@ impl<'r> RuleTexts<'r> {
     }
 }
 
-/// What a drop record says of a packet; the rule is the caller's.
+/// The packet fields of a drop record; the caller adds the rule.
 fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -> DropRecord<'a> {
     let packet = occasion.decoded();
     DropRecord {
@@ -88,7 +88,7 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
                 urgent: tcp.urgent,
             },
             Some(Transport::Udp(udp)) => TransportHeader::Udp { len: udp.len },
-            // As Suricata has them: in network order, read by a little-endian processor.
+            // As in Suricata: in network order, read by a little-endian processor.
             Some(Transport::Icmp(icmp)) => TransportHeader::Icmp {
                 id: icmp.id.unwrap_or(0).swap_bytes(),
                 seq: icmp.seq.unwrap_or(0).swap_bytes(),
@@ -101,7 +101,7 @@ fn drop_record<'a>(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate) -
     }
 }
 
-/// What became of a packet, and who is told when it is rejected.
+/// The verdict fields of an alert: the packet's verdict, and the sides that a rejection is sent to.
 fn verdict_of(occasion: &Occasion<'_>, flow: Option<&Entry>, fate: &Fate, prevention: bool) -> VerdictInfo {
     let protocol = match occasion.decoded() {
         Some(packet) => packet.proto(),
@@ -144,7 +144,8 @@ const fn file_state(state: State) -> FileState {
     }
 }
 
-/// `keeps`: the run keeps files. Else no rule has a file kept, whatever it asks for.
+/// The fields of a file. `keeps`: the run stores files. Otherwise no file is shown as stored, whatever rules
+/// request.
 pub(super) fn file_info<'a>(
     file: &'a bartizan_applayer::file::FileTrack,
     tx_id: u64,
@@ -158,7 +159,7 @@ pub(super) fn file_info<'a>(
         state: file_state(file.state),
         md5: file.md5,
         sha1: file.sha1,
-        // A part has no hash, but a name where it is kept.
+        // A partial file has no hash, but has a name where it is stored.
         sha256: if file.stored { file.store_name() } else { file.sha256 },
         file_id: file.stored.then_some(file.store_id),
         storing: keeps && file.store && !file.stored,
@@ -168,7 +169,7 @@ pub(super) fn file_info<'a>(
     }
 }
 
-/// A transaction's record inside another event, which is always the extended one.
+/// Writes a transaction's record inside another event; such a record always is the extended one.
 pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies) {
     let Some(kind) = tx.spec.eve_type else { return };
     let version = tx.spec.records.version;
@@ -179,7 +180,7 @@ pub(super) fn write_inside(w: &mut JsonWriter, tx: TxRecord<'_>, bodies: Bodies)
     tx.tx.log_beside(w, &options);
 }
 
-/// How an alert shows the bodies of a transaction's messages.
+/// The options of an alert for the bodies of a transaction's messages.
 fn bodies_of(tx: TxRecord<'_>, alert: &AlertOptions) -> Bodies {
     if !tx.spec.records.bodies {
         return Bodies::default();
@@ -187,7 +188,7 @@ fn bodies_of(tx: TxRecord<'_>, alert: &AlertOptions) -> Bodies {
     Bodies { base64: alert.http_body, printable: alert.http_body_printable }
 }
 
-/// The address that a proxy forwards for, by a request's header.
+/// The client address that a proxy reports in a request's header.
 fn forwarded_for<'t>(tx: TxRecord<'t>, options: &XffOptions) -> Option<&'t str> {
     if !options.enabled {
         return None;
@@ -195,14 +196,14 @@ fn forwarded_for<'t>(tx: TxRecord<'t>, options: &XffOptions) -> Option<&'t str> 
     options.address_in(tx.tx.forwarded(&options.header)?)
 }
 
-/// How an output shows addresses that proxies forward for in records of a type.
+/// The forwarded-for options of an output for records of a type.
 fn xff_of<'o>(options: &'o EveOutput, kind: &str) -> Option<&'o XffOptions> {
     let own = options.types.protocols.get(kind).and_then(|of_type| of_type.xff.as_ref());
     own.or(options.xff.as_ref())
 }
 
-/// The same of an alert: by its transaction; where it is about none, by the first request that is held and
-/// names somebody.
+/// The client address that a proxy reports for an alert: from the alert's transaction; without one, from the
+/// first held request that names an address.
 fn alert_forwarded_for<'f>(
     flow: Option<&'f Entry>,
     finding: &Finding,
@@ -217,13 +218,12 @@ fn alert_forwarded_for<'f>(
     named.find_map(|value| options.address_in(value))
 }
 
-/// Puts the address that a proxy forwards for in place of the one that a packet of this direction has at the
-/// client's end.
+/// Replaces the client's address, as seen in a packet of this direction, by the address that a proxy reports.
 fn put_in_place<'a>(common: &mut Common<'a>, address: &'a str, direction: Direction) {
     common.in_place = Some(InPlace { address, of_source: direction == Direction::ToServer });
 }
 
-/// Shows in a file's record for whom a proxy forwards.
+/// Adds the address that a proxy reports to a file's record.
 pub(super) fn show_forwarded<'a>(
     common: &mut Common<'a>,
     record: &mut FileRecord<'a>,
@@ -244,7 +244,7 @@ fn shows_payload(types: &EventTypes) -> bool {
     types.alert.as_ref().is_some_and(|a| a.payload || a.payload_length || a.payload_printable)
 }
 
-/// How far a transaction got in both directions, in the words of its protocol.
+/// The progress of a transaction in both directions, in the words of its protocol.
 fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
     if !tx.spec.records.progress {
         return None;
@@ -256,11 +256,11 @@ fn progress_of(tx: TxRecord<'_>) -> Option<(&'static str, &'static str)> {
     word(Direction::ToServer).zip(word(Direction::ToClient))
 }
 
-/// Most bytes of a datagram's frame that records show, as in Suricata; of a stream's they show what the
-/// buffer of the output holds.
+/// Most bytes that records show of a protocol frame in a datagram, as in Suricata; for a frame in a stream
+/// the output's buffer is the bound.
 pub(crate) const DATAGRAM_SHOWN: usize = 256;
 
-/// A record whose frame of a stream is as long as a buffer of so many bytes holds: the last one ends a text.
+/// A record whose stream frame is cut to a buffer of `buffer` bytes; the last byte ends a text.
 fn fitting<'a>(frame: FrameRecord<'a>, buffer: u32) -> FrameRecord<'a> {
     let room = (buffer as usize).saturating_sub(1);
     let payload = frame.payload.map(|(bytes, complete)| match frame.stream_offset {
@@ -270,7 +270,7 @@ fn fitting<'a>(frame: FrameRecord<'a>, buffer: u32) -> FrameRecord<'a> {
     FrameRecord { payload, ..frame }
 }
 
-/// A frame, as records and alerts show it; `bytes` is filled with what is there of it.
+/// A protocol frame, as records and alerts show it; fills `bytes` with the available bytes of the frame.
 fn frame_record<'a>(
     occasion: &Occasion<'_>,
     flow: &Entry,
@@ -296,7 +296,7 @@ fn frame_record<'a>(
     }
 }
 
-/// The frame that a match is in, if it is in one; `bytes` is filled with what is there of it.
+/// The protocol frame that contains a match, if any; fills `bytes` with the available bytes of the frame.
 fn found_frame<'a>(
     occasion: &Occasion<'_>,
     flow: &Entry,
@@ -310,7 +310,7 @@ fn found_frame<'a>(
     Some(frame_record(occasion, flow, spec, (frames, frame), bytes))
 }
 
-/// The packet around, as alerts show it.
+/// The outer packet, as alerts show it.
 fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
     let name = around.source.eve_name();
     Some(Tunnel {
@@ -327,7 +327,7 @@ fn tunnel_of(around: &Around, depth: u8) -> Option<Tunnel> {
 }
 
 impl EveRecorder {
-    /// Shows alerts to somebody who is no output.
+    /// Sets a receiver of alerts beside the outputs.
     pub fn tap_alerts(&mut self, tap: Option<AlertTap>) {
         self.tap = tap;
     }
@@ -366,7 +366,7 @@ impl EveRecorder {
 }
 
 impl EveRecorder {
-    /// Bytes of payload that the most generous output shows.
+    /// The largest payload size among the outputs' settings, in bytes.
     fn payload_most(&self) -> usize {
         let sizes = self.outputs.iter().filter_map(|o| o.options.types.alert.as_ref());
         sizes.map(|a| a.payload_buffer_size as usize).max().unwrap_or(0)
@@ -389,12 +389,12 @@ impl EveRecorder {
         let of_packet: Vec<(&str, &[u8])> =
             finding.variables.iter().map(|(n, v)| (n.as_str(), v.as_slice())).collect();
         let this = Heads::of(self, flow);
-        // What refused the packet, where something did: it need not be this rule.
+        // The refusal of the packet, if it was refused: not necessarily by this rule.
         let refusal = Some(&fate.decision).filter(|d| !d.verdict.forwards());
         let mut common = this.head(occasion, flow, Orientation::Packet, refusal);
         common.variables = lists.get();
         common.variables.pktvars = &of_packet;
-        // Those that the packet's side sends: an alert on a request does not show what the answer brings.
+        // Files that the packet's side sends: an alert on a request does not show the files of the answer.
         let files: Vec<FileInfo<'_>> = tx
             .map(|t| {
                 t.tx.files_of(occasion.direction)
@@ -410,7 +410,7 @@ impl EveRecorder {
         if stream && self.wants(shows_payload) {
             let pair = flow.and_then(|f| f.ext.streams.as_deref());
             if let Some(pair) = pair {
-                // Passively Suricata shows what the other side has acknowledged.
+                // In detection Suricata shows only bytes that the other side has acknowledged.
                 let stream = pair.stream(occasion.direction);
                 let end = if self.prevention { u64::MAX } else { stream.acked() };
                 stream.write_held(payload, end, self.payload_most(), &mut held);
@@ -565,7 +565,7 @@ impl EveRecorder {
         let mut common = this.head(occasion, flow, Orientation::Packet, None);
         let shouted;
         let kind = match anomaly {
-            // Suricata takes events of ARP for those of streams.
+            // Suricata reports ARP events as stream events.
             Anomaly::Decode(event) if event.eve_name().starts_with("decoder.arp.") => {
                 AnomalyKind::Stream { event: event.eve_name() }
             }
@@ -573,7 +573,7 @@ impl EveRecorder {
             Anomaly::Stream(event) => AnomalyKind::Stream { event: event.eve_name() },
             Anomaly::App { protocol, event, tx, detection } => {
                 common.tx_id = tx;
-                // Suricata writes the events of detection in capitals.
+                // Suricata writes detection events in capitals.
                 shouted = if detection { event.to_ascii_uppercase() } else { event.to_owned() };
                 AnomalyKind::AppLayer {
                     app_proto: protocol.map(|p| p.eve_name),
@@ -604,12 +604,11 @@ impl EveRecorder {
         findings: &[Finding],
     ) {
         let decision = &fate.decision;
-        // What is left of a flow was not on its way anywhere.
+        // Remaining data of a flow that is processed without a packet was not going to be forwarded.
         if !self.prevention || occasion.packet().is_none() || !self.wants(|types| types.drop.is_some()) {
             return;
         }
-        // The first that refuses; of the rules of detection, one that alerts before one that does so without
-        // an alert.
+        // The first finding that blocks; among detection rules, one that alerts before a silent one.
         let first = |silent: bool| {
             findings.iter().find(|f| {
                 f.action == FindingAction::Blocked
@@ -627,8 +626,8 @@ impl EveRecorder {
             alert: blocking.zip(texts.as_ref()).map(|(f, t)| t.info(f, self.firewall)),
             ..drop_record(occasion, flow, fate)
         };
-        // As in Suricata, of a flow that is dropped as a whole the first refusal in each direction is told,
-        // unless all are asked for.
+        // As in Suricata, a flow that is dropped as a whole has one drop record per direction, for its first
+        // refusal, unless the settings request all.
         let of_flow =
             matches!(decision.reason, Some(Reason::IdsFlow | Reason::FirewallFlow | Reason::ExceptionFlow));
         let first = !of_flow
@@ -644,7 +643,7 @@ impl EveRecorder {
         );
     }
 
-    /// A drop record that stands for frames that a port did not take.
+    /// Writes a drop record that stands for frames which a port did not take.
     pub(super) fn write_unsent(&mut self, occasion: &Occasion<'_>, unsent: &Unsent<'_>) {
         if !self.wants(|types| types.drop.is_some()) {
             return;
@@ -678,8 +677,8 @@ impl EveRecorder {
         let lists = names.lists();
         let this = Heads::of(self, Some(flow));
         let mut common = this.head(occasion, Some(flow), Orientation::Flow, None);
-        // The latest records of some protocols show the sides as in the message: an answer comes from the
-        // server.
+        // The latest record versions of some protocols show the sides as in the message: an answer comes from
+        // the server.
         let is_datagram = flow.key().protocol() == 17;
         let orientation = match tx.tx.message_direction() {
             Some(direction) if !is_datagram => Orientation::Direction(direction),
@@ -706,8 +705,8 @@ impl EveRecorder {
                     if by_message && log.version >= declared.version { as_message } else { common };
                 let settings = if declared.forwarded { xff_of(options, kind) } else { None };
                 let found = settings.and_then(|s| Some((s, forwarded_for(tx, s)?)));
-                // The record shows the flow, and Suricata asks the packet whose address it is: with a packet
-                // of the server it stands for the server's.
+                // The record shows the flow, while Suricata takes the direction from the packet: with a
+                // packet of the server the address replaces the server's.
                 if let Some((_, address)) = found.filter(|(settings, _)| settings.overwrite) {
                     put_in_place(&mut common, address, occasion.direction);
                 }
@@ -759,7 +758,7 @@ impl EveRecorder {
     }
 }
 
-/// What heads borrow, shared out so that the outputs can be written meanwhile.
+/// Data that event heads borrow, shared so that the outputs can be written meanwhile.
 pub(super) struct Heads {
     run: Arc<RunInfo>,
     capture: Option<Arc<str>>,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of type `stats`: made by whoever steers the run, from what workers show, and written by whoever has
-//! the outputs.
+//! Events of type `stats`: made by the supervisor from the workers' counters, and written by the thread that
+//! owns the outputs.
 //!
-//! The outputs belong to one thread. [`StatsWriter`] formats elsewhere and posts finished lines; the recorder
-//! takes them between two batches ([`bartizan_stages::record::Recorder::turn`]), so no worker waits for a
-//! counter.
+//! The outputs belong to one thread. [`StatsWriter`] formats in another thread and posts finished lines; the
+//! recorder takes them between two batches ([`bartizan_stages::record::Recorder::turn`]), so no worker waits
+//! for a counter.
 
 use super::EveRecorder;
 use bartizan_base::Timestamp;
@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lines on their way to the outputs.
+/// Finished lines that wait for the outputs.
 #[derive(Debug, Default)]
 pub(super) struct Posted {
     waiting: AtomicBool,
@@ -29,7 +29,7 @@ impl Posted {
         self.waiting.store(true, Ordering::Release);
     }
 
-    /// What waits; mostly nothing, which costs one load.
+    /// Takes the waiting lines; mostly there are none, which costs one load.
     #[inline]
     pub(super) fn take(&self) -> Vec<(u16, Vec<u8>)> {
         if !self.waiting.load(Ordering::Relaxed) {
@@ -54,13 +54,13 @@ pub struct RulesInForce {
 }
 
 impl RulesInForce {
-    /// Whether there is detection at all.
+    /// Whether the run has rules, hence detection.
     const fn are_there(&self) -> bool {
         self.loaded + self.failed + self.skipped > 0
     }
 }
 
-/// What an event of type `stats` says.
+/// Values of one event of type `stats`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatsNow<'a> {
     /// Packet clock.
@@ -79,7 +79,7 @@ pub struct StatsNow<'a> {
     pub rules: RulesInForce,
 }
 
-/// See the module.
+/// The writer; see the module.
 #[derive(Debug)]
 pub struct StatsWriter {
     outputs: Vec<(u16, HeaderOptions, StatsOptions)>,
@@ -93,7 +93,7 @@ pub struct StatsWriter {
 }
 
 impl EveRecorder {
-    /// Who makes the events of type `stats` for this recorder's outputs; none without `enabled`
+    /// The writer of `stats` events for this recorder's outputs; it writes none unless `enabled`
     /// (`stats.enabled`).
     #[must_use]
     pub fn stats_writer(&self, enabled: bool) -> StatsWriter {
@@ -111,7 +111,7 @@ impl EveRecorder {
         }
     }
 
-    /// Writes lines that were made elsewhere.
+    /// Writes lines that were formatted by other threads.
     pub(super) fn write_posted(&mut self) {
         for (output, line) in self.posted.take() {
             if let Some(sink) = self.outputs.get_mut(usize::from(output)).and_then(|o| o.sink.as_mut()) {
@@ -121,13 +121,13 @@ impl EveRecorder {
     }
 }
 
-/// Counters of all outputs of events: what the system took, and what was lost there and on the way there.
+/// Counters summed over all event outputs: events written, and events lost in an output or on the way to it.
 fn events_of(watches: &[Arc<SinkWatch>]) -> [(&'static str, u64); 2] {
     let sum = |of: fn(&SinkWatch) -> u64| watches.iter().map(|watch| of(watch)).sum();
     [("events.written", sum(SinkWatch::written)), ("events.lost", sum(SinkWatch::lost))]
 }
 
-/// Counters with their values at the last event, which these take the place of.
+/// Counters with their values at the last event; the new values replace those.
 fn with_last<'a>(
     counters: &'a [(&'static str, u64)],
     last: &mut BTreeMap<&'static str, u64>,
@@ -140,18 +140,18 @@ fn with_last<'a>(
     counters.iter().map(with).collect()
 }
 
-/// Values of the last event: of all, of each worker by its name, and of each link and port by its name behind
-/// `link ` and `port `.
+/// Values of the last event: of all workers together, of each worker by its name, and of each link and port
+/// by its name after the prefix `link ` or `port `.
 type Last = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
-/// Counters by the name of what has them.
+/// Counters of a worker, link or port, with its name.
 type Named<'a> = (&'a str, Vec<Counter<'a>>);
 
 fn named<'a>(all: &'a [Named<'a>]) -> Vec<ThreadCounters<'a>> {
     all.iter().map(|(name, counters)| ThreadCounters { name, counters }).collect()
 }
 
-/// With what they were at the last event; `of` tells those of links and of workers apart.
+/// Adds the values at the last event; the prefix `of` tells links and ports from workers.
 fn with_names<'a>(
     last: &mut Last,
     all: &'a [(String, Vec<(&'static str, u64)>)],
@@ -164,7 +164,7 @@ fn with_names<'a>(
     all.iter().map(with).collect()
 }
 
-/// Hands out the record of an event with these counters of all workers.
+/// Builds the record of an event with these counters of all workers, and passes it to a closure.
 fn with_record(
     now: &StatsNow<'_>,
     all: &[(&'static str, u64)],
@@ -191,8 +191,7 @@ fn with_record(
 }
 
 impl StatsWriter {
-    /// Brings counters of outputs up to date: the last event is itself written, or lost, after they were
-    /// read.
+    /// Updates the counters of outputs: the last event itself was written, or lost, after they were read.
     pub fn refresh(&self, counters: &mut [(&'static str, u64)]) {
         for (name, value) in events_of(&self.watches) {
             counters.iter_mut().filter(|(known, _)| *known == name).for_each(|known| known.1 = value);
@@ -205,7 +204,7 @@ impl StatsWriter {
         !self.outputs.is_empty()
     }
 
-    /// Makes an event and hands it to the outputs. Gives all counters.
+    /// Makes an event and posts it to the outputs. Returns all counters.
     pub fn write(&mut self, now: &StatsNow<'_>) -> Vec<(&'static str, u64)> {
         let all = self.all(now);
         let StatsWriter { outputs, posted, last, writer, .. } = self;
@@ -218,8 +217,8 @@ impl StatsWriter {
         all
     }
 
-    /// What an event would say now, as JSON, with the counters of each worker, whatever the outputs want of
-    /// it. The next event's differences are still to the last event.
+    /// The present counters as the JSON of an event, with those of each worker, whatever the outputs' options
+    /// are. The next event's differences still refer to the last event.
     pub fn show(&mut self, now: &StatsNow<'_>) -> Vec<u8> {
         let all = self.all(now);
         let options = StatsOptions { threads: true, ..StatsOptions::default() };
@@ -229,9 +228,9 @@ impl StatsWriter {
         self.writer.bytes().to_vec()
     }
 
-    /// All counters of all workers together, with those of stores.
+    /// All counters summed over all workers, with those of stores.
     fn all(&self, now: &StatsNow<'_>) -> Vec<(&'static str, u64)> {
-        // Without rules there is no detection to be counted.
+        // Without rules there is no detection, so its counters are left out.
         let detects = now.rules.are_there();
         let is_there = |(name, _): &(&'static str, u64)| detects || !name.starts_with("detect.");
         let mut all: Vec<_> = now.totals.iter().copied().filter(is_there).collect();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alerts for who is not an output: a controller. They are taken where events are made, whatever the outputs
-//! say, and alerts of one rule between the same two hosts are one with a count before they leave the worker.
+//! The alert tap: alerts for a receiver that is no output, the controller's client. A tap takes alerts where
+//! events are made, independently of the outputs, and merges alerts of one rule between the same two hosts
+//! into one with a count before they leave the worker.
 //!
-//! A worker never waits: what nobody takes, and more different alerts than fit into a short time, is counted
-//! as lost.
+//! A worker never waits: alerts that the receiver does not take, and more different alerts than fit into the
+//! holding time, are counted as lost.
 
 use bartizan_base::{RuleId, TenantId, Timestamp};
 use bartizan_events::config::HeaderOptions;
@@ -14,55 +15,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Different alerts that a worker holds, at most.
+/// Most different alerts that a worker holds.
 pub const ALERTS_HELD: usize = 1_024;
-/// Different alerts of all workers that wait to be taken, at most.
+/// Most different alerts of all workers that wait for the receiver.
 pub const ALERTS_WAITING: usize = 8_192;
-/// Batches of packets during which a worker that is busy holds them; one that is idle holds none.
+/// Holding time in batches of packets, for a busy worker; an idle one holds none.
 pub const HELD_TURNS: u32 = 256;
 
-/// What makes alerts the same.
+/// Key by which alerts are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AlertKey {
-    /// Whose traffic it was.
+    /// Tenant of the traffic.
     pub tenant: TenantId,
     /// The rule.
     pub rule: RuleId,
-    /// Source address of the packet; `None` for what is not IP.
+    /// Source address of the packet; `None` if it is not IP.
     pub source: Option<IpAddr>,
-    /// Its destination.
+    /// Destination address of the packet.
     pub destination: Option<IpAddr>,
 }
 
 /// Alerts with one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tapped {
-    /// What they have in common.
+    /// The key that they share.
     pub key: AlertKey,
     /// The rule's message.
     pub message: String,
-    /// How many.
+    /// Number of alerts.
     pub count: u64,
-    /// The first of them, by the packet clock.
+    /// Packet-clock time of the first alert.
     pub first: Timestamp,
-    /// The last.
+    /// Packet-clock time of the last alert.
     pub last: Timestamp,
-    /// The first of them as an event of EVE, without payload, packet and metadata.
+    /// The first alert as an event of EVE, without payload, packet and metadata.
     pub event: Vec<u8>,
 }
 
-/// A worker's way to who takes alerts.
+/// A worker's end of the tap.
 #[derive(Debug)]
 pub struct AlertTap {
     to: SyncSender<Tapped>,
     lost: Arc<AtomicU64>,
     held: HashMap<AlertKey, Tapped>,
-    /// For how many batches something is held.
+    /// Batches since the oldest held alert arrived.
     turns: u32,
     header: HeaderOptions,
 }
 
-/// Who takes alerts.
+/// The receiver's end of the tap.
 #[derive(Debug)]
 pub struct TappedAlerts {
     from: Receiver<Tapped>,
@@ -70,7 +71,7 @@ pub struct TappedAlerts {
 }
 
 impl AlertTap {
-    /// Both ends.
+    /// Opens a tap; returns both ends.
     #[must_use]
     pub fn open() -> (AlertTap, TappedAlerts) {
         let (to, from) = sync_channel(ALERTS_WAITING);
@@ -83,13 +84,13 @@ impl AlertTap {
         AlertTap { to, lost, held: HashMap::new(), turns: 0, header }
     }
 
-    /// The way of another worker.
+    /// A further worker's end.
     #[must_use]
     pub fn another(&self) -> Self {
         AlertTap::with(self.to.clone(), Arc::clone(&self.lost))
     }
 
-    /// Takes an alert. `first`: makes the event, if it is the first with its key.
+    /// Takes an alert. `first` makes the event, and is called if the alert is the first with its key.
     pub(super) fn take(
         &mut self,
         key: AlertKey,
@@ -110,7 +111,7 @@ impl AlertTap {
         self.held.insert(key, Tapped { key, message, count: 1, first: now, last: now, event });
     }
 
-    /// Between two batches: what was held long enough goes.
+    /// Called between two batches: sends the alerts once they were held long enough.
     pub(super) fn turn(&mut self) {
         if !self.held.is_empty() {
             self.turns += 1;
@@ -120,7 +121,7 @@ impl AlertTap {
         }
     }
 
-    /// All that is held goes.
+    /// Sends all held alerts.
     pub(super) fn flush(&mut self) {
         self.turns = 0;
         for (_, tapped) in self.held.drain() {
@@ -139,10 +140,10 @@ impl Drop for AlertTap {
 }
 
 impl TappedAlerts {
-    /// The next one; waits for it for some time. `Err`: all workers have gone, and what they had was taken.
+    /// The next alert; waits for at most `wait`.
     ///
     /// # Errors
-    /// There will be none any more.
+    /// All workers have ended, and their alerts were taken.
     pub fn next(&self, wait: Duration) -> Result<Option<Tapped>, RecvTimeoutError> {
         match self.from.recv_timeout(wait) {
             Ok(tapped) => Ok(Some(tapped)),
@@ -151,7 +152,7 @@ impl TappedAlerts {
         }
     }
 
-    /// Alerts that were lost since this was asked last.
+    /// Alerts lost since the last call.
     #[must_use]
     pub fn take_lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
@@ -177,7 +178,7 @@ mod tests {
         tap.take(key(1), Timestamp::from_nanos(5), event);
         tap.take(key(1), Timestamp::from_nanos(3), |_| panic!("the event is there"));
         tap.take(key(1), Timestamp::from_nanos(9), |_| panic!("the event is there"));
-        // It is not held long enough.
+        // The alert is not held long enough.
         (1..HELD_TURNS).for_each(|_| tap.turn());
         assert_eq!(alerts.next(Duration::ZERO).unwrap(), None);
         tap.turn();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the chain says to the first packet of a flow that is given by its 5-tuple.
+//! The decisions of the chain on the first packet of a flow that is given by its 5-tuple.
 
 use super::observe::{Call, How, observed, take};
 use super::probe;
@@ -16,12 +16,12 @@ use bartizan_stages::settings::{ChecksumMode, EngineSettings};
 use core::net::IpAddr;
 use std::sync::Arc;
 
-/// A flow that is asked about, by its first packet.
+/// The flow to be explained, by its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Whose traffic.
+    /// Tenant of the traffic.
     pub tenant: TenantId,
-    /// What it comes in by.
+    /// Link that the packet enters by.
     pub link: LinkId,
     /// IP protocol.
     pub protocol: u8,
@@ -40,7 +40,7 @@ impl Probe {
         self.icmp.unwrap_or(if self.protocol == 58 { (128, 0) } else { (8, 0) })
     }
 
-    /// What is looked up of the flow.
+    /// The header fields of the classifier's lookup.
     #[must_use]
     pub fn header(&self) -> Header {
         let (kind, code) = self.icmp_numbers();
@@ -62,23 +62,23 @@ impl Probe {
     }
 }
 
-/// What was said.
+/// Explanation of a flow's first packet.
 #[derive(Clone, Debug)]
 pub struct FirstPacket {
-    /// The flow's class, as the classifier gives it.
+    /// The flow's class, from the classifier.
     pub class: Class,
-    /// What its lookup meets.
+    /// The lookup of the flow, step by step.
     pub lookup: Option<LookupExplained>,
-    /// The calls of the functions, in their order; all of them are asked, whatever the ones before say.
+    /// The calls of the functions, in path order; every function is called, whatever earlier ones decide.
     pub calls: Vec<Call>,
-    /// What becomes of the packet: the strictest decision, of equals the first.
+    /// The packet's decision: the strictest of all calls, the first among equals.
     pub decision: Decision,
 }
 
-/// When it arrives.
+/// Arrival time of the packet.
 const NOW: Timestamp = Timestamp::from_parts(1, 0);
 
-/// Asks the chain about a flow's first packet. Refusals count as in prevention.
+/// Runs the chain on a flow's first packet. Refusals count as in prevention.
 ///
 /// # Errors
 /// There is no memory for a flow table of a few entries.
@@ -114,7 +114,7 @@ pub fn first_packet(
     Ok(FirstPacket { class, lookup: chains.classifier.explain(&header, NOW), calls, decision })
 }
 
-/// Records nothing.
+/// A recorder that records nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Nobody;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The history of flows in a capture: what each function said, alerts, refusals, states, the end.
+//! The history of flows in a capture: decisions of each function, alerts, refusals, states, the end.
 //!
-//! Bounded: so many flows, so many moments of each; what is left out is counted.
+//! Bounded: [`FLOWS_MAX`] flows with [`MOMENTS_MAX`] moments each; the rest is counted.
 
 use super::notes::{Ended, Note, Notes, What};
 use super::observe::{Call, Calls, FlowSeen, Half, How, observed, take};
@@ -17,12 +17,12 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Flows whose history is kept.
+/// Most flows with a history.
 pub const FLOWS_MAX: usize = 1_000;
-/// Moments of a flow that are kept.
+/// Most moments of a flow.
 pub const MOMENTS_MAX: usize = 500;
 
-/// Which flows are asked about: those between two ends, whoever opened them.
+/// Selection of the flows to be explained: those between two ends, whichever side opened them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Select {
     /// IP protocol; any unless given.
@@ -32,7 +32,7 @@ pub struct Select {
 }
 
 impl Select {
-    /// Whether a flow is meant.
+    /// Whether a flow is selected.
     #[must_use]
     pub fn fits(&self, flow: &FlowSeen) -> bool {
         let end = |wanted: (IpAddr, Option<u16>), is: (IpAddr, u16)| {
@@ -44,7 +44,7 @@ impl Select {
     }
 }
 
-/// Why a packet has no flow that could be asked about.
+/// Reasons why a packet has no flow that could be explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoFlow {
     /// Fragments have no ports.
@@ -58,7 +58,7 @@ pub enum NoFlow {
 /// The flow of a frame's innermost packet.
 ///
 /// # Errors
-/// There is none.
+/// The frame has none.
 pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, NoFlow> {
     let mut output = DecodeOutput::default();
     Decoder::new(settings.decoder).decode(frame.link_type, frame.bytes, frame.wire_len, &mut output);
@@ -67,7 +67,7 @@ pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, N
         return Err(NoFlow::Fragment);
     }
     let (source, destination) = packet.src().zip(packet.dst()).ok_or(NoFlow::NotIp)?;
-    // An ICMP error belongs to the flow that it is about.
+    // An ICMP error belongs to the flow that it quotes.
     if let Some(quoted) = packet.about() {
         let ports = quoted.ports;
         let ends = [(quoted.src, ports.map(|p| p.0)), (quoted.dst, ports.map(|p| p.1))];
@@ -78,7 +78,7 @@ pub fn flow_of(settings: &EngineSettings, frame: &Frame<'_>) -> Result<Select, N
     Ok(Select { protocol: packet.carried_protocol(), ends })
 }
 
-/// Runs the frames of a capture and writes down what happens to the flows that are asked about.
+/// Runs the frames of a capture and collects the history of selected flows.
 pub struct Watcher {
     worker: Worker,
     calls: Calls,
@@ -89,7 +89,7 @@ pub struct Watcher {
     names: Arc<[&'static str]>,
 }
 
-/// A history in the making.
+/// A history that is being collected.
 struct Story {
     begun: Timestamp,
     frames: (u64, u64),
@@ -103,8 +103,8 @@ struct Story {
 }
 
 impl Watcher {
-    /// A watcher; `wanted`: the flows that are asked about, all unless given; `names`: of the functions, by
-    /// their bit.
+    /// A watcher. `wanted`: the selected flows, all if `None`; `names`: the names of functions, by their
+    /// bits.
     ///
     /// # Errors
     /// There is no memory for the flow table.
@@ -144,7 +144,7 @@ impl Watcher {
         self.histories
     }
 
-    /// Takes what was written down during a frame.
+    /// Moves the notes of a frame into the histories.
     fn settle(&mut self, now: Timestamp, number: Option<u64>) {
         for call in take(&self.calls) {
             let Some(flow) = call.flow.clone() else { continue };
@@ -168,7 +168,7 @@ impl Watcher {
         }
     }
 
-    /// The story of a flow, and whether it begins now. `None`: there is no room for one more.
+    /// The story of a flow, and whether it is new. `None`: no room for another one.
     fn story(&mut self, flow: &FlowSeen, now: Timestamp, number: Option<u64>) -> Option<(&mut Story, bool)> {
         let known = self.open.contains_key(&flow.id);
         if !known && self.open.len() + self.histories.flows.len() >= FLOWS_MAX {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to a flow, told: for `bartizan explain flow`.
+//! Explanation of flows, for `bartizan explain flow`.
 //!
-//! Nothing here decides anything a second time. The packets run through a [`crate::worker::Worker`] as
-//! always, and each function of the chain is wrapped in an [`observe::Observed`], which writes down what it
-//! was asked and what it said. [`first`] does so with a packet that is made for a 5-tuple, [`history`] with
-//! the frames of a capture.
+//! Decisions are not computed a second time. Packets run through a [`crate::worker::Worker`] as usual, and
+//! each function of the chain is wrapped in an [`observe::Observed`], which records the inputs and results of
+//! its calls. [`first`] runs a packet that is built from a 5-tuple, [`history`] the frames of a capture.
 //!
-//! The structures are serialisable and grow by adding fields; that is what `--json` prints.
+//! The structures are serialisable and grow by adding fields; `--json` prints them.
 //!
-//! Not done: flows of a running program (they are in its own tables, not in these).
+//! Not done: flows of a running program (they are in that program's tables).
 
 pub mod first;
 pub mod history;

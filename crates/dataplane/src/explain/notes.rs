@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The recorder of histories: writes down what the data plane records, flow by flow.
+//! The recorder of histories: notes the recorder events of the data plane, flow by flow.
 
 use super::observe::FlowSeen;
 use bartizan_base::{Decision, Direction, PerDirection, Timestamp};
@@ -7,7 +7,7 @@ use bartizan_function::FindingAction;
 use bartizan_stages::record::{Anomaly, EndOfFlow, Entry, Occasion, Recorder, RecorderEvent};
 use bartizan_stages::standing::Allowed;
 
-/// What was recorded, in order.
+/// The notes, in order.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) list: Vec<Note>,
@@ -21,7 +21,7 @@ pub(super) struct Note {
     pub(super) what: What,
 }
 
-/// What a record says.
+/// Content of a note.
 pub(super) enum What {
     Alert { rule: String, message: String, action: &'static str },
     Refused(Decision),
@@ -83,7 +83,7 @@ impl Recorder for Notes {
             RecorderEvent::File { occasion, flow, tx, direction, index } => {
                 let file = tx.tx.files_of(direction).get(index).map(|file| {
                     let name = String::from_utf8_lossy(&file.name);
-                    // A line of a table: a name with line ends in it does not become several.
+                    // The name becomes part of one line of a table: line ends in it are replaced.
                     let name = bartizan_events::harmless_line(&name);
                     format!("{name} of {} bytes in {} transaction {}", file.size, tx.spec.eve_name, tx.id)
                 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A function that is looked at: it does what it does, and each call is written down.
+//! A function under observation: calls are passed through to it and recorded.
 
 use bartizan_base::{Decision, Direction, FunctionId, RuleId, TenantId};
 use bartizan_function::{FlowView, Function, FunctionSpec, Model, PacketContext};
@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Which half of a function was called.
+/// The half of a function that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Half {
@@ -22,19 +22,19 @@ pub enum Half {
 /// A flow as it was at a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSeen {
-    /// Its number in events.
+    /// Number of the flow in events.
     pub id: u64,
-    /// Whose traffic.
+    /// Tenant of the traffic.
     pub tenant: TenantId,
     /// IP protocol.
     pub protocol: u8,
-    /// The side that opened it.
+    /// Address and port of the side that opened the flow.
     pub client: (IpAddr, u16),
-    /// The other side.
+    /// Address and port of the other side.
     pub server: (IpAddr, u16),
     /// State of the TCP connection.
     pub tcp: Option<&'static str>,
-    /// Application protocol, as far as known.
+    /// Application protocol, as far as detected.
     pub app: Option<&'static str>,
 }
 
@@ -73,41 +73,41 @@ impl FlowSeen {
 pub struct Call {
     /// The function.
     pub function: FunctionId,
-    /// Its name.
+    /// Name of the function.
     pub name: &'static str,
-    /// Which half.
+    /// Called half.
     pub half: Half,
     /// Direction of the packet within its flow.
     pub direction: Direction,
     /// The flow, unless the packet has none.
     pub flow: Option<FlowSeen>,
-    /// What it said.
+    /// Decision of the function.
     pub decision: Decision,
-    /// What it reported: rule and message.
+    /// Findings: rule and message.
     pub findings: Vec<(RuleId, String)>,
-    /// What it has to say beyond that, when asked.
+    /// Details from the function's `explain`, if requested.
     pub details: Map<String, Value>,
 }
 
-/// Calls in their order, shared by the functions that write and who reads.
+/// Calls in their order, shared by the observed functions and the reader.
 pub type Calls = Arc<Mutex<Vec<Call>>>;
 
-/// Takes what was written down.
+/// Takes the recorded calls.
 #[must_use]
 pub fn take(calls: &Calls) -> Vec<Call> {
     core::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// How functions are observed.
+/// Mode of the observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
-    /// Each call asks for details ([`Function::explain`]): for few packets only.
+    /// Each call requests details ([`Function::explain`]): for few packets only.
     pub details: bool,
-    /// Refusals are written down but not acted on, so that the functions behind are asked as well.
+    /// Refusals are recorded but not enforced, so that later functions are called as well.
     pub go_on: bool,
 }
 
-/// See the module.
+/// An observed function; see the module.
 pub struct Observed {
     inner: Arc<dyn Function>,
     calls: Calls,
@@ -154,12 +154,12 @@ impl Function for Observed {
     }
 
     fn is_idle(&self) -> bool {
-        // Its calls are written down.
+        // Every call is recorded.
         false
     }
 
     fn packet(&self, context: &mut PacketContext<'_>) -> Decision {
-        // Without a flow payload functions are called for both halves; theirs is the other one.
+        // Without a flow, payload functions are called for both halves; theirs is the payload half.
         if self.spec().model == Model::Payload {
             return self.inner.packet(context);
         }
@@ -171,7 +171,7 @@ impl Function for Observed {
     }
 }
 
-/// The same chains with every function observed.
+/// A copy of the chains in which every function is observed.
 #[must_use]
 pub fn observed(chains: &Arc<Chains>, tenant: Option<TenantId>, how: How) -> (Arc<Chains>, Calls) {
     let calls = Calls::default();

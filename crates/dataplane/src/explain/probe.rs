@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first packet of a flow, made from its 5-tuple: TCP a SYN, UDP an empty datagram, ICMP the type and
-//! code asked for, SCTP an INIT, GRE, ESP and AH their header, other protocols eight zeros. Sources: RFC 791,
-//! 8200, 9293, 768, 792, 4443, 9260, 2784, 4302, 4303.
+//! The first packet of a flow, built from its 5-tuple: a SYN for TCP, an empty datagram for UDP, the
+//! requested type and code for ICMP, an INIT for SCTP, the header for GRE, ESP and AH, eight zeros for other
+//! protocols. Sources: RFC 791, 8200, 9293, 768, 792, 4443, 9260, 2784, 4302, 4303.
 
 use super::first::Probe;
 use bartizan_packet::InternetChecksum;
 use core::net::IpAddr;
 
-/// The packet, from its IP header on. Checksums are right where the engine looks at them for itself (IPv4).
+/// The packet, from its IP header on. The checksum that the engine always verifies (IPv4) is correct.
 pub(super) fn packet(probe: &Probe) -> Vec<u8> {
     let body = transport(probe);
     let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
@@ -56,7 +56,7 @@ fn transport(probe: &Probe) -> Vec<u8> {
             out.extend_from_slice(&[0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1]);
             out
         }
-        // GRE without flags, ESP with SPI 1, AH in front of nothing (next header 59).
+        // GRE without flags, ESP with SPI 1, AH before no next header (59).
         47 => vec![0; 4],
         50 => vec![0, 0, 0, 1, 0, 0, 0, 1],
         51 => vec![59, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The override table of a home: flows of its that are with other workers, or on their way, by their whole
-//! key (tenant, link, tunnel and VLANs included). It is the home's own and read by nobody else, so it needs
+//! The override table of a home: the flows of this home that other workers own, or that are moving, by their
+//! whole key (tenant, link, tunnel and VLANs included). Only the home reads the table, so it needs no lock;
+//! while no flow is away, a packet costs one check of the table's length.
 //! no lock; as long as no flow is away, a packet costs one look at its length.
 
 use crate::worker::{Frame, Worker};
@@ -9,31 +10,32 @@ use bartizan_flow::FlowKey;
 use bartizan_packet::Decoded;
 use std::collections::{HashMap, VecDeque};
 
-/// Flows of one worker that are with others at one time.
+/// Most flows of one worker that are with others at a time.
 pub const AWAY_MAX: usize = 1024;
 
-/// How far a move has come.
+/// Progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The flow was sent, and has not arrived: its packets wait here.
+    /// The flow was sent and has not arrived: its packets are held by the home.
     Going,
-    /// It is there: its packets are handed on.
+    /// The flow has arrived: its packets are handed on.
     There,
-    /// It was asked for; it goes on to another worker, or stays here. Its packets wait here.
+    /// The flow was recalled; it goes on to another worker, or stays at home (`None`). The home holds its
+    /// packets.
     Coming(Option<WorkerId>),
 }
 
-/// Where a flow is that is not at home. `P`: what waits for it.
+/// Location of a flow that is not at home. `P`: the packets held for it.
 pub(super) struct Stay<P> {
     pub(super) at: WorkerId,
     pub(super) state: State,
-    /// Packets sent to it: each has its number, from 1.
+    /// Packets sent to the flow's worker; each has its number, from 1.
     pub(super) sent: u64,
-    /// Packets in the order in which they came here.
+    /// Held packets in the order of their arrival.
     pub(super) held: VecDeque<P>,
 }
 
-/// See the module.
+/// The table; see the module.
 pub(super) struct Away<P> {
     flows: HashMap<FlowKey, Stay<P>>,
 }
@@ -57,18 +59,18 @@ impl<P> Away<P> {
         self.flows.get_mut(key)
     }
 
-    /// A flow was sent to a worker.
+    /// Notes that a flow was sent to a worker.
     pub(super) fn goes(&mut self, key: FlowKey, at: WorkerId) {
         self.flows.insert(key, Stay { at, state: State::Going, sent: 0, held: VecDeque::new() });
     }
 
-    /// A flow is at home again, or has ended. What waited for it.
+    /// Notes that a flow is at home again, or has ended. Returns the packets held for it.
     pub(super) fn is_back(&mut self, key: &FlowKey) -> VecDeque<P> {
         self.flows.remove(key).map(|stay| stay.held).unwrap_or_default()
     }
 
-    /// The flow of a packet that is at home here, if it is away. An ICMP error goes where the flow is that it
-    /// is about.
+    /// The key of a packet's flow, if this worker is its home and the flow is away. An ICMP error follows the
+    /// flow that it quotes.
     #[inline]
     pub(super) fn key_of(&self, worker: &Worker, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
         if self.flows.is_empty() || !packet.can_have_flow() {
@@ -78,7 +80,7 @@ impl<P> Away<P> {
     }
 }
 
-/// The key by which a packet is looked for among flows that were moved, if `is_moved` knows it.
+/// The key by which a packet's flow is in a table of moved flows, if `is_moved` has it.
 pub(crate) fn moved_key(
     worker: &Worker,
     frame: &Frame<'_>,

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Moving flows between stations. docs/design/0016-moving-flows.md argues for what stands here.
+//! Moves of flows between stations. docs/design/0016-moving-flows.md gives the reasons.
 //!
-//! A flow's *home* is the worker that the hash of its addresses and ports chooses. All its packets come to
-//! its home first, wherever the flow is: only the home knows ([`Away`]), and nobody asks anybody else.
-//! Everything that is said of a move goes through the rings in which frames go, so it keeps its place among
-//! them:
+//! A flow's *home* is the worker that the hash of its addresses and ports selects. All packets of the flow
+//! reach its home first, wherever the flow is: only the home knows the owner ([`Away`]). All messages about a
+//! move go through the rings of the frames, so their order with the frames is kept:
 //!
-//! | home says | to | and then |
+//! | message of the home | to | effect at the home |
 //! |---|---|---|
 //! | `Flow`: take it | the guest's worker | holds the flow's packets |
 //! | `Recall`: give it back | the guest's worker | holds the flow's packets |
 //!
-//! | the guest's worker answers | when | and home |
+//! | answer of the guest's worker | condition | effect at the home |
 //! |---|---|---|
-//! | `Arrived` | it has taken it | hands on what it held, and what comes |
-//! | `Back` | it has no room, or was asked | takes it in, or sends it on; then what it held |
-//! | `Stays` | it cannot give it | hands on what it held, and what comes |
-//! | `Ended` with the number of the last packet | nothing is there of the flow any more | forgets that it was away, unless it has sent a later packet |
+//! | `Arrived` | the flow was taken | hands on the held packets and all later ones |
+//! | `Back` | no room, or recalled | takes the flow, or sends it on; then continues the held packets |
+//! | `Stays` | it cannot be given back | hands on the held packets and all later ones |
+//! | `Ended`, with the number of the last packet | the flow has ended | forgets the move, unless it has sent a later packet |
 //!
-//! Every `Flow` and `Recall` has one answer; an answer that finds a ring full waits (`answers`). Where a move
-//! cannot begin, because a table or a ring is full, it is refused and counted; nothing has happened then.
+//! Every `Flow` and `Recall` has one answer; an answer that finds a ring full is queued (`answers`). A move
+//! that cannot begin, because a table or a ring is full, is refused and counted, without any effect.
 
 use super::away::{AWAY_MAX, State};
 use super::site::Directed;
@@ -32,12 +31,12 @@ use bartizan_stages::record::Recorder;
 use std::collections::VecDeque;
 
 impl Station {
-    /// Moves a flow that is at home here ([`Owners::home`](super::Owners::home)) to another worker, or from
-    /// there to yet another one, or home. To be called between batches. The move is over when `flow.moved` or
-    /// `flow.moves_refused` has counted it; its packets wait until then.
+    /// Moves a flow whose home is here ([`Owners::home`](super::Owners::home)) to another worker, from there
+    /// to yet another one, or home. Called between batches. The move is over when `flow.moved` or
+    /// `flow.moves_refused` has counted it; the flow's packets are held until then.
     ///
     /// # Errors
-    /// The move does not begin; counted as refused.
+    /// The move does not begin; it is counted as refused.
     pub fn move_flow(&mut self, key: &FlowKey, to: WorkerId) -> Result<(), NotMoved> {
         let begun = self.begin_move(key, to);
         self.counters.moves_refused += u64::from(begun.is_err());
@@ -79,7 +78,7 @@ impl Station {
             }
             let flow = self.worker.give(id, true)?;
             if let Err(Sent::Flow(flow)) = self.say(to, Sent::Flow(flow)) {
-                // Ruled out, as there was room; handled so that the flow is not lost.
+                // Unreachable, as there was room; handled so that the flow is not lost.
                 self.is_home(flow);
                 return Err(NotMoved::Ring);
             }
@@ -89,7 +88,7 @@ impl Station {
         Ok(())
     }
 
-    /// Moves one of the flows that are at home here, which and where to by chance: for tests. Allocates.
+    /// Moves a random flow whose home is here to a random worker: for tests. Allocates.
     ///
     /// # Errors
     /// As [`Station::move_flow`].
@@ -98,7 +97,7 @@ impl Station {
         let flows = self.worker.flows();
         let mut keys: Vec<FlowKey> = flows.iter().map(|(_, entry)| *entry.key()).filter(at_home).collect();
         keys.extend(self.away.keys());
-        // A map has no order that a seed could count on.
+        // The order of a map is not reproducible from a seed.
         keys.sort_unstable_by_key(|key| flows.hash(key).0);
         let index = (random as usize).checked_rem(keys.len()).ok_or(NotMoved::NoFlow)?;
         let to = WorkerId(((random >> 32) % u64::from(self.owners.workers())) as u16);
@@ -106,8 +105,8 @@ impl Station {
         self.move_flow(&key, to)
     }
 
-    /// A packet's flow is not here though its home is: hands the packet on, or holds it. Gives who has it
-    /// now.
+    /// Hands on, or holds, a packet whose home is here and whose flow is elsewhere. Returns the worker that
+    /// has the packet afterwards.
     pub(super) fn follow(
         &mut self,
         mut parcel: Box<Parcel>,
@@ -115,7 +114,7 @@ impl Station {
         recorder: &mut dyn Recorder,
     ) -> Result<WorkerId, Decision> {
         let Some(stay) = self.away.get_mut(key) else {
-            // Ruled out: the walk has just seen it there.
+            // Unreachable: the walk has just seen the flow in the table.
             self.lose(parcel, recorder);
             return Err(self.refuse());
         };
@@ -132,7 +131,7 @@ impl Station {
         Ok(at)
     }
 
-    /// What another station says about a move.
+    /// Handles a message of another station about a move.
     pub(super) fn hears(
         &mut self,
         from: WorkerId,
@@ -170,9 +169,10 @@ impl Station {
         }
     }
 
-    /// Home asks for its flow.
+    /// Handles a recall: returns the flow to its home.
     fn is_recalled(&mut self, home: WorkerId, key: Box<FlowKey>) {
-        // It has ended, and that is on its way home: behind the last packet, so home takes it for the answer.
+        // The flow has ended, and `Ended` is on its way home, after the last packet: home takes it for the
+        // answer.
         let Some(guest) = self.worker.guests_mut().remove(&key) else { return };
         let answer = match self.worker.flow_of_key(&key).map(|id| self.give_back(id)) {
             None => Sent::Ended(Box::new((*key, guest.number))),
@@ -189,7 +189,7 @@ impl Station {
         self.worker.give(id, false)
     }
 
-    /// The flow is with its guest's worker: what waited for that goes there.
+    /// The flow is with its new worker: hands on the packets held for it.
     fn stays(&mut self, key: &FlowKey, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
         let Some(stay) = self.away.get_mut(key) else { return };
         stay.state = State::There;
@@ -198,7 +198,7 @@ impl Station {
         self.go_on(held, recorder, decided);
     }
 
-    /// A flow has come back from a worker.
+    /// Takes in a flow that another worker gave back.
     fn comes_back(&mut self, flow: Box<MovedFlow>, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
         let key = *flow.key();
         let state = self.away.get_mut(&key).map(|stay| stay.state);
@@ -217,7 +217,8 @@ impl Station {
                 Err(_) => {}
             }
         }
-        // Refused there, or on its way from one to another; or it was to come.
+        // `wanted`: recalled home. Otherwise the new worker refused the flow, or the flow was on its way to
+        // another one.
         let wanted = state == Some(State::Coming(None));
         self.counters.moved += u64::from(wanted);
         self.counters.moves_refused += u64::from(!wanted);
@@ -229,14 +230,14 @@ impl Station {
         self.go_on(held, recorder, decided);
     }
 
-    /// Takes a flow in whose room was kept.
+    /// Takes in a flow whose room was kept.
     fn is_home(&mut self, flow: Box<MovedFlow>) {
-        // No flow of its key can be here: its packets were handed on or held.
+        // No flow with the key can be in the table: its packets were handed on or held.
         let not_taken = self.worker.take_home(flow).is_err();
         self.worker.note_not_taken(not_taken);
     }
 
-    /// A flow has ended that was away, as far as is known there.
+    /// Handles `Ended` for a flow that was away.
     fn has_ended(
         &mut self,
         key: &FlowKey,
@@ -244,7 +245,7 @@ impl Station {
         recorder: &mut dyn Recorder,
         decided: &mut Decided<'_>,
     ) {
-        // A later packet is on its way there, and opens a flow there: that one's end will be told as well.
+        // A later packet is on its way and opens a flow with its new worker, whose end is reported as well.
         let Some(stay) = self.away.get_mut(key).filter(|stay| stay.sent == number) else { return };
         if matches!(stay.state, State::Coming(_)) {
             self.counters.moves_refused += 1;
@@ -255,19 +256,19 @@ impl Station {
         self.go_on(held, recorder, decided);
     }
 
-    /// Packets that waited, in the order in which they came here.
+    /// Continues held packets, in the order of their arrival.
     fn go_on(&mut self, held: VecDeque<Box<Parcel>>, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
         for parcel in held {
             self.resume(parcel, recorder, decided);
         }
     }
 
-    /// Tells homes what they wait for, as far as rings have room.
+    /// Sends queued answers to homes, as far as rings have room.
     pub(super) fn answer(&mut self) {
         while let Some((key, guest)) = self.worker.next_ended_guest() {
             self.answers.push_back((guest.home, Sent::Ended(Box::new((key, guest.number)))));
         }
-        // Each home hears its answers in their order: where one waits, those behind it do.
+        // Each home receives its answers in order: if one waits, all later ones do.
         let mut full: smallvec::SmallVec<[WorkerId; 8]> = smallvec::SmallVec::new();
         for _ in 0..self.answers.len() {
             let Some((to, answer)) = self.answers.pop_front() else { break };

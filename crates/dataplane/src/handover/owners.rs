@@ -6,14 +6,14 @@ use bartizan_base::{LinkId, Spread, WorkerId};
 use bartizan_flow::FlowKey;
 use bartizan_packet::Decoded;
 
-/// Says who owns what. The same in every worker of an instance.
+/// Maps packets and flows to their owners; equal in all workers of an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners {
     spread: Spread,
 }
 
 impl Owners {
-    /// Owners as flows are spread.
+    /// The map for a spread of flows over workers.
     #[must_use]
     pub const fn new(spread: Spread) -> Self {
         Owners { spread }
@@ -25,9 +25,9 @@ impl Owners {
         self.spread.workers()
     }
 
-    /// The owner of all fragments in frames with this outermost packet: by its virtual network and addresses.
-    /// So the fragments of a datagram in a tunnel meet those of the datagrams that carry them, whose frames
-    /// wait with them.
+    /// The owner of all fragments in frames with this outermost packet, by its virtual network and addresses.
+    /// So the fragments of a datagram in a tunnel are with the same worker as those of the datagrams that
+    /// carry them, whose frames are held together.
     pub(super) fn of_fragments(&self, link: LinkId, outermost: &Decoded) -> WorkerId {
         if self.is_one() {
             return WorkerId(0);
@@ -39,9 +39,10 @@ impl Owners {
         WorkerId(self.spread.of_link(link).worker_in(network, source, destination, Part::Nothing))
     }
 
-    /// The home of a flow: where its packets go first (`Owners::of_packet`). `None`: its key does not say it.
-    /// An ICMPv6 error's own flow is where what it quotes is at home; a key without ports, of a protocol that
-    /// has them, may be that of a packet whose ports were cut off, or of one with ports 0.
+    /// The home of a flow, which its packets reach first (`Owners::of_packet`). `None`: the key does not
+    /// determine it. An ICMPv6 error's own flow has the home of the packet that it quotes; a key without
+    /// ports, of a protocol that has them, may belong to a packet whose ports were cut off, or to one with
+    /// ports 0.
     #[must_use]
     pub fn home(&self, key: &FlowKey) -> Option<WorkerId> {
         let part = match (key.source_port(), key.destination_port()) {
@@ -59,12 +60,13 @@ impl Owners {
         (!is_error).then(|| WorkerId(spread.worker_in(network, key.source(), key.destination(), part)))
     }
 
-    /// The owner of a packet of a link, by its own word: its flow's home; a fragment's, until it is part of a
-    /// datagram, by its virtual network and addresses.
+    /// The owner of a packet of a link: the home of its flow; for a fragment that is not yet part of a
+    /// datagram, the owner by virtual network and addresses.
     ///
-    /// A tenant's number is left out: what it is told by (link, VLANs, tunnel, addresses) is in the hash as
-    /// far as it is in flows' keys, so it would tell no more; a kernel filter that spreads frames by the same
-    /// hash cannot know it; and with the next policy it may be another one, for packets that are under way.
+    /// The tenant's number is not hashed. The hash contains the fields that determine the tenant (link,
+    /// VLANs, tunnel, addresses) as far as flow keys do, so the number would add nothing; a kernel filter
+    /// that spreads frames by the same hash cannot know it; and the next policy may change it while packets
+    /// are in transit.
     #[inline]
     pub(crate) fn of_packet(&self, link: LinkId, packet: &Decoded) -> WorkerId {
         if self.is_one() {
@@ -83,7 +85,7 @@ impl Owners {
         let (Some(source), Some(destination)) = (packet.src(), packet.dst()) else { return WorkerId(0) };
         let (source, destination, ports) = match packet.about() {
             _ if packet.is_fragment() => return self.of_fragments(link, packet),
-            // The flow that an ICMP error is about has its owner, whoever sent the error.
+            // An ICMP error has the owner of the flow that it quotes, whoever sent the error.
             Some(quoted) => (quoted.src, quoted.dst, quoted.ports),
             None => (source, destination, packet.ports()),
         };

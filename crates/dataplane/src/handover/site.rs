@@ -18,31 +18,31 @@ use bartizan_stages::record::Recorder;
 use bartizan_stages::settings::EngineSettings;
 use std::sync::Arc;
 
-/// A packet on its way from its flow's home to where the flow is.
+/// A packet that its flow's home has sent on to the flow's worker.
 pub(super) struct Directed {
     pub(super) key: FlowKey,
     pub(super) guest: Guest,
 }
 
-/// A walk that several workers go on with.
+/// A frame's walk over several workers.
 #[derive(Default)]
 pub(super) struct Journey {
     pub(super) walk: Walk,
-    /// The generation of the packets that other workers have handled, or in which a flow's home has looked at
-    /// the next one.
+    /// The generation in which other workers have handled packets of the frame, or in which a flow's home has
+    /// looked the next one up.
     chains: Option<Arc<Chains>>,
-    /// The next packet was sent on by its flow's home: its flow is where the frame goes now.
+    /// Set when the next packet's home has sent the frame on to the worker that owns the flow.
     pub(super) directed: Option<Directed>,
 }
 
-/// Where a walk is: a worker, and what it knows of who owns what.
+/// Position of a walk: the worker, and its map of owners.
 pub(super) struct Site<'s> {
     pub(super) me: WorkerId,
     pub(super) owners: &'s Owners,
     pub(super) away: &'s Away<Box<Parcel>>,
 }
 
-/// A worker that handles the packets of a frame that it owns.
+/// The visitor of a worker that handles the packets it owns.
 struct Owner<'s> {
     site: &'s Site<'s>,
     handler: Handler<'s>,
@@ -59,7 +59,7 @@ impl Visitor for Owner<'_> {
     }
 
     fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<Stop> {
-        // What its flow's home has sent here is handled here.
+        // A packet sent on by its flow's home is handled by this worker.
         if self.directed.is_some() || kept {
             return None;
         }
@@ -91,13 +91,13 @@ impl Visitor for Owner<'_> {
 }
 
 impl Journey {
-    /// Begins with what was decoded of a frame; the memory that `output` gets in exchange can be used again.
+    /// Begins with the decoded packets of a frame; `output` receives memory in exchange that can be reused.
     pub(super) fn begin(&mut self, output: &mut DecodeOutput, number: Option<u64>) {
         (self.chains, self.directed) = (None, None);
         self.walk.begin(output, number);
     }
 
-    /// Handles packets until one belongs to somebody else, all in the generation of the first.
+    /// Handles packets up to the first that another worker owns, all in the generation of the first packet.
     pub(super) fn run(
         &mut self,
         site: &Site<'_>,
@@ -115,13 +115,13 @@ impl Journey {
             None => go(worker),
         };
         match stop {
-            // Nobody is to be kept from freeing it by a parcel that is empty.
+            // An empty parcel must not keep the generation from being freed.
             Stop::Done => self.chains = None,
             Stop::At(_) if self.walk.has_begun() && self.chains.is_none() => {
                 self.chains = Some(Arc::clone(worker.chains()))
             }
             Stop::At(_) => {}
-            // Whose flow it is was asked in this generation.
+            // The flow's key was determined in this generation.
             Stop::Moved(_) => {
                 self.chains.get_or_insert_with(|| Arc::clone(worker.chains()));
             }
