@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Owners, and the hand-over of packets that arrive at a worker which does not own their flow.
+//! Owners of packets, and the hand-over of packets that arrive at a worker which does not own their flow.
 //!
-//! A flow has one home: keyed symmetric hash of its link, virtual network, addresses and ports
-//! ([`Spread`](bartizan_base::Spread), which the kernel computes as well, so that a plain packet arrives at
-//! its owner); for an ICMP error those of the packet that it quotes. Fragments belong, until they are a
-//! datagram again, to the owner of their addresses; the datagram then goes to the owner of its flow. The home
-//! owns the flow, until it moves it to another worker and hands its packets on (`moves`).
+//! A flow has one home: the worker selected by a keyed symmetric hash of link, virtual network, addresses and
+//! ports ([`Spread`](bartizan_base::Spread), which the kernel computes as well, so that a plain packet
+//! arrives at its owner); an ICMP error is hashed by the packet that it quotes. Fragments belong to the owner
+//! of their addresses until their datagram is complete; the datagram then goes to the owner of its flow. The
+//! home owns the flow, until it moves the flow to another worker and hands the flow's packets on (`moves`).
 //!
-//! Each worker sits at a [`Station`]. A frame that a station receives is walked through, innermost packet
-//! first, as [`Worker::frame`] does. At a packet of another owner the frame, with what was decoded and
-//! decided, becomes a [`Parcel`] and goes on there; who handles the last packet has the decision for the
-//! whole frame and forwards it. So each packet of a frame is handled once, by its owner, and a frame leaves
-//! once.
+//! Each worker has a [`Station`]. A received frame is walked through, innermost packet first, as in
+//! [`Worker::frame`]. At a packet of another owner the frame, with its decoded packets and their decisions,
+//! becomes a [`Parcel`] and continues at that owner; the worker that handles the last packet has the decision
+//! for the whole frame and forwards it. So each packet of a frame is handled once, by its owner, and a frame
+//! leaves once.
 //!
-//! Order: between two stations there is one single-producer ring, so packets that arrive at one station and
-//! belong to one flow reach its owner in the order of their arrival. Packets of one flow that come by
-//! different ways (some as fragments; its two directions on two queues) have the order in which they reach
-//! the owner. Where one reader sees all packets, `workers` keeps the order of the capture for those as well.
+//! Order: two stations are connected by one single-producer ring per direction, so packets of a flow that
+//! arrive at one station reach the owner in the order of their arrival. Packets of a flow that take different
+//! paths (some as fragments; two directions on two queues) have the order in which they reach the owner. With
+//! a single reader of captures, `workers` keeps the order of the capture for those as well.
 //!
-//! Bounds: a station has a fixed number of parcels. They travel, and come home by a second ring; when none is
-//! left, or a ring is full, the frame is refused with [`Reason::HandOverRing`] and counted at the station
-//! where that happened.
+//! Bounds: a station has a fixed number of parcels. They return to it by a second ring; when none is left, or
+//! a ring is full, the frame is refused with [`Reason::HandOverRing`] and counted at the station where that
+//! happened.
 //!
-//! Memory ordering: parcels are handed over by value through `rtrb` rings (tail published with `Release`,
-//! read with `Acquire`), no two threads see one at a time. The end of all stations is found with `Ledger`:
-//! see there.
+//! Memory ordering: parcels are handed over by value through `rtrb` rings (tail stored with `Release`, loaded
+//! with `Acquire`), so a parcel is never visible to two threads. `Ledger` detects the end of all stations;
+//! see its documentation.
 //!
-//! Generations: a frame is handled in the generation that its first packet met. While a swap is under way, a
-//! worker that has another one handles the rest of such a frame in the frame's (`Worker::in_generation`).
+//! Generations: a frame is handled in the generation of its first packet. During a swap, a worker that runs
+//! another generation handles the rest of such a frame in the frame's generation (`Worker::in_generation`).
 //!
 //! Not done: order between inner flows of one tunnel, whose frames may overtake each other (those of one
 //! inner flow do not).
@@ -59,7 +59,7 @@ pub use crate::counters::HandOverCounters;
 pub use away::AWAY_MAX;
 pub use owners::Owners;
 
-/// A frame on its way from one worker to another.
+/// A frame in transit from one worker to another.
 #[derive(Default)]
 pub struct Parcel {
     now: Timestamp,
@@ -67,56 +67,57 @@ pub struct Parcel {
     link_type: LinkType,
     link: LinkId,
     number: Option<u64>,
-    /// The caller's own: where the frame is to leave.
+    /// The caller's tag: the port that the frame leaves by.
     tag: u32,
     home: WorkerId,
     bytes: Vec<u8>,
     journey: Journey,
 }
 
-/// What goes from one station to another, in the order in which it was sent.
+/// A message from one station to another; a ring keeps their order.
 enum Sent {
     Frame(Box<Parcel>),
-    /// To a guest's worker: take this flow.
+    /// To a guest's worker: adopt this flow.
     Flow(Box<MovedFlow>),
     /// To a guest's worker: give this flow back.
     Recall(Box<FlowKey>),
     /// To the flow's home: it has arrived.
     Arrived(Box<FlowKey>),
-    /// To the flow's home: it cannot be given back.
+    /// To the flow's home: the flow cannot be given back.
     Stays(Box<FlowKey>),
-    /// To the flow's home: it comes back.
+    /// To the flow's home: the flow, given back.
     Back(Box<MovedFlow>),
-    /// To the flow's home: nothing is left of it, after the packet of this number.
+    /// To the flow's home: the flow has ended, after the packet of this number.
     Ended(Box<(FlowKey, u64)>),
 }
 
-/// Gets each frame whose last packet was handled, with its decision and tag.
+/// Receives each frame after its last packet, with the frame's decision and tag.
 type Decided<'d> = dyn FnMut(&mut Worker, &Frame<'_>, Decision, u32) + 'd;
 
-/// Tells when all stations are done: no station takes frames any more and no parcel is under way.
+/// Detects the end of all stations: no station takes frames any more and no parcel is in transit.
 ///
 /// `begun` and `ended` of a station are written by that station alone. A station closes with `Release` after
-/// its last frame, so who sees it closed (`Acquire`) sees its final `begun`. Then only `ended` can grow, and
-/// every end is of a parcel that was begun: when the sums, read after all are closed, are equal, nothing is
-/// under way. A parcel ends before its count does (`Release`), so who sees the sum also sees what was done
+/// its last frame, so a thread that sees it closed (`Acquire`) sees its final `begun`. After that only
+/// `ended` can grow, and every end is of a parcel that was begun: when the sums, read after all are closed,
+/// are equal, no parcel is in transit. A parcel ends before its count does (`Release`), so a thread that sees
+/// the sum also sees the effects of the parcels.
 /// with the parcels.
-///
-/// Moves of flows are counted by their home alone, which begins none after it has closed: then their number
+/// Moves of flows are counted by the flow's home alone, which begins none after it has closed: from then on
+/// their number only falls, and at 0 none is in progress.
 /// only falls, and at 0 none is under way.
 #[derive(Debug)]
 struct Ledger {
     stations: Box<[Account]>,
 }
 
-/// One station's part, on a cache line of its own.
+/// The counters of one station, on a cache line of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Account {
     begun: AtomicU64,
     ended: AtomicU64,
     closed: AtomicBool,
-    /// Moves that this station has begun and that are not over.
+    /// Moves that this station has begun and that are in progress.
     moves: AtomicU64,
 }
 
@@ -126,7 +127,7 @@ impl Ledger {
     }
 
     fn add(counter: &AtomicU64) {
-        // The only writer.
+        // This thread is the only writer.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
@@ -150,7 +151,7 @@ impl Ledger {
 
     fn move_ends(&self, station: WorkerId) {
         if let Some(account) = self.stations.get(usize::from(station.0)) {
-            // The only writer.
+            // This thread is the only writer.
             let left = account.moves.load(Ordering::Relaxed).saturating_sub(1);
             account.moves.store(left, Ordering::Release);
         }
@@ -166,7 +167,7 @@ impl Ledger {
         begun == ended
     }
 
-    /// Parcels under way; exact only while no station runs.
+    /// Parcels in transit; exact only while no station runs.
     fn under_way(&self) -> u64 {
         let ended: u64 = self.stations.iter().map(|s| s.ended.load(Ordering::Acquire)).sum();
         let begun: u64 = self.stations.iter().map(|s| s.begun.load(Ordering::Acquire)).sum();
@@ -174,22 +175,22 @@ impl Ledger {
     }
 }
 
-/// To one other station.
+/// Rings to one other station.
 struct Outgoing {
     frames: Producer<Sent>,
-    /// Parcels of this station's that are done with.
+    /// Empty parcels of this station, coming home.
     home: Consumer<Box<Parcel>>,
 }
 
-/// From one other station.
+/// Rings from one other station.
 struct Incoming {
     frames: Consumer<Sent>,
-    /// Empty parcels back to where they are at home.
+    /// Empty parcels on their way to their home.
     home: Producer<Box<Parcel>>,
 }
 
 impl Incoming {
-    /// Eighths of the ring that wait to be taken.
+    /// Fill of the ring, in eighths.
     fn backlog(&self) -> u8 {
         let room = self.frames.buffer().capacity().max(1);
         let eighths = self.frames.slots() * usize::from(BACKLOG_PARTS) / room;
@@ -197,15 +198,15 @@ impl Incoming {
     }
 }
 
-/// What became of a frame at the station that it arrived at.
+/// Outcome of a frame at the station where it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handled {
-    /// Decided here.
+    /// The frame is decided here.
     Here(Decision),
-    /// This worker has it now; it leaves from there, or, where a flow is on its way whose packets wait here,
-    /// from wherever that is then.
+    /// The frame is at this worker; it leaves from there, or, if it is held for a flow that is moving, from
+    /// the worker that has the flow then.
     Away(WorkerId),
-    /// It is a fragment and waits here for the rest of its datagram ([`Worker::take_released`]).
+    /// The frame is a fragment and is held here until its datagram is complete ([`Worker::take_released`]).
     Held,
 }
 
@@ -214,30 +215,30 @@ pub struct Station {
     me: WorkerId,
     owners: Owners,
     worker: Worker,
-    /// By worker; `None` for itself.
+    /// Rings by worker; `None` for this worker itself.
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
-    // Parcels go through rings as pointers: a push moves eight bytes.
+    // Rings carry parcels as pointers: a push moves eight bytes.
     #[allow(clippy::vec_box)]
     parcels: Vec<Box<Parcel>>,
     ledger: Arc<Ledger>,
-    /// Flows that are at home here and with other workers.
+    /// Flows whose home is here and which other workers own.
     away: Away<Box<Parcel>>,
-    /// What homes of guests are to be told.
+    /// Queued answers to the homes of guests.
     answers: VecDeque<(WorkerId, Sent)>,
     closed: bool,
     counters: HandOverCounters,
-    /// Workers that were handed something since they were last asked for, a bit each (the last for all
-    /// beyond).
+    /// Workers that were handed something since the last [`Station::take_touched`], a bit each (the last for
+    /// all beyond).
     touched: u64,
 }
 
-/// Puts workers with these settings at stations that are connected with each other. Each can then move to its
-/// thread. `parcels`: frames that each can have under way, also the length of each ring.
+/// Makes connected stations for workers with these settings; each can then move to its thread. `parcels`:
+/// frames that each station can have in transit, also the length of each ring.
 #[must_use]
 pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) -> Vec<Station> {
     let count = u16::try_from(workers.len()).unwrap_or(u16::MAX);
-    // Who is alone hands nothing over.
+    // A single worker hands nothing over.
     let parcels = if count == 1 { 1 } else { parcels.max(1) };
     let owners = Owners::new(settings.spread(count));
     let ledger = Arc::new(Ledger::of(workers.len()));
@@ -251,7 +252,7 @@ pub fn connect(workers: Vec<Worker>, settings: &EngineSettings, parcels: usize) 
                 (None, None)
             } else {
                 let (frames_in, frames_out) = RingBuffer::new(parcels);
-                // All of a station's parcels can come home by one ring.
+                // One ring has room for all of a station's parcels on their way home.
                 let (home_in, home_out) = RingBuffer::new(parcels);
                 (
                     Some(Outgoing { frames: frames_in, home: home_out }),
@@ -291,67 +292,68 @@ impl Station {
     #[must_use]
     pub fn alone(worker: Worker) -> Self {
         let owners = Owners::new(worker.settings.spread(1));
-        // For the frame in hand, where it has several packets or is a fragment.
+        // One parcel, for a frame that has several packets or is a fragment.
         Station::new(WorkerId(0), owners, worker, 1, Arc::new(Ledger::of(1)))
     }
 
-    /// Its worker, without its rings.
+    /// Takes the worker out of the station.
     #[must_use]
     pub fn into_worker(self) -> Worker {
         self.worker
     }
 
-    /// Its number.
+    /// Number of the worker on its link.
     #[must_use]
     pub const fn id(&self) -> WorkerId {
         self.me
     }
 
-    /// Its worker.
+    /// The worker.
     #[must_use]
     pub const fn worker(&self) -> &Worker {
         &self.worker
     }
 
-    /// Its worker, to swap generations or to let time pass.
+    /// The worker, to swap generations or to advance its clock.
     pub const fn worker_mut(&mut self) -> &mut Worker {
         &mut self.worker
     }
 
-    /// What was counted.
+    /// The station's counters.
     #[must_use]
     pub const fn counters(&self) -> HandOverCounters {
         self.counters
     }
 
-    /// Who owns what, for whoever asks for moves.
+    /// The map of owners, for callers that request moves.
     #[must_use]
     pub const fn owners(&self) -> Owners {
         self.owners
     }
 
-    /// Flows that are at home here and with other workers, or on their way.
+    /// Flows whose home is here and which other workers own, or which are moving.
     #[must_use]
     pub fn flows_away(&self) -> usize {
         self.away.len()
     }
 
-    /// Workers that were handed frames since this was last asked, a bit each: wake them once per batch. Bit
-    /// 63 stands for all from the 64th on.
+    /// Workers that were handed frames since the last call, a bit each: to be woken once per batch. Bit 63
+    /// stands for all from the 64th on.
     pub const fn take_touched(&mut self) -> u64 {
         let touched = self.touched;
         self.touched = 0;
         touched
     }
 
-    /// Handles a frame that arrived here. `tag` goes with it, for who forwards it. As with [`Worker::frame`],
-    /// [`Worker::take_rewrite`] has the change that the frame needs before it leaves from here.
+    /// Handles a frame that arrived here. `tag` travels with the frame, for the worker that forwards it. As
+    /// with [`Worker::frame`], [`Worker::take_rewrite`] returns the change that the frame needs before it
+    /// leaves from here.
     pub fn frame(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
         self.worker.begin_frame(frame, false, recorder);
         self.handle(frame, tag, recorder)
     }
 
-    /// [`Station::frame`], for a frame of a batch. `None`: it waits for the next; see
+    /// [`Station::frame`], for a frame of a batch. `None`: the frame waits for the next one; see
     /// [`Worker::frame_in_batch`].
     pub fn frame_in_batch(
         &mut self,
@@ -372,7 +374,7 @@ impl Station {
     fn handle(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) -> Handled {
         self.worker.arrives_by(tag);
         let mut output = self.worker.intake.decode(frame);
-        // One whole packet of its own: what nearly all are. Nothing is copied.
+        // A single whole packet that this worker owns: the usual case. Nothing is copied.
         if let Some(packet) = only_packet(&self.worker.settings, &output)
             && self.owners.of_packet(frame.link, packet) == self.me
             && self.away.key_of(&self.worker, frame, packet).is_none()
@@ -385,7 +387,7 @@ impl Station {
             }
             return Handled::Here(self.decided(decision));
         }
-        // What comes by parcel is nobody's train.
+        // Frames in parcels form no train.
         self.worker.leave_train();
         let Some(mut parcel) = self.parcel() else {
             self.worker.intake.done(output);
@@ -417,9 +419,10 @@ impl Station {
         }
     }
 
-    /// Handles frames that others handed over, at most `budget` from each; `decided` gets each frame whose
-    /// last packet was handled here, with its decision and tag, and forwards it or not (after the worker's
-    /// [`Worker::take_rewrite`]). Gives the number of frames taken, with what was said of flows that move.
+    /// Handles frames that other workers handed over, at most `budget` from each. `decided` receives each
+    /// frame whose last packet was handled here, with its decision and tag, and forwards it or not (after the
+    /// worker's [`Worker::take_rewrite`]). Returns the number of messages taken, those about moves of flows
+    /// included.
     pub fn handed_over(
         &mut self,
         budget: usize,
@@ -433,7 +436,7 @@ impl Station {
                 let Ok(sent) = incoming.frames.pop() else { break };
                 taken += 1;
                 self.counters.taken += u64::from(matches!(sent, Sent::Frame(_)));
-                // There are no more stations than workers have numbers.
+                // The number of stations fits into a worker's number.
                 self.hears(WorkerId(from as u16), sent, recorder, &mut decided);
             }
         }
@@ -441,7 +444,7 @@ impl Station {
         taken
     }
 
-    /// Goes on with a frame that was handed over, or that waited for its flow.
+    /// Continues a frame that was handed over, or that was held for its flow.
     fn resume(&mut self, mut parcel: Box<Parcel>, recorder: &mut dyn Recorder, decided: &mut Decided<'_>) {
         let bytes = core::mem::take(&mut parcel.bytes);
         let frame = parcel.frame(&bytes);
@@ -450,13 +453,13 @@ impl Station {
         let site = Site { me: self.me, owners: &self.owners, away: &self.away };
         let stop = parcel.journey.run(&site, &mut self.worker, &frame, recorder);
         if matches!(stop, Stop::Done) {
-            // Held: the caller has nothing to do with it.
+            // `None`: the frame is held, and the caller does nothing.
             if let Some(decision) = self.settled(&mut parcel, &frame, recorder) {
                 decided(&mut self.worker, &frame, decision, tag);
             }
         }
         parcel.bytes = bytes;
-        // Refused on the way: counted, the frame goes nowhere, the caller has nothing to do with it.
+        // Refused on the way: the frame is counted and goes nowhere, and the caller does nothing.
         let _ = match stop {
             Stop::Done => {
                 self.put_away(parcel);
@@ -467,7 +470,7 @@ impl Station {
         };
     }
 
-    /// No more frames will arrive here (those of others are still taken).
+    /// Closes the station: no more frames arrive here (those of other stations are still taken).
     pub fn close(&mut self) {
         self.closed = true;
         if let Some(account) = self.ledger.stations.get(usize::from(self.me.0)) {
@@ -475,20 +478,20 @@ impl Station {
         }
     }
 
-    /// All stations are closed and no frame is under way: flows can be ended.
+    /// Whether all stations are closed and no frame is in transit, so that flows can be ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ledger.is_over()
     }
 
-    /// Takes the backlog before a batch: that of the ports, or of a ring from another worker if that is
-    /// greater. See [`Worker::shed_by`].
+    /// Takes the backlog before a batch: the larger one of the ports' and of the fullest ring from another
+    /// worker. See [`Worker::shed_by`].
     pub fn shed_by(&mut self, ports: impl FnOnce() -> u8) {
         let Station { worker, incoming, .. } = self;
         worker.shed_by(|| incoming.iter().flatten().map(Incoming::backlog).fold(ports(), u8::max));
     }
 
-    /// Whether others have handed over something that is not taken yet, or wait for an answer.
+    /// Whether messages of other stations, or queued answers to them, are waiting.
     #[must_use]
     pub fn has_parcels(&self) -> bool {
         self.incoming.iter().flatten().any(|incoming| !incoming.frames.is_empty())
@@ -496,13 +499,13 @@ impl Station {
             || self.worker.guests().has_ended()
     }
 
-    /// Frames that are on their way between stations; exact only while none of them runs.
+    /// Frames in transit between stations; exact only while none of them runs.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.ledger.under_way()
     }
 
-    /// An empty parcel, if there is one.
+    /// An empty parcel, if one is left.
     fn parcel(&mut self) -> Option<Box<Parcel>> {
         if let Some(parcel) = self.parcels.pop() {
             return Some(parcel);
@@ -515,7 +518,7 @@ impl Station {
         self.parcels.pop()
     }
 
-    /// Gives a parcel on. The decision, if that is not possible.
+    /// Hands a parcel over to its next owner. `Err`: the decision, if there is no room.
     fn hand_over(
         &mut self,
         parcel: Box<Parcel>,
@@ -536,7 +539,7 @@ impl Station {
         }
     }
 
-    /// Sends something, if the ring has room.
+    /// Sends a message, if the ring has room.
     fn say(&mut self, to: WorkerId, sent: Sent) -> Result<(), Sent> {
         let Some(Some(outgoing)) = self.outgoing.get_mut(usize::from(to.0)) else { return Err(sent) };
         outgoing.frames.push(sent).map_err(|rtrb::PushError::Full(sent)| sent)?;
@@ -548,7 +551,7 @@ impl Station {
         self.outgoing.get(usize::from(to.0)).and_then(Option::as_ref).is_some_and(|o| o.frames.slots() > 0)
     }
 
-    /// A walk that began and ended here. The decision, unless the frame is held.
+    /// Ends a walk that began here. Returns the decision, unless the frame is held.
     fn end(
         &mut self,
         mut parcel: Box<Parcel>,
@@ -560,7 +563,7 @@ impl Station {
         decision
     }
 
-    /// All packets of a frame are handled.
+    /// Settles a frame whose packets are all handled.
     fn settled(
         &mut self,
         parcel: &mut Parcel,
@@ -574,8 +577,8 @@ impl Station {
         }
     }
 
-    /// A frame cannot go on. Where this worker keeps its fragments, their datagrams cannot either; elsewhere
-    /// they end with their time.
+    /// Gives up a frame that cannot continue. Where this worker keeps the frame's fragments, their datagrams
+    /// are given up too; elsewhere they end by timeout.
     fn lose(&mut self, mut parcel: Box<Parcel>, recorder: &mut dyn Recorder) {
         let joined = core::mem::take(&mut parcel.journey.walk.joined);
         if parcel.journey.walk.keeper() == Some(self.me) {
@@ -584,13 +587,13 @@ impl Station {
         self.put_away(parcel);
     }
 
-    /// An empty parcel goes home.
+    /// Returns an empty parcel to its home.
     fn put_away(&mut self, parcel: Box<Parcel>) {
         let home = parcel.home;
         if home == self.me {
             self.parcels.push(parcel);
         } else if let Some(Some(incoming)) = self.incoming.get_mut(usize::from(home.0)) {
-            // There is room for all parcels of that station.
+            // The ring has room for all parcels of that station.
             let _ = incoming.home.push(parcel);
         }
         self.ledger.end(self.me);
@@ -598,12 +601,12 @@ impl Station {
 
     fn refuse(&mut self) -> Decision {
         self.counters.refused += 1;
-        // Nobody has looked at the frame, so it does not go on, in detection neither.
+        // The frame was not inspected, so it is not forwarded, even in detection.
         self.worker.refuse_unseen(Reason::HandOverRing);
         Decision::refuse(Verdict::Drop, Reason::HandOverRing, FunctionId::ENGINE)
     }
 
-    /// Counts a decision, as [`Worker::frame`] does, and gives what becomes of the frame.
+    /// Counts a decision, as [`Worker::frame`] does; returns the decision that is carried out.
     fn decided(&mut self, decision: Decision) -> Decision {
         self.worker.decided(&decision)
     }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Questions about the flows of live workers: which level handles how many and why not a lower one, how
-//! single flows stand, and how functions stand; orders about functions, and observers of them, come the same
-//! way.
+//! Queries about the flows and functions of live workers: flows per level and why not a lower one, the state
+//! of single flows, the health of functions. Orders about functions, and observers of them, take the same
+//! path.
 //!
-//! A flow belongs to its worker, which therefore answers itself, between two batches: it walks its table in
-//! parts of [`PART`] entries, one part at each look, and one question after the other, so that traffic waits
-//! for one part at most; a worker without traffic wakes itself for the next. While nobody asks it costs one
-//! load at each look. Who asks has a [`Collector`], which says what came and who has not answered.
+//! A flow belongs to its worker, so the worker itself answers, between two batches: it walks its table in
+//! parts of [`PART`] entries, one part at a time, and one query after the other, so that traffic waits for
+//! one part at most; a worker without traffic wakes itself for the next part. Without a query the cost is one
+//! load per check. The querying thread has a [`Collector`], which returns the answers and the workers that
+//! have not answered.
 //!
-//! The table changes between two parts: a flow that begins or ends meanwhile is counted or not, one that
-//! moves to another worker perhaps twice or not at all.
+//! The table changes between two parts: a flow that begins or ends meanwhile is counted or not; a flow that
+//! moves to another worker may be counted twice or not at all.
 //!
-//! Not done: what functions know of a flow beyond its standing; flows that have ended (their records say it).
+//! Not done: what functions know of a flow beyond its disposition; flows that have ended (see their records).
 
 use crate::views::live::{LevelsNow, LiveFlow};
 use bartizan_base::WorkerId;
@@ -24,32 +25,32 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Entries of a flow table that a worker looks at between two batches.
+/// Entries of a flow table that a worker visits between two batches.
 pub const PART: u32 = 256;
-/// Questions that can wait for one worker while it answers another one.
+/// Most queries that wait for one worker while it answers another one.
 pub const QUESTIONS: usize = 16;
-/// Flows that one worker tells of; more are counted.
+/// Most flows that one worker describes; further ones are counted.
 pub const FLOWS_TOLD: usize = 32;
 
-/// Which flows are asked about. What is left out fits all.
+/// Selection of flows. An absent criterion fits all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowsWanted {
     /// Number of the flow in events.
     pub number: Option<u64>,
     /// IP protocol.
     pub protocol: Option<u8>,
-    /// Its ends, whoever opened it, with a port or any.
+    /// Ends of the flow, whichever side opened it; without a port, any port.
     pub ends: [Option<(IpAddr, Option<u16>)>; 2],
 }
 
 impl FlowsWanted {
-    /// Whether the flow of a key may be meant.
+    /// Whether a flow with this key can fit.
     pub(crate) fn fits_key(&self, key: &FlowKey) -> bool {
         let ends = [(key.source(), key.source_port()), (key.destination(), key.destination_port())];
         self.fits_ends(key.protocol(), ends)
     }
 
-    /// Whether a flow of a protocol between two ends may be meant.
+    /// Whether a flow of a protocol between two ends can fit.
     #[must_use]
     pub fn fits_ends(&self, protocol: u8, ends: [(IpAddr, u16); 2]) -> bool {
         let end = |wanted: Option<(IpAddr, Option<u16>)>, (address, port): (IpAddr, u16)| {
@@ -62,52 +63,52 @@ impl FlowsWanted {
     }
 }
 
-/// A question to all workers, or an order.
+/// A query or an order to all workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// How flows are handled.
+    /// Number of flows by level.
     Levels,
-    /// How some flows stand.
+    /// Description of the selected flows.
     Flows(FlowsWanted),
-    /// How the functions of the running generation stand.
+    /// Health of the functions of the running generation.
     Functions,
-    /// To do something with a function, of which the answer tells how it stands then.
+    /// An order about a function; the answer is the function's health afterwards.
     Order(Arc<str>, Act),
-    /// To put these observers around functions, in the place of those that were there.
+    /// Sets observers of functions, in place of the present ones.
     Observe(Observers),
 }
 
-/// What a worker has to say.
+/// Answer of one worker, or of several together.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// To [`Question::Levels`].
+    /// Answer to [`Question::Levels`].
     pub levels: LevelsNow,
-    /// To [`Question::Flows`], [`FLOWS_TOLD`] at most.
+    /// Answer to [`Question::Flows`], at most [`FLOWS_TOLD`] per worker.
     pub flows: Vec<LiveFlow>,
-    /// Flows that fit and are left out.
+    /// Selected flows that are left out.
     pub omitted: u64,
-    /// To [`Question::Functions`] all functions, to [`Question::Order`] the one that was meant if the
+    /// Answer to [`Question::Functions`]: all functions; to [`Question::Order`]: the named one, if the
     /// worker's generation has it.
     pub functions: Vec<(WorkerId, FunctionNow)>,
 }
 
-/// A question on its way to a worker.
+/// A query on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) question: Question,
     pub(crate) to: Sender<(WorkerId, Answer)>,
 }
 
-/// The question that a worker is answering.
+/// The query that a worker is answering.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     pub(crate) asked: Asked,
-    /// The entry where it goes on.
+    /// The entry at which the walk continues.
     pub(crate) at: u32,
     pub(crate) answer: Answer,
 }
 
-/// Who asked all workers, and takes their answers.
+/// Collects the answers of all workers.
 #[derive(Debug)]
 pub struct Collector {
     from: Receiver<(WorkerId, Answer)>,
@@ -115,7 +116,7 @@ pub struct Collector {
     answer: Answer,
 }
 
-/// One question, made ready for workers, and who collects the answers.
+/// Prepares a query for workers; returns a copy for each, and the collector.
 pub(crate) fn ask(question: Question, workers: u16) -> (Vec<Asked>, Collector) {
     let (to, from) = channel();
     let asked = (0..workers).map(|_| Asked { question: question.clone(), to: to.clone() }).collect();
@@ -124,7 +125,8 @@ pub(crate) fn ask(question: Question, workers: u16) -> (Vec<Asked>, Collector) {
 }
 
 impl Collector {
-    /// Takes what comes until all have answered, or no time is `left`. Whether all have, or can no more.
+    /// Takes answers until all workers have answered, or no time is `left`. Returns whether all have, or can
+    /// no more.
     pub fn collect(&mut self, left: impl Fn() -> Duration) -> bool {
         while !self.waited_for.is_empty() {
             match self.from.recv_timeout(left()) {
@@ -147,7 +149,7 @@ impl Collector {
         self.answer.functions.extend(answer.functions);
     }
 
-    /// What came, and the workers that have not answered.
+    /// The merged answers, and the workers that have not answered.
     #[must_use]
     pub fn finish(mut self) -> (Answer, Vec<WorkerId>) {
         self.answer.flows.sort_by_key(|flow| (flow.worker, flow.flow_id));
@@ -156,12 +158,12 @@ impl Collector {
     }
 }
 
-/// Questions that wait in a worker's seat, the oldest first.
+/// Queries that wait in a worker's seat, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(VecDeque<Asked>);
 
 impl Waiting {
-    /// Puts one there. `false`: there is no room.
+    /// Appends a query. `false`: no room.
     pub(crate) fn put(&mut self, asked: Asked) -> bool {
         let fits = self.0.len() < QUESTIONS;
         if fits {
@@ -170,7 +172,7 @@ impl Waiting {
         fits
     }
 
-    /// The next one, and whether there are more.
+    /// The next query, and whether there are more.
     pub(crate) fn take(&mut self) -> (Option<Inquiry>, bool) {
         let next = self.0.pop_front().map(|asked| Inquiry { asked, at: 0, answer: Answer::default() });
         (next, !self.0.is_empty())

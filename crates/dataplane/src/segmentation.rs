@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that are larger than the egress port carries, since a sender on this host left segmentation to a
-//! device that does not exist, or the kernel merged what arrived: they are inspected whole and leave as the
-//! segments that the device would have made.
+//! Frames that are larger than the egress port carries, because a sender on this host left segmentation to a
+//! device (TSO), or because the kernel merged received segments (GRO). They are inspected whole and leave as
+//! the segments that a device would have made.
 //!
-//! Source: RFC 9293; Linux `tcp_gso_segment`, `skb_udp_tunnel_segment`, `gre_gso_segment`. TCP over IPv4 or
-//! IPv6 in an Ethernet frame, or in tunnels of the kinds that Linux leaves to a device to cut: IP in IP, GRE
-//! without checksum and sequence, VXLAN, GENEVE. The size of the segments is the sender's own, where the
-//! kernel hands it over, and no larger than the egress MTU allows.
+//! Source: RFC 9293; Linux `tcp_gso_segment`, `skb_udp_tunnel_segment`, `gre_gso_segment`. Supported is TCP
+//! over IPv4 or IPv6 in an Ethernet frame, or in tunnels whose segmentation Linux leaves to devices: IP in
+//! IP, GRE without checksum and sequence, VXLAN, GENEVE. The segment size is the sender's own, where the
+//! kernel reports it, and no larger than the egress MTU allows.
 //!
-//! UDP is another matter, since a datagram is what its receiver reads: see [`split`].
+//! UDP differs, since the receiver reads whole datagrams: see [`split`].
 
 pub(crate) mod datagrams;
 
@@ -19,15 +19,15 @@ use bartizan_packet::{
     Transport, pseudo_header,
 };
 
-/// Least payload of a segment: a smaller MTU is none (RFC 791 asks for 68 bytes of every link).
+/// Least payload of a segment: a smaller MTU is none (RFC 791 requires 68 bytes of every link).
 const LEAST: usize = 8;
-/// Least size of a sender that is kept to: Linux has none below (`tcp_min_snd_mss`), and one frame would
-/// become thousands.
+/// Least segment size of a sender that is respected: Linux has none below (`tcp_min_snd_mss`), and one frame
+/// would become thousands.
 const LEAST_TOLD: usize = 48;
 
-/// Cuts a frame of TCP into segments that fit a network-layer MTU; each is given to `each`. `packets`: what
-/// was decoded of it, outermost first. `told`: bytes of its sender's segments, 0 where they are not known.
-/// `None`: it cannot be cut, and nothing was given.
+/// Cuts a TCP frame into segments that fit a network-layer MTU; `each` receives each segment. `packets`: the
+/// decoded packets of the frame, outermost first. `told`: payload bytes of the sender's segments, 0 if
+/// unknown. `None`: the frame cannot be cut, and `each` was not called.
 pub fn cut(
     frame: &[u8],
     packets: &[Decoded],
@@ -38,9 +38,9 @@ pub fn cut(
     Plan::of_tcp(frame, packets, mtu, told)?.carry_out(frame, &mut each)
 }
 
-/// The packet that a UDP tunnel carries of which the decoder knows nothing, since its port is no usual one:
-/// `header` is where the kernel says that the TCP header begins. Linux leaves only such tunnels to a device
-/// to cut whose own header may be repeated as it is.
+/// The packet inside a UDP tunnel that the decoder does not recognise, since its port is not a usual one.
+/// `header`: offset of the TCP header, as the kernel reports it. Linux leaves to devices only those tunnels
+/// whose own header may be repeated unchanged.
 pub fn hidden_in_tunnel(
     frame: &[u8],
     packets: &[Decoded],
@@ -64,13 +64,13 @@ pub fn hidden_in_tunnel(
     (inner.transport.tcp().is_some() && inner.l4 as usize == header).then_some(inner)
 }
 
-/// Where things stand in the frame.
+/// Offsets and lengths of a frame to be cut.
 struct Plan<'p> {
-    /// The segment with its headers, and the packets around it.
+    /// The packet with the TCP segment, and the packets around it.
     inner: &'p Decoded,
     outer: &'p [Decoded],
     payload: usize,
-    /// Payload of the frame, and of a segment.
+    /// Payload bytes of the frame, and of a segment.
     length: usize,
     size: usize,
 }
@@ -97,7 +97,7 @@ impl<'p> Plan<'p> {
         let data = frame.get(self.payload..)?.get(..self.length)?;
         let pieces = data.len().div_ceil(self.size);
         let mut segment = Vec::with_capacity(self.payload + self.size);
-        // All are made alike: what can fail fails with the first.
+        // All segments are alike: a failure occurs with the first or not at all.
         for (number, piece) in data.chunks(self.size).enumerate() {
             segment.clear();
             segment.extend_from_slice(head);
@@ -108,14 +108,14 @@ impl<'p> Plan<'p> {
         Some(())
     }
 
-    /// Makes the headers of a segment right.
+    /// Updates the headers of a segment.
     fn finish(&self, segment: &mut [u8], number: usize, last: bool) -> Option<()> {
         renew_network(self.inner, segment, number)?;
         match &self.inner.transport {
             Transport::Tcp(_) => self.finish_tcp(segment, number, last)?,
             _ => renew_udp(self.inner, segment)?,
         }
-        // What is around it covers what is in it.
+        // Inner headers first: outer checksums cover them.
         for packet in self.outer.iter().rev() {
             renew_network(packet, segment, number)?;
             if let Transport::Udp(_) = &packet.transport {
@@ -142,12 +142,12 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// Whether the packet to be cut and those around it allow it.
+/// Whether the packet to be cut and its outer packets allow it.
 fn are_plain(frame: &[u8], inner: &Decoded, outer: &[Decoded]) -> bool {
     is_plain(inner) && outer.iter().all(|packet| is_plain(packet) && can_be_repeated(frame, packet))
 }
 
-/// Whether a packet lies in the frame as it is, whole and without faults.
+/// Whether a packet lies in the frame as it is, whole and without decode errors.
 fn is_plain(packet: &Decoded) -> bool {
     use PacketSource::{Geneve, Gre, Ipv4, Ipv6, Vxlan, Wire};
     matches!(packet.source, Wire | Gre | Ipv4 | Ipv6 | Vxlan | Geneve)
@@ -155,8 +155,8 @@ fn is_plain(packet: &Decoded) -> bool {
         && !packet.flags.intersects(PacketFlags::REBUILT | PacketFlags::INVALID)
 }
 
-/// Whether the headers of a packet around the segment may stand before each piece of it, with new lengths and
-/// sums.
+/// Whether the headers of an outer packet can be repeated before each segment, with new lengths and
+/// checksums.
 fn can_be_repeated(frame: &[u8], packet: &Decoded) -> bool {
     match &packet.transport {
         // IP in IP.
@@ -167,7 +167,7 @@ fn can_be_repeated(frame: &[u8], packet: &Decoded) -> bool {
     }
 }
 
-/// Makes the IP header of a packet right, in a frame that ends with it.
+/// Updates the IP header of a packet, in a frame that ends with the packet.
 fn renew_network(packet: &Decoded, frame: &mut [u8], number: usize) -> Option<()> {
     let l3 = packet.l3 as usize;
     let length = frame.len().checked_sub(l3)?;
@@ -191,25 +191,25 @@ fn renew_network(packet: &Decoded, frame: &mut [u8], number: usize) -> Option<()
     Some(())
 }
 
-/// Makes the UDP header of a packet right, in a frame that ends with it.
+/// Updates the UDP header of a packet, in a frame that ends with the packet.
 fn renew_udp(packet: &Decoded, frame: &mut [u8]) -> Option<()> {
     let udp = frame.get_mut(packet.l4 as usize..)?;
     let length = u16::try_from(udp.len()).ok()?;
     udp.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
-    // One that has no checksum stays without (RFC 768, RFC 6935). One that is left to a device is not 0: the
-    // sum over addresses, length and protocol stands there.
+    // A header without a checksum stays without (RFC 768, RFC 6935). A checksum left to a device is not 0:
+    // the field holds the pseudo-header sum.
     if udp.get(6..8)? != [0, 0] {
         renew_sum(packet, 17, udp, 6)?;
     }
     Some(())
 }
 
-/// Makes the checksum at `field` of a transport header and what follows it right.
+/// Recomputes the checksum at `field` of a transport header, over the header and everything after it.
 fn renew_sum(packet: &Decoded, protocol: u8, segment: &mut [u8], field: usize) -> Option<()> {
     segment.get_mut(field..field + 2)?.fill(0);
     let length = u32::try_from(segment.len()).ok()?;
     let sum = pseudo_header(packet.src()?, packet.dst()?, protocol, length)?.with(segment).finish();
-    // Zero says "no checksum" in UDP.
+    // In UDP zero means "no checksum".
     let sum = if protocol == 17 && sum == 0 { 0xffff } else { sum };
     segment.get_mut(field..field + 2)?.copy_from_slice(&sum.to_be_bytes());
     Some(())
@@ -221,7 +221,7 @@ pub(super) mod tests {
     use bartizan_packet::PacketView;
     use bartizan_testkit::packet::{Datagram, Ip, Segment, address};
 
-    /// An Ethernet frame with a TCP segment, its checksum not filled in.
+    /// An Ethernet frame with a TCP segment whose checksum is not filled in.
     pub(crate) fn frame(v6: bool, flags: u8, payload: &[u8]) -> Vec<u8> {
         let segment = Segment::new((0x1234, 80), (0xffff_fff0, 1), flags.into(), payload);
         // Timestamps.
@@ -272,12 +272,12 @@ pub(super) mod tests {
         }
     }
 
-    /// A frame in a tunnel: headers of Ethernet, IP, and what says which tunnel.
+    /// A frame in a tunnel: headers of Ethernet and IP, and the tunnel's own header.
     fn tunnel(v6: bool, protocol: u8, kind: &[u8], inside: &[u8]) -> Vec<u8> {
         around(v6, protocol, &[kind, inside].concat())
     }
 
-    /// The same in UDP, with a checksum that is wrong until the frame leaves, or without.
+    /// [`tunnel`] over UDP, with a checksum that is wrong until the frame leaves, or without one.
     pub(crate) fn udp_tunnel(v6: bool, ports: (u16, u16), sum: bool, kind: &[u8], inside: &[u8]) -> Vec<u8> {
         let datagram = Datagram::new(ports, &[kind, inside].concat());
         around(v6, 17, &Datagram { chksum: Some(if sum { 0x101 } else { 0 }), ..datagram }.unsummed())

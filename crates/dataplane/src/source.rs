@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sources: the places where a worker's packets come from and, for an inline link, leave by.
+//! Sources: the ports that a worker's packets come from and, for an inline link, leave by.
 //!
 //! A [`Source`] belongs to one worker. The worker's driver ([`crate::driver`]) calls [`Source::take`] once a
-//! turn; the source hands each frame that has arrived to [`Arrivals`] and does with the frame what the worker
-//! decides. Frames are pushed, not pulled: those of a ring are not copied, and those of a merged tap lie in
-//! the batches of several rings.
+//! turn; the source passes each frame that has arrived to [`Arrivals`] and carries out the worker's decision.
+//! Frames are pushed, not pulled: those of a ring are not copied, and those of a merged tap lie in the
+//! batches of several rings.
 //!
 //! ```text
 //!   driver            source                    worker
@@ -17,9 +17,9 @@
 //!     |--- flush ------>|
 //! ```
 //!
-//! The sources: [`InlineSource`] (two ports that forward to each other), [`TapSource`] (one port that is
-//! watched), [`MergedSource`] (several ports that are watched as one). A [`Slot`] hands a worker another
-//! source in the place of one that is gone.
+//! The sources: [`InlineSource`] (two ports that forward to each other), [`TapSource`] (one watched port),
+//! [`MergedSource`] (several ports watched as one). A [`Slot`] supplies a worker with another source when the
+//! present one is gone.
 //!
 //! Not done: sources of ordered bytes.
 
@@ -43,29 +43,29 @@ pub use merged::MergedSource;
 pub use slot::Slot;
 pub use tap::TapSource;
 
-/// A place where one worker's packets come from.
+/// A source of one worker's packets.
 pub trait Source: Send {
-    /// Whether frames leave by it; otherwise they are only watched.
+    /// Whether frames leave by the source; otherwise they are only watched.
     fn forwards(&self) -> bool {
         false
     }
 
-    /// Prepares for a worker: called once, before anything else. `batch`: frames of one turn at most.
+    /// Prepares for a worker: called once, before anything else. `batch`: most frames of one turn.
     fn begin(&mut self, worker: &Worker, batch: usize);
 
-    /// Hands what has arrived to `arrivals`, without waiting for more, and does with each frame what the
-    /// worker decides.
+    /// Passes the frames that have arrived to `arrivals`, without waiting for more, and carries out the
+    /// worker's decision on each.
     ///
     /// # Errors
     /// A port has failed for good.
     fn take(&mut self, arrivals: &mut Arrivals<'_>) -> Result<Taken, PortError>;
 
-    /// Does what was decided of a frame that another worker handed over to this one.
+    /// Carries out the decision on a frame that another worker handed over to this one.
     fn deliver(&mut self, worker: &mut Worker, handed: &HandedOver<'_>, counters: &mut LiveCounters) {
         let _ = (worker, handed, counters);
     }
 
-    /// Sends what [`Source::deliver`] left to be sent.
+    /// Sends the frames that [`Source::deliver`] left in rings.
     ///
     /// # Errors
     /// A port has failed for good.
@@ -73,26 +73,26 @@ pub trait Source: Send {
         Ok(())
     }
 
-    /// Whether a record of frames that a port did not take is still to be written.
+    /// Whether records of frames that a port did not take are pending.
     fn has_unsent(&self) -> bool {
         false
     }
 
-    /// Writes the records of frames that a port did not take: those due at `now`, without `now` all.
+    /// Writes the records of frames that a port did not take: those due at `now`, all without `now`.
     fn report_unsent(&mut self, now: Option<Timestamp>, generation: Generation, recorder: &mut dyn Recorder) {
         let _ = (now, generation, recorder);
     }
 
-    /// Exchanges single ports, where they come and go one by one ([`MergedSource`]).
+    /// Exchanges single ports, where ports come and go one by one ([`MergedSource`]).
     fn change_ports(&mut self) {}
 
-    /// Each port: name, counters, frames that wait in its transmit ring.
+    /// Visits each port: name, counters, frames waiting in its transmit ring.
     fn each_port(&mut self, each: &mut dyn FnMut(&str, &PortStats, u64));
 
     /// The clock that stamps frames.
     fn now(&mut self) -> Timestamp;
 
-    /// Eighths of the fullest receive ring whose frames wait to be taken.
+    /// Fill of the fullest receive ring, in eighths.
     fn backlog(&self) -> u8 {
         0
     }
@@ -103,11 +103,11 @@ pub trait Source: Send {
         (self.now(), PacketDuration::ZERO)
     }
 
-    /// Looks for frames for the time `spin` without sleeping. Returns whether there are some, or
-    /// `else_ready` holds.
+    /// Polls for frames for the time `spin` without sleeping. Returns whether there are some, or `else_ready`
+    /// holds.
     fn look(&mut self, else_ready: &dyn Fn() -> bool, spin: Duration) -> bool;
 
-    /// Sleeps until a frame arrives, `waker` is rung or `timeout` is over.
+    /// Sleeps until a frame arrives, `waker` is triggered or `timeout` is over.
     ///
     /// # Errors
     /// A port has failed for good.
@@ -119,18 +119,17 @@ pub trait Source: Send {
 pub struct Taken {
     /// Number of frames.
     pub frames: usize,
-    /// Time of the newest frame of a source that is watched; zero if there was none.
+    /// Time of the newest frame of a watched source; zero if there was none.
     pub newest: Timestamp,
 }
 
-/// A frame that another worker handed over, and that was decided here.
+/// A frame that another worker handed over and that was decided here.
 pub struct HandedOver<'f> {
     /// The frame.
     pub frame: &'f Frame<'f>,
-    /// Whether it may leave.
+    /// The decision on the frame.
     pub decision: Decision,
-    /// The number that the source gave with the frame to [`Arrivals::frame`]; it tells the source by which
-    /// port the frame came in.
+    /// The tag that the source gave with the frame to [`Arrivals::frame`]; it identifies the ingress port.
     pub tag: u32,
 }
 
@@ -156,8 +155,8 @@ impl Arrivals<'_> {
         self.stopping
     }
 
-    /// Fetches the flows of the next frames of a batch into the caches, as many as fit. `side`: the
-    /// tag that they are handed in with.
+    /// Prefetches the flows of the next frames of a batch, as many as fit. `side`: the tag that the frames
+    /// have.
     pub(crate) fn expect<'f>(&self, frames: impl Iterator<Item = &'f [u8]>, side: u32) {
         self.station.worker().expect(frames, (self.link, side));
     }
@@ -168,9 +167,9 @@ impl Arrivals<'_> {
         self.station.frame(frame, 0, self.recorder);
     }
 
-    /// Handles a frame of an inline link. `tag` goes with it if another worker decides it
-    /// ([`HandedOver::tag`]); `follows`: the next frame goes on with its TCP segment
-    /// ([`Worker::frame_in_batch`]). Returns the decision, if it is made here and now.
+    /// Handles a frame of an inline link. `tag` travels with the frame if another worker decides it
+    /// ([`HandedOver::tag`]); `follows`: the next frame continues its TCP segment
+    /// ([`Worker::frame_in_batch`]). Returns the decision, if it is made immediately.
     pub fn frame(
         &mut self,
         frame: &Frame<'_>,
@@ -185,13 +184,14 @@ impl Arrivals<'_> {
         }
     }
 
-    /// The worker, for a source whose frames leave: the change that a frame needs
-    /// ([`Worker::take_rewrite`]), held fragments that leave before it ([`Worker::take_released`]).
+    /// The worker, for a source whose frames leave: supplies the change that a frame needs
+    /// ([`Worker::take_rewrite`]), and held fragments that leave before the frame
+    /// ([`Worker::take_released`]).
     pub const fn worker_mut(&mut self) -> &mut Worker {
         self.station.worker_mut()
     }
 
-    /// Counts a frame that was not looked at: the second of a pair.
+    /// Counts a frame that was not inspected: the second copy of a pair.
     pub const fn duplicate(&mut self) {
         self.counters.duplicates += 1;
     }

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! UDP datagrams that come as one: their sender left it to a device to take them apart (`UDP_SEGMENT`, as
-//! QUIC servers and clients have it), or the kernel put them together (GRO). They are taken apart before
-//! anything else looks at them, so that each is inspected, counted and decided on as the datagram that its
-//! receiver reads.
+//! Combined UDP datagrams: the sender left segmentation to a device (`UDP_SEGMENT`, as used by QUIC), or the
+//! kernel merged received datagrams (GRO). They are split before anything else, so that each datagram is
+//! inspected, counted and decided as its receiver reads it.
 //!
-//! Source: Linux `__udp_gso_segment`, `inet_gso_segment` (IPv4 ids count up; only TCP has another way),
-//! `UDP_MAX_SEGMENTS`, udp(7). The size is what the kernel says of the frame; it stands in no header. In
-//! tunnels as well, of the kinds that are cut for TCP.
+//! Source: Linux `__udp_gso_segment`, `inet_gso_segment` (IPv4 ids count up; only TCP has another rule),
+//! `UDP_MAX_SEGMENTS`, udp(7). The kernel reports the size with the frame; no header contains it. Datagrams
+//! in tunnels of the kinds that are cut for TCP are split too.
 
 use super::{Plan, are_plain};
 use bartizan_packet::{DecodeOutput, Decoded, Decoder, LinkType, Transport};
 use bartizan_ports::{Batch, Segmentation, Split};
 
-/// Datagrams of one frame: more are not taken apart. Linux makes no more of one call.
+/// Most datagrams of one frame; a frame with more is not split. Linux makes no more of one call.
 pub const MOST: usize = 128;
 /// Bytes of the UDP header.
 const HEADER: usize = 8;
 
-/// Takes datagrams apart that came as one. What cannot be taken apart stays as it is: no port sends it.
+/// Splits combined datagrams. A frame that cannot be split stays as it is, and no port sends it.
 pub fn split(batch: &mut Batch, decoder: &mut Decoder, output: &mut DecodeOutput) -> Split {
     batch.split(|info, frame, each| {
         let length = u32::try_from(frame.len()).ok()?;
@@ -26,7 +25,7 @@ pub fn split(batch: &mut Batch, decoder: &mut Decoder, output: &mut DecodeOutput
     })
 }
 
-/// Gives each datagram of a frame to `each`. `None`: it cannot be taken apart, and nothing was given.
+/// Passes each datagram of a frame to `each`. `None`: the frame cannot be split, and `each` was not called.
 fn take_apart(
     frame: &[u8],
     output: &DecodeOutput,
@@ -38,8 +37,8 @@ fn take_apart(
 
 impl<'p> Plan<'p> {
     fn of_udp(frame: &[u8], packets: &'p [Decoded], told: Segmentation) -> Option<Self> {
-        // What a datagram carries may look like a tunnel, and a tunnel may carry datagrams: the kernel says
-        // which header is meant.
+        // A datagram's payload may look like a tunnel, and a tunnel may carry datagrams: the kernel reports
+        // the offset of the UDP header.
         let is_meant = |packet: &Decoded| told.header == 0 || packet.l4 == u32::from(told.header);
         let at = packets.iter().position(is_meant)?;
         let (outer, inner) = (packets.get(..at)?, packets.get(at)?);
@@ -66,7 +65,7 @@ mod tests {
     use bartizan_packet::{DecoderConfig, PacketView};
     use bartizan_ports::{FrameFlags, FrameInfo};
 
-    /// An Ethernet frame with a UDP datagram, whose checksum is left to a device.
+    /// An Ethernet frame with a UDP datagram whose checksum is left to a device.
     fn datagram(v6: bool, payload: &[u8]) -> Vec<u8> {
         udp_tunnel(v6, (0x1234, 443), true, payload, &[])
     }
@@ -81,7 +80,7 @@ mod tests {
         Some(all)
     }
 
-    /// Checks all sums and lengths of a frame; gives the payload of its packet number `at`.
+    /// Checks all checksums and lengths of a frame; returns the payload of its packet number `at`.
     fn read(frame: &[u8], at: usize, number: usize) -> Vec<u8> {
         let output = decode(frame);
         for packet in output.packets().iter().take(at + 1) {
@@ -101,8 +100,8 @@ mod tests {
     #[test]
     fn each_datagram_is_what_its_sender_made_it() {
         let bytes: Vec<u8> = (0..16_000u32).flat_map(u32::to_be_bytes).collect();
-        // (bytes, size): full ones, a shorter last one, odd sizes, one byte each, all in one, larger than
-        // all.
+        // (bytes, size): full datagrams, a shorter last one, odd sizes, one byte each, all in one, a size
+        // larger than the payload.
         let shapes =
             [(12_000, 1_200), (11_001, 1_200), (997, 333), (7, 1), (900, 900), (900, 1_200), (61_440, 480)];
         for v6 in [false, true] {
@@ -130,12 +129,12 @@ mod tests {
                 let all = apart(&large, 999, outer + 16 + header_of(inner6)).expect("it can be taken apart");
                 let parts: Vec<_> = all.iter().enumerate().flat_map(|(n, one)| read(one, 1, n)).collect();
                 assert_eq!((all.len(), &parts), (5, &payload));
-                // A program that makes tunnels itself: what is in them is the payload.
+                // A program that builds tunnels itself: the tunnel's content is the payload.
                 let all = apart(&large, 999, outer).expect("it can be taken apart");
                 let parts: Vec<_> = all.iter().map(|one| one[usize::from(outer) + 8..].to_vec()).collect();
                 assert_eq!(parts.concat(), large[usize::from(outer) + 8..]);
                 assert!(parts.iter().rev().skip(1).all(|one| one.len() == 999));
-                // Neither is meant.
+                // The offset is that of neither header.
                 assert_eq!(apart(&large, 999, outer + 2), None);
             }
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The source of an inline link: two ports that forward to each other, and named ports by which redirected
-//! frames leave.
+//! The source of an inline link: two ports that forward to each other, and named ports for redirected frames.
 
 mod egress;
 mod unsent;
@@ -20,25 +19,26 @@ use egress::{Egress, FrameEditor};
 use std::time::Duration;
 use unsent::UnsentFrames;
 
-/// The side that a frame came in by, in its tag.
+/// Tag bit: the frame came in by side B.
 const SIDE_B: u32 = 1;
-/// The frame may not leave as it is: only its first bytes are here, or it is several datagrams.
+/// Tag bit: the frame may not leave as it is, since only its first bytes were captured, or it is several
+/// datagrams.
 const INCOMPLETE: u32 = 2;
-/// First bit of the place where the header begins that segments repeat.
+/// First tag bit of the offset of the header that segments repeat.
 const HEADER: u32 = 2;
-/// The largest such place.
+/// The largest such offset.
 const HEADER_MAX: u16 = 0x3fff;
-/// First bit of the segment size that the frame's sender set.
+/// First tag bit of the sender's segment size.
 const SEGMENT: u32 = 16;
 
-/// See the module.
+/// The source; see the module.
 pub struct InlineSource {
-    // Before the pair: frames go back to rings that are still there.
+    // Dropped before the pair: frames return to rings that still exist.
     batch: Batch,
     pair: InlinePair,
-    /// By side.
+    /// Editors by side.
     editors: [FrameEditor; 2],
-    /// Room for a frame that is changed before it leaves, or was held.
+    /// Buffer for a frame that is changed before it leaves, or was held.
     room: Vec<u8>,
     unsent: UnsentFrames,
     /// By side: whether a frame that came in by it was delivered since the last flush.
@@ -173,8 +173,7 @@ impl Source for InlineSource {
     }
 }
 
-/// Fetches the flows of the next frames of a batch, some at a time. One alone is there as soon as it is
-/// looked up.
+/// Prefetches the flows of the next frames of a batch, some at a time. A single frame is not worth it.
 fn look_ahead(arrivals: &Arrivals<'_>, batch: &Batch, index: usize, side: Side) {
     if index.is_multiple_of(AHEAD) && index + 1 < batch.len() {
         let next = index..batch.len().min(index + AHEAD);
@@ -182,7 +181,7 @@ fn look_ahead(arrivals: &Arrivals<'_>, batch: &Batch, index: usize, side: Side) 
     }
 }
 
-/// Whether the next frame of a batch goes on with a frame's TCP segment.
+/// Whether the next frame of a batch continues a frame's TCP segment.
 fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
     if !worker.forms_trains() {
         return false;
@@ -191,8 +190,8 @@ fn is_followed(worker: &Worker, batch: &Batch, index: usize) -> bool {
     both.is_some_and(|(frame, next)| train::follows(frame, next))
 }
 
-/// Does with the frames that waited for the one at `index` what was decided of them. Who is told of a
-/// rejection is told once, with the last of them.
+/// Carries out the decisions on the frames that waited for the one at `index`. A rejection is sent once, with
+/// the last of them.
 fn release(worker: &mut Worker, batch: &mut Batch, index: usize, link: LinkId, recorder: &mut dyn Recorder) {
     for waited in index.saturating_sub(worker.waiting())..index {
         let Some((frame, _)) = frame_of(batch, waited, link) else { continue };
@@ -202,17 +201,17 @@ fn release(worker: &mut Worker, batch: &mut Batch, index: usize, link: LinkId, r
     }
 }
 
-/// The tag of a frame: what [`InlineSource::deliver`] has to know of it.
+/// The tag of a frame: the facts that [`InlineSource::deliver`] needs.
 fn tag_of(side: Side, info: &FrameInfo) -> u32 {
     let incomplete = if info.refusal().is_err() { INCOMPLETE } else { 0 };
     let side = if side == Side::B { SIDE_B } else { 0 };
     let Segmentation { size, header } = info.segmentation;
-    // A header further back is left out.
+    // A larger offset is left out.
     let header = if header <= HEADER_MAX { header } else { 0 };
     u32::from(size) << SEGMENT | u32::from(header) << HEADER | incomplete | side
 }
 
-/// The segments that a tag tells of; none: the frame is not complete.
+/// The segmentation in a tag. `None`: the frame is not complete.
 const fn segmentation_of(tag: u32) -> Option<Segmentation> {
     if tag & INCOMPLETE != 0 {
         return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The source of a tap of several interfaces: ports that are watched as one, in the order of their frames'
-//! timestamps. Each interface goes and comes back by itself, by a slot of its own.
+//! The source of a tap of several interfaces: ports watched as one, in the order of their frames' timestamps.
+//! Each interface goes and comes back by itself, with a slot of its own.
 
 use super::prepare::{FrameReader, checksums_of, frame_of};
 use super::slot::Slot;
@@ -11,19 +11,19 @@ use bartizan_ports::{MergedTap, Port, PortError, PortStats, Waker, Woke};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
+/// The source; see the module.
 pub struct MergedSource {
     tap: MergedTap,
-    /// One for each port, where ports come and go.
+    /// A slot for each port, where ports come and go.
     slots: Vec<Arc<Slot<Box<dyn Port>>>>,
     reader: FrameReader,
-    /// Frames of one turn at most.
+    /// Most frames of one turn.
     batch: usize,
 }
 
 impl MergedSource {
-    /// The source of a merged tap. `slots`: where it gets other ports in the place of those that are gone, in
-    /// the order of its ports; none: it goes on without them.
+    /// The source of a merged tap. `slots`: supply ports that replace lost ones, in the order of the ports;
+    /// empty: lost ports are not replaced.
     #[must_use]
     pub fn new(tap: MergedTap, slots: Vec<Arc<Slot<Box<dyn Port>>>>) -> Self {
         MergedSource { tap, slots, reader: FrameReader::default(), batch: 0 }
@@ -59,7 +59,7 @@ impl Source for MergedSource {
         Ok(seen)
     }
 
-    /// Lets go of ports that failed or that somebody asks back, and takes those that are offered.
+    /// Releases ports that failed or that the supervisor requests, and takes those that are offered.
     fn change_ports(&mut self) {
         let MergedSource { tap, slots, .. } = self;
         for (at, slot) in slots.iter().enumerate() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames of a batch before a worker sees them: joined datagrams are taken apart, open checksums filled in.
+//! Preparation of a batch before a worker sees it: combined datagrams are split, open checksums filled in.
 
 use crate::counters::LiveCounters;
 use crate::segmentation;
@@ -8,7 +8,7 @@ use bartizan_base::{LinkId, Timestamp};
 use bartizan_packet::{Checksums, DecodeOutput, Decoder, InternetChecksum, LinkType};
 use bartizan_ports::{Batch, FrameFlags, FrameInfo, PendingChecksum};
 
-/// Decodes frames outside of a worker, with the tunnels that the worker knows.
+/// Decodes frames outside of a worker, with the worker's tunnel settings.
 #[derive(Default)]
 pub(super) struct FrameReader {
     pub(super) decoder: Decoder,
@@ -16,7 +16,7 @@ pub(super) struct FrameReader {
 }
 
 impl FrameReader {
-    /// One that decodes as a worker does.
+    /// A reader that decodes as `worker` does.
     pub(super) fn new(worker: &Worker) -> Self {
         FrameReader { decoder: Decoder::new(*worker.decoder_config()), output: DecodeOutput::default() }
     }
@@ -28,8 +28,8 @@ impl FrameReader {
         &self.output
     }
 
-    /// Takes datagrams apart that came as one, before a worker looks at them. Returns the number of frames
-    /// that the batch holds afterwards.
+    /// Splits combined datagrams, before a worker sees them. Returns the number of frames that the batch
+    /// holds afterwards.
     pub(super) fn split(&mut self, batch: &mut Batch, counters: &mut LiveCounters) -> usize {
         let split = segmentation::split(batch, &mut self.decoder, &mut self.output);
         counters.normaliser.datagrams += split.datagrams;
@@ -38,9 +38,9 @@ impl FrameReader {
     }
 }
 
-/// Inline: fills in the checksums that senders on this host left to a device, where the kernel says that they
-/// stand: in whatever a frame carries, also in tunnels that nobody decodes, whose own checksum already counts
-/// on it. Frames that are to be cut get theirs then.
+/// Inline: fills in the checksums that senders on this host left to a device, at the offsets that the kernel
+/// reports: in any payload, also in tunnels that are not decoded, whose own checksum already assumes the
+/// filled-in value. Frames that are to be cut get their checksums with the cut.
 pub(super) fn fill_in_checksums(batch: &mut Batch, counters: &mut LiveCounters) {
     for index in 0..batch.len() {
         let Some(info) = batch.info(index) else { continue };
@@ -51,20 +51,20 @@ pub(super) fn fill_in_checksums(batch: &mut Batch, counters: &mut LiveCounters) 
         }
         let filled = batch.bytes_mut(index).and_then(|bytes| fill_in(bytes, start.into(), field.into()));
         if let Some(info) = batch.info_mut(index).filter(|_| filled.is_some()) {
-            // Where it stands a sender on this host says, who may lie: the checksums of what is inspected are
-            // looked at as ever.
+            // The offset is from a sender on this host, who may lie: the checksums of inspected headers are
+            // verified as usual.
             info.flags = info.flags.without(FrameFlags::CHECKSUM_PENDING).with(FrameFlags::CHECKSUM_FILLED);
             counters.normaliser.checksums += 1;
         }
     }
 }
 
-/// Fills in a checksum that stands `field` bytes behind `start` and is about all from there on; the sum of
-/// the pseudo header stands there. `None`: it would lie behind the frame.
+/// Fills in a checksum at `field` bytes after `start`, over all bytes from `start` on; the field holds the
+/// pseudo-header sum. `None`: the field lies beyond the frame.
 fn fill_in(bytes: &mut [u8], start: usize, field: usize) -> Option<()> {
     let about = bytes.get_mut(start..)?;
     let sum = InternetChecksum::new().with(about).finish();
-    // Zero says "no checksum" in UDP, and is the same number in others (RFC 768).
+    // In UDP zero means "no checksum"; elsewhere both values are the same number (RFC 768).
     let sum = if sum == 0 { 0xffff } else { sum };
     about.get_mut(field..field.checked_add(2)?)?.copy_from_slice(&sum.to_be_bytes());
     Some(())
@@ -90,7 +90,7 @@ pub(super) fn frame_of(batch: &Batch, index: usize, link: LinkId) -> Option<(Fra
     Some((frame, info))
 }
 
-/// What the kernel says of a frame's checksums.
+/// The kernel's report about a frame's checksums.
 pub(super) const fn checksums_of(flags: FrameFlags) -> Checksums {
     if flags.contains(FrameFlags::CHECKSUM_PENDING) {
         Checksums::Pending

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The source of a tap: one port that is watched.
+//! The source of a tap: one watched port.
 
 use super::prepare::{FrameReader, checksums_of, frame_of, newest_of};
 use super::{Arrivals, Source, Taken};
@@ -8,9 +8,9 @@ use bartizan_base::{PacketDuration, Timestamp};
 use bartizan_ports::{Batch, FrameFlags, Port, PortError, PortStats, Waker, Woke, look_any, wait_any};
 use std::time::Duration;
 
-/// See the module.
+/// The source; see the module.
 pub struct TapSource {
-    // Before the port: frames go back to a ring that is still there.
+    // Dropped before the port: frames return to a ring that still exists.
     batch: Batch,
     port: Box<dyn Port>,
     reader: FrameReader,

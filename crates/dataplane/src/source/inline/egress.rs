@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames on their way out of an inline link: changed, cut to what the port carries, answered, redirected.
+//! Egress of an inline link: frames are changed, cut to the port's MTU, answered, redirected.
 //!
 //! A frame leaves by the port across its link, or by a named port if a policy redirects its flow. Each worker
-//! sends by ports of its own. What a port does not take (its interface is away or down, its ring is full, the
-//! frame is too long and cannot be cut) is counted at that port and reported ([`UnsentFrames`]); it does not
-//! leave by another port instead.
+//! has egress ports of its own. A frame that a port does not take (its interface is gone or down, its ring is
+//! full, the frame is too long and cannot be cut) is counted at that port and reported ([`UnsentFrames`]); it
+//! does not leave by another port instead.
 
 use super::unsent::UnsentFrames;
 use crate::counters::LiveCounters;
@@ -18,14 +18,14 @@ use bartizan_ports::{Batch, Disposition, Port, Segmentation, Side};
 use bartizan_stages::normaliser::{self, NormaliserCounters};
 use core::ops::RangeInclusive;
 
-/// Bytes before the network layer, an 802.1Q tag among them.
+/// Bytes before the network layer, with an 802.1Q tag.
 const ETHERNET_AND_TAG: usize = 18;
-/// Bytes of headers that a TCP segment has at least: Ethernet, IPv4, TCP.
+/// Least header bytes of a TCP frame: Ethernet, IPv4, TCP.
 const HEADERS_LEAST: usize = 54;
 
-/// The way out of frames that came in by one side of a link.
+/// The egress of frames that came in by one side of a link.
 pub(super) struct Egress<'p> {
-    /// The side that they came in by.
+    /// The side that the frames came in by.
     pub(super) side: Side,
     /// The port across the link.
     pub(super) across: &'p mut dyn Port,
@@ -37,9 +37,9 @@ pub(super) struct Egress<'p> {
 }
 
 impl Egress<'_> {
-    /// Sends the fragments of a datagram that were held until this frame: after the frames that came before
-    /// it in its batch, and before the frame itself. They leave as the frame does: across the link, or by the
-    /// named port `to`.
+    /// Sends the fragments of a datagram that were held until this frame: after the earlier frames of its
+    /// batch, and before the frame itself. They leave as the frame does: across the link, or by the named
+    /// port `to`.
     pub(super) fn send_released(
         &mut self,
         worker: &mut Worker,
@@ -62,7 +62,7 @@ impl Egress<'_> {
         }
     }
 
-    /// Does with a frame of a batch what was decided. A frame that is not marked stays here.
+    /// Carries out the decision on a frame of a batch. A frame that is not marked does not leave.
     pub(super) fn apply(
         &mut self,
         worker: &mut Worker,
@@ -105,8 +105,8 @@ impl Egress<'_> {
         self.send_by(to, bytes, info.segmentation, info.timestamp);
     }
 
-    /// Sends those of the frames that are to leave and are larger than the port carries, as segments; what
-    /// came before them in the batch goes first. What cannot be cut is left for the port to refuse.
+    /// Sends as segments those of the frames that leave and are larger than the port carries; earlier frames
+    /// of the batch go first. A frame that cannot be cut is left for the port to refuse.
     pub(super) fn send_large(&mut self, batch: &mut Batch, frames: RangeInclusive<usize>) {
         for index in frames {
             let segments = batch.info(index).map(|info| info.segmentation).unwrap_or_default();
@@ -126,9 +126,9 @@ impl Egress<'_> {
         }
     }
 
-    /// Does what was decided of a frame that another worker handed over. `segments`: as the frame came in;
-    /// none: only the first bytes of the frame are here, or it is several datagrams. `room`: for a frame that
-    /// is changed.
+    /// Carries out the decision on a frame that another worker handed over. `segments`: the frame's
+    /// segmentation on arrival; `None`: only its first bytes were captured, or it is several datagrams.
+    /// `room`: buffer for a changed frame.
     pub(super) fn deliver(
         &mut self,
         worker: &mut Worker,
@@ -176,15 +176,15 @@ impl Egress<'_> {
         self.send_across(bytes, frame.now);
     }
 
-    /// Sends a frame across the link. The port counts what it does not take.
+    /// Sends a frame across the link. The port counts a refusal.
     fn send_across(&mut self, bytes: &[u8], at: Timestamp) {
         if let Err(refusal) = self.across.transmit_frame(bytes) {
             self.unsent.note(self.side, refusal, bytes, at);
         }
     }
 
-    /// Sends a frame by a named port, in pieces if it is larger than the port carries. The port counts what
-    /// it does not take.
+    /// Sends a frame by a named port, in pieces if the frame is larger than the port carries. The port counts
+    /// a refusal.
     fn send_by(&mut self, to: PortIndex, bytes: &[u8], segments: Segmentation, at: Timestamp) {
         let Some(port) = self.exits.get_mut(usize::from(to.0)) else {
             self.counters.gone += 1;
@@ -200,24 +200,24 @@ impl Egress<'_> {
     }
 }
 
-/// Sends what waits at named ports. One that is gone is no end of the link: it counts what it is given from
-/// then on.
+/// Flushes the named ports. The loss of one does not end the link: the port counts the frames that it is
+/// given from then on.
 pub(super) fn flush(exits: &mut [Box<dyn Port>]) {
     for port in exits {
         let _ = port.flush();
     }
 }
 
-/// Whether a frame leaves in pieces: it is larger than a port carries, be it tagged, or more than one segment
-/// of its sender. The latter also where it would fit: in a tunnel the checksum around it is not right before
-/// it is cut, and a link after the port may carry less.
+/// Whether a frame must leave in pieces: it is larger than a port carries, a VLAN tag allowed for, or it is
+/// more than one segment of its sender. In the latter case even where it would fit: in a tunnel the outer
+/// checksum is not valid before the cut, and a link after the port may carry less.
 fn is_to_be_cut(bytes: &[u8], segments: Segmentation, egress: &dyn Port) -> bool {
     let of_segment = usize::from(segments.size).saturating_add(HEADERS_LEAST);
     bytes.len() > egress.mtu() as usize + ETHERNET_AND_TAG || segments.size != 0 && bytes.len() > of_segment
 }
 
-/// Sends a frame as segments, of the size that its sender set. `false`: it cannot be cut, and nothing was
-/// sent.
+/// Sends a frame as segments of the size that its sender set. `false`: the frame cannot be cut, and nothing
+/// was sent.
 fn send_as_segments(
     egress: &mut dyn Port,
     bytes: &[u8],
@@ -231,7 +231,7 @@ fn send_as_segments(
     let (mtu, mut pieces) = (egress.mtu(), 0u64);
     let mut send = |segment: &[u8]| {
         pieces += 1;
-        // The port counts what it does not take.
+        // The port counts a refusal.
         let _ = egress.transmit_frame(segment);
     };
     let known = output.packets();
@@ -245,7 +245,7 @@ fn send_as_segments(
     done.is_some()
 }
 
-/// Answers to rejected packets, sent after the batch, and room for a frame that leaves longer than it came.
+/// Answers to rejected packets, sent after the batch, and a buffer for a frame that becomes longer.
 #[derive(Default)]
 pub(super) struct FrameEditor {
     pub(super) reader: FrameReader,
@@ -254,12 +254,12 @@ pub(super) struct FrameEditor {
 }
 
 impl FrameEditor {
-    /// One that decodes as a worker does.
+    /// An editor that decodes as `worker` does.
     pub(super) fn new(worker: &Worker) -> Self {
         FrameEditor { reader: FrameReader::new(worker), ..FrameEditor::default() }
     }
 
-    /// Makes the answer to a packet that is rejected.
+    /// Makes the answer to a rejected packet.
     fn answer(&mut self, bytes: &[u8], counters: &mut NormaliserCounters) {
         if let Some(packet) = self.reader.read(bytes).outer() {
             self.answers.extend(normaliser::rejection(&PacketView::new(bytes, packet), counters));
@@ -272,7 +272,7 @@ impl FrameEditor {
             return;
         }
         for frame in self.answers.drain(..) {
-            // The port counts what it does not take.
+            // The port counts a refusal.
             let _ = port.transmit_frame(&frame);
         }
         let _ = port.flush();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drop records of frames that had passed and that the port they were to leave by did not take (its ring is
-//! full, they are too long for it, its link is down).
+//! Drop records of frames that had passed and that their egress port did not take (its ring is full, they are
+//! too long for it, its link is down).
 //!
 //! A full ring refuses many frames at once, so a record stands for many: the first for one cause at a port is
-//! told at once, later ones once a second at most, each with the first frame since the last record and how
-//! many there were. The numbers of a port's records sum up to what it counted for the frames that came to it
-//! here; what a device gives back after it had taken it, and answers that the normaliser made, are only
+//! written at once, later ones at most once a second, each with the first frame since the last record and the
+//! number of frames. The numbers of a port's records sum up to its count of refused frames that were given to
+//! it here; frames that a device returns after taking them, and answers of the normaliser, are only counted
+//! by the port.
 //! counted by the port.
 
 use bartizan_base::{Generation, PacketDuration, PortIndex, Timestamp};
@@ -13,21 +14,21 @@ use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
 use bartizan_ports::{Batch, Disposition, InlinePair, SendRefusal, Side};
 use bartizan_stages::record::{Occasion, Recorder, Unsent};
 
-/// Between two records of one cause at one port.
+/// Least time between two records of one cause at one port.
 const INTERVAL: PacketDuration = PacketDuration::from_secs(1);
 
-/// What one port refused for one cause and was not told of yet.
+/// Frames that one port refused for one cause and that are not recorded yet.
 #[derive(Default)]
 struct Slot {
     frames: u64,
-    /// The first of them, and when it was refused.
+    /// The first of them, and the time of its refusal.
     sample: Vec<u8>,
     at: Timestamp,
-    /// No record before.
+    /// Earliest time of the next record.
     next: Timestamp,
 }
 
-/// What a frame was to leave by.
+/// The port that a frame had to leave by.
 #[derive(Clone, Copy)]
 enum Out {
     /// The port across from this side.
@@ -36,7 +37,7 @@ enum Out {
     Exit(usize),
 }
 
-/// Takes in a frame among those of one port.
+/// Notes a frame that a port refused.
 fn note(slots: &mut Slots, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
     let Some(slot) = slots.get_mut(refusal as usize) else { return };
     if slot.frames == 0 {
@@ -49,12 +50,12 @@ fn note(slots: &mut Slots, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
 
 type Slots = [Slot; SendRefusal::ALL.len()];
 
-/// What both ports of a link refused, and named ports.
+/// Refused frames of both ports of a link, and of named ports.
 #[derive(Default)]
 pub(super) struct UnsentFrames {
-    /// By the side that frames came in by.
+    /// Slots by the side that frames came in by.
     slots: [Slots; 2],
-    /// By the numbers of named ports; as many as have refused something.
+    /// Slots by the number of the named port, as many as have refused a frame.
     exits: Vec<Slots>,
     pending: bool,
     decoder: Decoder,
@@ -62,7 +63,7 @@ pub(super) struct UnsentFrames {
 }
 
 impl UnsentFrames {
-    /// Takes in what became of a batch that came in by `side`.
+    /// Notes the refused frames of a batch that came in by `side`.
     pub(super) fn note_batch(&mut self, side: Side, batch: &Batch) {
         for index in batch.indices() {
             if let Some(Disposition::Refused(refusal)) = batch.disposition(index)
@@ -73,7 +74,7 @@ impl UnsentFrames {
         }
     }
 
-    /// Takes in one frame that came in by `side` and was not taken.
+    /// Notes a refused frame that came in by `side`.
     pub(super) fn note(&mut self, side: Side, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
         let [a, b] = &mut self.slots;
         let slots = if side == Side::A { a } else { b };
@@ -81,7 +82,7 @@ impl UnsentFrames {
         self.pending = true;
     }
 
-    /// Takes in one frame that was to leave by a named port and was not taken.
+    /// Notes a frame that a named port refused.
     pub(super) fn note_exit(&mut self, port: PortIndex, refusal: SendRefusal, frame: &[u8], at: Timestamp) {
         let number = usize::from(port.0);
         if self.exits.len() <= number {
@@ -93,12 +94,12 @@ impl UnsentFrames {
         }
     }
 
-    /// Whether something was not told yet.
+    /// Whether refused frames are not recorded yet.
     pub(super) const fn is_pending(&self) -> bool {
         self.pending
     }
 
-    /// Records what is due; at the end of a run, without `now`, all of it.
+    /// Writes the records that are due; without `now`, at the end of a run, all of them.
     pub(super) fn report(
         &mut self,
         now: Option<Timestamp>,
@@ -164,7 +165,7 @@ mod tests {
         let mut pair = InlinePair::new(Box::new(a), Box::new(b), true).expect("a pair");
         let (mut unsent, mut told) = (UnsentFrames::default(), Told::default());
         let frame = [0u8; 60];
-        // 3,000 frames in three seconds; too long ones besides, the other way.
+        // 3,000 frames in three seconds, and frames that are too long in the other direction.
         for n in 0..3000u64 {
             let now = Timestamp::from_nanos(n * 1_000_000);
             unsent.note(Side::A, SendRefusal::RingFull, &frame, now);
