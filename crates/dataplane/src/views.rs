@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is told of flows, as plain values that anybody may print: of live ones, and of those of a capture.
+//! Views of flows as plain, printable values: of live flows, and of flows of a capture.
 
 pub mod history;
 pub mod live;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The walk over the packets of a frame: innermost first, a datagram before the last of its fragments. There
-//! is no other one: a worker goes through its own frames so, a frame whose packets several workers own stops
-//! at each of them ([`crate::handover`]), and the reader of captures shares packets out ([`crate::workers`]).
-//! What is done at a packet is the [`Visitor`]'s.
+//! The walk over the packets of a frame: innermost first, a datagram before the last of its fragments. All
+//! walks use this one: a worker walks its own frames, a frame whose packets several workers own stops at each
+//! owner ([`crate::handover`]), and the reader of captures distributes packets ([`crate::workers`]). The
+//! [`Visitor`] defines the action at a packet.
 
 use bartizan_base::{Decision, Reason, WorkerId};
 use bartizan_flow::FlowKey;
@@ -13,21 +13,21 @@ use bartizan_stages::intake::joined::Joined;
 use bartizan_stages::normaliser::Rewrite;
 use bartizan_stages::settings::EngineSettings;
 
-/// Where a walk stopped.
+/// Reason why a walk stopped.
 pub(crate) enum Stop {
     /// All packets are handled.
     Done,
-    /// The next packet is this worker's.
+    /// The next packet belongs to this worker.
     At(WorkerId),
-    /// The next packet's flow is at home here, and away.
+    /// The next packet's flow has its home here and another owner.
     Moved(FlowKey),
 }
 
-/// A place in a frame.
+/// A position in a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'f> {
     pub(crate) frame: &'f Frame<'f>,
-    /// The bytes of the frame, or of a datagram that was put together.
+    /// The bytes of the frame, or of a reassembled datagram.
     pub(crate) bytes: &'f [u8],
     /// 0 in the frame itself, one more in each datagram.
     pub(crate) depth: usize,
@@ -35,24 +35,24 @@ pub(crate) struct At<'f> {
 
 /// The actions of a walk at the packets of a frame.
 pub(crate) trait Visitor {
-    /// The settings that say what is refused as it is.
+    /// The settings that name the packets refused without inspection.
     fn settings(&self) -> &EngineSettings;
 
-    /// The worker that keeps the fragments of a frame with this outermost packet; none: the one that the
-    /// frame has come to, as without other workers.
+    /// The worker that keeps the fragments of a frame with this outermost packet. `None`: the worker that
+    /// received the frame, as with a single worker.
     fn keeper(&self, frame: &Frame<'_>, outermost: Option<&Decoded>) -> Option<WorkerId> {
         let _ = (frame, outermost);
         None
     }
 
-    /// The place to which the frame has to go before this packet is handled; none: the packet is handled
-    /// here, as without other workers. `kept`: its fragments are kept here.
+    /// The stop at which the frame must continue before this packet is handled. `None`: the packet is handled
+    /// here, as with a single worker. `kept`: the packet's fragments are kept here.
     fn leads_to(&self, frame: &Frame<'_>, packet: &Decoded, kept: bool) -> Option<Stop> {
         let _ = (frame, packet, kept);
         None
     }
 
-    /// Puts a fragment to its datagram, and decodes that if it is whole.
+    /// Adds a fragment to its datagram, and decodes the datagram if it is complete.
     fn defragment(
         &mut self,
         at: At<'_>,
@@ -61,29 +61,29 @@ pub(crate) trait Visitor {
         joined: &mut Joined,
     ) -> Fragmented;
 
-    /// Handles a packet: what is decided of it, and the change that the frame needs before it leaves.
+    /// Handles a packet: returns its decision, and the change that the frame needs before it leaves.
     fn packet(&mut self, at: At<'_>, packet: &Decoded, place: &Place<'_>) -> (Decision, Option<Rewrite>);
 }
 
-/// The packet of a frame that has only one, if it is whole and not refused as it is: what nearly all frames
-/// are. It needs no walk, and nothing is copied.
+/// The packet of a frame with a single whole packet that is not refused without inspection: the usual case.
+/// It needs no walk, and nothing is copied.
 #[inline]
 pub(crate) fn only_packet<'o>(settings: &EngineSettings, output: &'o DecodeOutput) -> Option<&'o Decoded> {
     let [packet] = output.packets() else { return None };
     (!packet.is_fragment() && refused_as_it_is(settings, packet).is_none()).then_some(packet)
 }
 
-/// The packets of a frame, or of a datagram that was put together from one of them.
+/// The packets of a frame, or of a datagram reassembled from one of them.
 #[derive(Default)]
 struct Layer {
-    /// Empty for the frame itself, whose bytes stand elsewhere.
+    /// The datagram's bytes; empty for the frame itself, whose bytes are elsewhere.
     datagram: Vec<u8>,
     output: DecodeOutput,
-    /// Packets that are still to be handled: those below this index.
+    /// Number of packets still to be handled: those below this index.
     left: usize,
-    /// The packet in hand is a fragment and has been put to its datagram.
+    /// The packet in hand is a fragment and was added to its datagram.
     fragment_done: bool,
-    /// It must not go on.
+    /// Reason why the packet in hand must not be forwarded.
     refused: Option<Reason>,
     /// The outer packets that events name: of the layer as a whole, and of a packet within another one of the
     /// layer.
@@ -101,25 +101,25 @@ impl Layer {
     }
 }
 
-/// The progress of a frame.
+/// The progress of a frame's walk.
 #[derive(Default)]
 pub(crate) struct Walk {
     layers: Vec<Layer>,
-    /// Used layers, for their memory.
+    /// Used layers, kept for their memory.
     spare: Vec<Layer>,
     pub(crate) decision: Decision,
-    /// The change that the frame needs before it may leave: travels with it.
+    /// The change that the frame needs before it may leave; it travels with the frame.
     pub(crate) rewrite: Option<Rewrite>,
-    /// The worker that keeps the frame's fragments, once it has met one, and the datagrams that they were put
-    /// to.
+    /// The worker that keeps the frame's fragments, once one was found, and the datagrams that they were
+    /// added to.
     keeper: Option<WorkerId>,
     pub(crate) joined: Joined,
-    /// Some packet was handled.
+    /// Whether a packet was handled.
     begun: bool,
 }
 
 impl Walk {
-    /// Begins with what was decoded of a frame; the memory that `output` gets in exchange can be used again.
+    /// Begins with the decoded packets of a frame; `output` receives memory in exchange that can be reused.
     pub(crate) fn begin(&mut self, output: &mut DecodeOutput, number: Option<u64>) {
         while let Some(layer) = self.layers.pop() {
             self.spare.push(layer);
@@ -135,23 +135,23 @@ impl Walk {
         self.layers.push(layer);
     }
 
-    /// Whether some packet was handled.
+    /// Whether a packet was handled.
     pub(crate) const fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// The worker that keeps fragments of the frame, if it has met any.
+    /// The worker that keeps fragments of the frame, if one was found.
     pub(crate) const fn keeper(&self) -> Option<WorkerId> {
         self.keeper
     }
 
-    /// Handles packets until one is to be handled elsewhere. `me`: where the frame is.
+    /// Handles packets until one must be handled elsewhere. `me`: the present worker.
     pub(crate) fn go<V: Visitor>(&mut self, me: WorkerId, visitor: &mut V, frame: &Frame<'_>) -> Stop {
         loop {
             let depth = self.layers.len();
             let keeper = self.fragment_keeper(me, visitor, frame);
             let Some(layer) = self.layers.last_mut() else {
-                // Who keeps its fragments settles it.
+                // The worker that keeps the fragments settles the frame.
                 let keeper = self.keeper.filter(|keeper| *keeper != me && !self.joined.is_empty());
                 return keeper.map_or(Stop::Done, Stop::At);
             };
@@ -195,7 +195,7 @@ impl Walk {
             if let Some(stop) = visitor.leads_to(frame, packet, keeper.is_some()) {
                 return stop;
             }
-            // What became of a fragment was said when it was put to its datagram.
+            // A fragment's own refusal was determined when it was added to its datagram.
             if !layer.fragment_done {
                 layer.refused = refused_as_it_is(visitor.settings(), packet);
             }
@@ -215,7 +215,7 @@ impl Walk {
         }
     }
 
-    /// The worker that keeps the fragments of this frame, if the next packet is one.
+    /// The worker that keeps the fragments of this frame, if the next packet is a fragment.
     fn fragment_keeper<V: Visitor>(&self, me: WorkerId, visitor: &V, frame: &Frame<'_>) -> Option<WorkerId> {
         let Layer { output, left, .. } = self.layers.last()?;
         output.packets().get(left.checked_sub(1)?).filter(|packet| packet.is_fragment())?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets without a flow that a level below refuses, where a link has that
-//! ([0022](../../../../docs/design/0022-early.md)): which flows there are, so that their packets are not
-//! refused, and the credit for what was.
+//! Early refusals: a level below the host refuses packets without a flow, where a link has it
+//! ([0022](../../../../docs/design/0022-early.md)). This module marks the flows whose packets must not be
+//! refused, and credits the refused packets to their rules.
 
 use super::Passage;
 use bartizan_base::{Decision, FlowId, Generation};
@@ -12,9 +12,9 @@ use bartizan_stages::flows::Flows;
 use bartizan_stages::runner::Runner;
 
 impl Passage<'_> {
-    /// A packet of a flow was judged. What answers it must not be refused for being of no flow, so the flow
-    /// is marked before the packet leaves; but where the first function of its path refuses it, it is to be
-    /// as if there were no flow.
+    /// After a packet of a flow was judged: the answer must not be refused for lack of a flow, so the flow is
+    /// marked before the packet leaves. A flow whose packet is refused by the first function of its path has
+    /// no mark.
     #[inline]
     pub(super) fn mark(&mut self, id: FlowId, decision: &Decision) {
         if self.flows.manager.as_deref().is_some_and(FlowManager::is_early) {
@@ -22,8 +22,8 @@ impl Passage<'_> {
         }
     }
 
-    /// The same for a packet that goes on although the engine would have refused it: what answers it goes on
-    /// as well.
+    /// [`Passage::mark`] for a packet that is forwarded although the engine would refuse it under
+    /// enforcement: its answer is forwarded as well.
     pub(super) fn mark_unenforced(&mut self, id: FlowId) {
         if !self.cx.enforces(self.runner.chains()) {
             self.mark(id, &Decision::CONTINUE);
@@ -34,7 +34,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get(id) else { return };
         let refused = !decision.verdict.forwards()
             && self.runner.chains().header_part(entry.path).functions().next() == Some(decision.function);
-        // Where rules have codes a message of ICMP may be refused alone: others of its flow go on.
+        // Rules with ICMP codes may refuse one message: others of its flow are forwarded.
         let alone = refused && !decision.repeats && matches!(entry.key().protocol(), 1 | 58);
         if entry.ext.mark.is_none() == refused || alone {
             return;
@@ -47,14 +47,14 @@ impl Passage<'_> {
         }
     }
 
-    /// Credits what was refused.
+    /// Credits early refusals to their rules.
     pub(super) fn credit_early(&mut self) {
         credit_early(self.flows, self.runner, self.cx.account, self.cx.settings.prevention);
     }
 }
 
-/// Credits what was refused by the list of the generation that runs, and by that before. `acts`: refusals are
-/// done.
+/// Credits the packets that the early lists of the running and of the previous generation refused. `acts`:
+/// refusals are enforced.
 pub(crate) fn credit_early(flows: &mut Flows, runner: &mut Runner, account: &mut Account, acts: bool) {
     let before = flows.early.before();
     let (now, early) = (runner.generation(), runner.chains().early.clone());
@@ -72,7 +72,7 @@ pub(crate) fn credit_early(flows: &mut Flows, runner: &mut Runner, account: &mut
         });
     };
     if let Some((generation, early)) = before {
-        // Its rules are others now, or gone.
+        // The list's rules are different in this generation, or gone.
         credit(generation, &early, false);
     }
     if let Some(early) = early {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The end of a flow: what is held is inspected and recorded, then the flow's own record is written.
+//! The end of a flow: held data is inspected and recorded, then the flow's own record is written.
 
 use super::Passage;
 use bartizan_base::{Direction, FlowId, Timestamp};
@@ -7,18 +7,17 @@ use bartizan_flow::EndReason;
 use bartizan_stages::record::EndOfFlow;
 use bartizan_stages::settings::ENDS_REPLAYED;
 
-/// Timers that are looked at per packet, so that no packet waits for a long list.
+/// Most timers that are checked per packet, so that no packet waits for a long list.
 pub(crate) const TIMERS_PER_PACKET: u32 = 256;
-/// Flows that end by timeout while nothing is there to be done, before it is asked again whether a packet has
-/// come.
+/// Flows that an idle worker ends by timeout before it checks for packets again.
 pub(crate) const ENDS_WHEN_IDLE: u32 = 32;
 
-/// The frame after all others, for [`bartizan_base::turns::Turn::at`].
+/// The frame number after all others, for [`bartizan_base::turns::Turn::at`].
 const AT_THE_END: u64 = u64::MAX - 1;
 
 impl Passage<'_> {
-    /// Ends a flow. One that is below the host leaves its level first, and ends when all of it is counted; a
-    /// new connection of its ports may begin at once.
+    /// Ends a flow. A flow below the host leaves its level first, and ends when all its packets are counted;
+    /// a new connection with its key may begin at once.
     pub(crate) fn end_flow(&mut self, id: FlowId, reason: EndReason) {
         let clock = self.cx.position.clock;
         if !self.flows.table_mut().begin_end(id, reason, clock) {
@@ -34,7 +33,7 @@ impl Passage<'_> {
         let below = self.flows.below(id);
         self.flows.note_bypassed_below(id, below.as_ref());
         if let Some(entry) = self.flows.get_mut(id) {
-            // The record shows what the streams know of gaps, regions and urgent bytes.
+            // Before the release: the record shows gaps, regions and urgent bytes of the streams.
             self.cx.recorder.flow(entry, &EndOfFlow { reason, now: clock, below });
             if let Some(pair) = entry.ext.streams.as_deref_mut() {
                 pair.release(self.runner.budget_mut());
@@ -46,13 +45,13 @@ impl Passage<'_> {
         }
     }
 
-    /// Ends a flow that a packet found when its time was over.
+    /// Ends a flow whose timeout has passed, when a packet finds it.
     pub(super) fn end_stale(&mut self, id: FlowId) {
         self.flows.table_mut().counters_mut().wrk_evicted += 1;
         self.end_flow(id, EndReason::Timeout);
     }
 
-    /// Counts a flow that ends by what only its extension knows.
+    /// Counts the end of a flow by facts that only its extension has.
     fn count_end(&mut self, id: FlowId) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let protocol = entry.key().protocol();
@@ -65,7 +64,7 @@ impl Passage<'_> {
         self.intake.note_macs(sources, destinations);
     }
 
-    /// Ends flows whose time is over, some of them: to be called for each packet.
+    /// Ends some of the flows whose timeout has passed: called for each packet.
     pub(crate) fn expire(&mut self, now: Timestamp) {
         let most = self.cx.settings.ends_per_packet;
         if most == ENDS_REPLAYED {
@@ -75,7 +74,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Ends all flows whose time is over, in the order in which they began.
+    /// Ends all flows whose timeout has passed, in the order in which they began.
     fn end_all_due(&mut self, now: Timestamp) {
         self.announce();
         let mut budget = u32::MAX;
@@ -91,7 +90,7 @@ impl Passage<'_> {
         self.flows.give_back_due(due);
     }
 
-    /// Ends so many flows whose time is over, at most. Whether more may be due.
+    /// Ends at most `most` flows whose timeout has passed. Returns whether more may be due.
     pub(crate) fn end_due(&mut self, now: Timestamp, most: u32) -> bool {
         self.announce();
         let mut budget = TIMERS_PER_PACKET;
@@ -102,14 +101,14 @@ impl Passage<'_> {
         true
     }
 
-    /// Gives up what waits, and ends all flows, in the order of their creation.
+    /// Gives up held fragments, and ends all flows, in the order of their creation.
     pub(crate) fn end_all(&mut self) {
         self.intake.discard_all(&mut self.cx, self.runner.chains());
         self.leave_level();
         for id in self.flows.as_they_began() {
             let began = self.flows.get(id).map_or(0, |flow| flow.ext.began);
             self.cx.position.wait_for(AT_THE_END, began);
-            // What was over, and had only to be counted, ends for its own reason.
+            // A flow that is over and waits only for its level's counters keeps its own end reason.
             let reason = self.flows.table().over_for(id).unwrap_or(EndReason::Shutdown);
             self.end_flow(id, reason);
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The level below the host, where a link has one: which flows are offered to it, and what is done when it
-//! has counted something.
+//! The level below the host, where a link has one: which flows are offered to it, and how its results are
+//! applied.
 //!
-//! A flow is offered with a packet of which everything was decided before: what is bypassed, and what no
-//! function is left to judge, is forwarded below, or redirected; what is dropped is dropped there, with its
-//! flow or by a header function that says the same of each packet. So who is silent from then on takes no
-//! place. A connection is offered once it is established, and goes back when it is over.
+//! A flow is offered with a packet whose verdict was known before: bypassed flows, and flows that no function
+//! has to judge any more, are forwarded or redirected below; refused ones are dropped there, either as a
+//! whole flow or because a header function refuses each packet alike. So a flow that falls silent takes no
+//! place. A connection is offered once it is established, and returns when it is over.
 
 use super::Passage;
 use bartizan_base::{Decision, Direction, FlowId, FunctionId, PerDirection, Reason, Timestamp, Verdict};
@@ -25,8 +25,8 @@ use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::Course;
 
 impl Passage<'_> {
-    /// A packet of a flow of which everything is decided was handled: offers the flow to the level below,
-    /// unless that was answered in this generation.
+    /// After a packet of a decided flow: offers the flow to the level below, unless the level has answered in
+    /// this generation.
     #[inline]
     pub(super) fn offer(&mut self, id: FlowId, course: Course, packet: &Decoded) {
         if self.flows.manager.is_some() {
@@ -61,8 +61,8 @@ impl Passage<'_> {
         }
     }
 
-    /// A flow is below by what another generation has decided, so its packets come up. If this one has
-    /// decided the same its entry goes on in place; else it leaves, as all of those do.
+    /// Handles a packet that comes up because its flow was offloaded by another generation. If this
+    /// generation decides alike, the level's entry is kept and renewed; otherwise the flow leaves the level.
     #[cold]
     fn renew_at_level(&mut self, id: FlowId, course: Course, packet: &Decoded) {
         let is_outdated =
@@ -78,7 +78,8 @@ impl Passage<'_> {
         }
     }
 
-    /// What is to become of a flow's packets below. `Err`: it stays, for this reason, or is not so far.
+    /// The offer for a flow: the action on its packets below. `Err`: the flow stays at the host, for this
+    /// reason, or (`None`) is not ready yet.
     fn wanted_below(&self, id: FlowId, course: Course, packet: &Decoded) -> Result<Offer, Option<Stays>> {
         let entry = self.flows.get(id).ok_or(None)?;
         let action = match self.action_below(entry, course) {
@@ -88,8 +89,8 @@ impl Passage<'_> {
         let windows = self.windows_of(entry, course)?;
         let action = action?;
         const LEFT: PacketFlags = PacketFlags::CHECKSUM_PENDING.union(PacketFlags::CHECKSUM_FILLED);
-        // A tunnel that nobody decodes may be inside: the level sees the datagram's own checksum only, and
-        // the kernel's word about the frame does not go with it.
+        // The payload may be a tunnel that is not decoded: the level verifies the datagram's own checksum
+        // only, and the kernel's note about the frame does not reach it.
         let udp = matches!(packet.transport, Transport::Udp(_));
         if action.drops().is_none() && udp && packet.flags.intersects(LEFT) {
             return Err(Some(Stays::Checksums));
@@ -101,7 +102,7 @@ impl Passage<'_> {
         Ok(Offer { action, generation: self.runner.generation(), expected, again, windows })
     }
 
-    /// What a level is to do with a flow's packets. `Err`: as [`Passage::wanted_below`].
+    /// The action of a level on a flow's packets. `Err`: as in [`Passage::wanted_below`].
     fn action_below(&self, entry: &Entry, course: Course) -> Result<Action, Option<Stays>> {
         let state = entry.ext.session.state();
         let goes_on = match entry.ext.standing.egress() {
@@ -109,13 +110,13 @@ impl Passage<'_> {
             None => Action::Forward,
         };
         let key = DeviceKey::of(entry.key());
-        // One key for all tunnels of these kinds: what one of them carries says nothing of another one's
-        // packets.
+        // All tunnels of these kinds share one key: the flow in one of them says nothing about packets of
+        // another.
         let is_shared = key.is_in(TunnelKind::Ip) || key.is_in(TunnelKind::Gtp);
         match course {
             Course::Refused(_) if !self.enforces_on(entry) => Err(Some(Stays::Watched)),
             Course::Refused(decision) => match (decision.verdict, decision.reason) {
-                // Inside of a tunnel a level tells no sides apart.
+                // Inside a tunnel a level cannot tell the sides apart.
                 (Verdict::Drop, Some(_)) if key.is_in_tunnel() && self.may_be_opened_by_other(entry) => {
                     Err(None)
                 }
@@ -127,33 +128,33 @@ impl Passage<'_> {
                 _ => Err(Some(Stays::Answered)),
             },
             _ if is_shared && entry.ext.by_content => Err(Some(Stays::Carrier)),
-            // The frame leaves with the packet around, of which a device would have to be told.
+            // The frame leaves with its outer packet, which would need a redirection of its own.
             _ if key.is_in_tunnel() && goes_on != Action::Forward => Err(Some(Stays::Tunnel)),
             Course::Bypassed if session_is_over(state) => Err(Some(Stays::Closed)),
-            // Until then the next packet may be any.
+            // Until the flow is open the next packet may be of any kind.
             Course::Judged | Course::Uninspected if !is_open(entry) => Err(None),
             Course::Bypassed | Course::Judged | Course::Uninspected => Ok(goes_on),
         }
     }
 
-    /// Whether refusals of a flow's packets are enforced: else they are reported one by one.
+    /// Whether refusals of a flow's packets are enforced; otherwise they are reported one by one.
     fn enforces_on(&self, entry: &Entry) -> bool {
         let chains = self.runner.chains();
         self.cx.settings.prevention && chains.enforcement(entry.fid) == Enforcement::Enforced
     }
 
-    /// Whether a device's key, which has no tenant, tells a flow from those of other tenants.
+    /// Whether a device's key, which has no tenant, distinguishes a flow from those of other tenants.
     fn key_tells_tenants(&self, id: FlowId) -> bool {
         let (settings, classifier) = (self.cx.settings, &self.runner.chains().classifier);
-        // Of GTP-U each side numbers its own end, so a tunnel's number is not in the key.
+        // Each side of a GTP-U tunnel numbers its own end, so the key does not contain a tunnel number.
         let is_numbered = settings.tunnel_in_key
             && self.flows.get(id).is_some_and(|entry| !DeviceKey::of(entry.key()).is_in(TunnelKind::Gtp));
         (settings.vlan_in_key || !classifier.tells_tenants_by_vlan())
             && (is_numbered || !classifier.tells_tenants_by_tunnel())
     }
 
-    /// The numbers that a flow's segments are to be compared with below, because a function of its path does
-    /// so. `Err`: it stays, for this reason, or is not so far.
+    /// The window state that a level needs, if a function of the flow's path checks segments against it.
+    /// `Err`: the flow stays at the host, for this reason, or (`None`) is not ready yet.
     fn windows_of(&self, entry: &Entry, course: Course) -> Result<Option<Windows>, Option<Stays>> {
         if !matches!(course, Course::Judged | Course::Uninspected) {
             return Ok(None);
@@ -164,24 +165,25 @@ impl Passage<'_> {
             Below::Windows => {}
         }
         if !self.cx.settings.has_real_receivers() {
-            // What is refused goes on and is told, and tracking learns from it as a receiver would not.
+            // A refused segment is forwarded and reported, and tracking learns from it as a receiver would
+            // not.
             return Err(Some(Stays::Watched));
         }
         if entry.ext.standing.egress().is_some() {
-            // What is redirected no level compares.
+            // Levels do not check windows of redirected flows.
             return Err(Some(Stays::Egress));
         }
         let session = &entry.ext.session;
         if session.state() != TcpState::Established {
-            // What follows closes it.
+            // Later segments close the connection.
             return Err(None);
         }
         let windows = session.windows().ok_or(Some(Stays::Window))?;
         Ok(Some(by_endpoint(entry, &windows)))
     }
 
-    /// A packet was judged: if nobody will judge the next one, or a level below can, or the first one that
-    /// looks at it refuses each alike, the flow is offered.
+    /// After a packet was judged: offers the flow if no function judges the next packet, if a level below
+    /// can, or if the first function that sees it refuses each packet alike.
     #[inline]
     pub(super) fn offer_if_unjudged(&mut self, id: FlowId, decision: &Decision, packet: &Decoded) {
         if self.flows.manager.is_none() {
@@ -205,8 +207,8 @@ impl Passage<'_> {
         }
     }
 
-    /// Whether nobody has opened a flow, and the side that did not begin it might: its packets are not known
-    /// to be refused as those of the other side.
+    /// Whether the flow is unopened and its other side might open it, so that the packets of both sides are
+    /// not known to be refused alike.
     #[inline]
     pub(super) fn may_be_opened_by_other(&self, entry: &Entry) -> bool {
         entry.is_unopened() && self.may_open_against(entry)
@@ -216,7 +218,7 @@ impl Passage<'_> {
     fn may_open_against(&self, entry: &Entry) -> bool {
         let chains = self.runner.chains();
         if entry.key().is_icmp() {
-            // What asks is no answer turned round.
+            // The flipped key of an ICMP request does not describe its answer.
             return true;
         }
         let header = header_of_flow(&entry.key().flipped(), (0, 0));
@@ -228,7 +230,7 @@ impl Passage<'_> {
         function.refuses(class.fid, matched).is_err()
     }
 
-    /// A flow that is below has become refused at the host: what follows is the host's, which offers it anew.
+    /// Takes a flow up from its level if the host has refused it; it is offered anew as a refused flow.
     pub(super) fn raise_if_refused(&mut self, id: FlowId) {
         let refused = |entry: &Entry| entry.ext.standing.is_refused() && !entry.is_at_host();
         if self.flows.manager.is_some() && self.flows.get(id).is_some_and(refused) {
@@ -245,7 +247,7 @@ impl Passage<'_> {
         }
     }
 
-    /// A flow ends: if it was never below, its record says why.
+    /// At the end of a flow that was never below: notes the reason for its record.
     pub(super) fn note_why_not_below(&mut self, id: FlowId) {
         if self.flows.manager.is_none() || self.flows.table().was_below(id) {
             return;
@@ -257,7 +259,7 @@ impl Passage<'_> {
         }
     }
 
-    /// A turn of the level below: to be called between batches.
+    /// Drives the level below: called between batches.
     pub(crate) fn drive_level(&mut self, now: Timestamp) {
         self.cx.position.advance(now);
         self.announce();
@@ -267,14 +269,14 @@ impl Passage<'_> {
         self.with_level(|manager, passage| manager.turn(passage.flows.table_mut(), now));
     }
 
-    /// The run ends: what the level below has is the host's again.
+    /// At the end of the run: takes all flows and counters up from the level below.
     pub(super) fn leave_level(&mut self) {
         let now = self.cx.position.clock;
         self.credit_early();
         self.with_level(|manager, passage| manager.close(passage.flows.table_mut(), now));
     }
 
-    /// Lets `act` work, and does what comes of it.
+    /// Runs `act` on the flow manager, and applies the results.
     fn with_level(&mut self, act: impl FnOnce(&mut FlowManager, &mut Self)) {
         let Some(mut manager) = self.flows.manager.take() else { return };
         act(&mut manager, self);
@@ -282,8 +284,8 @@ impl Passage<'_> {
             self.note_done(done);
         }
         while let Some(Ended { id, reason }) = manager.next_ended() {
-            // It was said while a packet was in hand, perhaps, and the flow has ended since; its entry may
-            // have another one.
+            // The end may have been reported while a packet was in hand, and the flow may have ended since;
+            // its slot may hold another flow.
             if self.has_left_level(id) {
                 self.end_flow(id, reason);
             }
@@ -291,7 +293,7 @@ impl Passage<'_> {
         self.flows.manager = Some(manager);
     }
 
-    /// Takes in what the level has said of a flow.
+    /// Applies a report of the level about a flow.
     fn note_done(&mut self, done: Done) {
         match done {
             Done::Missed(until) => self.flows.missed = Some(until),
@@ -316,8 +318,8 @@ impl Passage<'_> {
         self.flows.table().stay(id).is_some_and(|stay| stay.step == Step::Left)
     }
 
-    /// The level has handled packets of a flow. `refused_inside`: of those, packets and bytes that were
-    /// dropped for what they carry.
+    /// Counts packets of a flow that the level has handled. `refused_inside`: the packets and bytes among
+    /// them that were dropped because of their payload.
     fn counted(&mut self, id: FlowId, action: Action, amount: (u64, u64), refused_inside: (u64, u64)) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let decision = match action {
@@ -328,7 +330,7 @@ impl Passage<'_> {
                 refusal.unwrap_or(Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE))
             }
         };
-        // In another generation it is counted for nobody's rule.
+        // In another generation the refusal counts for no rule.
         if decision.repeats {
             self.runner.repeated(entry.fid, &decision, amount.0);
         }
@@ -345,8 +347,8 @@ impl Passage<'_> {
         }
     }
 
-    /// A segment comes up of a connection of which a level below has handled others, or may have: its session
-    /// is as far as they were. Or of one that has gone on while this worker hung.
+    /// When a segment reaches the host: updates the session of its connection to the state of the level below
+    /// that handles or may handle it, or of a connection that continued while this worker was stalled.
     #[inline]
     pub(super) fn take_up_session(
         &mut self,
@@ -370,7 +372,7 @@ impl Passage<'_> {
         let Some(entry) = self.flows.get(id) else { return };
         let last_seen = entry.last_seen;
         if entry.is_at_host() {
-            // What had come before waited here.
+            // Packets that arrived before the stall were waiting at the host.
             if self.flows.missed.is_some_and(|until| now >= until && last_seen < until) {
                 self.take_up_missed(id, segment, direction);
             }
@@ -378,13 +380,13 @@ impl Passage<'_> {
         }
         self.take_up(id);
         if self.compares(id) && self.flows.missed.is_some_and(|until| now >= until && last_seen < until) {
-            // What is compared below went on there, the rest without anybody.
+            // Segments checked below were forwarded during the stall, all others without tracking.
             self.take_up_missed(id, segment, direction);
         }
     }
 
-    /// A connection that a level below handles, or may have: its session is as far as the level has let it go
-    /// on.
+    /// Updates the session of a connection that a level below handles, or may handle, to the progress that
+    /// the level has seen.
     #[inline]
     pub(super) fn take_up(&mut self, id: FlowId) {
         if self.flows.manager.is_none() || self.flows.get(id).is_none_or(|entry| entry.is_at_host()) {
@@ -400,15 +402,15 @@ impl Passage<'_> {
         }
     }
 
-    /// Whether segments of a connection are compared with its numbers below.
+    /// Whether the level below checks segments of a connection against its windows.
     fn compares(&mut self, id: FlowId) -> bool {
         self.flows.with_manager().is_some_and(|(table, manager)| manager.compares(table, id))
     }
 
-    /// A segment of a connection was tracked whose other segments are compared with its numbers below: there
-    /// they are as far as here, before it goes on and is answered. If it has ended a direction of the
-    /// connection, or the connection itself, what follows is the host's. (One that was refused has not: who
-    /// makes up a RST takes nothing up.)
+    /// After a segment was tracked at the host whose connection's other segments are checked below: publishes
+    /// the new windows to the level before the segment is forwarded and answered. If the segment has ended a
+    /// direction of the connection, or the connection, the flow is taken up. (A refused segment does neither:
+    /// a forged RST takes nothing up.)
     #[inline]
     pub(super) fn publish(&mut self, id: FlowId, outcome: &Outcome) {
         if self.flows.manager.is_none() || self.flows.get(id).is_none_or(|entry| entry.is_at_host()) {
@@ -425,8 +427,9 @@ impl Passage<'_> {
         }
     }
 
-    /// Nobody knows how far both sides of a connection have come while this worker hung, but they: what the
-    /// segment's sender has sent before it was acknowledged, and what it acknowledges was sent.
+    /// Updates a session after a stall of this worker, from the only source there is, the segment itself: its
+    /// sender has sent everything before its sequence number, and the other side everything that it
+    /// acknowledges.
     fn take_up_missed(&mut self, id: FlowId, segment: &Segment<'_>, direction: Direction) {
         let says = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::SYN);
         let Some(entry) = self.flows.get_mut(id).filter(|entry| entry.ext.session.exists()) else { return };
@@ -443,8 +446,8 @@ impl Passage<'_> {
         entry.ext.session.resume(&sides);
     }
 
-    /// A level below says how far both sides of a connection have come. If both have ended there, it has no
-    /// more to do with it.
+    /// Updates a session to the progress that a level below reports. If both sides have ended, the flow is
+    /// taken up.
     fn resume_session(&mut self, id: FlowId, [low, high]: Sides) {
         let now = self.cx.position.clock;
         let Some(entry) = self.flows.get_mut(id) else { return };
@@ -478,10 +481,10 @@ impl Passage<'_> {
         entry.ext.session.take_over(&SharedWindows { sides, timestamps: windows.timestamps }, now);
     }
 
-    /// A segment ends a direction of a connection that is below, or opens another one of its ports: what
-    /// follows is the host's, before the segment goes on and is answered. Where much follows, because one
-    /// side goes on, the flow goes below again. (Where segments are compared below, what is made up is
-    /// refused first: [`Passage::publish`].)
+    /// Takes a flow up, before a segment is forwarded and answered that ends a direction of its connection or
+    /// opens another connection with its key. If many packets follow, because one side continues, the flow is
+    /// offloaded again. (Where segments are checked below, a forged segment is refused first:
+    /// [`Passage::publish`].)
     #[inline]
     pub(super) fn raise_if_ending(&mut self, id: FlowId, segment: &Segment<'_>) {
         const ENDS: TcpFlags = TcpFlags::SYN.union(TcpFlags::FIN).union(TcpFlags::RST);
@@ -494,7 +497,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Takes a flow up before the packet in hand goes on.
+    /// Takes a flow up before the packet in hand is forwarded.
     pub(super) fn raise(&mut self, id: FlowId) {
         let now = self.cx.position.clock;
         if let Some((table, manager)) = self.flows.with_manager() {
@@ -506,15 +509,15 @@ impl Passage<'_> {
     }
 }
 
-/// A connection's numbers by the endpoints of its key.
+/// A connection's windows by the endpoints of its key.
 fn by_endpoint(entry: &Entry, windows: &SharedWindows) -> Windows {
     let SharedWindows { sides, timestamps } = *windows;
     let low = direction_from_low(entry.key());
     Windows { sides: [sides[low], sides[low.flip()]], timestamps }
 }
 
-/// Whether a flow is offered with the packet in hand: it was not asked, or may be answered otherwise now. Who
-/// found no place asks with each sixteenth packet.
+/// Whether a flow is offered with the packet in hand: it has no answer yet, or the answer may have changed. A
+/// flow that found no place is offered with each sixteenth packet.
 fn asks(entry: &Entry) -> bool {
     match entry.ext.stays {
         Some(Stays::Full) => entry.packets.to_server.wrapping_add(entry.packets.to_client).is_multiple_of(16),
@@ -522,15 +525,15 @@ fn asks(entry: &Entry) -> bool {
     }
 }
 
-/// Packets that are expected of a flow in the next second: as many as in a second so far.
+/// Packets expected of a flow in the next second: its mean rate so far.
 fn expected(entry: &Entry) -> u32 {
     let packets = entry.packets.to_server.saturating_add(entry.packets.to_client);
     let seconds = entry.last_seen.since(entry.start).as_nanos() / 1_000_000_000;
     u32::try_from(packets / seconds.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Whether a flow that nobody judges is under way: a connection that is established, or more than the packet
-/// that opened it.
+/// Whether a flow that no function judges is open: an established connection, or a flow with more packets
+/// than the one that opened it.
 fn is_open(entry: &Entry) -> bool {
     if entry.key().protocol() == 6 {
         let state = entry.ext.session.state();
@@ -539,7 +542,7 @@ fn is_open(entry: &Entry) -> bool {
     entry.packets.to_server.saturating_add(entry.packets.to_client) > 1
 }
 
-/// Whether both sides of a connection have said that they send no more, or one has reset it.
+/// Whether both sides of a connection have sent a FIN, or one has reset it.
 const fn session_is_over(state: TcpState) -> bool {
     matches!(state, TcpState::TimeWait | TcpState::LastAck | TcpState::Closing | TcpState::Closed)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way of a frame through the stages: intake, flows, chain runner, account. Here stands their order; each
-//! stage works on its own state and on what it is handed, and knows no other one but the account.
+//! The passage of a frame through the stages: intake, flows, chain runner, account. This module defines their
+//! order; each stage works on its own state and its arguments, and knows no other stage but the account.
 
 mod early;
 mod ending;
@@ -25,7 +25,7 @@ use bartizan_stages::intake::Intake;
 use bartizan_stages::intake::fragment::Settled;
 use bartizan_stages::runner::Runner;
 
-/// See the module.
+/// The stages and the context of the frame in hand; see the module.
 pub(crate) struct Passage<'w> {
     /// Frames to packets.
     pub intake: &'w mut Intake,
@@ -33,12 +33,12 @@ pub(crate) struct Passage<'w> {
     pub flows: &'w mut Flows,
     /// Flows to decisions.
     pub runner: &'w mut Runner,
-    /// What every stage is given.
+    /// The context that every stage receives.
     pub cx: Context<'w>,
 }
 
 impl Passage<'_> {
-    /// A frame has come.
+    /// Begins a frame: counts it, advances the clock, ends due flows.
     pub(crate) fn begin(&mut self, frame: &Frame<'_>, follows: bool) {
         self.cx.account.counters.came(frame.bytes.len());
         self.cx.position.advance(frame.now);
@@ -46,21 +46,22 @@ impl Passage<'_> {
         self.cx.leaving.change = None;
         self.intake.begin();
         self.runner.train.begin(follows && self.cx.settings.prevention);
-        // A flow whose segments wait must not end under them.
+        // A flow whose segments wait must not end before they are inspected.
         if !self.runner.train.is_waiting() {
             self.expire(frame.now);
         }
     }
 
-    /// What became of a frame's fragments, once all packets are handled.
+    /// Settles a frame's fragments, once all its packets are handled.
     pub(crate) fn settle(&mut self, frame: &Frame<'_>, decision: Decision) -> Settled {
         self.intake.settle(&mut self.cx, self.runner.chains(), frame, decision)
     }
 
-    /// A frame that does not wait was handled: what waits was shown with it, or is shown now.
+    /// Closes the train: payload functions inspect the queued segments now, unless this frame has already
+    /// carried them.
     pub(crate) fn close_train(&mut self) {
         let Some((id, direction)) = self.runner.train.unshown() else { return };
-        // What cannot be inspected does not go on.
+        // Segments that cannot be inspected are not forwarded.
         let mut decision = Decision::refuse(Verdict::Drop, Reason::StreamReassembly, FunctionId::ENGINE);
         if let Some(entry) = self.flows.get_mut(id) {
             decision = self.runner.show_waiting(&mut self.cx, entry, direction);
@@ -69,7 +70,7 @@ impl Passage<'_> {
         self.runner.train.decided(decision);
     }
 
-    /// Counts and records what was decided of a frame that waited, and says it.
+    /// Counts and records the decision on a frame that waited; returns the decision.
     pub(crate) fn release(&mut self, frame: &Frame<'_>) -> Decision {
         let (fid, decision) = self.runner.train.release();
         let length = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
@@ -88,7 +89,7 @@ impl Passage<'_> {
         self.cx.decided(&decision)
     }
 
-    /// Tells the recorder of the generation in which the next events are, if it is another one.
+    /// Announces the generation of the next events to the recorder, if it has changed.
     pub(crate) fn announce(&mut self) {
         let generation = self.runner.generation();
         if self.cx.position.announced != Some(generation) {
@@ -97,7 +98,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Does for a flow's place in the table and its memory what the chain runner asked for.
+    /// Applies the effects that the chain runner requested for a flow's table entry and memory.
     #[inline]
     pub(crate) fn apply_effects(&mut self, id: FlowId) {
         let effects = self.runner.take_effects();
@@ -114,7 +115,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Whose traffic a packet is.
+    /// The tenant of a packet.
     pub(crate) fn tenant_of(&self, frame: &Frame<'_>, packet: &Decoded) -> TenantId {
         self.chains().classifier.tenant_of(packet, frame.link)
     }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What gives way when memory for application layers is used up, or nearly that for streams.
+//! Shedding of state when the memory for application layers is used up, or that for streams nearly so.
 //!
-//! The flows of the tenant that holds most are looked at in turn (`bartizan_stages::victims`), and one of
-//! them is closed: first such as nobody inspects any more (bypassed, passed, refused) and connections that
-//! are over, then those whose policy has the lower priority, then the one that holds much for long: memory
-//! beyond that of an idle connection, times the time since its last packet. Those that go about as soon as
-//! the first of a whole round go one after the other, and whole pages with them. So an idle flood goes
-//! before a request that is under way, and one that holds 400 KB before ones that hold 4.
+//! The flows of the tenant that holds most are visited in turn (`bartizan_stages::victims`), and one of them
+//! is closed: first flows that are not inspected any more (bypassed, passed, refused) and connections that
+//! are over; then those whose policy has the lower priority; then the flow that holds much memory for long:
+//! memory beyond that of an idle connection, times the time since its last packet. Flows that rank as low as
+//! the first one of a whole round are closed one after the other, and whole pages with them. So an idle flood
+//! is closed before a request in progress, and a flow that holds 400 KB before flows that hold 4.
 //!
-//! Of streams, among connections of one priority, one that is silent for longer than it had lived goes before
-//! one that is not: those that go on from time to time rest for longer than a fast flood takes
-//! to fill the pool. Memory counts in full that waits for bytes which did not come, as a flood leaves it
-//! behind holes; what was inspected and is kept to look back, which each
-//! connection has, for a small part. A few are closed per packet; if that is not enough, the flows that the
-//! packet in hand made larger are closed, and the bound holds whatever comes. (Not so for streams: a round
-//! goes on with the next packet while there is room, and what finds none is refused by their budget.)
+//! For streams, among connections of one priority, one that is silent for longer than it had lived is closed
+//! before one that is not: connections that send now and then rest for longer than a fast flood needs to fill
+//! the pool. Memory that waits for missing bytes, as a flood leaves it after gaps, counts in full; inspected
+//! bytes that are kept to look back, which each connection has, count for a small part. A few flows are
+//! closed per packet; if that is not enough, the flows that the packet in hand made larger are closed, so the
+//! bound holds in any case. (Not so for streams: a round continues with the next packet while there is room,
+//! and data that finds none is refused by the streams' budget.)
 //!
-//! Closed means: what is open counts as ended, is inspected with what is there and recorded, then parser,
-//! transactions and what functions remember for data to come go; where memory of streams is short, their
-//! buffers, too. The flow goes on by the overload action of its policy, or else by `app-layer.memcap-policy`
-//! or `stream.reassembly.memcap-policy`; unless that says so nothing that would have been parsed passes
+//! Closing a flow: open transactions count as ended and are inspected as far as they go and recorded; then
+//! the parser, the transactions and the state that functions keep for later data are freed, and, where memory
+//! of streams is short, the streams' buffers too. The flow continues by the overload action of its policy, or
+//! else by `app-layer.memcap-policy` or `stream.reassembly.memcap-policy`; unless these settings say so,
+//! prevention forwards nothing unparsed that would have been parsed (docs/limits.md).
 //! prevention without (docs/limits.md).
 
 use super::Passage;
@@ -37,33 +38,33 @@ use bartizan_stages::record::Entry;
 use bartizan_stages::runner::{apply_policy, info_of};
 use bartizan_stages::victims::Rank;
 
-/// Flows that are closed for a packet at most, beside those that it made larger.
+/// Most flows that are closed for a packet, beside those that it made larger.
 pub(crate) const CLOSINGS: usize = 4;
-/// Flows looked at to close one.
+/// Flows visited to choose one.
 pub(crate) const LOOKED_AT: usize = 128;
-/// An idle connection holds about this much of the application layer's memory.
+/// Typical application-layer memory of an idle connection, in bytes.
 const IDLE: u64 = 6 << 10;
-/// Memory of streams that readers have seen counts for such a part of what waits.
+/// Divisor of stream memory that readers have seen, against memory that waits.
 const SEEN_PART: u64 = 1024;
 
-/// Whether nobody looks at a flow's application layer any more: everything about it is decided, or its policy
-/// wants no more of it inspected.
+/// Whether a flow's application layer is not inspected any more: the flow is decided, or its policy wants no
+/// more payload inspected.
 fn is_settled(entry: &Entry, chains: &Chains) -> bool {
     !entry.ext.standing.is_read(entry.state()) || !chains.wants_payload(entry.path)
 }
 
-/// Whether a flow is a connection that is over: what it holds is for rules that look back, and nothing is to
-/// come. (Of one that was reset its receiver may think otherwise.)
+/// Whether a flow is a connection that is over: its memory serves rules that look back, and no data follows.
+/// (The receiver of a reset may think otherwise.)
 fn is_over(entry: &Entry) -> bool {
     entry.ext.session.state() == TcpState::Closed
 }
 
-/// Milliseconds between two moments.
+/// Milliseconds between two timestamps.
 const fn millis(later: Timestamp, earlier: Timestamp) -> u64 {
     later.since(earlier).as_nanos() / 1_000_000
 }
 
-/// Memory of a flow's streams, by what it is needed for; see the module.
+/// Memory of a flow's streams, weighted by its use; see the module.
 fn weight_of_streams(entry: &Entry) -> u64 {
     let waiting = entry.ext.streams.as_deref().map_or(0, StreamPair::waiting);
     let seen = entry.ext.memory.held.streams.saturating_sub(waiting);
@@ -71,10 +72,10 @@ fn weight_of_streams(entry: &Entry) -> u64 {
 }
 
 impl Passage<'_> {
-    /// Closes flows until the bounds hold. To be called between packets.
+    /// Closes flows until the bounds hold. Called between packets.
     #[inline]
     pub(super) fn relieve(&mut self) {
-        // The flows whose segments wait for the next one must not be closed under them.
+        // A flow whose segments wait for the next one must not be closed before they are inspected.
         if self.runner.train.is_waiting() {
             return;
         }
@@ -112,7 +113,7 @@ impl Passage<'_> {
         (self.cx.account.fid, self.cx.leaving.change) = kept;
     }
 
-    /// The flow that is closed next. `grown`: those that the packet in hand made larger.
+    /// The flow that is closed next. `grown`: the flows that the packet in hand made larger.
     fn next_to_give_way(&mut self, passed: Passed, grown: &[FlowId]) -> Option<FlowId> {
         let pool = passed.pool();
         self.cx.account.memory.aim(passed);
@@ -124,7 +125,7 @@ impl Passage<'_> {
             let counts = match passed {
                 Passed::Total => charge.held.app > 0,
                 Passed::Protocol(protocol) => charge.protocol() == Some(protocol),
-                // There still is room for what came just now.
+                // The new data still has room.
                 Passed::Streams | Passed::Tenant(_, Pool::Streams) => {
                     charge.held.streams > 0 && !grown.contains(&id)
                 }
@@ -139,7 +140,7 @@ impl Passage<'_> {
                 Pool::Streams => (weight_of_streams(entry), idle <= millis(entry.last_seen, entry.start)),
             };
             let weight = held.saturating_mul(idle.saturating_add(1));
-            // What nobody looks at any more goes first, if it is worth it.
+            // Flows that are not inspected any more are closed first, if they hold enough.
             let needed =
                 !is_settled(entry, chains) && !is_over(entry) || pool == Pool::App && charge.held.app <= IDLE;
             let priority = chains.overload(entry.fid).priority;
@@ -169,7 +170,8 @@ impl Passage<'_> {
             entry.ext.earlier_tx += app.parser().map_or(0, |p| p.tx_range().end);
             app.close(self.runner.engine(), &info);
         }
-        // Another generation may judge a flow without a connection anew: its next datagram begins anew, too.
+        // Another generation may judge a flow without a connection anew: detection of its protocol begins
+        // again.
         if settled && !tcp {
             entry.ext.app = None;
         }
@@ -196,7 +198,7 @@ impl Passage<'_> {
         }
     }
 
-    /// What becomes of a flow that gave way.
+    /// The action on a flow that was closed.
     fn overload_action(&mut self, id: FlowId, pool: Pool) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         let (target, general) = match pool {
@@ -219,7 +221,7 @@ impl Passage<'_> {
             entry.ext.exceptions.push(exception);
         }
         let refused = apply_policy(self.cx.settings, entry, target, policy);
-        // Also where a policy speaks about the packet in hand only: that one has gone, and what follows
+        // Also where the policy concerns the packet in hand only: that one is gone, and the data that follows
         // cannot be parsed.
         if let Some(refused) = refused {
             entry.ext.standing.refuse(refused);

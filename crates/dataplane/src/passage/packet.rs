@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One decoded packet on its way: its flow, TCP, the functions of its path, what is counted.
+//! The passage of one decoded packet: its flow, TCP, the functions of its path, the counters.
 
 use super::Passage;
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
@@ -21,7 +21,7 @@ use bartizan_stages::settled::tcp_state;
 use bartizan_stages::standing::Course;
 use smallvec::SmallVec;
 
-/// A packet, with its occasion.
+/// A packet with its event context.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival<'a> {
     packet: &'a PacketView<'a>,
@@ -29,7 +29,7 @@ pub(super) struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// The same, in a direction.
+    /// The arrival with a direction.
     const fn going(self, direction: Direction) -> Self {
         Arrival { occasion: self.occasion.going(direction), ..self }
     }
@@ -38,54 +38,53 @@ impl<'a> Arrival<'a> {
         self.packet.decoded()
     }
 
-    /// Bytes that it counts for its flow.
+    /// Bytes that the packet adds to its flow's counters.
     pub(super) fn length(&self) -> u32 {
         let packet = self.decoded();
         if packet.flags.contains(PacketFlags::REBUILT) { packet.wire_len } else { packet.length() }
     }
 }
 
-/// The flow of a packet.
+/// Result of the flow lookup for a packet.
 struct FlowOf {
     id: FlowId,
     direction: Direction,
-    /// Whether an ICMP error came with the flow that it is about; else that flow is not known. `None`: it is
-    /// no error.
+    /// ICMP errors: whether the flow that the error quotes is known. `None`: the packet is no error.
     related: Option<bool>,
-    /// The packet goes against the one that opened the flow.
+    /// The packet's direction is opposite to that of the packet that opened the flow.
     answers: bool,
 }
 
 impl FlowOf {
-    /// The flow that a packet opens.
+    /// The flow opened by a packet.
     const fn opened(id: FlowId, related: Option<bool>) -> Self {
         FlowOf { id, direction: Direction::ToServer, related, answers: false }
     }
 }
 
-/// A packet whose session was tracked, if it has one.
+/// A packet after session tracking, if it has a session.
 struct Tracked {
     id: FlowId,
     direction: Direction,
     is_tcp: bool,
 }
 
-/// Why a packet has no flow.
+/// Reasons why a packet has no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flowless {
-    /// Its kind has none, or it is an error about one that is not there.
+    /// Packets of this kind have no flow, or the packet is an error about an unknown one.
     Apart,
     /// The table is full.
     NoRoom,
-    /// Flows of this class give way, and it would open one.
+    /// The packet would open a flow, and new flows of this class are shed.
     Shed(Fid),
 }
 
-/// Flows that end to make room for a session, at most: some have none.
+/// Most flows that end to make room for a session: some of them have none.
 pub(crate) const SESSIONS_ENDED: u32 = 4;
 
 impl Passage<'_> {
-    /// Handles one decoded packet, and counts what became of it.
+    /// Handles one decoded packet, and counts its decision.
     pub(crate) fn packet(
         &mut self,
         frame: &Frame<'_>,
@@ -99,7 +98,7 @@ impl Passage<'_> {
         if !self.runner.train.took() {
             let chains = self.runner.chains();
             decision = match place.inside {
-                // It does not go on, whatever its own policy says.
+                // The packet is not forwarded, whatever its own policy is.
                 Inside::Refused => self.cx.done(decision, packet.length()),
                 _ => self.cx.enforced(chains, decision, packet.length()),
             };
@@ -114,7 +113,7 @@ impl Passage<'_> {
     fn judge(&mut self, frame: &Frame<'_>, bytes: &[u8], packet: &Decoded, place: &Place<'_>) -> Decision {
         self.announce();
         let view = PacketView::new(bytes, packet);
-        // What was found inside another packet is no packet of the capture.
+        // A packet that was found inside another one has no number in the capture.
         let number = frame.number.filter(|_| !place.made);
         let mut occasion = Occasion::of(&view, number, frame.now, self.runner.generation());
         occasion.around = place.around;
@@ -130,7 +129,7 @@ impl Passage<'_> {
             Err(why) => return self.judge_flowless(frame, &Arrival { packet: &view, occasion }, why, place),
         };
         occasion.direction = direction;
-        // Before the first event of the packet.
+        // Taken before the first event of the packet.
         let before = self.flows.get(id).map(|entry| Before {
             last_seen: entry.last_seen,
             renewed: entry.generation != self.runner.generation(),
@@ -138,7 +137,7 @@ impl Passage<'_> {
         self.cx.account.fid = self.flows.renew(id, self.runner.chains());
         let is_refused = place.inside == Inside::Refused;
         if is_refused || place.inside == Inside::WouldBeRefused && self.cx.is_staged(self.runner.chains()) {
-            // What it carries does not go on, so neither does it.
+            // Its payload is not forwarded, so the packet is not either.
             self.count_unjudged(&Arrival { packet: &view, occasion }, id, packet.length());
             let decision = Decision::refuse(Verdict::Drop, Reason::TunnelInner, FunctionId::ENGINE);
             if !is_refused {
@@ -150,12 +149,13 @@ impl Passage<'_> {
             if let Some(entry) = self.flows.get_mut(id) {
                 entry.ext.standing.note_refusal(&decision);
             }
-            // A level that refuses what it carries counts it for the flow, so it keeps the flow here as well.
+            // A level that refuses the inner packet counts it for this flow, so this flow stays at the host
+            // as well.
             if self.flows.get(id).is_some_and(|entry| !self.chains().header_part(entry.path).is_empty()) {
                 self.flows.note_refused(id, None);
             }
             self.cx.recorder.refused(&occasion, self.flows.get(id), &decision.into(), &[]);
-            // Where nobody judges packets around, a level can refuse what they carry by itself.
+            // If no function judges outer packets, a level can refuse the inner ones by itself.
             self.offer_if_unjudged(id, &Decision::CONTINUE, packet);
             return decision;
         }
@@ -173,10 +173,9 @@ impl Passage<'_> {
         decision
     }
 
-    /// A packet was judged. The first that goes on opens its flow. What a function refuses by headers gives
-    /// no side a right or a duty: it does
-    /// not keep the flow, and while nothing has gone on, the other side may open. An ICMP error about the
-    /// flow says nothing of who opens it.
+    /// After a packet was judged: the first forwarded packet opens its flow. A packet that a function refuses
+    /// by its headers does not keep the flow alive, and as long as no packet was forwarded the other side may
+    /// open the flow. An ICMP error about the flow does not open it.
     #[inline]
     fn note_opening(
         &mut self,
@@ -210,7 +209,7 @@ impl Passage<'_> {
         if let Network::Arp(arp) = &packet.network {
             self.cx.recorder.arp(occasion, arp);
         }
-        // Without the datagram that it was the last fragment of it does not go on either.
+        // Without the datagram that the packet completed it is not forwarded either.
         let chains = self.runner.chains();
         let with_its_datagram = match place.inside {
             Inside::Passed => None,
@@ -242,7 +241,7 @@ impl Passage<'_> {
     fn without_flow(&mut self, frame: &Frame<'_>, arrival: &Arrival<'_>, why: Flowless) -> Decision {
         let policy = self.cx.settings.flow_memory;
         if why == Flowless::NoRoom && self.cx.settings.prevention && policy.refuses() {
-            // Where all policies do the same it need not be looked up which one it is.
+            // Without mixed policies the packet's class makes no difference.
             if self.runner.chains().policies().is_mixed() {
                 let whence = self.whence(frame, arrival.decoded());
                 self.cx.account.fid = self.runner.class_of(&whence, arrival.decoded(), frame.now);
@@ -257,15 +256,15 @@ impl Passage<'_> {
         self.runner.without_flow(&mut self.cx, &whence, (arrival.packet, &arrival.occasion))
     }
 
-    /// Finds or makes the flow of a packet. `sheds`: it may have to give way, and then makes none.
+    /// Finds or makes the flow of a packet. `sheds`: overload; a packet of a shed class makes none.
     fn flow_of(&mut self, frame: &Frame<'_>, packet: &Decoded, sheds: bool) -> Result<FlowOf, Flowless> {
-        // An ICMP error belongs to the flow that it is about.
+        // An ICMP error belongs to the flow that it quotes.
         let whence = self.whence(frame, packet);
         self.cx.position.tenant = whence.tenant;
         let about = whence.key_about(self.cx.settings, packet);
         if let Some(key) = about {
             match self.flows.find(&key, frame.now) {
-                // Nobody has sent what opens nothing.
+                // An unopened flow has sent no packet that an error could quote.
                 Find::Found { id, .. } if self.is_unopened(id) => {}
                 Find::Found { id, direction } => {
                     let entry = self.flows.get(id).zip(packet.src());
@@ -276,7 +275,8 @@ impl Passage<'_> {
                 Find::Missing => {}
             }
         }
-        // One about a flow that is not there opens none; of IPv6 it has a flow of its own, as in Suricata.
+        // An ICMPv4 error about an unknown flow opens none; an ICMPv6 error has a flow of its own, as in
+        // Suricata.
         if packet.is_icmpv4_error() {
             return Err(Flowless::Apart);
         }
@@ -288,13 +288,13 @@ impl Passage<'_> {
                 if !(answers && self.flows.get(id).is_some_and(|entry| self.may_be_opened_by_other(entry))) {
                     return Ok(FlowOf { id, direction, related, answers });
                 }
-                // What the other side has sent was refused: this packet is the first of a flow of its own. No
-                // level is to refuse what answers it.
+                // The other side's packets were refused: this packet is the first of a flow of its own. No
+                // level may refuse its answers.
                 if self.flows.get(id).is_some_and(|entry| !entry.is_at_host()) {
                     self.raise(id);
                 }
                 self.end_flow(id, EndReason::Forced);
-                // Until it has left its level as well.
+                // Frees the key at once, also if the old flow has not left its level yet.
                 self.flows.table_mut().leave_key(id);
             }
             Find::Stale { id } => self.end_stale(id),
@@ -311,7 +311,7 @@ impl Passage<'_> {
     }
 
     fn new_flow(&mut self, key: &FlowKey, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
-        // One of its tenant's for the quota, and one of anybody's for the table.
+        // Up to two flows end: one of the tenant for its quota, and one of any tenant for the table.
         for _ in 0..3 {
             let when = (frame.now, self.cx.position.place);
             match self.flows.open(key, self.runner.chains(), packet, when) {
@@ -335,13 +335,13 @@ impl Passage<'_> {
         Err(Flowless::NoRoom)
     }
 
-    /// The packet as the stream engine wants it.
+    /// The packet as a TCP segment, the form that the stream engine takes.
     fn segment<'a>(&mut self, view: &PacketView<'a>) -> Option<Segment<'a>> {
         segment(view, || self.cx.checksums.segment_counts(view))
     }
 
-    /// A packet of a flow; `related` and `answers`: as in [`FlowOf`]. Gives the flow that it is of, which may
-    /// be a new one.
+    /// Handles a packet of a flow; `related` and `answers`: as in [`FlowOf`]. Returns the packet's flow,
+    /// which may be a new one.
     fn in_flow(
         &mut self,
         frame: &Frame<'_>,
@@ -373,7 +373,7 @@ impl Passage<'_> {
         };
         let (id, mut direction) = (tracked.id, tracked.direction);
         if related == Some(true) {
-            // What the error quotes may have been sent below.
+            // The quoted packet may have been sent by the level below.
             self.take_up(id);
         }
         let tcp = tracked.is_tcp.then_some(&outcome);
@@ -387,7 +387,7 @@ impl Passage<'_> {
             && direction == Direction::ToServer
             && self.chains().judges_headers()
         {
-            // Of a protocol whose flows are counted in one direction.
+            // Protocols whose flows count one direction until an answer comes.
             accounted.established = self.flows.note_answer(id);
         }
         if let Some(state) = tcp.and_then(|o| o.flow_state) {
@@ -441,8 +441,8 @@ impl Passage<'_> {
         (Some(id), self.judged(arrival, id, tcp, &events, handling))
     }
 
-    /// The functions of a flow's path judge a packet. Of what Suricata has no flow of detection knows none:
-    /// it is shown the packet alone.
+    /// Runs the functions of a flow's path on a packet. Where Suricata has no flow, detection receives the
+    /// packet without one.
     fn judged(
         &mut self,
         arrival: &Arrival<'_>,
@@ -472,8 +472,8 @@ impl Passage<'_> {
         decision
     }
 
-    /// Tracks the session of a TCP segment. It may find that the packet begins another connection, or that
-    /// the flow is the wrong way round.
+    /// Tracks the session of a TCP segment. The packet may begin another connection, or the flow may prove to
+    /// be reversed.
     fn track_session(
         &mut self,
         frame: &Frame<'_>,
@@ -505,8 +505,8 @@ impl Passage<'_> {
         Ok(tracked)
     }
 
-    /// The direction of a packet without a session, and whether it proves that its sender speaks. Who really
-    /// begins a flow is known only then: before it came only what is thrown away.
+    /// The direction of a packet without a session, and whether it proves that its sender speaks. Only such a
+    /// packet shows which side begins a flow: earlier ones are ignored by the receiver.
     fn direction_of_datagram(
         &mut self,
         packet: &PacketView<'_>,
@@ -536,7 +536,7 @@ impl Passage<'_> {
         }
     }
 
-    /// A packet of a flow for which everything is decided: it is counted, and goes the way of the flow.
+    /// Handles a packet of a decided flow: it is counted and gets the flow's decision.
     fn settled(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
         let entry = self.flows.get(id)?;
@@ -563,12 +563,11 @@ impl Passage<'_> {
         Some(decision)
     }
 
-    /// A packet of a bypassed flow: its session is kept in step, and it goes on. `None`: it begins another
-    /// connection.
+    /// Handles a packet of a bypassed flow: its session is tracked, and it is forwarded. `None`: the packet
+    /// begins another connection.
     ///
-    /// Before real receivers a SYN, or an answer to one, that the session refuses does not, where payload
-    /// functions judge new flows of this class: what it opens would be another connection, bypassed with this
-    /// one.
+    /// With real receivers, a SYN or SYN-ACK that the session refuses is not forwarded, where payload
+    /// functions judge new flows of this class: it would open another connection, bypassed with this one.
     fn bypassed(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Decision> {
         let occasion = &arrival.occasion;
         let followed = self.follow(arrival, id);
@@ -595,17 +594,18 @@ impl Passage<'_> {
         Some(decision)
     }
 
-    /// Whether a segment of a bypassed flow that opens a connection was refused by the session, and its
-    /// receiver may take it all the same.
+    /// Whether the session of a bypassed flow has refused a segment that opens a connection and that its
+    /// receiver may accept all the same.
     fn must_not_open(&self, id: FlowId, outcome: &Outcome) -> bool {
         let refused = outcome.rejected || matches!(outcome.advice, Advice::Drop(_));
         let by_content = || self.flows.get(id).is_some_and(|entry| entry.ext.by_content);
         refused && self.cx.settings.has_real_receivers() && by_content()
     }
 
-    /// A packet of a flow whose policy lets nothing go on while a function of its path is away: it is
-    /// counted, and refused before its session is told. So the session goes on when its sender sends it
-    /// again, and nobody takes its bytes for inspected. Where its policy is staged that is reported.
+    /// Handles a packet of a flow whose policy forwards nothing while a function of its path is missing: the
+    /// packet is counted, and refused before its session sees it. So the session continues when the sender
+    /// retransmits, and the bytes do not count as inspected. Under a staged policy the refusal is only
+    /// reported.
     #[inline]
     fn wants_function(&mut self, arrival: &Arrival<'_>, id: FlowId, length: u32) -> Option<Wanting> {
         if self.runner.lifecycle.away().is_empty() {
@@ -634,7 +634,7 @@ impl Passage<'_> {
         Some(wanting)
     }
 
-    /// Keeps the session of a bypassed flow in step, if it has one.
+    /// Tracks the session of a bypassed flow, if it has one.
     fn follow(&mut self, arrival: &Arrival<'_>, id: FlowId) -> Option<Outcome> {
         self.flows.get(id).filter(|e| e.key().protocol() == 6 && e.ext.session.exists())?;
         let segment = self.segment(arrival.packet)?;
@@ -644,8 +644,7 @@ impl Passage<'_> {
         Some(self.runner.follow(self.cx.settings, entry, &segment, &arrival.occasion))
     }
 
-    /// Does what an exception policy says. It speaks about inspection, so no payload function looks at the
-    /// packet.
+    /// Applies an exception policy. It concerns inspection, so no payload function sees the packet.
     fn exception(
         &mut self,
         occasion: &Occasion<'_>,
@@ -688,9 +687,9 @@ impl Passage<'_> {
         decision
     }
 
-    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, sessions that are
-    /// closed or half-open give way, the oldest first, as in a full flow table; else a flood of SYNs would
-    /// have everyone else refused.
+    /// Prevention: where `stream.memcap` has no room for the session that a SYN opens, closed and half-open
+    /// sessions are evicted, the oldest first, as in a full flow table; otherwise a flood of SYNs would cause
+    /// all others to be refused.
     fn make_session_room(&mut self, id: FlowId, segment: &Segment<'_>) {
         for _ in 0..SESSIONS_ENDED {
             let opens = segment.has(TcpFlags::SYN)
@@ -716,42 +715,42 @@ impl Passage<'_> {
     ) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         self.runner.track(self.cx.settings, entry, segment, (direction, now), outcome);
-        // Reading may have been ended.
+        // Tracking may have ended the reading of the streams.
         self.apply_effects(id);
     }
 
-    /// Ends a flow, and begins the one that a packet opens on its tuple.
+    /// Ends a flow, and begins the one that a packet opens with the same key.
     fn replace_flow(&mut self, id: FlowId, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
         let key = self.whence(frame, packet).key(self.cx.settings, packet);
         self.end_flow(id, EndReason::TcpReuse);
         self.new_flow(&key.ok_or(Flowless::Apart)?, frame, packet)
     }
 
-    /// Turns a flow that was picked up the wrong way round.
+    /// Reverses a flow that was picked up midstream in the wrong direction.
     fn reverse(&mut self, id: FlowId) {
         if let Some(entry) = self.flows.get_mut(id) {
             reverse(self.runner.chains(), entry);
         }
     }
 
-    /// Whether a flow has no session yet although packets of it came, or was refused with a connection that
-    /// is closed, and this one may open another: asked of each packet, so it looks at the flags first.
+    /// Whether a packet may open a new connection in a flow that has packets but no session, or that was
+    /// refused with a connection that is closed. Called for each packet, so the flags are checked first.
     fn may_open_anew(&self, packet: &Decoded, id: FlowId) -> bool {
         let Transport::Tcp(tcp) = &packet.transport else { return false };
         TcpFlags::from_bits_retain(tcp.flags.bits()).contains(TcpFlags::SYN)
             && self.flows.get(id).is_some_and(|entry| {
                 let came = Direction::BOTH.iter().any(|direction| entry.packets[*direction] > 0);
                 let session = &entry.ext.session;
-                // What refuses a flow speaks of the connection that has ended.
+                // A flow's refusal concerns the connection that has ended.
                 let is_left = !session.exists()
                     || entry.ext.standing.is_refused() && session.state() == TcpState::Closed;
                 entry.key().protocol() == 6 && came && is_left
             })
     }
 
-    /// Whether a segment opens a connection in a flow that strays began, or in the place of one that has
-    /// ended: what belongs to no connection, or to another one, decides neither which side opens it, nor what
-    /// becomes of it.
+    /// Whether a segment opens a connection in a flow that began with stray segments, or replaces one that
+    /// has ended: segments of no connection, or of another one, decide neither the opening side nor the
+    /// flow's disposition.
     fn opens_anew(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> bool {
         let config = &self.cx.settings.stream;
         let counts = segment.checksum_ok || !config.checksum_validation;
@@ -759,8 +758,8 @@ impl Passage<'_> {
     }
 }
 
-/// Keeps what flow records tell of the way of a packet: its time to live and its Ethernet addresses. Each
-/// packet that counts is noted.
+/// Notes the time to live and the Ethernet addresses of a packet, for flow records; called for each counted
+/// packet.
 fn note_way(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>) {
     let direction = arrival.occasion.direction;
     if let Some(ttl) = arrival.decoded().ttl() {
@@ -773,7 +772,7 @@ fn note_way(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>)
     }
 }
 
-/// Keeps what flow records tell of a packet's headers.
+/// Notes the header fields of a packet that flow records show.
 fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<'_>, related: Option<bool>) {
     note_way(settings, entry, arrival);
     let (packet, direction) = (arrival.decoded(), arrival.occasion.direction);
@@ -782,9 +781,9 @@ fn note_headers(settings: &EngineSettings, entry: &mut Entry, arrival: &Arrival<
     }
 }
 
-/// Whether a connection is established for rules that look at a packet: as it was before, since the one that
-/// completes the handshake is not part of what it opens. A FIN can complete it as well, and bring a request
-/// along.
+/// Whether a connection counts as established for the rules that see a packet: as before the packet, since
+/// the one that completes the handshake is not part of the established connection. A FIN can complete it as
+/// well, with a request in its payload.
 fn was_established(settings: &EngineSettings, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
     let brings_data = !occasion.payload().is_empty();
     let completes = outcome.previous == TcpState::SynRecv && outcome.state >= TcpState::Established;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that give way while more comes than the worker takes ([`bartizan_stages::shedding`]).
+//! Shedding of packets while more arrive than the worker can handle ([`bartizan_stages::shedding`]).
 //!
-//! A packet is decoded and its flow found, as always; what costs most comes after that, and is left out: its
-//! session, streams, application layer and functions do not learn of it. In prevention it is dropped, with a
-//! reason of its own, so its sender sends it again and no byte is taken for inspected. In detection, and
-//! where its policy is staged, it goes on uninspected, and streams have a gap as where the kernel drops. It
-//! counts for its flow. One that would open a flow opens none. Where the policy says `pass`, its flow passes
+//! A packet is decoded and its flow found, as always; the expensive rest is skipped: session, streams,
+//! application layer and functions do not see the packet. In prevention the packet is dropped, with a reason
+//! of its own, so its sender retransmits it and no byte counts as inspected. In detection, and under a staged
+//! policy, it is forwarded uninspected, and streams have a gap as if the kernel had dropped it. It counts for
+//! its flow. A packet that would open a flow opens none. Where the policy says `pass`, the flow passes
 //! uninspected from then on, and header functions still judge it.
 //!
-//! A packet that carries others is handled in full: it goes on or not as they do, and they may be of a higher
-//! priority. So are fragments until they are a datagram, what is no IP, and what IPv6 finds its neighbours
-//! with: without it no flow goes on.
+//! A packet that carries others is handled in full: its verdict depends on theirs, and they may have a higher
+//! priority. So are fragments up to the complete datagram, packets that are not IP, and IPv6 neighbour
+//! discovery, without which no flow continues.
 
 use super::Passage;
 use super::packet::Arrival;
@@ -24,20 +24,20 @@ use bartizan_stages::record::{Fate, Occasion};
 use bartizan_stages::runner::apply_policy;
 use bartizan_stages::standing::Course;
 
-/// Types of ICMPv6 by which hosts and routers find each other (RFC 4861).
+/// ICMPv6 types of neighbour discovery (RFC 4861).
 const NEIGHBOURS: core::ops::RangeInclusive<u8> = 133..=137;
 
-/// The part that gives way.
+/// The part of a packet's handling that is shed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GivesWay {
-    /// The packet in hand.
+    /// The packet is dropped or forwarded uninspected.
     Packet,
-    /// The inspection of its flow.
+    /// The flow's inspection ends.
     Inspection,
 }
 
 impl Passage<'_> {
-    /// The part of a packet of a class that gives way.
+    /// The part that is shed of a packet of this class. `None`: none.
     fn gives_way(&self, fid: Fid, packet: &Decoded) -> Option<GivesWay> {
         let chains = self.runner.chains();
         let overload = chains.overload(fid);
@@ -53,14 +53,14 @@ impl Passage<'_> {
         Some(if overload.action == OverloadAction::Pass { GivesWay::Inspection } else { GivesWay::Packet })
     }
 
-    /// Decides on a packet of a flow that gives way. `None`: the packet is handled.
+    /// Decides a packet of a flow whose class is shed. `None`: the packet is handled.
     #[cold]
     pub(super) fn shed(&mut self, arrival: &Arrival<'_>, id: FlowId) -> Option<Decision> {
         let gives_way = self.gives_way(self.cx.account.fid, arrival.decoded())?;
         let entry = self.flows.get(id)?;
         let course = entry.ext.standing.course(entry.state());
         match (gives_way, course) {
-            // Its own reason stands.
+            // The flow's own reason applies.
             (_, Course::Refused(_)) => return None,
             (GivesWay::Inspection, course) => {
                 if course == Course::Judged {
@@ -68,7 +68,7 @@ impl Passage<'_> {
                 }
                 return None;
             }
-            // Nobody inspects it, and it is not kept from going on.
+            // In detection a bypassed packet is not inspected anyway, so shedding it saves nothing.
             (GivesWay::Packet, Course::Bypassed) if !self.cx.settings.prevention => return None,
             (GivesWay::Packet, _) => {}
         }
@@ -76,15 +76,15 @@ impl Passage<'_> {
         Some(self.decide_shed(&arrival.occasion, Some(id)))
     }
 
-    /// The class of a packet that would open a flow and gives way. `None`: it opens one.
+    /// The class of a packet that would open a flow and is shed. `None`: the packet opens a flow.
     #[cold]
     pub(super) fn shed_opening(&self, whence: &Whence, packet: &Decoded, now: Timestamp) -> Option<Fid> {
         let fid = self.runner.class_of(whence, packet, now);
         (self.gives_way(fid, packet) == Some(GivesWay::Packet)).then_some(fid)
     }
 
-    /// Decides on a packet that gives way, and counts it. Of a flow the first is recorded, and of those that
-    /// would have opened one the first of each batch.
+    /// Decides a shed packet, and counts it. The first of a flow is recorded; of packets that would have
+    /// opened a flow, the first of each batch.
     pub(super) fn decide_shed(&mut self, occasion: &Occasion<'_>, id: Option<FlowId>) -> Decision {
         let chains = self.runner.chains();
         let enforces = self.cx.enforces(chains);
@@ -101,7 +101,7 @@ impl Passage<'_> {
                 entry.ext.standing.note_refusal(&decision);
                 !entry.ext.standing.note_reported(Reason::Overload)
             }
-            // What its policy would drop is kept, and reported once for each reason.
+            // Under a staged policy the refusal is kept, and reported once for each reason.
             Some(_) => false,
             None => !self.cx.shedding.tell_opening(),
         };
@@ -114,7 +114,7 @@ impl Passage<'_> {
         decision
     }
 
-    /// The flow passes uninspected from here on, as its policy says.
+    /// Ends the inspection of a flow as its policy says.
     fn end_inspection(&mut self, id: FlowId) {
         let Some(entry) = self.flows.get_mut(id) else { return };
         if !self.runner.chains().wants_payload(entry.path) {
@@ -124,7 +124,7 @@ impl Passage<'_> {
         if !entry.ext.exceptions.contains(&exception) {
             entry.ext.exceptions.push(exception);
         }
-        // It refuses nothing.
+        // The `pass` policy refuses nothing.
         let _ = apply_policy(self.cx.settings, entry, exception.0, exception.1);
         self.runner.stop_reading(entry);
         self.cx.account.counters.shed.flows += 1;

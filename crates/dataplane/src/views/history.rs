@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is told of the flows of a capture, as `--json` prints it.
+//! Views of the flows of a capture, as `--json` prints them.
 
 use core::net::IpAddr;
 use serde::Serialize;
@@ -12,30 +12,30 @@ pub struct Ends {
     pub protocol: u8,
     /// Address of the side that opened the flow.
     pub src_ip: IpAddr,
-    /// Its port, 0 where the protocol has none.
+    /// Port of that side, 0 where the protocol has none.
     pub src_port: u16,
     /// Address of the other side.
     pub dest_ip: IpAddr,
-    /// Its port.
+    /// Port of the other side.
     pub dest_port: u16,
 }
 
-/// What a function contributed.
+/// Contribution of a function to a flow's decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Part {
     /// The function.
     pub function: &'static str,
-    /// Times that its header half was asked.
+    /// Calls of the header half.
     pub header_calls: u64,
-    /// Times that its payload half was asked.
+    /// Calls of the payload half.
     pub payload_calls: u64,
-    /// Answers by verdict.
+    /// Decisions by verdict.
     pub verdicts: BTreeMap<&'static str, u64>,
     /// Refusals by reason.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// Findings that it reported.
+    /// Number of the function's findings.
     pub alerts: u64,
-    /// Number of the packet with which it was done with the flow and left the path.
+    /// Number of the packet with which the function was done with the flow and left the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done_at: Option<u64>,
 }
@@ -49,9 +49,9 @@ pub struct Alert {
     pub message: String,
     /// `allowed` or `blocked`.
     pub action: &'static str,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// Packet of the first.
+    /// Number of the packet with the first occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<u64>,
 }
@@ -59,25 +59,25 @@ pub struct Alert {
 /// Packets of a flow that were refused for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Who refused: a function, or the engine.
+    /// The refusing function, or the engine.
     pub function: String,
     /// Verdict.
     pub verdict: &'static str,
     /// Reason.
     pub reason: &'static str,
-    /// What the reason means.
+    /// Explanation of the reason.
     pub meaning: &'static str,
     /// Rule of the function: number of a packet-filter rule, sid of a detection rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<u32>,
     /// Packets.
     pub count: u64,
-    /// The first of them.
+    /// Number of the first of these packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<u64>,
 }
 
-/// Something that happened to a flow.
+/// An event in a flow's history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moment {
     /// Number of the packet in the capture.
@@ -88,37 +88,37 @@ pub struct Moment {
     /// Direction of the packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<&'static str>,
-    /// `opened`, `said`, `tcp`, `protocol`, `done`, `alert`, `anomaly`, `transaction`, `file`, `refused`,
-    /// `ended`.
+    /// Kind: `opened`, `said`, `tcp`, `protocol`, `done`, `alert`, `anomaly`, `transaction`, `file`,
+    /// `refused`, `ended`.
     pub what: &'static str,
-    /// The function that it is about.
+    /// The function concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<&'static str>,
-    /// In words.
+    /// Description.
     pub text: String,
 }
 
 /// A flow's history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowHistory {
-    /// Number in events of a run, unique there.
+    /// Number of the flow in the events of a run, unique within the run.
     pub number: u64,
     /// Both ends.
     pub ends: Ends,
     /// ICMP: type and code of the first packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icmp: Option<(u8, u8)>,
-    /// Whose traffic: number of the tenant.
+    /// Number of the tenant.
     pub tenant: u16,
     /// Number of the link.
     pub link: u16,
     /// VLAN ids of the first packet.
     pub vlans: Vec<u16>,
-    /// Its class.
+    /// Class of the flow.
     pub fid: u32,
     /// Generation of policies and rules.
     pub generation: u64,
-    /// Where its packets are handled.
+    /// Level that handles the flow's packets.
     pub level: &'static str,
     /// State at the end.
     pub state: &'static str,
@@ -128,7 +128,7 @@ pub struct FlowHistory {
     /// Application protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_proto: Option<&'static str>,
-    /// Why it ended.
+    /// Reason of the flow's end.
     pub end: &'static str,
     /// First packet, seconds since 1970.
     pub start: f64,
@@ -142,43 +142,43 @@ pub struct FlowHistory {
     pub bytes_toserver: u64,
     /// Bytes to the client.
     pub bytes_toclient: u64,
-    /// First and last packet of the capture in which it was seen.
+    /// Numbers of the flow's first and last packet in the capture.
     pub frames: (u64, u64),
-    /// Functions that are still on its path.
+    /// Functions on the flow's path at the end.
     pub path: Vec<&'static str>,
-    /// Who let it go on for good.
+    /// The function that allowed the flow for good.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<AllowedBy>,
-    /// What each function contributed.
+    /// Contributions of the functions.
     pub functions: Vec<Part>,
     /// Alerts, in the order of the first of each rule.
     pub alerts: Vec<Alert>,
     /// Packets that were refused (in detection: would have been), by reason.
     pub refused: Vec<Refusal>,
-    /// What happened, in order.
+    /// Events in the order of their occurrence.
     pub moments: Vec<Moment>,
-    /// Moments that are left out.
+    /// Number of moments that are left out.
     pub omitted: u64,
 }
 
-/// The function that was done with a flow last, and let it go on; or the default.
+/// The last function that was done with a flow and allowed it; or the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AllowedBy {
-    /// The function. `None`: the default, since none decided and none refused.
+    /// The function. `None`: the default, since no function decided.
     pub function: Option<&'static str>,
-    /// Number of its rule; `None`: its default.
+    /// Number of the function's rule; `None`: the function's default.
     pub rule: Option<u32>,
 }
 
 /// The histories of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Histories {
-    /// Refusals acted.
+    /// Whether refusals were enforced.
     pub prevention: bool,
     /// Frames that were read.
     pub frames: u64,
-    /// The flows that were asked about, in the order of their first packets.
+    /// The selected flows, in the order of their first packets.
     pub flows: Vec<FlowHistory>,
-    /// Flows that were asked about and are left out.
+    /// Selected flows that are left out.
     pub omitted: u64,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What live workers tell of their flows: who a flow is, what is decided of it and by whom, where its packets
-//! are handled and why not lower; and how many there are by that.
+//! Views of live flows: key, disposition and the function behind it, level and the reason for no lower one;
+//! and the number of flows by level and reason.
 
 use super::history::{AllowedBy, Ends};
 use bartizan_base::PerDirection;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A flow, as it stands now.
+/// A live flow in its present state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LiveFlow {
     /// Number in events.
@@ -20,31 +20,31 @@ pub struct LiveFlow {
     pub worker: u16,
     /// Number of the link.
     pub link: u16,
-    /// Number of its tenant.
+    /// Number of the tenant.
     pub tenant: u16,
     /// Both ends.
     pub ends: Ends,
-    /// VLAN ids of its first packet.
+    /// VLAN ids of the first packet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vlans: Vec<u16>,
-    /// DNS names of policies that its addresses have now.
+    /// DNS names of policies that the flow's addresses have at present.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<NameExplained>,
-    /// Its class.
+    /// Class of the flow.
     pub fid: u32,
     /// The policy of the class.
     pub policy: String,
-    /// The policy's verdicts are only reported.
+    /// Whether the policy is staged: its verdicts are only reported.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub staged: bool,
-    /// Generation that classified it; another than [`LiveFlow::running`]: no packet has come up since that
-    /// runs.
+    /// Generation that classified the flow; if it is not [`LiveFlow::running`], no packet has reached the
+    /// host since the swap.
     pub generation: u64,
     /// Generation that runs.
     pub running: u64,
-    /// Functions that its policy has for it.
+    /// Functions that the policy puts on the flow's path.
     pub chain: Vec<&'static str>,
-    /// Those of them that still look.
+    /// Functions of the chain that still judge the flow.
     pub path: Vec<&'static str>,
     /// State.
     pub state: &'static str,
@@ -54,35 +54,36 @@ pub struct LiveFlow {
     /// Application protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_proto: Option<&'static str>,
-    /// What becomes of its next packet: `judged`, `uninspected`, `bypassed`, `refused`.
+    /// Disposition of the next packet: `judged`, `uninspected`, `bypassed`, `refused`.
     pub course: &'static str,
-    /// Who refuses it, and why; of a flow that is judged, who refuses each of its packets alike.
+    /// The function that refuses the flow, and the reason; for a judged flow, the function that refuses each
+    /// packet alike.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedBy>,
-    /// Who was done with it last, and let it go on.
+    /// The last function that was done with the flow and allowed it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<AllowedBy>,
-    /// The named port that its packets leave by, if it is redirected.
+    /// The named port that packets leave by, if the flow is redirected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<String>,
-    /// Where its packets are handled.
+    /// Level that handles the flow's packets.
     pub level: &'static str,
-    /// How far it has come on its way to a level or back.
+    /// Step of the transition to a level or back.
     pub step: &'static str,
-    /// Since when it is there, seconds since 1970: since its level was told to take it, at the host since it
-    /// began or came back, if that is known.
+    /// Time since which the level handles the flow, seconds since 1970: for a lower level, since it was
+    /// requested to take the flow; for the host, since the flow began or came back, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<f64>,
-    /// Why it is at no lower level.
+    /// Reason why no lower level handles the flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stays: Option<StaysBy>,
-    /// What each level has counted.
+    /// Counters of each level.
     pub levels: BTreeMap<&'static str, Counted>,
     /// First packet, seconds since 1970.
     pub start: f64,
-    /// Last packet that is known of; what a level below has counted since it was asked last is not.
+    /// Last known packet; packets that a level below has counted since its last report are not included.
     pub last: f64,
-    /// The worker's clock.
+    /// The worker's packet clock.
     pub now: f64,
 }
 
@@ -95,19 +96,19 @@ pub struct RefusedBy {
     pub verdict: &'static str,
     /// Reason.
     pub reason: &'static str,
-    /// What the reason means.
+    /// Explanation of the reason.
     pub meaning: &'static str,
     /// Rule of the function.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<u32>,
 }
 
-/// Why a flow is at no lower level.
+/// Reason why no lower level handles a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StaysBy {
     /// The reason's name in events and counters.
     pub code: &'static str,
-    /// What it means, and what to do about it.
+    /// Explanation of the reason, with the remedy.
     pub meaning: &'static str,
 }
 
@@ -135,58 +136,60 @@ impl Counted {
     }
 }
 
-/// Live flows by where their packets are handled.
+/// Live flows by level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LevelsNow {
-    /// Flows.
+    /// Number of flows.
     pub flows: u64,
-    /// By level.
+    /// Flows by level.
     pub levels: BTreeMap<&'static str, u64>,
-    /// Those of the host by why they are there.
+    /// Flows of the host, by the reason for no lower level.
     pub stays: BTreeMap<&'static str, u64>,
-    /// Those that are on their way to a level or back.
+    /// Flows in transition to a level or back.
     pub moving: u64,
-    /// What the devices can do that links have, by level, of all workers together.
+    /// Devices of the links by level, over all workers.
     pub devices: BTreeMap<&'static str, DeviceNow>,
 }
 
-/// The devices of one level: what they can do, and what became of the flows that they were asked to take.
+/// The devices of one level: capabilities, and outcome of the flows offered to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceNow {
-    /// Workers that have one.
+    /// Workers that have a device of the level.
     pub workers: u64,
-    /// Entries that they have room for, and those in use.
+    /// Entries that the devices have room for.
     pub room: u64,
-    /// See there.
+    /// Entries in use.
     pub entries: u64,
-    /// Flows that they were asked to take.
+    /// Flows offered to the devices.
     pub offered: u64,
-    /// Of those, flows that they did not, by their reason.
+    /// Offered flows that the devices did not take, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Entries that one makes in a second, as it was measured: the least. `None`: none knows.
+    /// Entries that a device can insert per second, as measured; the minimum over the devices. `None`:
+    /// unknown.
     pub insert_rate: Option<u64>,
     /// IP versions.
     pub families: Vec<&'static str>,
     /// IP protocols, by their numbers.
     pub protocols: Vec<u8>,
-    /// Kinds of tunnels that they look into.
+    /// Kinds of tunnels that the devices decode.
     pub tunnels: Vec<&'static str>,
-    /// Fields of the key that they hold.
+    /// Key fields that the devices match.
     pub key: Vec<&'static str>,
-    /// What they can do with packets.
+    /// Actions that the devices support.
     pub actions: Vec<&'static str>,
-    /// Whether they compare segments with the numbers of their connections.
+    /// Whether the devices check segments against the windows of their connections.
     pub windows: bool,
-    /// What they count.
+    /// Counters that the devices keep.
     pub counts: Vec<&'static str>,
-    /// Whether an entry goes on in place when another generation has decided the same.
+    /// Whether an entry is kept when another generation decides alike.
     pub updates: bool,
-    /// They tell of entries that were silent for so many milliseconds. `None`: they do not.
+    /// Silence after which the devices report an entry, in milliseconds. `None`: they do not report silent
+    /// entries.
     pub ageing_ms: Option<u64>,
 }
 
 impl DeviceNow {
-    /// That of a worker.
+    /// The device of a worker.
     #[must_use]
     pub fn of(facts: &LevelFacts<'_>) -> Self {
         let can = facts.capabilities;
@@ -222,8 +225,8 @@ impl DeviceNow {
         }
     }
 
-    /// Adds that of another worker. What they can do is said of the first one: a link's workers share a
-    /// device.
+    /// Adds the device of another worker. Capabilities are those of the first worker: the workers of a link
+    /// share a device.
     fn add(&mut self, other: &DeviceNow) {
         self.workers += other.workers;
         self.room += other.room;
@@ -240,7 +243,7 @@ impl DeviceNow {
 }
 
 impl LevelsNow {
-    /// Adds those of others.
+    /// Adds the flows and devices of other workers.
     pub fn add(&mut self, other: &LevelsNow) {
         self.flows += other.flows;
         self.moving += other.moving;
