@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker: owns flows and runs their packets to completion. What happens to a frame stands in `passage`;
-//! here are the stages' states, and what others may ask of a worker.
+//! A worker: owns flows and runs their packets to completion. Module `passage` defines the handling of a
+//! frame; this one holds the state of the stages, and the worker's interface.
 
 mod moving;
 mod shown;
@@ -45,7 +45,7 @@ use std::sync::Arc;
 pub use bartizan_stages::counts::{ExceptionCounters, RefusalCounters, StreamEventCounters, WorkerCounters};
 pub use bartizan_stages::frame::Frame;
 
-/// See the module.
+/// The worker; see the module.
 pub struct Worker {
     pub(crate) settings: EngineSettings,
     pub(crate) position: Position,
@@ -58,11 +58,11 @@ pub struct Worker {
     leaving: Leaving,
     hosts: HostCare,
     presenter: Option<Presenter>,
-    /// Of frames with several packets.
+    /// The walk over a frame with several packets.
     walk: Walk,
-    /// The question about its flows that it is answering.
+    /// The query about flows that the worker is answering.
     pub(crate) inquiry: Option<Box<Inquiry>>,
-    /// What was held when the run ended, before its flows were let go.
+    /// Memory held at the end of the run, before the flows were freed.
     held_at_end: Option<Held>,
 }
 
@@ -94,7 +94,7 @@ impl Worker {
         })
     }
 
-    /// The stages, for the way of a frame through them.
+    /// The stages, for the passage of a frame.
     pub(crate) fn passage<'w>(&'w mut self, recorder: &'w mut dyn Recorder) -> Passage<'w> {
         Passage {
             intake: &mut self.intake,
@@ -112,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// What was counted.
+    /// The worker's counters.
     #[must_use]
     pub const fn counters(&self) -> &WorkerCounters {
         &self.account.counters
@@ -142,25 +142,26 @@ impl Worker {
         self.flows.table()
     }
 
-    /// How it decodes.
+    /// The configuration of the decoder.
     #[must_use]
     pub const fn decoder_config(&self) -> &DecoderConfig {
         self.intake.decoder().config()
     }
 
-    /// Handles a frame: the decision says whether it may leave. In detection every frame may; refusals are
-    /// counted and recorded as what would be. `None`: it is a fragment that is held ([`DefragConfig::hold`])
-    /// and must not leave; it comes back by [`Worker::take_released`], or never.
+    /// Handles a frame; the decision says whether it may leave. In detection every frame may; refusals are
+    /// counted and recorded as hypothetical. `None`: the frame is a held fragment ([`DefragConfig::hold`])
+    /// and must not leave; [`Worker::take_released`] returns it later, or never.
     ///
     /// [`DefragConfig::hold`]: bartizan_packet::defrag::DefragConfig::hold
     pub fn frame(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Option<Decision> {
-        // Nothing follows, so it waits for no other segment.
+        // No next frame is announced, so the frame waits for no other segment.
         self.frame_in_batch(frame, false, recorder)
     }
 
-    /// [`Worker::frame`], for a frame of a batch. `follows`: the frame behind it goes on with its TCP segment
-    /// ([`bartizan_stages::train::follows`]), and is handed in next. `None`: it waits for that one, or is
-    /// held as a fragment; after each frame, [`Worker::waiting`] frames before it are to be released.
+    /// [`Worker::frame`], for a frame of a batch. `follows`: the next frame continues this one's TCP segment
+    /// ([`bartizan_stages::train::follows`]), and is passed in next. `None`: the frame waits for the next
+    /// one, or is held as a fragment. After each call, the [`Worker::waiting`] frames before this one must be
+    /// released.
     pub fn frame_in_batch(
         &mut self,
         frame: &Frame<'_>,
@@ -178,7 +179,7 @@ impl Worker {
             }
             Settled::Decided(decision)
         } else {
-            // What has several packets is nobody's train.
+            // A frame with several packets forms no train.
             self.leave_train();
             let mut walk = core::mem::take(&mut self.walk);
             walk.begin(&mut output, frame.number);
@@ -195,8 +196,8 @@ impl Worker {
         }
     }
 
-    /// These frames are handed in next, [`AHEAD`] at most, which came in by this way
-    /// ([`Worker::arrives_by`]): their flows are fetched meanwhile.
+    /// Prefetches the flows of the frames that are passed in next, at most [`AHEAD`], which came in by this
+    /// port ([`Worker::arrives_by`]).
     pub(crate) fn expect<'f>(
         &self,
         frames: impl Iterator<Item = &'f [u8]>,
@@ -215,15 +216,15 @@ impl Worker {
         table.prefetch_batch(hashes.get(..count).unwrap_or_default());
     }
 
-    /// A frame has come, whose packets are handed in by themselves.
+    /// Begins a frame whose packets are passed in one by one.
     pub(crate) fn begin_frame(&mut self, frame: &Frame<'_>, follows: bool, recorder: &mut dyn Recorder) {
         self.tend(frame.now);
         self.tell_of_functions(recorder);
         self.passage(recorder).begin(frame, follows);
     }
 
-    /// Tells the recorder what has happened to functions, between frames. Asked of each, which costs a
-    /// comparison.
+    /// Reports lifecycle events of functions to the recorder, between frames. Called for each frame, which
+    /// costs a comparison.
     #[inline]
     fn tell_of_functions(&mut self, recorder: &mut dyn Recorder) {
         if self.runner.lifecycle.is_unrecorded() {
@@ -239,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// A frame has come, perhaps for others: time passes.
+    /// Advances time for a frame, whose packets may belong to other workers.
     pub(crate) fn pass_frame(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
         self.tend(now);
         self.tell_of_functions(recorder);
@@ -247,21 +248,21 @@ impl Worker {
         self.expire(now, recorder);
     }
 
-    /// Another worker lets values per host expire, those of this one as well.
+    /// Leaves the expiry of values per host to another worker.
     pub(crate) const fn leave_hosts_to_another(&mut self) {
         self.hosts = HostCare::of_another();
     }
 
-    /// What time has come for: values per host that expire, functions that are started again. To be called
-    /// for each frame, which costs two comparisons.
+    /// Does the work that is due: expires values per host, restarts functions. Called for each frame, which
+    /// costs two comparisons.
     #[inline]
     fn tend(&mut self, now: Timestamp) {
         self.hosts.expire(self.runner.chains(), now);
         self.start_due(now);
     }
 
-    /// Functions that have failed are started again when it is time. The clock may be ahead of a frame that
-    /// comes from another worker.
+    /// Restarts failed functions when their time has come. The clock may be ahead of a frame from another
+    /// worker.
     #[inline]
     fn start_due(&mut self, now: Timestamp) {
         self.runner.start_due(self.position.clock.max(now), &mut self.account.tally);
@@ -279,20 +280,20 @@ impl Worker {
         self.passage(recorder).packet(frame, bytes, packet, place)
     }
 
-    /// What the port knows of the checksums of the frame that is handed in next, and of those after it. Of
-    /// captures nothing is known.
+    /// Sets the port's knowledge of the checksums of the frames that are passed in from now on. For captures
+    /// it is none.
     pub const fn arrives_with(&mut self, checksums: Checksums) {
         self.intake.arrives_with(checksums);
     }
 
-    /// Where the frames that are handed in from now on have come in by: the caller's own number, which comes
-    /// back with [`Worker::take_released`]. Fragments that come by different ways are no datagram.
+    /// Sets the ingress of the frames that are passed in from now on: a number of the caller, which
+    /// [`Worker::take_released`] returns. Fragments with different numbers form no datagram.
     pub const fn arrives_by(&mut self, number: u32) {
         self.intake.arrives_by(number);
     }
 
-    /// Takes the backlog before a batch, in eighths of a ring: while much waits, flows give way by the
-    /// priorities of their policies ([`Shedding`]). The backlog is asked for only where these differ.
+    /// Takes the backlog before a batch, in eighths of a ring: under overload flows are shed by the
+    /// priorities of their policies ([`Shedding`]). `backlog` is called only where these differ.
     #[inline]
     pub fn shed_by(&mut self, backlog: impl FnOnce() -> u8) {
         let priorities = self.runner.chains().policies().priorities();
@@ -303,14 +304,14 @@ impl Worker {
         self.account.counters.shed.begun += u64::from(begins);
     }
 
-    /// The priority below which flows give way now; 0 while none does.
+    /// The priority below which flows are shed at present; 0 while none are.
     #[must_use]
     pub const fn sheds_below(&self) -> u8 {
         self.shedding.below()
     }
 
-    /// No packets came: flows whose time is over end, fragments are given up. `true`: there is more to be
-    /// done, so look whether packets have come, and call this again instead of sleeping.
+    /// Does idle work: ends flows whose timeout has passed, gives up fragments. `true`: more is due; the
+    /// caller checks for packets and calls again instead of sleeping.
     pub fn idle(&mut self, now: Timestamp, recorder: &mut dyn Recorder) -> bool {
         self.tend(now);
         self.tell_of_functions(recorder);
@@ -322,26 +323,27 @@ impl Worker {
         more
     }
 
-    /// Gives it a level below the host, for flows of which everything is decided.
+    /// Adds a level below the host, for decided flows.
     pub fn set_level(&mut self, manager: FlowManager) {
         self.flows.manager = Some(Box::new(manager));
     }
 
-    /// Whether it has a level below the host, which wants turns ([`Worker::drive_level`]).
+    /// Whether the worker has a level below the host, which needs turns ([`Worker::drive_level`]).
     #[inline]
     #[must_use]
     pub const fn has_level(&self) -> bool {
         self.flows.manager.is_some()
     }
 
-    /// Whether the level below is due more than its last turn did: whoever drives it sleeps short, if at all.
+    /// Whether the level below has more work due than its last turn did, so that the driver must sleep
+    /// briefly, if at all.
     #[must_use]
     pub fn level_owes(&self) -> bool {
         self.flows.manager.as_deref().is_some_and(FlowManager::owes)
     }
 
-    /// Why a flow that is at the host is at no lower level: what was answered when it was offered, else why
-    /// it was not.
+    /// The reason why a flow of the host is at no lower level: the answer to its last offer, else the reason
+    /// why it was not offered.
     pub(crate) fn why_at_host(&self, entry: &Entry) -> Stays {
         if !self.has_level() {
             return Stays::NoDevice;
@@ -349,30 +351,30 @@ impl Worker {
         entry.ext.stays.unwrap_or_else(|| self.runner.why_not_offered(entry))
     }
 
-    /// A turn of the level below the host: to be called between batches, also when no packets come.
+    /// Drives the level below the host: called between batches, also when no packets arrive.
     pub fn drive_level(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
         self.passage(recorder).drive_level(now);
     }
 
-    /// Who hands flows to levels below the host.
+    /// The manager of the flows on levels below the host.
     #[must_use]
     pub fn flow_manager(&self) -> Option<&FlowManager> {
         self.flows.manager.as_deref()
     }
 
-    /// What is counted of the level below the host.
+    /// Counters of the level below the host.
     #[must_use]
     pub fn level_counters(&self) -> Option<&ManagerCounters> {
         self.flows.manager.as_deref().map(FlowManager::counters)
     }
 
-    /// Ends flows whose time is over, some of them: to be called for each packet.
+    /// Ends some of the flows whose timeout has passed: called for each packet.
     pub fn expire(&mut self, now: Timestamp, recorder: &mut dyn Recorder) {
         self.passage(recorder).expire(now);
     }
 
-    /// Gives up what waits, and ends all flows, in the order of their creation. What they held stays in the
-    /// statistics.
+    /// Gives up held fragments, and ends all flows, in the order of their creation. The memory that they held
+    /// remains in the statistics.
     pub fn shutdown(&mut self, recorder: &mut dyn Recorder) {
         self.held_at_end = Some(self.memory_held());
         self.passage(recorder).end_all();
@@ -384,63 +386,65 @@ impl Worker {
         self.leaving.change.take()
     }
 
-    /// Gives the memory of a change back.
+    /// Returns the memory of a change for reuse.
     pub fn reuse_rewrite(&mut self, change: Rewrite) {
         self.leaving.reuse(change);
     }
 
-    /// What the normaliser has done to frames that waited, since the last call.
+    /// Counters of the normaliser for frames that were held or handed over, since the last call.
     pub fn take_normalised(&mut self) -> NormaliserCounters {
         core::mem::take(&mut self.leaving.done)
     }
 
-    /// Whether [`Worker::take_released`] has something.
+    /// Whether [`Worker::take_released`] has a frame.
     #[must_use]
     pub const fn has_released(&self) -> bool {
         self.intake.has_released()
     }
 
-    /// The next frame of a datagram that may leave: `bytes` becomes the frame, before the one in hand. Gives
-    /// where it had come in by ([`Worker::arrives_by`]), and when. It has been counted as forwarded.
+    /// The next frame of a held datagram that may leave before the frame in hand: `bytes` becomes the frame.
+    /// Returns its ingress ([`Worker::arrives_by`]) and its time of arrival. The frame has been counted as
+    /// forwarded.
     pub fn take_released(&mut self, bytes: &mut Vec<u8>) -> Option<(u32, Timestamp)> {
         self.intake.take_released(bytes)
     }
 
-    /// Frames that wait for a decision: those directly before the one that was handled last, once that is
-    /// decided. Each is to be given to [`Worker::release`], in their order, before the next frame is handled.
+    /// Number of frames that wait for a decision: those directly before the frame handled last, once that is
+    /// decided. Each must be passed to [`Worker::release`], in order, before the next frame is handled.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.runner.train.waiting()
     }
 
-    /// Whether segments may form trains at all: inline, and some function takes them together. Else nobody
-    /// needs to ask what follows what.
+    /// Whether segments can form trains: inline, and some function takes several segments together. Otherwise
+    /// the caller need not check whether a frame continues another.
     #[must_use]
     pub fn forms_trains(&self) -> bool {
         self.runner.forms_trains(&self.settings)
     }
 
-    /// Counts and records what was decided of a frame that waited, and says it.
+    /// Counts and records the decision on a frame that waited; returns the decision.
     pub fn release(&mut self, frame: &Frame<'_>, recorder: &mut dyn Recorder) -> Decision {
         self.passage(recorder).release(frame)
     }
 
-    /// Whether the frame in hand waits: nothing is decided of it yet.
+    /// Whether the frame in hand waits and is not decided yet.
     pub(crate) const fn train_took(&self) -> bool {
         self.runner.train.took()
     }
 
-    /// What comes from here on is nobody's train.
+    /// Frames from now on form no train.
     pub(crate) fn leave_train(&mut self) {
         self.runner.train.begin(false);
     }
 
-    /// A frame that does not wait was handled: what waits was shown with it, or is shown now.
+    /// Closes the train: payload functions inspect the queued segments now, unless this frame has already
+    /// carried them.
     pub(crate) fn close_train(&mut self, recorder: &mut dyn Recorder) {
         self.passage(recorder).close_train();
     }
 
-    /// A frame comes from another worker: it was counted there.
+    /// Begins a frame from another worker, where it was counted.
     pub(crate) fn take_over(&mut self, frame: &Frame<'_>, tag: u32, recorder: &mut dyn Recorder) {
         self.start_due(frame.now);
         self.position.advance(frame.now);
@@ -450,7 +454,7 @@ impl Worker {
         self.expire(frame.now, recorder);
     }
 
-    /// All packets of a frame are handled, perhaps some of them by others.
+    /// Settles a frame whose packets are all handled, perhaps some of them by other workers.
     pub(crate) fn settle(
         &mut self,
         frame: &Frame<'_>,
@@ -462,32 +466,32 @@ impl Worker {
         self.passage(recorder).settle(frame, walk.decision)
     }
 
-    /// The frame in hand cannot be handed on: neither can the datagrams that it belongs to.
+    /// Gives up the datagrams of a frame that cannot be handed on.
     pub(crate) fn unsettle(&mut self, joined: Joined, recorder: &mut dyn Recorder) {
         let passage = &mut self.passage(recorder);
         passage.intake.unsettle(&mut passage.cx, passage.runner.chains(), joined);
     }
 
-    /// Counts what became of a frame, and gives what is done with it.
+    /// Counts the decision on a frame; returns the decision that is carried out.
     pub(crate) fn decided(&mut self, decision: &Decision) -> Decision {
         self.account.counters.decided(decision, self.settings.prevention)
     }
 
-    /// Counts a frame that is not handled at all, by the reason.
+    /// Counts a frame that is refused without being handled, by the reason.
     pub(crate) fn refuse_unseen(&mut self, reason: Reason) {
         if let Some(count) = self.account.counters.refused.get_mut(reason as usize) {
             *count += 1;
         }
     }
 
-    /// A frame is read for others, who handle its packets.
+    /// Counts a frame that is read for other workers, which handle its packets.
     pub(crate) fn read(&mut self, frame: &Frame<'_>) {
         self.account.counters.came(frame.bytes.len());
         self.position.advance(frame.now);
     }
 
-    /// Puts a fragment to its datagram, which `datagram` and `output` then hold if it is whole; `joined`: the
-    /// datagrams that fragments of its frame were put to, here and elsewhere.
+    /// Adds a fragment to its datagram; if the datagram is complete, `datagram` and `output` hold it.
+    /// `joined`: the datagrams that fragments of the frame were added to, here and at other workers.
     pub(crate) fn defragment(
         &mut self,
         At { frame, bytes, .. }: At<'_>,
@@ -506,18 +510,18 @@ impl Worker {
         fragmented
     }
 
-    /// Time passes for fragments that are read for others.
+    /// Advances time for fragments that are read for other workers.
     pub(crate) fn pass_time(&mut self, now: Timestamp) {
         self.position.advance(now);
         self.intake.forget_fragments(now);
     }
 
-    /// Whether checksums count from here on: somebody else takes the sample.
+    /// Sets whether checksums count from now on: the reader takes the sample.
     pub(crate) const fn set_checksums(&mut self, mode: ChecksumMode) {
         self.checksums.set_mode(mode);
     }
 
-    /// From here on what workers share is touched in turn; or not any more.
+    /// Sets the turn in which shared state is modified from now on; `None`: without turns.
     pub(crate) fn set_turn(&mut self, turn: Option<Turn>) {
         self.position.turn = turn;
     }
@@ -528,7 +532,7 @@ impl Worker {
         self.runner.generation()
     }
 
-    /// Takes another generation. To be called between frames.
+    /// Enters another generation. Called between frames.
     pub fn enter_generation(&mut self, chains: Arc<Chains>) {
         self.pause_observation();
         credit_early(&mut self.flows, &mut self.runner, &mut self.account, self.settings.prevention);
@@ -541,17 +545,17 @@ impl Worker {
         self.runner.resume_observation();
     }
 
-    /// Puts observers around functions, in the place of those that were there. To be called between batches.
+    /// Sets observers of functions, in place of the present ones. Called between batches.
     pub(crate) fn observe(&mut self, observers: Observers, me: WorkerId) {
         self.runner.observe(observers, me);
     }
 
-    /// Runs the chains without observers, until it enters a generation.
+    /// Runs the chains without observers, until the next generation is entered.
     pub(crate) fn pause_observation(&mut self) {
         self.runner.pause_observation();
     }
 
-    /// Lets `handle` work in a generation, then goes on in its own.
+    /// Runs `handle` in another generation, then returns to the worker's own.
     pub(crate) fn in_generation<T>(
         &mut self,
         chains: &Arc<Chains>,
@@ -565,14 +569,13 @@ impl Worker {
         result
     }
 
-    /// Lets go of what is kept for frames of another generation once there can be none. To be called between
-    /// batches.
+    /// Frees the state kept for frames of another generation once none can arrive. Called between batches.
     pub(crate) fn forget_generation(&mut self) {
         self.runner.forget_generation();
     }
 
-    /// Carries out an order about a function. To be called between batches. `None`: no chain of the running
-    /// generation has it.
+    /// Carries out an order about a function. Called between batches. `None`: no chain of the running
+    /// generation has the function.
     pub fn order(&mut self, function: &str, act: Act) -> Option<FunctionNow> {
         let now = self.position.clock;
         let said = self.runner.order(function, act, now, &mut self.account.tally);
@@ -580,7 +583,7 @@ impl Worker {
         said
     }
 
-    /// How the functions of the running generation stand.
+    /// Health of the functions of the running generation.
     pub fn functions_now(&self) -> impl Iterator<Item = FunctionNow> {
         self.runner.functions_now()
     }
@@ -592,13 +595,12 @@ impl Worker {
         self.runner.lifecycle.has_news()
     }
 
-    /// What has happened to functions since the last call.
+    /// Lifecycle events of functions since the last call.
     pub fn take_news(&mut self) -> Vec<FunctionEvent> {
         self.runner.lifecycle.take_news()
     }
 
-    /// Flows that a lower level has because a function let them go there come up when it does not look after
-    /// them any more.
+    /// Takes up the flows that a function let pass on a lower level and no longer watches.
     fn raise_left(&mut self) {
         let left = self.runner.take_left();
         if let Some(manager) = self.flows.manager.as_deref_mut() {
@@ -606,23 +608,23 @@ impl Worker {
         }
     }
 
-    /// Counters of the functions with whose they are, over all generations.
+    /// Visits the counters of functions (function, counter, value), over all generations.
     pub fn visit_functions_by_name(&self, each: &mut dyn FnMut(&'static str, &'static str, u64)) {
         self.runner.visit_functions_by_name(each);
     }
 
-    /// Counters of the rules of the running generation, by function.
+    /// Visits the counters of the rules of the running generation, by function.
     pub fn visit_rules(&self, each: &mut dyn FnMut(&'static str, RuleCount<'_>)) {
         self.runner.visit_rules(each);
     }
 
-    /// Numbers of flows are unique in a run: each worker has its own range.
+    /// Gives the worker its own range of flow numbers, which are unique in a run.
     pub(crate) const fn number_flows(&mut self, me: WorkerId) {
         self.flows.number(me);
     }
 }
 
-/// A worker that handles packets of a frame: all of them, unless others own some.
+/// The visitor of a worker that handles packets of a frame: all of them, unless other workers own some.
 pub(crate) struct Handler<'w> {
     pub(crate) worker: &'w mut Worker,
     pub(crate) recorder: &'w mut dyn Recorder,

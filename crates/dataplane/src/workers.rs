@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers behind one reader: captures.
+//! Several workers for one reader of captures.
 //!
-//! The reader decodes each frame once and puts fragments together, so the order of the capture holds for all
-//! packets of a flow, however they came (alone, in a tunnel, as fragments). What it found is shared out in
-//! `Round`s: a round holds some hundred frames, their bytes (copied once), and for each of their packets its
-//! owner. Every worker gets every round by a ring of its own, handles the packets that it owns, and passes
-//! through the clock of *all* frames. So flows end at the same packet clock as with one worker, and the flow
-//! records are the same.
+//! The reader decodes each frame once and reassembles fragments, so the order of the capture holds for all
+//! packets of a flow, whether they arrive alone, in a tunnel or as fragments. It distributes its results in
+//! `Round`s: a round holds some hundred frames, their bytes (copied once), and the owner of each of their
+//! packets. Every worker gets every round by a ring of its own, handles the packets that it owns, and
+//! advances its clock with *all* frames. So flows end at the same packet clock as with one worker, and the
+//! flow records are the same.
 //!
 //! A round carries its generation: all workers swap between the same two frames, and a round without frames
-//! takes a swap to workers that have nothing to do. What a worker runs is said by [`Steering::running`].
+//! brings a swap to idle workers. [`Steering::running`] returns a worker's generation.
 //!
-//! Equal to one worker: all that depends on one flow, what flows of different workers change together
-//! (thresholds, `xbits`, `hostbits`, data sets, quotas of flows, values per host and when they expire,
-//! numbers of stored files): who touches it waits until all others are past the packets before its own
-//! ([`bartizan_base::turns`]); and what of a frame rests on another part of it: a packet waits for what was
-//! decided of those that it carries, and in prevention the next fragment for what was decided of the datagram
-//! before. A frame's counters are counted by the reader, as is its decision: the strictest of its packets'
-//! decisions.
+//! Results equal those of one worker for everything that depends on one flow, and for state that flows of
+//! different workers change together (thresholds, `xbits`, `hostbits`, data sets, quotas of flows, values per
+//! host and their expiry, numbers of stored files): a worker that changes it waits until all others have
+//! passed the packets before its own ([`bartizan_base::turns`]). They are also equal where one part of a
+//! frame depends on another: a packet waits for the decisions on the packets that it carries, and in
+//! prevention the next fragment waits for the decision on the datagram before. The reader counts a frame and
+//! its decision: the strictest one of its packets.
 //!
-//! Not equal in every case: what depends on a limit's share, since each worker has its part of flow table and
-//! stream memory; which flow of a tenant gives way for its quota, since that is one of the same worker; and a
-//! function that has failed is away, until it is started again, on the worker where that was, while the
-//! others' flows go on with it.
+//! Results may differ where they depend on a share of a limit, since each worker has its part of flow table
+//! and stream memory; in the flow that is closed for a tenant's quota, since it is one of the same worker;
+//! and after a function has failed: it is missing, until its restart, on the worker where that happened,
+//! while the other workers' flows continue with it.
 //!
-//! Memory ordering: a round is written by the reader alone, while it is the only one that has it, and
-//! published to each worker by a ring (`rtrb`: tail stored with `Release`, loaded with `Acquire`). Workers
-//! only read it, but for the decision of a packet, an atomic that its one owner stores with `Relaxed`, once:
-//! who waits for it reads it and nothing that it stands for. It reaches the reader with the worker's drop of
-//! its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it gives the round back. Thread parking
-//! carries no data, it only shortens waits, and each wait has a time limit.
+//! Memory ordering: a round is written by the reader alone, while no other thread has it, and published to
+//! each worker by a ring (`rtrb`: tail stored with `Release`, loaded with `Acquire`). Workers only read it,
+//! except for the decision on a packet, an atomic that the packet's owner stores once, with `Relaxed`: a
+//! waiting thread reads the decision and no data that it would guard. The decision reaches the reader with
+//! the worker's drop of its `Arc` (`Release`), which `Arc::try_unwrap` acquires when it returns the round.
+//! Thread parking carries no data, it only shortens waits, and each wait has a time limit.
 //!
-//! Bounded: so many rounds exist as [`PoolOptions::rounds`] says; when all are under way, the reader waits.
+//! Bounded: at most [`PoolOptions::rounds`] rounds exist; when all are in use, the reader waits.
 //!
 //! Flows can move between workers, at the beginning of a round (`moves`).
 //!
@@ -64,19 +64,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-/// How long reader and workers sleep at most before they look again.
+/// Longest sleep of reader and workers between two checks.
 const NAP: Duration = Duration::from_millis(20);
 
 /// Size of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
-    /// Rounds that can be under way.
+    /// Most rounds in use.
     pub rounds: usize,
-    /// Frames of a round.
+    /// Most frames of a round.
     pub frames: usize,
     /// Bytes after which a round is full, whatever its number of frames.
     pub bytes: usize,
-    /// For tests: flows move at random between workers at each round, by this seed.
+    /// For tests: the seed of random moves of flows between workers, at each round.
     pub moves: Option<u64>,
 }
 
@@ -86,24 +86,24 @@ impl Default for PoolOptions {
     }
 }
 
-/// Why a pool cannot start or go on.
+/// Errors that prevent a pool from starting or continuing.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// A worker's flow table cannot be reserved.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     #[error("cannot start worker {worker}: {source}; ask for fewer threads with --threads")]
     Thread {
         /// Worker.
         worker: u16,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A flow is not moved.
     #[error(transparent)]
     NotMoved(#[from] NotMoved),
-    /// A worker ended before its time.
+    /// A worker ended early.
     #[error(
         "worker {worker} failed: this is a defect of the program; please report it with the capture, and run \
          with --threads 1 meanwhile"
@@ -116,17 +116,17 @@ pub enum PoolError {
 
 /// A recorder of one of several workers.
 pub trait WorkerRecorder: Recorder + Send + 'static {
-    /// From here on packets come from this capture.
+    /// Sets the capture that the following packets come from.
     fn enter_capture(&mut self, name: &str) {
         let _ = name;
     }
 }
 
-/// Steers a pool from anywhere and says what it runs.
+/// Steers a pool from any thread, and returns the generations that it runs.
 #[derive(Debug)]
 pub struct Steering {
     pending: Mutex<Option<PendingChains>>,
-    /// Whether there is something in `pending`: a look at it costs no lock.
+    /// Whether `pending` is set, to be checked without a lock.
     has_pending: AtomicBool,
     running: Box<[AtomicU64]>,
 }
@@ -140,18 +140,17 @@ impl core::fmt::Debug for PendingChains {
 }
 
 impl Steering {
-    /// Asks for another generation: it runs from the next round on, in all workers. Of several only the last
-    /// counts.
+    /// Requests another generation: it runs from the next round on, in all workers. A later call replaces one
+    /// that is still pending.
     pub fn swap(&self, chains: Arc<Chains>) {
         if let Ok(mut pending) = self.pending.lock() {
             *pending = Some(PendingChains(chains));
         }
-        // Release, after the lock is given back: who sees the flag finds the generation.
+        // Release, after the lock is released: a thread that sees the flag finds the generation.
         self.has_pending.store(true, Ordering::Release);
     }
 
-    /// The generation that a worker runs: what really happens, not what was asked for. Worker beyond the
-    /// last: `None`.
+    /// The generation that a worker runs (not the requested one). `None`: no worker has the number.
     #[must_use]
     pub fn running(&self, worker: WorkerId) -> Option<Generation> {
         self.running.get(usize::from(worker.0)).map(|number| Generation(number.load(Ordering::Acquire)))
@@ -171,17 +170,17 @@ impl Steering {
     }
 }
 
-/// A worker's thread, as the reader sees it.
+/// A worker's thread, from the reader's point of view.
 struct Seat<R> {
     ring: Producer<Arc<Round>>,
     thread: JoinHandle<(Worker, R)>,
 }
 
-/// The reader's side. See the module.
+/// The reader's side of the pool; see the module.
 pub struct Pool<R> {
     front: Front,
     seats: Vec<Seat<R>>,
-    /// Rounds under way, oldest first.
+    /// Rounds in use, oldest first.
     under_way: VecDeque<Arc<Round>>,
     /// The round that is being filled.
     round: Round,
@@ -191,29 +190,29 @@ pub struct Pool<R> {
     steering: Arc<Steering>,
 }
 
-/// What is left when a pool has ended.
+/// Results of a pool that has ended.
 pub struct Finished<R> {
     /// Counters of reader and workers together.
     pub counters: WorkerCounters,
-    /// All counters of their parts by name, summed, in the order of a single worker's.
+    /// Counters of all parts by name, summed, in the order of a single worker's.
     pub stats: Counters,
-    /// Those of the reader and of each worker.
+    /// Counters of the reader and of each worker.
     pub threads: Vec<Counters>,
     /// The packet clock.
     pub clock: Timestamp,
     /// Each worker's recorder.
     pub recorders: Vec<R>,
-    /// How often a flow went from one worker to another.
+    /// Number of moves of flows between workers.
     pub moved: u64,
-    /// What has happened to functions, worker by worker.
+    /// Lifecycle events of functions, worker by worker.
     pub news: Vec<FunctionEvent>,
 }
 
 impl<R: WorkerRecorder> Pool<R> {
-    /// Starts one worker per recorder. Limits of `settings` are those of all together.
+    /// Starts one worker per recorder. Limits of `settings` are those of all workers together.
     ///
     /// # Errors
-    /// A flow table cannot be reserved, or there is no thread.
+    /// A flow table cannot be reserved, or a thread not started.
     pub fn start(
         settings: &EngineSettings,
         engine: &Arc<Engine>,
@@ -266,13 +265,13 @@ impl<R: WorkerRecorder> Pool<R> {
         })
     }
 
-    /// To swap generations and to ask what runs.
+    /// The handle to swap generations and to query them.
     #[must_use]
     pub fn steering(&self) -> Arc<Steering> {
         Arc::clone(&self.steering)
     }
 
-    /// From here on frames come from this capture.
+    /// Sets the capture that the following frames come from.
     ///
     /// # Errors
     /// A worker is gone.
@@ -282,7 +281,7 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(())
     }
 
-    /// Shares out a frame.
+    /// Adds a frame to the round, for the owners of its packets.
     ///
     /// # Errors
     /// A worker is gone.
@@ -301,7 +300,7 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(())
     }
 
-    /// Time passes without frames: flows whose time is over end.
+    /// Advances time without frames: flows whose timeout has passed end.
     ///
     /// # Errors
     /// A worker is gone.
@@ -311,7 +310,7 @@ impl<R: WorkerRecorder> Pool<R> {
         self.flush()
     }
 
-    /// Sends what is gathered, and a generation that was asked for, also when there is nothing else.
+    /// Sends the round that is being filled, and a pending generation, even in an empty round.
     ///
     /// # Errors
     /// A worker is gone.
@@ -327,11 +326,11 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(())
     }
 
-    /// Moves a flow to another worker, between the frame that was shared out last and the next one. A flow
-    /// that has ended meanwhile does not move; the next one of its key begins there.
+    /// Moves a flow to another worker, between the last frame and the next one. A flow that has ended
+    /// meanwhile does not move; the next one with its key begins at that worker.
     ///
     /// # Errors
-    /// A worker is gone, or the flow is not to be moved.
+    /// A worker is gone, or the flow cannot be moved.
     pub fn move_flow(&mut self, key: &FlowKey, to: WorkerId) -> Result<(), PoolError> {
         if !self.round.frames.is_empty() {
             self.send()?;
@@ -339,7 +338,7 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(self.begin_move(key, to)?)
     }
 
-    /// The round is empty: a flow goes with its beginning.
+    /// Adds a move to the round, which is empty, so the move precedes its frames.
     fn begin_move(&mut self, key: &FlowKey, to: WorkerId) -> Result<(), NotMoved> {
         if self.round.moves.iter().any(|crossing| crossing.key == *key) {
             return Err(NotMoved::UnderWay);
@@ -349,14 +348,14 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(())
     }
 
-    /// Sends the round and begins another.
+    /// Sends the round and begins the next one.
     fn send(&mut self) -> Result<(), PoolError> {
         let mut next = self.empty_round()?;
         next.number = self.round.number + 1;
         self.front.places.begin_round(next.number);
         let round = Arc::new(core::mem::replace(&mut self.round, next));
         for (index, seat) in (0u16..).zip(&mut self.seats) {
-            // As many places as rounds: there is room.
+            // A ring has as many places as there are rounds, so it has room.
             if seat.ring.is_abandoned() || seat.ring.push(Arc::clone(&round)).is_err() {
                 return Err(PoolError::Lost { worker: index });
             }
@@ -364,13 +363,13 @@ impl<R: WorkerRecorder> Pool<R> {
         }
         self.under_way.push_back(round);
         for (key, to) in self.front.places.draw(self.front.owners.workers()) {
-            // By chance it may be there already.
+            // A randomly chosen flow may be at that worker already.
             let _ = self.begin_move(&key, to);
         }
         Ok(())
     }
 
-    /// A round to fill: a new one, or the oldest under way once all workers are done with it.
+    /// A round to fill: a new one, or the oldest in use once all workers have finished it.
     fn empty_round(&mut self) -> Result<Round, PoolError> {
         self.settle_ready();
         let mut round = match self.spare.pop() {
@@ -387,7 +386,7 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(round)
     }
 
-    /// Takes back the rounds that all workers are done with.
+    /// Takes back the rounds that all workers have finished.
     fn settle_ready(&mut self) {
         while let Some(oldest) = self.under_way.pop_front() {
             match Arc::try_unwrap(oldest) {
@@ -403,7 +402,7 @@ impl<R: WorkerRecorder> Pool<R> {
         }
     }
 
-    /// Waits for the oldest round.
+    /// Waits until all workers have finished the oldest round.
     fn oldest(&mut self) -> Result<Round, PoolError> {
         loop {
             self.settle_ready();
@@ -414,8 +413,8 @@ impl<R: WorkerRecorder> Pool<R> {
         }
     }
 
-    /// Waits until it is decided what becomes of the datagram that became whole last. Only prevention has
-    /// such datagrams, and only the next fragment, or time that passes without frames, has to wait for it.
+    /// Waits for the decision on the last completed datagram. Only prevention waits for such datagrams, and
+    /// only the next fragment, or the passing of time without frames, depends on it.
     fn decide_datagram(&mut self) -> Result<(), PoolError> {
         if self.front.undecided() == Some(self.round.number) {
             self.send()?;
@@ -429,7 +428,7 @@ impl<R: WorkerRecorder> Pool<R> {
         }
     }
 
-    /// Sleeps until a worker is done with a round, or for a moment.
+    /// Sleeps until a worker has finished a round, for at most the poll interval.
     fn nap(&self) -> Result<(), PoolError> {
         let lost = (0u16..).zip(&self.seats).find(|(_, seat)| seat.ring.is_abandoned());
         if let Some((worker, _)) = lost {
@@ -439,7 +438,7 @@ impl<R: WorkerRecorder> Pool<R> {
         Ok(())
     }
 
-    /// Ends all workers: what is gathered is handled, all flows are ended and recorded, counters summed.
+    /// Ends all workers: pending frames are handled, all flows end and are recorded, counters are summed.
     ///
     /// # Errors
     /// A worker is gone.
@@ -448,7 +447,7 @@ impl<R: WorkerRecorder> Pool<R> {
         self.decide_datagram()?;
         let mut ended = Vec::with_capacity(self.seats.len());
         for (index, Seat { ring, thread }) in (0u16..).zip(self.seats.drain(..)) {
-            // The end of the ring is the end of the worker.
+            // The end of the ring ends the worker.
             drop(ring);
             thread.thread().unpark();
             ended.push((index, thread));
@@ -502,7 +501,7 @@ pub fn stats_of(worker: &Worker) -> Counters {
     stats
 }
 
-/// A worker in its thread.
+/// The loop of a worker in its thread.
 struct Post<R> {
     me: WorkerId,
     rounds: Consumer<Arc<Round>>,
@@ -514,14 +513,14 @@ struct Post<R> {
     turns: Arc<Turns>,
 }
 
-/// Steps of a frame, in their order. Before the first frame of a round its generation is entered and flows
-/// are given away, then others are taken in.
+/// Steps of a frame, in order. Before the first frame of a round a worker enters the round's generation,
+/// gives flows away, then adopts others.
 const GIVES: u64 = 0;
 const TAKES: u64 = 1;
-/// Time passes.
+/// The clock advances.
 const BEGINS: u64 = 2;
-/// Flows that end with a frame end before it is looked at, each at the place where it began (beyond 255).
-/// Steps of packets begin here.
+/// First step of packets. Flows that end with a frame end before its packets, each at the step of its
+/// beginning (beyond 255).
 const PACKETS: u64 = 1 << 63;
 
 impl<R: WorkerRecorder> Post<R> {
@@ -531,7 +530,7 @@ impl<R: WorkerRecorder> Post<R> {
             self.worker.leave_hosts_to_another();
         }
         loop {
-            // The end first: what was sent before it is taken in any case.
+            // The end first: earlier rounds are then taken in any case.
             let ended = self.rounds.is_abandoned();
             match self.rounds.pop() {
                 Ok(round) => {
@@ -577,7 +576,7 @@ impl<R: WorkerRecorder> Post<R> {
                 self.part(round, head, part, inside);
             }
         }
-        // What comes next is not there yet, and is behind all that others do now.
+        // The next frame is not available yet, and comes after all present work of the others.
         self.at((self.worker.position.place >> 8) + 1, GIVES);
         while let Some((key, _)) = self.worker.next_ended_guest() {
             if let Ok(mut ended) = round.ended.lock() {
@@ -586,7 +585,8 @@ impl<R: WorkerRecorder> Post<R> {
         }
     }
 
-    /// Gives flows away and takes others in. All that leave first: others may wait for them.
+    /// Gives flows away, then adopts others: all flows are given first, since other workers may wait for
+    /// them.
     fn moves(&mut self, round: &Round) {
         for crossing in round.moves.iter().filter(|crossing| crossing.from == self.me) {
             self.worker.guests_mut().remove(&crossing.key);
@@ -616,9 +616,8 @@ impl<R: WorkerRecorder> Post<R> {
         self.worker.position.wait_for(frame, step);
     }
 
-    /// What was decided of these packets, which lie in the one in hand. Waits for those of other workers:
-    /// they are further back, and wait for nobody who
-    /// waits here.
+    /// The joint decision on these packets, which the packet in hand carries. Waits for the packets of other
+    /// workers: inner packets do not depend on outer ones, so no cycle of waits is possible.
     fn decided_inside<'p>(&self, inner: impl Iterator<Item = &'p Part>) -> Inside {
         let mut decision = Decision::CONTINUE;
         for part in inner {

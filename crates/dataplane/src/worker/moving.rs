@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker gives flows away and takes others' in: see [`bartizan_stages::moving`].
+//! Moves of flows: a worker gives flows away and adopts flows of others; see [`bartizan_stages::moving`].
 
 use super::Worker;
 use bartizan_base::FlowId;
@@ -15,11 +15,11 @@ use bartizan_stages::moving::MovedFlow;
 use bartizan_stages::record::Recorder;
 
 impl Worker {
-    /// Gives a flow away, to be called between batches; it is no matter of this worker's any more.
-    /// `keeps_room`: it may come back ([`Worker::take_home`]).
+    /// Gives a flow away; called between batches. This worker has no part in the flow afterwards.
+    /// `keeps_room`: room is kept for its return ([`Worker::take_home`]).
     ///
     /// # Errors
-    /// It cannot be moved (now).
+    /// The flow cannot be moved (now).
     pub(crate) fn give(&mut self, id: FlowId, keeps_room: bool) -> Result<Box<MovedFlow>, NotMoved> {
         if self.runner.train.is_waiting() {
             return Err(NotMoved::Waits);
@@ -38,11 +38,11 @@ impl Worker {
         Ok(Box::new(MovedFlow { flow, held }))
     }
 
-    /// Takes a flow in that another worker gave away.
+    /// Adopts a flow that another worker gave away.
     ///
     /// # Errors
-    /// Table, sessions, streams or application layers have no room for it: it is given back as it came.
-    /// Nobody gives way for it.
+    /// Table, sessions, streams or application layers have no room for the flow: it is returned as it came.
+    /// No other flow is closed for it.
     pub(crate) fn adopt(&mut self, moved: Box<MovedFlow>) -> Result<FlowId, Box<MovedFlow>> {
         let ext = &moved.flow.entry().ext;
         let fits = |pair: &StreamPair| pair.fits(self.runner.budget());
@@ -53,17 +53,16 @@ impl Worker {
         if has_room { self.join(moved, FlowTable::take_in) } else { Err(moved) }
     }
 
-    /// Takes a flow in whose room this worker has kept. What it holds counts here whatever the bounds say,
-    /// which were passed meanwhile at most by that; flows give way then with the next packet.
+    /// Takes a flow back whose room was kept. Its memory counts whatever the bounds are, so it may exceed
+    /// them by that much; flows are then closed with the next packet.
     ///
     /// # Errors
-    /// There is a flow of its key.
+    /// The table has a flow with the same key.
     pub(crate) fn take_home(&mut self, moved: Box<MovedFlow>) -> Result<FlowId, Box<MovedFlow>> {
         self.join(moved, FlowTable::take_back)
     }
 
-    /// Takes a flow in that cannot go back. Where the table is full, the flow ends that is nearest to its
-    /// timeout.
+    /// Adopts a flow that cannot go back. If the table is full, the flow nearest to its timeout ends.
     pub(crate) fn take_in_for_good(&mut self, moved: Box<MovedFlow>, recorder: &mut dyn Recorder) {
         let table = self.flows.table_mut();
         if table.len() as u64 >= u64::from(table.capacity())
@@ -71,7 +70,7 @@ impl Worker {
         {
             self.passage(recorder).end_flow(id, EndReason::Forced);
         }
-        // There is room, and no flow of its key: its packets come here only with it.
+        // There is room, and no flow with the key: packets of the flow arrive here only after the flow.
         let not_taken = self.join(moved, FlowTable::take_in).is_err();
         self.note_not_taken(not_taken);
     }
@@ -96,42 +95,42 @@ impl Worker {
         Ok(id)
     }
 
-    /// A flow that came had no place after all.
+    /// Counts an arriving flow that had no place after all.
     pub(crate) fn note_not_taken(&mut self, not_taken: bool) {
         self.account.counters.no_flow += u64::from(not_taken);
     }
 
-    /// The flow of a key, whether its timeout has passed or not.
+    /// The flow with a key, whether its timeout has passed or not.
     pub(crate) fn flow_of_key(&self, key: &FlowKey) -> Option<FlowId> {
         self.flows.of_key(key)
     }
 
-    /// A packet was handled whose flow is a guest here.
+    /// Notes that a packet of a guest flow was handled.
     pub(crate) fn note_guest(&mut self, key: &FlowKey, guest: Guest) {
         self.flows.note_guest(key, guest);
     }
 
-    /// Flows that other workers gave it.
+    /// Flows that other workers gave to this one.
     pub(crate) const fn guests(&self) -> &Guests {
         &self.flows.guests
     }
 
-    /// The same, for who moves flows.
+    /// The guests, for the code that moves flows.
     pub(crate) const fn guests_mut(&mut self) -> &mut Guests {
         &mut self.flows.guests
     }
 
-    /// The next guest of which nothing is here any more.
+    /// The next guest that has ended here.
     pub(crate) fn next_ended_guest(&mut self) -> Option<(FlowKey, Guest)> {
         self.flows.next_ended_guest()
     }
 
-    /// The room that was kept for a flow that has ended elsewhere is free.
+    /// Frees the room that was kept for a flow which has ended at another worker.
     pub(crate) fn let_room_go(&mut self) {
         self.flows.table_mut().let_room_go();
     }
 
-    /// The key by which a packet's flow is known; of an ICMP error, that of the flow that it is about.
+    /// The key of a packet's flow; for an ICMP error, that of the quoted packet's flow.
     pub(crate) fn moved_key(&self, frame: &Frame<'_>, packet: &Decoded) -> Option<FlowKey> {
         let whence = self.whence(frame, packet);
         match packet.about() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a worker shows of its counters: by their names in EVE's `stats`, and on the board.
+//! Published counters of a worker: by their names in EVE's `stats`, and on the board.
 
 use super::Worker;
 use crate::board::{Presenter, Snapshot};
@@ -10,7 +10,7 @@ use bartizan_offload::{ManagerCounters, Stays};
 use bartizan_stages::host_tables::{host_counters, visit_hosts};
 use std::sync::Arc;
 
-/// Reasons by the names of EVE's `stats.firewall.drop_reason`.
+/// Reasons by their names in EVE's `stats.firewall.drop_reason`.
 const FIREWALL_REASONS: &[(&str, Reason)] = &[
     ("firewall.drop_reason.rules", Reason::FirewallRule),
     ("firewall.drop_reason.default_packet_policy", Reason::FirewallPacketPolicy),
@@ -20,7 +20,7 @@ const FIREWALL_REASONS: &[(&str, Reason)] = &[
     ("firewall.drop_reason.flow_drop", Reason::FirewallFlow),
 ];
 
-/// Reasons by the names of EVE's `stats.ips.drop_reason`.
+/// Reasons by their names in EVE's `stats.ips.drop_reason`.
 const DROP_REASONS: &[(&str, &[Reason])] = {
     &[
         ("ips.drop_reason.decode_error", &[Reason::Unreadable]),
@@ -41,7 +41,7 @@ const DROP_REASONS: &[(&str, &[Reason])] = {
     ]
 };
 
-/// Offers of flows to a level below the host that came to nothing, by [`Stays`].
+/// Counters of flows that stay at the host, by [`Stays`].
 const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.no_device",
     "offload.stays.full",
@@ -68,7 +68,7 @@ const STAYED: [&str; Stays::ALL.len()] = [
     "offload.stays.action",
 ];
 
-/// Memory that traffic holds, by part, in bytes.
+/// Memory that traffic holds, by consumer, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     defrag: u64,
@@ -123,7 +123,7 @@ impl Worker {
         let ignores = self.settings.stream.midstream_policy == ExceptionPolicy::Ignore;
         self.account.counters.exceptions.visit(self.settings.prevention && !ignores, &mut each);
         self.runner.visit_functions(&mut |name, value| match name {
-            // Of detection: without it these counters are not there.
+            // The counters of detection, which are left out without detection.
             "alerts" => each("detect.alert", value),
             "alerts_discarded" => each("detect.alert_queue_overflow", value),
             "firewall_alerts_discarded" if self.settings.firewall => each("firewall.discarded_alerts", value),
@@ -145,7 +145,7 @@ impl Worker {
         each("flow_bypassed.local_capture_bytes", bypassed.bypassed_late_bytes);
         match self.level_counters() {
             Some(counters) => self.visit_level(counters, &mut each),
-            // Suricata has them whatever captures: nothing was handled below.
+            // Suricata has these counters with every capture method: no packets were handled below.
             None => {
                 let names = ["flow_bypassed.closed", "flow_bypassed.pkts", "flow_bypassed.bytes"];
                 names.into_iter().for_each(|name| each(name, 0));
@@ -153,8 +153,8 @@ impl Worker {
         }
     }
 
-    /// What a level below the host did. Of EVE's names are those of packets that did not come up, and of
-    /// flows that ended; the others are our own.
+    /// Visits the counters of a level below the host. EVE has names for packets that did not come up, and for
+    /// flows that ended; the other names are our own.
     fn visit_level(&self, counters: &ManagerCounters, each: &mut impl FnMut(&'static str, u64)) {
         let around = (counters.around.packets, counters.around.bytes);
         let dropped = counters.dropped.iter().fold(around, |(packets, bytes), dropped| {
@@ -162,7 +162,7 @@ impl Worker {
         });
         let of_table = self.flows.table().level_counters();
         each("flow_bypassed.closed", of_table.ended);
-        // What was refused without a flow is of none.
+        // Early refusals belong to no flow.
         let of_flows = (
             dropped.0.saturating_sub(counters.early.packets),
             dropped.1.saturating_sub(counters.early.bytes),
@@ -193,10 +193,10 @@ impl Worker {
         }
     }
 
-    /// What prevention did, by its names in EVE's `stats.ips`: a frame counts once, by the packet that is
-    /// refused, not by those around it.
+    /// Visits the counters of prevention, by their names in EVE's `stats.ips`: a frame counts once, by the
+    /// packet that is refused, not by its outer packets.
     fn visit_prevention(&self, each: &mut impl FnMut(&'static str, u64)) {
-        // At whatever level.
+        // At any level below.
         let below = |reason: Reason| {
             let dropped = self.level_counters().and_then(|level| level.dropped.get(reason as usize));
             dropped.map_or(0, |dropped| dropped.packets)
@@ -206,7 +206,7 @@ impl Worker {
             here.saturating_add(below(reason))
         };
         let of_firewall: u64 = FIREWALL_REASONS.iter().map(|(_, reason)| refused(*reason)).sum();
-        // What the firewall refuses prevention has not seen, as in Suricata.
+        // Packets that the firewall refuses do not count for prevention, as in Suricata.
         let all: u64 = Reason::ALL.iter().map(|reason| refused(*reason)).sum();
         let blocked = all.saturating_sub(of_firewall);
         let rejected = self.account.counters.rejected.saturating_sub(self.account.counters.firewall_rejected);
@@ -272,18 +272,18 @@ impl Worker {
         })
     }
 
-    /// From now on shows its counters to others when they ask.
+    /// Sets the place on the board for the worker's counters.
     pub fn set_presenter(&mut self, presenter: Presenter) {
         self.presenter = Some(presenter);
     }
 
-    /// Whether somebody waits for its counters. To be asked between batches.
+    /// Whether a reader waits for the counters. Called between batches.
     #[inline]
     pub(crate) fn is_asked(&self) -> bool {
         self.presenter.as_ref().is_some_and(|Presenter(place)| place.is_wanted())
     }
 
-    /// Shows its counters; `more` adds what is not the worker's own.
+    /// Copies the counters to the board; `more` adds those that are not the worker's own.
     pub(crate) fn show(&self, more: impl FnOnce(&mut Snapshot)) {
         let Some(Presenter(place)) = &self.presenter else { return };
         place.show(|snapshot| {

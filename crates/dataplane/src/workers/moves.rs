@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that move between workers of a capture: at the beginning of a round, so that all packets of a flow
-//! up to a round are handled by one worker and all from it on by another. The reader alone knows where flows
-//! are ([`Places`]); whoever has a flow learns of its move with the round ([`Crossing`]).
+//! Moves of flows between workers of a capture: at the beginning of a round, so that all packets of a flow up
+//! to a round are handled by one worker and all later ones by another. The reader alone knows the owners
+//! ([`Places`]); the workers concerned learn of a move with the round ([`Crossing`]).
 //!
-//! Whoever gives flows away at a round gives all of them before it waits for one itself, and waits for nobody
-//! to give; so somebody always goes on. Giving and taking are steps of their own in the order of turns
-//! ([`bartizan_base::turns`]): who waits for its turn to change what is shared while it gives does not wait
-//! for those that wait for its flows.
+//! A worker gives all its leaving flows before it waits for an arriving one, and giving waits for no other
+//! worker; so some worker always makes progress. Giving and adopting are separate steps in the order of turns
+//! ([`bartizan_base::turns`]): a worker that waits for its turn to change shared state while it gives does
+//! not wait for those that wait for its flows.
 
 use super::patience::wait_until;
 use crate::handover::AWAY_MAX;
@@ -22,22 +22,22 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Flows that are moved at random at a round, at most, and among which they are chosen.
+/// Most flows that move at random with a round, and the number of candidates.
 const AT_RANDOM: usize = 4;
 
-/// A flow's way from one worker to another.
+/// A move of a flow from one worker to another.
 pub(super) struct Crossing {
     pub(super) key: FlowKey,
     pub(super) from: WorkerId,
     pub(super) to: WorkerId,
-    /// Whether it goes home.
+    /// Whether the flow goes home.
     pub(super) is_home: bool,
     flow: Mutex<Option<Box<MovedFlow>>>,
     given: AtomicBool,
 }
 
 impl Crossing {
-    /// Puts the flow in, if there was one.
+    /// Deposits the flow, if it exists.
     pub(super) fn give(&self, flow: Option<Box<MovedFlow>>) {
         if let Ok(mut place) = self.flow.lock() {
             *place = flow;
@@ -45,21 +45,21 @@ impl Crossing {
         self.given.store(true, Ordering::Release);
     }
 
-    /// Waits for the flow. `is_gone`: who should give it has failed. `None`: there was none.
+    /// Waits for the flow. `is_gone`: the giving worker has failed. `None`: the flow does not exist.
     pub(super) fn take(&self, is_gone: impl Fn() -> bool) -> Option<Box<MovedFlow>> {
         wait_until(|| self.given.load(Ordering::Acquire) || is_gone());
         self.flow.lock().ok()?.take()
     }
 }
 
-/// Where a flow is that is not at home.
+/// Location of a flow that is not at home.
 struct Place {
     at: WorkerId,
-    /// The last round with a packet of it, or in which it moved.
+    /// The last round with a packet of the flow, or in which it moved.
     used: u64,
 }
 
-/// Where flows are that are not at home, as the reader knows it, by their whole key.
+/// Locations of the flows that are not at home, kept by the reader, by their whole key.
 #[derive(Default)]
 pub(super) struct Places {
     flows: HashMap<FlowKey, Place>,
@@ -69,14 +69,14 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Moves flows at random, by this seed.
+    /// The locations; with a seed, flows move at random.
     pub(super) fn by_chance(seed: Option<u64>) -> Self {
         let draws = seed.map(|seed| Draws { chance: Chance(seed), seen: 0, keys: Vec::new() });
         Places { draws, ..Places::default() }
     }
 
-    /// The owner of a packet whose flow is at home with `home`, and its flow's key if that is with another
-    /// worker.
+    /// The owner of a packet whose flow has the home `home`, and the flow's key if another worker has the
+    /// flow.
     #[inline]
     pub(super) fn owner(
         &mut self,
@@ -100,17 +100,17 @@ impl Places {
         (place.at, key)
     }
 
-    /// Begins to fill a round.
+    /// Sets the round that is being filled.
     pub(super) fn begin_round(&mut self, round: u64) {
         self.round = round;
     }
 
-    /// Which flows go where at the round that begins, by chance.
+    /// The random moves at the beginning of a round.
     pub(super) fn draw(&mut self, workers: u16) -> Vec<(FlowKey, WorkerId)> {
         self.draws.as_mut().map(|draws| draws.draw(workers)).unwrap_or_default()
     }
 
-    /// A flow is to go to a worker with the round that begins.
+    /// Moves a flow to a worker, with the round that begins.
     pub(super) fn go(&mut self, owners: &Owners, key: &FlowKey, to: WorkerId) -> Result<Crossing, NotMoved> {
         if to.0 >= owners.workers() {
             return Err(NotMoved::NoWorker);
@@ -132,8 +132,8 @@ impl Places {
         Ok(Crossing { key: *key, from, to, is_home, flow, given })
     }
 
-    /// At the end of a round nothing was left of these flows where they were: unless packets came since, the
-    /// next ones go home.
+    /// Notes that these flows, away from home, had ended at the end of a round: unless packets came since,
+    /// later flows with the keys begin at home.
     pub(super) fn have_ended(&mut self, keys: &[FlowKey], round: u64) {
         for key in keys {
             if self.flows.get(key).is_some_and(|place| place.used <= round) {
@@ -143,7 +143,7 @@ impl Places {
     }
 }
 
-/// Chooses flows of a round by chance.
+/// Chooses random flows of a round.
 struct Draws {
     chance: Chance,
     seen: u64,
@@ -151,7 +151,8 @@ struct Draws {
 }
 
 impl Draws {
-    /// Keeps a few of all packets' flows, each with the same chance (reservoir sampling, Vitter 1985).
+    /// Samples a few flows among all packets, each packet with equal chance (reservoir sampling, Vitter
+    /// 1985).
     fn see(&mut self, key: FlowKey) {
         self.seen += 1;
         if self.keys.len() < AT_RANDOM {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A round: frames that go to all workers together; and the reader's half of a worker, which fills rounds.
 //!
-//! Not done: decoding in the workers (the reader decodes, since it has to know owners and put fragments
-//! together).
+//! Not done: decoding in the workers (the reader decodes, since it must know owners and reassemble
+//! fragments).
 
 use super::moves::{Crossing, Places};
 use crate::handover::Owners;
@@ -27,11 +27,11 @@ pub(super) struct Round {
     pub(super) frames: Vec<Head>,
     pub(super) parts: Vec<Part>,
     pub(super) bytes: Vec<u8>,
-    /// Its place in the run.
+    /// Number of the round in the run.
     pub(super) number: u64,
-    /// Flows that move before its first frame.
+    /// Flows that move before the first frame.
     pub(super) moves: Vec<Crossing>,
-    /// Flows that are not at home and of which nothing was left at its end.
+    /// Flows away from home that had ended at the end of the round.
     pub(super) ended: Mutex<Vec<FlowKey>>,
 }
 
@@ -44,35 +44,35 @@ pub(super) struct Head {
     pub(super) number: Option<u64>,
     pub(super) begin: usize,
     pub(super) end: usize,
-    /// The end of its parts.
+    /// End index of the frame's parts.
     pub(super) parts: usize,
     /// Whether checksums count at this point of the capture.
     pub(super) checksums: ChecksumMode,
     pub(super) is_frame: bool,
-    /// Prevention: datagrams that became whole with it; what becomes of them is what becomes of the frame.
+    /// Prevention: datagrams that the frame completed; they share the frame's decision.
     pub(super) joined: Option<Box<Joined>>,
 }
 
-/// A packet of a frame, in the order in which they are handled.
+/// A packet of a frame, in the order in which packets are handled.
 pub(super) struct Part {
     pub(super) owner: WorkerId,
-    /// Its flow, if that is not at home with its owner.
+    /// Key of the packet's flow, if the owner is not its home.
     pub(super) guest: Option<FlowKey>,
     pub(super) begin: usize,
     pub(super) end: usize,
-    /// Without the packet around it.
+    /// Position of the packet, without its outer packet.
     pub(super) place: Place<'static>,
     pub(super) around: Option<Around>,
     pub(super) packet: Decoded,
-    /// [`UNDECIDED`], or verdict, and reason + 1 in the higher byte; the owner's to write.
+    /// [`UNDECIDED`], or the verdict, with reason + 1 in the higher byte; written by the owner.
     pub(super) decision: AtomicU16,
 }
 
-/// No verdict.
+/// A value that is no verdict.
 const UNDECIDED: u16 = 0xff;
 
 impl Part {
-    /// What its owner has decided. `None`: nothing yet.
+    /// The owner's decision. `None`: none yet.
     pub(super) fn decided(&self) -> Option<Decision> {
         let code = self.decision.load(Ordering::Relaxed);
         (code != UNDECIDED).then(|| unpack(code))
@@ -119,8 +119,8 @@ impl Round {
         self.moves.clear();
     }
 
-    /// Counts what became of its frames, and does it with the datagrams that they made whole, once all
-    /// workers are done.
+    /// Counts the decisions on the frames, and applies them to the datagrams that the frames completed, once
+    /// all workers have finished.
     fn settle(&self, front: &mut Worker) {
         let mut first = 0;
         for head in &self.frames {
@@ -144,8 +144,7 @@ pub(super) struct Front {
     pub(super) owners: Owners,
     pub(super) places: Places,
     walk: Walk,
-    /// The round with a frame that made datagrams whole, of which nothing is decided yet. There is one such
-    /// frame at most.
+    /// The round with a frame that completed datagrams and is not decided yet; at most one frame is.
     undecided: Option<u64>,
 }
 
@@ -154,12 +153,12 @@ impl Front {
         Front { worker, owners, places, walk: Walk::default(), undecided: None }
     }
 
-    /// The round with a datagram that is whole and not decided yet.
+    /// The round with a completed datagram that is not decided yet.
     pub(super) const fn undecided(&self) -> Option<u64> {
         self.undecided
     }
 
-    /// Takes a round back that all workers are done with.
+    /// Takes a round back that all workers have finished.
     pub(super) fn settle(&mut self, round: &mut Round) {
         round.settle(&mut self.worker);
         self.undecided = self.undecided.filter(|undecided| *undecided != round.number);
@@ -169,19 +168,19 @@ impl Front {
         }
     }
 
-    /// A frame's packets.
+    /// Counts and decodes a frame.
     pub(super) fn read(&mut self, frame: &Frame<'_>) -> DecodeOutput {
         self.worker.read(frame);
         self.worker.intake.decode(frame)
     }
 
-    /// Whether what comes of these packets rests on a datagram that is not decided yet: what is refused of
-    /// one rests on what became of it.
+    /// Whether these packets contain a fragment while a datagram is not decided yet: whether a fragment is
+    /// refused depends on the decision on its datagram.
     pub(super) fn waits_for_decision(&self, output: &DecodeOutput) -> bool {
         self.undecided.is_some() && output.packets().iter().any(Decoded::is_fragment)
     }
 
-    /// Shares out what was read of a frame.
+    /// Adds the decoded packets of a frame to the round, each with its owner.
     pub(super) fn split(&mut self, frame: &Frame<'_>, mut output: DecodeOutput, round: &mut Round) {
         let begin = round.bytes.len();
         round.bytes.extend_from_slice(frame.bytes);
@@ -231,7 +230,7 @@ impl Front {
         });
     }
 
-    /// While the sample lasts that says whether checksums count, it is taken here, over all packets in order.
+    /// Samples the checksums of all packets in order, until the sample decides whether checksums count.
     fn sample_checksum(&mut self, bytes: &[u8], packet: &Decoded) {
         if self.worker.checksums.mode() == ChecksumMode::Auto
             && matches!(packet.transport, Transport::Tcp(_))
@@ -243,11 +242,11 @@ impl Front {
     }
 }
 
-/// Gives each packet of a frame to its owner.
+/// The visitor that assigns each packet of a frame to its owner.
 struct Splitter<'r> {
     front: &'r mut Front,
     round: &'r mut Round,
-    /// Where the bytes of the frame, and of the datagrams in it, begin in the round.
+    /// Offsets of the frame's bytes, and of the datagrams' in it, within the round.
     begins: [usize; MAX_DEPTH as usize + 1],
 }
 
@@ -285,13 +284,13 @@ impl Visitor for Splitter<'_> {
             guest,
             begin,
             end: begin.saturating_add(at.bytes.len()),
-            // What it carries is known to be decided when the packets before it are.
+            // The decisions on inner packets come from the parts before this one.
             place: Place { around: None, ..*place },
             around: place.around.copied(),
             packet: packet.clone(),
             decision: AtomicU16::new(UNDECIDED),
         });
-        // Its owner decides, later.
+        // The owner decides later.
         (Decision::CONTINUE, None)
     }
 }
