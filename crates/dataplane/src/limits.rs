@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds of workers, and bounds that are settings of the engine, for docs/limits.md. The defaults of
-//! settings are read from the shipped settings, as the program does.
+//! Bounds of workers and those that are settings of the engine, for docs/limits.md. What a setting is unless
+//! it is given is taken of the shipped settings, as the program takes it.
 
 use crate::driver::{MOVES_ASKED, PARCELS};
 use crate::event_ring::RING_BYTES;
@@ -27,16 +27,16 @@ use bartizan_stages::settings::{
 };
 use bartizan_stages::{app_memory, host_tables, shedding, train};
 
-/// A value of the shipped settings, which hold where no file is given.
+/// A figure of the settings that hold where no file is given.
 fn of(figure: impl Fn(&EngineSettings) -> String) -> String {
     match EngineSettings::from_settings(&suricata::shipped(), true, [0, 0]) {
         Ok((settings, _)) => figure(&settings),
-        // The generated page then shows the error.
+        // Then the page differs.
         Err(error) => error.to_string(),
     }
 }
 
-/// All limits of this crate.
+/// All of this crate.
 pub const LIMITS: &[Limit] = limits! {
     Flow "flows of a worker" = "`flow.memcap` / {}, {} to {} (as shipped {})"
         [count(SURICATA_FLOW_BYTES), count(FLOWS_LEAST), count(FLOWS_MOST), of(|s| count(s.flow_capacity))]

@@ -66,7 +66,7 @@ impl Tap {
         stats
     }
 
-    /// Of the only flow: what its record says of packets and bytes, and its events.
+    /// Ends the run. Returns the packet and byte counts in the record of the only flow, and its events.
     fn finish(self) -> (Value, Vec<Value>) {
         let sent = self.sent;
         let (worker, all) = self.stack.finish();

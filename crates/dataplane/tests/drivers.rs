@@ -34,11 +34,11 @@ struct Refused {
     port: String,
     cause: &'static str,
     frames: u64,
-    /// What the frame carries that the record shows.
+    /// The frame's mark, which its record shows.
     mark: Option<(u32, u32)>,
 }
 
-/// Writes down time and generation of each alert, flows, and what ports refused; breaks when it is told to.
+/// Records time and generation of each alert, flows, and frames that ports refused; panics on request.
 #[derive(Clone, Default)]
 struct Log {
     alerts: Arc<Mutex<Vec<(Timestamp, u64)>>>,
@@ -158,7 +158,7 @@ fn side_of(number: u32) -> Side {
     if number % 3 == 2 { Side::B } else { Side::A }
 }
 
-/// What a frame carries, if its mark is in it as a whole.
+/// The mark in a frame, if the frame holds all of it.
 fn mark_in(frame: &[u8]) -> Option<(u32, u32)> {
     (0..frame.len()).find_map(|at| read_mark(&frame[at..]))
 }

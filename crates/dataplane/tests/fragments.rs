@@ -16,11 +16,11 @@ use std::sync::Arc;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// What became of a frame.
+/// Outcome of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Became {
     Held,
-    /// It left, after so many that had been held and were not altered.
+    /// It left, after this number of held frames, which were not altered.
     Left(usize),
     /// It has to be changed before it leaves.
     Changed,

@@ -70,7 +70,7 @@ fn decoys(v6: bool, head: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// What the server's socket reads until nothing came for so long, or `wanted` datagrams did.
+/// Datagrams that the server's socket reads until it is silent for `quiet`, or has read `wanted`.
 fn read(socket: &UdpSocket, wanted: usize, quiet: Duration) -> BTreeSet<Vec<u8>> {
     socket.set_read_timeout(Some(quiet)).unwrap();
     let (mut got, mut buffer) = (BTreeSet::new(), vec![0; 65_536]);

@@ -28,7 +28,7 @@ fn worker(bench: &Bench) -> Worker {
     Worker::new(settings, Arc::clone(&bench.engine), Arc::clone(&bench.chains)).unwrap()
 }
 
-/// What has to leave, and what changed on the way.
+/// The frames that must leave, and the changes made to them.
 fn expected(bench: &Bench, frames: &[Captured]) -> (Vec<Vec<u8>>, NormaliserCounters, u64) {
     let (mut worker, mut counters) = (worker(bench), NormaliserCounters::default());
     let (mut out, mut changed) = (Vec::new(), 0);
@@ -200,7 +200,7 @@ fn changes_are_counted() {
     }
 }
 
-/// What fits the largest frame leaves whole.
+/// Payload of the largest frame size leaves in one piece.
 #[test]
 fn the_largest_frames_leave_as_they_came() {
     let bench = bench(true, "no");

@@ -30,7 +30,7 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// Of a connection.
+/// States of a connection.
 const CLOSED: u8 = 0;
 const SYN_SENT: u8 = 1;
 const SYN_RECEIVED: u8 = 2;
@@ -42,7 +42,7 @@ const HALF_BY_SERVER: u8 = HALF + 1;
 const LAST: u8 = 6;
 const LAST_OF_CLIENT: u8 = LAST + 1;
 
-/// What the rules leave alone is allowed for good.
+/// The packet filter allows for good what its rules do not match.
 const POLICY: &str = "chain: [pfw, ids], pfw: {default: allow}, ids: {}";
 const RULES: &str = "\
     drop tcp any any -> any 666 (sid:1;)\ndrop udp any any -> any 666 (sid:2;)\n\
@@ -72,7 +72,7 @@ type Sums = ([u64; 2], [u64; 2]);
 struct Bench {
     stack: Stack,
     wire: MockWire,
-    /// What it passes up comes to this one (XDP) first.
+    /// A second level (XDP), which receives the packets that `wire` passes up.
     next: Option<MockWire>,
     random: Random,
     flows: Vec<Flow>,
@@ -80,11 +80,11 @@ struct Bench {
     sent: Sums,
     /// By what became of them: forwarded, dropped.
     fate: [u64; 2],
-    /// Of each packet: whether it went on.
+    /// Whether each packet was forwarded.
     fates: Vec<bool>,
-    /// A generation for so many packets.
+    /// Packets of one generation.
     swaps: usize,
-    /// Long silences come between.
+    /// Long silences occur between packets.
     pauses: bool,
     /// Packets of a flow come several at a time, and turns of the level between.
     bursts: bool,
@@ -412,7 +412,7 @@ fn slow() -> Habits {
     Habits { entries: 64, late: 3, flight: PacketDuration::from_millis(8), refuses: 20, ..Habits::default() }
 }
 
-/// The same traffic with a level and without one has the same fate, packet by packet.
+/// Checks that each packet of some traffic gets the same verdict with a level and without one.
 fn run_beside_none(seed: u64, packets: usize, name: &str) -> Bench {
     let mut bench = Bench::new(seed, Some(slow()), &format!("{name}-{seed}"));
     bench.run(packets);
@@ -438,7 +438,7 @@ impl Connection {
         connection
     }
 
-    /// The same, with a level or without one.
+    /// An established connection, with a level or without one.
     fn open(name: &str, habits: Option<Habits>) -> Self {
         let mut connection = Connection { bench: Bench::new(1, habits, name), key: None };
         connection.send(0, 100, 0, SYN, b"");
@@ -453,7 +453,7 @@ impl Connection {
         connection
     }
 
-    /// What its record says, but for levels; and of another one of its ports.
+    /// The records of the flow, without levels, and of another flow with the same ports.
     fn records(self) -> Vec<Value> {
         let (_, events) = self.bench.stack.finish();
         let flows = events.into_iter().filter(|event| event["event_type"] == "flow");
@@ -504,8 +504,8 @@ fn a_worker_that_owes_its_level_something_sleeps_short() {
     connection.bench.stack.finish();
 }
 
-/// Who has a flow bypassed, and opens another connection of its ports, must not find the old flow's entry:
-/// nothing of the new one would be inspected.
+/// A sender whose flow is bypassed, and who opens another connection with the same ports, must not find the
+/// old flow's entry: the new connection would not be inspected.
 #[test]
 fn another_connection_of_the_same_ports_finds_no_entry() {
     for flags in [SYN, SYN | ACK, FIN | ACK, RST | ACK, RST] {
@@ -613,7 +613,7 @@ fn a_connection_that_ends_below_has_the_record_that_it_has_without_a_level() {
     }
 }
 
-/// What does not plainly end what went below before comes up, and so does all that follows.
+/// Segments that do not plainly end the connection come up, and so do all later ones.
 #[test]
 fn an_end_that_is_not_plain_comes_up() {
     for (side, seq, ack, data) in
@@ -708,8 +708,8 @@ fn a_connection_that_went_on_while_the_host_hung_is_taken_up_where_it_is() {
     }
 }
 
-/// Who knows that a bypassed connection is to be inspected sends something far ahead, or acknowledges it:
-/// what follows at the true place must not be taken for sent again.
+/// A sender who knows that a bypassed connection is about to be inspected sends or acknowledges data far
+/// ahead: later data at the true position must not be taken for retransmissions.
 #[test]
 fn a_connection_that_comes_up_is_inspected_from_where_its_receivers_are() {
     for (far_ahead, when) in
@@ -745,8 +745,8 @@ fn a_connection_that_comes_up_is_inspected_from_where_its_receivers_are() {
     }
 }
 
-/// What was dropped below has not come to its receiver: a connection that is let go on afterwards is where it
-/// was, and is inspected from there.
+/// Data dropped below has not reached its receiver: a connection that is forwarded afterwards is at its old
+/// position, and is inspected from there.
 #[test]
 fn what_was_dropped_below_has_moved_no_connection_on() {
     const BLOCKED: &str =
@@ -797,7 +797,7 @@ fn what_was_dropped_below_has_moved_no_connection_on() {
     }
 }
 
-/// What was under way below when the connection came up is acknowledged, and what follows it goes on and is
+/// Data in transit below when the connection comes up is acknowledged, and later data is forwarded and
 /// inspected.
 #[test]
 fn a_connection_with_data_under_way_goes_on_and_is_inspected() {

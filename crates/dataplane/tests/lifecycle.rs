@@ -49,7 +49,8 @@ static HEADER: FunctionSpec = spec("fragile", Model::StatefulHeaders);
 static PAYLOAD: FunctionSpec =
     FunctionSpec { runs_after: &["ids"], runs_before: &[], ..spec("brittle", Model::Payload) };
 
-/// What the function keeps of flows now, in this thread: what is not given back shows.
+/// State that the function keeps for flows, counted per thread: state that is not released shows in the
+/// count.
 struct Kept;
 
 thread_local! {
@@ -132,7 +133,7 @@ impl Function for Fragile {
         self.look(context)
     }
 
-    /// Of datagrams it says the same whatever comes, so a level may have them.
+    /// Each datagram gets the same decision, so a level may have their flows.
     fn below(&self, flow: &FlowView<'_>, _: Fid, _: &Slot) -> Below {
         if flow.protocol == 17 && flow.established { Below::Nothing } else { Below::Judges }
     }
@@ -266,7 +267,7 @@ fn a_function_that_panics_is_away_until_its_time_and_its_flow_is_refused() {
     }
 }
 
-/// What the recorder is told of functions and quotas.
+/// Lifecycle and quota events that the recorder receives.
 #[derive(Default)]
 struct Told(Vec<(u64, String)>);
 
@@ -440,8 +441,9 @@ fn would_be(events: &[Value]) -> Vec<(u64, &str)> {
     staged.map(|event| (told(event), event["alert"]["signature"].as_str().unwrap())).collect()
 }
 
-/// What is refused for want of a function where the policy is enforced is reported where it is staged: with
-/// the packet in which it panics and those that come while it is away, once for each flow and reason.
+/// Refusals for a missing function, where the policy is enforced, are reported where it is staged: for the
+/// packet in which the function panics and for those that arrive while it is missing, once for each flow and
+/// reason.
 #[test]
 fn a_staged_policy_reports_what_would_be_refused_for_want_of_a_function() {
     for v6 in [false, true] {

@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 use crate::common;
 use bartizan_testkit_worker::live;
 
-/// What was inspected of each connection's data to the server.
+/// The inspected bytes of each connection's data to the server.
 #[derive(Default)]
 struct Inspected(Mutex<HashMap<Peer, Vec<u8>>>);
 
-/// Stands in the place of ids and writes down the stream.
+/// Takes the place of ids and records the stream.
 struct Witness(Arc<Inspected>);
 
 static WITNESS: FunctionSpec = FunctionSpec {

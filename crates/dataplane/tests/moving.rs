@@ -70,7 +70,7 @@ fn take(station: &mut Station, budget: usize, left: &mut u64) -> usize {
     })
 }
 
-/// Of each flow: packets, bytes and state.
+/// Packets, bytes and state of each flow.
 type Flows = BTreeMap<String, (u64, u64, String)>;
 
 fn flows(stations: &[Station]) -> Flows {
@@ -524,7 +524,7 @@ fn a_worker_without_room_gives_a_flow_back_and_home_has_kept_its_room() {
     assert_eq!(stations[0].worker().counters().no_flow, 1);
 }
 
-/// What a station holds of something.
+/// The value of a station's counter.
 fn held(station: &Station, what: &str) -> u64 {
     let mut held = None;
     station.worker().visit_stats(|name, value| {

@@ -39,11 +39,11 @@ fn head() -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY}\r\nConnection: close\r\n\r\n")
 }
 
-/// What was inspected of what servers sent, by the client's port.
+/// The inspected bytes of the servers' data, by the client's port.
 #[derive(Default)]
 struct Inspected(Mutex<HashMap<u16, Vec<u8>>>);
 
-/// Stands in the place of ids and writes down the stream to the client.
+/// Takes the place of ids and records the stream to the client.
 struct Witness(Arc<Inspected>);
 
 static WITNESS: FunctionSpec = common::spec("witness", Model::Payload);

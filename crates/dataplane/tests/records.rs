@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What records say of flows that are looked at little: refused and bypassed ones, those that were picked up
-//! the wrong way round, those without a protocol.
+//! Records of flows that are hardly inspected: refused and bypassed ones, those picked up in the wrong
+//! direction, those without a protocol.
 
 use bartizan_base::{LinkId, Reason, Settings, Timestamp};
 use bartizan_dataplane::worker::Frame;

@@ -18,7 +18,7 @@ struct Playback {
     frames: Vec<Captured>,
     next: usize,
     batch: usize,
-    /// What it does when all frames are handed out.
+    /// Whether the source fails after its last frame.
     fails: bool,
 }
 

@@ -13,7 +13,7 @@ use bartizan_stages::record::{Recorder, RecorderEvent};
 use bartizan_testkit_worker::{Captured, Made, Stack};
 use std::sync::{Arc, Mutex};
 
-/// What recorders of all workers are told, in the order in which they are.
+/// Events that the recorders of all workers receive, in order.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -47,7 +47,7 @@ impl Recorder for Told {
 
 impl WorkerRecorder for Told {}
 
-/// What recorders were told, and the counters of these beginnings. 0 workers: one without a pool.
+/// The recorders' events, and the counters whose names begin so. 0 workers: a single one without a pool.
 fn run(
     chains: &Arc<Chains>,
     frames: &[Captured],

@@ -23,7 +23,7 @@ const PSH: u8 = 0x08;
 const SYN: u8 = 0x02;
 const FIN: u8 = 0x01;
 
-/// What the payload function saw: the stream of each client port and direction, and how often it was called.
+/// Inputs of the payload function: the stream of each client port and direction, and the number of calls.
 #[derive(Default)]
 struct Seen {
     streams: HashMap<(u16, bool), Vec<u8>>,

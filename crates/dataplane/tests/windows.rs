@@ -34,7 +34,7 @@ fn stack(name: &str, policy: &str, set: &[(&str, &str)]) -> Stack {
     Stack::new(&Made { name, policy, set, tune, rules: RULES, thresholds: "" })
 }
 
-/// The same packets with a level below and without one.
+/// Two stacks that receive the same packets, with a level below and without one.
 struct Twins {
     with: Stack,
     without: Stack,
@@ -150,11 +150,11 @@ impl Twins {
 /// One endpoint of a simulated connection, as an honest host behaves.
 #[derive(Clone, Copy, Default)]
 struct Host {
-    /// What it has sent, what of that was acknowledged, and the edge that it knows.
+    /// Bytes sent, bytes of them that were acknowledged, and the known window edge.
     sent: u32,
     acknowledged: u32,
     edge: u32,
-    /// What it has received, and the edge that it has shown.
+    /// Bytes received, and the advertised window edge.
     received: u32,
     shown: u32,
     scale: u8,
@@ -200,7 +200,7 @@ impl Simulation {
         options
     }
 
-    /// What a side says now, from a place in what it sends.
+    /// A segment of a side from sequence number `seq` on, at the present state.
     fn made(&mut self, side: usize, seq: u32, flags: u16, length: usize) -> Segment {
         let raw_options = if self.timestamps { self.options(side) } else { Vec::new() };
         let most = u32::from(u16::MAX) << self.hosts[side].scale;
@@ -345,7 +345,7 @@ impl Simulation {
         self.below += u64::from(below);
     }
 
-    /// What was lost comes again, and is acknowledged; then both sides end.
+    /// Lost data is sent again and acknowledged; then both sides end.
     fn close(&mut self) {
         for side in [0, 1] {
             while self.hosts[1 - side].received != self.hosts[side].sent {

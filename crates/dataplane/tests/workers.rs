@@ -34,17 +34,17 @@ type Take<'t> = dyn FnMut(&Frame<'_>) + 't;
 /// Gives frames, again each time.
 type Source<'s> = &'s dyn Fn(&mut Take<'_>);
 
-/// What a run wrote and counted.
+/// Output and counters of a run.
 struct Outcome {
     lines: Vec<String>,
     alerts: u64,
     counters: WorkerCounters,
     stats: Vec<(String, u64)>,
-    /// How often a flow went from one worker to another.
+    /// Number of moves of flows between workers.
     moved: u64,
 }
 
-/// Lines without what is by chance (the flow's number), sorted.
+/// Lines without their random part (the flow's number), sorted.
 fn comparable(folder: &Path) -> Vec<String> {
     let all = events::read(&folder.join("eve.json"));
     let plain = all.iter().filter(|event| event["event_type"] != "stats");
@@ -158,7 +158,7 @@ fn are_equal(one: &Outcome, many: &Outcome, name: &str) {
     }
 }
 
-/// The same with flows that move between workers at random, by several seeds.
+/// Compares runs in which flows move between workers at random, by several seeds, with a run of one worker.
 fn compare_moving(bench: &Bench, frames: Source<'_>, least: u64, name: &str) {
     let one = inspect(bench, frames, 0, None, name);
     for (workers, seed) in [(4, 1), (4, 2), (4, 3), (2, 4)] {

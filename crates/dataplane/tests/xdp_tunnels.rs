@@ -71,13 +71,13 @@ fn remove(tables: &Tables, keys: &[Key]) {
     }
 }
 
-/// What a slot has counted: packets and bytes.
+/// Packets and bytes that a slot has counted.
 fn counted(tables: &Tables, slot: u32) -> ([u64; 2], [u64; 2]) {
     let counts = tables.counts(slot, boot_time()).unwrap();
     (counts.packets, counts.bytes)
 }
 
-/// What the host counts of a packet.
+/// Packets and bytes that the host counts for a packet.
 fn expected(packet: &Decoded, second: bool) -> ([u64; 2], [u64; 2]) {
     let from_high = usize::from(key(packet, SETTING, second, 0).unwrap().is_reversed());
     let (mut packets, mut bytes) = ([0; 2], [0; 2]);
@@ -113,7 +113,7 @@ fn a_packet_in_a_tunnel_and_the_one_around_it_are_counted_for_both_flows() {
     }
 }
 
-/// What a slot's entry says is dropped for what it carries: packets and bytes.
+/// Packets and bytes that a slot's entry has dropped because of their payload.
 fn refused_inside(tables: &Tables, slot: u32) -> (u64, u64) {
     tables.counts(slot, boot_time()).unwrap().refused_inside
 }
@@ -519,7 +519,7 @@ fn headers_of_tunnels_that_are_not_as_usual_go_up() {
     }
 }
 
-/// What of both entries has to be as it is for a frame to be handled.
+/// Conditions on both entries for a frame to be handled.
 #[test]
 fn both_flows_have_to_be_forwarded_by_this_generation() {
     if !inside("both_flows_have_to_be_forwarded_by_this_generation") {

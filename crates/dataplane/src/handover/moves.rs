@@ -15,7 +15,7 @@
 //! | `Arrived` | the flow was taken | hands on the held packets and all later ones |
 //! | `Back` | no room, or recalled | takes the flow, or sends it on; then continues the held packets |
 //! | `Stays` | it cannot be given back | hands on the held packets and all later ones |
-//! | `Ended`, with the number of the last packet | the flow has ended | forgets the move, unless it has sent a later packet |
+//! | `Ended` (number of the last packet) | the flow has ended | forgets the move unless it sent a later packet |
 //!
 //! Every `Flow` and `Recall` has one answer; an answer that finds a ring full is queued (`answers`). A move
 //! that cannot begin, because a table or a ring is full, is refused and counted, without any effect.

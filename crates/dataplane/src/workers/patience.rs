@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting for another worker of a capture: first spinning, then yielding the processor, then sleeping
-//! briefly.
+//! Waiting for another worker of a capture: shortly awake, then giving the processor away, then asleep for
+//! moments.
 
 use std::time::Duration;
 
-/// Checks before a waiting thread yields its processor, and before it sleeps.
+/// Looks before who waits gives its processor away, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 1_024;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Returns once `is_over` holds.
+/// Returns once `is_over` says so.
 pub(super) fn wait_until(mut is_over: impl FnMut() -> bool) {
     let mut looks = 0u32;
     while !is_over() {

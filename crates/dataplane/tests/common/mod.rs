@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tests of workers share: functions that write down what they see, and what a worker is made of.
+//! Common code of the tests of workers: functions that record their inputs, and the parts of a worker.
 #![allow(dead_code, unused_imports)] // Not every test uses everything.
 
 pub use bartizan_testkit::hosts::*;
@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a function saw of a packet.
+/// A packet as a function received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub worker: u16,

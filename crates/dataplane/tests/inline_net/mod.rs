@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests with real network interfaces share: a network namespace that ends with the test, frames made by
-//! hand, a TCP sender that does not keep to the rules, and receivers that are the kernel's.
+//! Common code of tests with real network interfaces: a network namespace that ends with the test, hand-made
+//! frames, a TCP sender that breaks the rules, and receivers of the kernel.
 //!
 //! The namespace belongs to a child process (`unshare -n`): the test runs itself again in it. Nothing has a
-//! name on the host, so nothing can be left behind.
+//! name on the host, so nothing can remain there.
 #![allow(dead_code)] // Not every test uses everything.
 
 pub mod receiver;
@@ -19,7 +19,7 @@ const INSIDE: &str = "BARTIZAN_TEST_NAMESPACE";
 /// Seconds after which a test in a namespace is ended.
 const LIMIT: &str = "60";
 
-/// What the process is, in a namespace: set by the test that started it.
+/// Role of this process in a namespace, set by the test that started it.
 pub fn role() -> Option<String> {
     std::env::var(INSIDE).ok()
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Whose connection it is.
 pub type Peer = (IpAddr, u16);
 
-/// How a connection came to its end.
+/// End state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Open,
@@ -19,7 +19,7 @@ pub enum End {
     Reset,
 }
 
-/// What an application read.
+/// The bytes that an application read.
 #[derive(Clone, Debug)]
 pub struct Got {
     pub bytes: Vec<u8>,

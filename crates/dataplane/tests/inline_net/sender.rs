@@ -7,7 +7,7 @@ use super::receiver::Peer;
 use super::wire::{ACK, Answer, FIN, PSH, RST, SYN, Segment, URG, client_address};
 use bartizan_testkit::random::Random;
 
-/// What a connection does beyond cutting, reordering and repeating.
+/// Habits of a connection beyond cutting, reordering and repeating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
     /// TCP timestamps are agreed on, and old ones are sent.
@@ -44,9 +44,9 @@ pub struct Connection {
     pub v6: bool,
     pub port: u16,
     pub habits: Habits,
-    /// What the sender means to say.
+    /// The data that the sender has to send.
     pub data: Vec<u8>,
-    /// It sent all of it, and the receiver acknowledged all of it and the FIN.
+    /// All data was sent, and the receiver has acknowledged all of it and the FIN.
     pub complete: bool,
     /// The receiver ended the connection.
     pub refused: bool,
@@ -55,7 +55,7 @@ pub struct Connection {
     random: Random,
     phase: Phase,
     isn: u32,
-    /// What is expected next from the receiver.
+    /// The next sequence number expected from the receiver.
     peer: u32,
     /// Acknowledged bytes of the data.
     acked: usize,
@@ -202,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// What is sent now, `now` in milliseconds.
+    /// The segments to send at `now`, in milliseconds.
     pub fn speak(&mut self, now: u64) -> Vec<Segment> {
         self.now = now;
         if now < self.due {

@@ -83,7 +83,7 @@ pub fn datagram(v6: bool, client: u8, ports: (u16, u16), length: usize) -> Vec<u
     ip.frame(&Datagram { chksum, ..Datagram::new(ports, &load) }.bytes(&ip), None)
 }
 
-/// What the kernel sent.
+/// A segment that the kernel sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     pub v6: bool,

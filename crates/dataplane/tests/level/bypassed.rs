@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What EVE counts of bypassed flows.
+//! EVE's counters of bypassed flows.
 
 use super::Bench;
 use bartizan_testkit_device::Habits;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the packet filter refuses is refused below.
+//! Flows that the packet filter refuses are refused below.
 
 use super::{Bench, OTHER, POLICY, RULES};
 use bartizan_offload::{Actions, Stays};
@@ -89,7 +89,7 @@ fn a_device_that_cannot_drop_leaves_refused_flows_to_the_host() {
     bench.check();
 }
 
-/// The same traffic has the same fate, packet by packet, whatever a device can do.
+/// Each packet of some traffic gets the same verdict, whatever a device supports.
 #[test]
 fn what_a_device_cannot_do_changes_no_fate() {
     for (seed, actions) in [

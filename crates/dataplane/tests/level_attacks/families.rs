@@ -160,7 +160,7 @@ fn optioned_fixed(flow: &Flow, words: u8) -> Vec<Vec<u8>> {
     changed(flow, |packet| packet.ip.fixed.ihl = Some(words))
 }
 
-/// Of a packet: what its IP header says.
+/// Length of a packet by its IP header.
 pub(super) fn length(packet: &Packet) -> u16 {
     let payload = packet.payload().len() as u16;
     if packet.ip.src.is_ipv4() { 20 + payload } else { payload }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What somebody may send who has read the XDP program, and wants a packet of a refused or inspected flow to
-//! pass it: families of odd frames, each between plain packets of flows that are below. What becomes of each
-//! is what becomes of it without a level, and what only the host may judge is never handled below.
+//! Frames of an attacker who has read the XDP program, and wants a packet of a refused or inspected flow to
+//! pass it: families of odd frames, each between plain packets of flows that are below. Each frame gets the
+//! verdict that it gets without a level, and frames that only the host may judge are never handled below.
 //!
-//! The kernel runs the very program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with
-//! the test; entries are those that a real worker has made.
+//! The kernel runs the real program on each frame (BPF_PROG_TEST_RUN), in a network namespace that ends with
+//! the test; a real worker has made the entries.
 
 mod families;
 mod ways;
@@ -42,7 +42,7 @@ fn tune(settings: &mut EngineSettings) {
     settings.flow_capacity = 20_000;
 }
 
-/// What becomes of a flow.
+/// Disposition of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bypassed,
@@ -50,7 +50,7 @@ enum Kind {
     Inspected,
 }
 
-/// What its packets are in.
+/// Encapsulation of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrap {
     Nothing,
@@ -110,7 +110,7 @@ struct Flow {
     protocol: u8,
     /// Client and server.
     ends: [End; 2],
-    /// Of a connection: the next numbers.
+    /// The next sequence numbers of a connection.
     next: [u32; 2],
 }
 
@@ -137,7 +137,7 @@ impl Flow {
     }
 }
 
-/// The same frames with the level and without one.
+/// Two stacks that receive the same frames, with the level and without one.
 struct Twins {
     with: Stack,
     without: Stack,
@@ -303,7 +303,7 @@ impl Twins {
 /// GTP-U is looked for, and checksums are looked at.
 const SET: [(&str, &str); 2] = [("decoder.gtp.enabled", "yes"), ("pcap-file.checksum-checks", "yes")];
 
-/// What detection refuses.
+/// A payload that detection refuses.
 const EVIL: &[u8] = b"this is evil, and long enough to be cut into fragments of some bytes";
 
 /// Each family between plain packets of each kind of flow, in each wrap.
@@ -366,8 +366,8 @@ fn the_same_packet_by_another_way_has_the_fate_that_it_has_at_the_host() {
     twins.check();
 }
 
-/// Who has a flow bypassed, and expects it to be inspected soon, makes ready with something odd: what comes
-/// after the reload is inspected where it is.
+/// A sender whose flow is bypassed, and who expects it to be inspected soon, prepares with odd frames: later
+/// data is inspected at its true position after the reload.
 #[test]
 fn flows_with_odd_frames_are_inspected_after_a_reload() {
     if !inside("flows_with_odd_frames_are_inspected_after_a_reload") {

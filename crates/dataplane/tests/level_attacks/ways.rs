@@ -95,7 +95,7 @@ fn by_others(packet: &Packet, ways: &mut Vec<(String, Vec<u8>)>) {
     ways.push(("tags in VXLAN".to_owned(), udp(from, (to.0, 4_789), &tagged).frame()));
 }
 
-/// What a datagram around may be.
+/// Variants of an outer datagram.
 type Change = (&'static str, fn(&mut Datagram));
 const AROUND: [Change; 7] = [
     ("no checksum", |d| d.chksum = Some(0)),

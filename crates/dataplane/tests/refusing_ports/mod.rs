@@ -5,10 +5,10 @@
 
 use super::*;
 
-/// What a frame says that [`Narrow`] does not take.
+/// Content of frames that [`Narrow`] refuses.
 const WIDE: &[u8] = b"wide";
 
-/// A port that does not take frames of some kind, in either way of sending.
+/// A port that refuses frames with [`WIDE`] content, with either way of sending.
 struct Narrow {
     name: String,
     port: TestPort,

@@ -40,7 +40,7 @@ pub fn program() -> Program {
     .unwrap()
 }
 
-/// How a link's ports are set up.
+/// Settings of a link's ports.
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub sides: bool,
@@ -113,7 +113,7 @@ pub fn decode(frame: &[u8]) -> Vec<Decoded> {
     decode_by(config(), frame)
 }
 
-/// The same of a host that looks for tunnels elsewhere.
+/// [`decode`] with the tunnel ports of another configuration.
 pub fn decode_by(config: DecoderConfig, frame: &[u8]) -> Vec<Decoded> {
     let mut out = DecodeOutput::new();
     Decoder::new(config).decode(LinkType::ETHERNET, frame, frame.len() as u32, &mut out);
