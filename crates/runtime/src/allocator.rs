@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The allocator, and how it gives memory back.
+//! The allocator, and its settings for returning memory to the system.
 //!
-//! Transactions of application protocols are many small pieces of memory, made and freed in the order of the
-//! traffic: mimalloc is quick with those. As it comes it keeps what is free for a second, and asks the system
-//! for huge pages, which count whole however little of them is used. Under a flood that makes the program
-//! larger than what its bounds add up to (docs/limits.md). So free pages go back soon, address space is
-//! reserved in smaller pieces, and huge pages are left to the system's settings (the feature `no_thp`).
+//! Transactions of application protocols are many small blocks of memory, allocated and freed in the order of
+//! the traffic: mimalloc is fast with those. By default it keeps free pages for a second, and requests huge
+//! pages, which count whole however little of them is used. Under a flood that makes the process larger than
+//! the sum of its bounds (docs/limits.md). So free pages are returned soon, address space is reserved in
+//! smaller pieces, and huge pages are left to the system's settings (the feature `no_thp`).
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_long, c_void};
 
-/// Of the tests, which count what is allocated. A program names its own.
+/// The allocator of the tests, which count allocations. A program declares its own.
 #[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
 /// The allocator that the product is measured with: a program makes it its `#[global_allocator]`.
 ///
-/// mimalloc, asked the short way where it can be: crate `mimalloc` asks for an alignment each time, which
-/// takes twice as many instructions, although every block of mimalloc lies at a multiple of `ALWAYS`.
+/// It calls mimalloc directly where it can: crate `mimalloc` passes an alignment each time, which takes twice
+/// as many instructions, although every block of mimalloc lies at a multiple of `ALWAYS`.
 pub struct Allocator;
 
 /// Alignment of every block of mimalloc, whatever its size (its documentation: 8 bytes, 16 from 16 bytes on).
@@ -77,27 +77,26 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// `mi_option_purge_delay`: milliseconds after which free pages go back to the system.
+/// `mi_option_purge_delay`: milliseconds after which free pages are returned to the system.
 const PURGE_DELAY: (c_int, c_long) = (15, 100);
-/// `mi_option_arena_reserve`: KiB of address space that are reserved at a time; more for those behind the
-/// eighth.
+/// `mi_option_arena_reserve`: KiB of address space that are reserved at a time; more from the ninth on.
 const ARENA_RESERVE: (c_int, c_long) = (23, 128 << 10);
 
 unsafe extern "C" {
-    /// Blocks at a multiple of [`ALWAYS`]; null where there is no memory.
+    /// Allocates a block at a multiple of [`ALWAYS`]; null where there is no memory.
     fn mi_malloc(size: usize) -> *mut c_void;
-    /// As well, filled with zeros.
+    /// `mi_malloc` with the block filled with zeros.
     fn mi_zalloc(size: usize) -> *mut c_void;
-    /// Makes a block larger or smaller; null, and the block as it was, where there is no memory.
+    /// Makes a block larger or smaller; null, with the block unchanged, where there is no memory.
     fn mi_realloc(at: *mut c_void, size: usize) -> *mut c_void;
-    /// Part of mimalloc's documented interface; what is given in the environment (`MIMALLOC_PURGE_DELAY` ...)
-    /// goes before it.
+    /// Part of mimalloc's documented interface; settings in the environment (`MIMALLOC_PURGE_DELAY` ...) take
+    /// precedence.
     fn mi_option_set_default(option: c_int, value: c_long);
-    /// As well; `force`: also what was freed just now.
+    /// Part of the same interface; `force`: also blocks that were freed just now.
     fn mi_collect(force: bool);
 }
 
-/// To be called when the program begins.
+/// Configures the allocator; called when the program begins.
 pub fn set_up() {
     for (option, value) in [PURGE_DELAY, ARENA_RESERVE] {
         // SAFETY: it takes plain numbers, and stores the value in a static table of the library; numbers of
@@ -107,8 +106,8 @@ pub fn set_up() {
     }
 }
 
-/// Gives free pages of the calling thread back to the system, and those that no thread uses: for when much
-/// was freed at once, by the thread that freed it. Takes milliseconds.
+/// Returns free pages to the system: those of the calling thread, and those that no thread uses. Called after
+/// a large release, by the thread that freed the memory. Takes milliseconds.
 pub fn give_back() {
     // SAFETY: it touches only what is free; other threads may allocate meanwhile.
     unsafe { mi_collect(true) };
@@ -119,7 +118,7 @@ pub fn give_back() {
     };
 }
 
-/// Bytes that are allocated, for tests that ask what something holds.
+/// Count of allocated bytes, for tests of memory use.
 #[cfg(test)]
 pub mod counted {
     use std::sync::atomic::{AtomicI64, Ordering};
@@ -136,7 +135,7 @@ pub mod counted {
         LIVE.fetch_sub(bytes as i64, Ordering::Relaxed);
     }
 
-    /// As they are asked for, by all threads; what libraries in C ask for is not among them.
+    /// Bytes requested and not freed, by all threads; requests of C libraries are not included.
     pub fn live() -> i64 {
         LIVE.load(Ordering::Relaxed)
     }
@@ -185,7 +184,8 @@ mod tests {
 
     #[test]
     fn options_are_those_that_are_meant() {
-        // The numbers are of one version of the library: its own defaults tell whether they still are.
+        // The option numbers are those of one version of the library: its own defaults show whether they
+        // still hold.
         let of_the_library = [value(PURGE_DELAY.0), value(ARENA_RESERVE.0)];
         assert_eq!(of_the_library, [1000, 1 << 20], "options of mimalloc have other numbers or defaults");
         set_up();

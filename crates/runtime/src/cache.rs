@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where compiled patterns are kept between runs.
+//! The folder of compiled patterns, which are kept between runs.
 //!
 //! Source: XDG Base Directory Specification for the user's folder, the Filesystem Hierarchy Standard for
-//! root's. What is in the folder and who may write there is the matter of `bartizan_pattern::Cache`.
+//! root's. `bartizan_pattern::Cache` defines the content of the folder and the rights to write it.
 
 use crate::error::Failure;
 use bartizan_pattern::{Cache, CacheError};
@@ -11,7 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens the cache. One that was asked for has to work; the default one is done without, with a warning.
+/// Opens the cache. A requested folder has to work; without the default one the run continues, with a
+/// warning.
 pub fn open(choice: Option<&Path>, warnings: &mut Vec<String>) -> Result<Option<Arc<Cache>>, Failure> {
     let (folder, asked) = match choice {
         Some(none) if none.as_os_str() == "none" => return Ok(None),
@@ -39,7 +40,7 @@ fn default_folder(root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Op
     if root {
         return Some(PathBuf::from("/var/cache/bartizan"));
     }
-    // As the specification says, a path that is not absolute does not count.
+    // By the specification, a path that is not absolute is ignored.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
     folder.map(|folder| folder.join("bartizan"))

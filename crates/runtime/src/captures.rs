@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures to be read, one after the other: files, the files of a folder (the oldest first, as Suricata has
-//! it), standard input (`-`).
+//! Captures in reading order: files, the files of a folder (the oldest first, as in Suricata), standard input
+//! (`-`).
 //!
-//! All are looked at before anything is written. A file that was named has to be a capture; of a folder, what
-//! is none is said and skipped. A signal ends the reading between two packets: what was read is inspected and
-//! written.
+//! All captures are checked before any output is written. A named file must be a capture; files of a folder
+//! that are none are reported and skipped. A signal ends the reading between two packets: packets read so far
+//! are inspected and written.
 
 use crate::error::Failure;
 use crate::input;
@@ -25,34 +25,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How often a wait for standard input looks whether it is to end.
+/// Interval in which a wait for standard input checks for a signal to end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A capture and the link that its packets came in by.
+/// A capture and the link that its packets enter by.
 pub struct Capture {
     link: LinkId,
     source: Source,
 }
 
 enum Source {
-    /// What can be opened once only: standard input, pipes.
+    /// A source that can be opened only once: standard input, pipes.
     Open(Box<CaptureReader>),
-    /// Opened when its turn comes: a folder may have more files than a process may have open.
+    /// A file that is opened when its turn comes: a folder may have more files than a process may open.
     File(PathBuf),
 }
 
-/// What there is to read.
+/// The captures to be read.
 pub struct Found {
-    /// In the order in which they are read.
+    /// Captures in reading order.
     pub captures: Vec<Capture>,
-    /// Files of folders that are no captures, and why.
+    /// Files of folders that are no captures, with the reason.
     pub skipped: Vec<String>,
 }
 
-/// Looks at what was named. `links`: one for each name; all files of a folder have its link.
+/// Opens the named captures. `links`: one for each name; all files of a folder have its link.
 ///
 /// # Errors
-/// A file is not there or no capture, or a folder has none.
+/// A file does not exist or is no capture, or a folder has none.
 pub fn open(names: &[PathBuf], links: &[LinkId], requests: &'static Requests) -> Result<Found, Failure> {
     let mut found = Found { captures: Vec::new(), skipped: Vec::new() };
     if names.iter().filter(|name| is_stdin(name)).count() > 1 {
@@ -119,7 +119,7 @@ fn is_stdin(name: &Path) -> bool {
     name.as_os_str() == "-"
 }
 
-/// A file that is a capture.
+/// The source of a file that is a capture.
 fn look_at(path: &Path) -> Result<Source, Failure> {
     let file = input::open(path, "capture")?;
     let again = file.metadata().is_ok_and(|about| about.is_file());
@@ -127,9 +127,9 @@ fn look_at(path: &Path) -> Result<Source, Failure> {
     Ok(if again { Source::File(path.to_owned()) } else { Source::Open(Box::new(reader)) })
 }
 
-/// Standard input, which ends when a signal asks for the end.
+/// Standard input, which ends when a signal requests the end.
 struct StandardInput {
-    /// A descriptor of its own: what the standard library reads ahead could not be waited for.
+    /// A separate descriptor: data that the standard library has read ahead could not be polled for.
     file: File,
     requests: &'static Requests,
 }
@@ -156,37 +156,38 @@ impl Read for StandardInput {
 
 const STOPPED: &str = "stopped by a signal; the rest was not read";
 
-/// Who takes the frames of captures.
+/// Receiver of the frames of captures.
 pub trait Taker {
-    /// From here on frames come from this capture.
+    /// Sets the capture that the following frames come from.
     fn enter_capture(&mut self, name: &str) -> Result<(), PoolError>;
     /// Takes a frame.
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), PoolError>;
 }
 
-/// Reads captures.
+/// Reads captures into a taker.
 pub struct Reading<'r> {
     taker: &'r mut dyn Taker,
-    /// Outputs that a signal may ask to open again.
+    /// Outputs, for signals that request to reopen them.
     outputs: Vec<Arc<SinkWatch>>,
     requests: &'static Requests,
-    /// Packets so far.
+    /// Number of packets so far.
     number: u64,
     filter: Filter,
 }
 
-/// What of the packets is inspected, in tcpdump's language.
+/// Filter of the packets to be inspected, in tcpdump's language.
 #[derive(Default)]
 pub struct Filter {
     expression: Option<String>,
-    /// By link type.
+    /// Compiled filters by link type.
     compiled: Vec<(u32, PacketFilter)>,
     /// Packets that are not inspected.
     pub left_out: u64,
 }
 
 impl Filter {
-    /// Compiled once for Ethernet, so that what is wrong is told before anything is written.
+    /// A filter. Compiles the expression for Ethernet at once, so that errors are reported before any output
+    /// is written.
     pub fn new(expression: Option<&str>) -> Result<Self, Failure> {
         let mut filter = Filter { expression: expression.map(str::to_owned), ..Filter::default() };
         if expression.is_some() {
@@ -203,7 +204,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Whether a packet is inspected. An error: no such packet can be told.
+    /// Whether a packet is inspected. An error: the filter cannot be compiled for the link type.
     fn lets_through(&mut self, link_type: u32, bytes: &[u8], wire_len: u32) -> Result<bool, String> {
         if self.expression.is_none() {
             return Ok(true);
@@ -219,7 +220,7 @@ impl Filter {
 }
 
 impl<'r> Reading<'r> {
-    /// For a taker and the outputs of its events.
+    /// A reading for a taker and the outputs of its events.
     pub fn new(
         taker: &'r mut dyn Taker,
         outputs: Vec<Arc<SinkWatch>>,
@@ -228,8 +229,8 @@ impl<'r> Reading<'r> {
         Reading { taker, outputs, requests, number: 0, filter }
     }
 
-    /// Reads captures one after the other. Gives those that could not be read to their end, with the reason,
-    /// and how many packets the filter left out.
+    /// Reads captures one after the other. Returns those that could not be read to their end, with the
+    /// reason, and the number of packets that the filter left out.
     pub fn all(mut self, captures: Vec<Capture>) -> Result<(Vec<String>, u64), PoolError> {
         let mut incomplete = Vec::new();
         for Capture { link, source } in captures {
@@ -251,7 +252,7 @@ impl<'r> Reading<'r> {
         Ok((incomplete, self.filter.left_out))
     }
 
-    /// Does what signals ask for. True: to end.
+    /// Carries out pending signals. Returns whether to end.
     fn obeys(&self) -> bool {
         if self.requests.take_reopen() {
             self.outputs.iter().for_each(|output| output.ask_reopen());
@@ -262,7 +263,7 @@ impl<'r> Reading<'r> {
         self.requests.is_stopped()
     }
 
-    /// Reads a capture to its end. Some: why it ended early.
+    /// Reads a capture to its end. `Some`: the reason why it ended early.
     fn one(&mut self, mut reader: CaptureReader, link: LinkId) -> Result<Option<String>, PoolError> {
         self.taker.enter_capture(reader.name())?;
         let mut unsupported = (0u64, 0u32);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command channel: what a running program is told to do, and what it answers.
 //!
-//! Who has a [`Channel`] sends commands and waits for answers; who steers the run has the [`Inbox`] and
-//! carries them out, one after the other. Signals come by the same inbox: their handlers may only raise
-//! flags, which [`Inbox::next`] makes commands of. So a reload is the same reload, whoever asks for it. What
-//! needs nobody who steers is asked elsewhere (`view`).
+//! A holder of a [`Channel`] sends commands and waits for answers; the supervisor holds the [`Inbox`] and
+//! carries the commands out, one after the other. Signals use the same inbox: their handlers may only set
+//! flags, which [`Inbox::next`] turns into commands. So a reload is the same for every caller. Queries that
+//! do not need the supervisor have another path (`view`).
 
 use crate::requests::Requests;
 use crate::stats::InterfaceStat;
@@ -23,12 +23,12 @@ use std::time::Duration;
 /// Commands that wait at most.
 pub const COMMANDS_WAITING: usize = 64;
 
-/// What the program is told to do.
+/// A command to the running program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Load rules and policy anew.
     Reload,
-    /// The same; who asks does not wait for it.
+    /// A reload whose caller does not wait for the result.
     ReloadLater,
     /// Open outputs again under their names.
     Reopen,
@@ -50,7 +50,7 @@ pub enum Command {
     Configure(String, Map<String, Value>),
 }
 
-/// What is done with a data set.
+/// An operation on data sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetCommand {
     /// Adds, removes or looks for a value: set, kind of its values, value as files write it.
@@ -61,7 +61,7 @@ pub enum SetCommand {
     Dump,
 }
 
-/// What is done with a value.
+/// An operation on a value of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueCommand {
     /// Put it in.
@@ -91,7 +91,7 @@ impl RunningGeneration {
     }
 }
 
-/// What comes of a command.
+/// The answer to a command.
 #[derive(Debug)]
 pub enum Answer {
     /// It is done, or is about to be.
@@ -102,7 +102,7 @@ pub enum Answer {
     Refused(String),
     /// The event of type `stats` with all counters, as JSON.
     Counters(Vec<u8>),
-    /// What came by an interface.
+    /// Packets of an interface.
     Interface(InterfaceStat),
     /// Names.
     Names(Vec<String>),
@@ -118,14 +118,14 @@ pub enum Answer {
     Workers(Collector),
     /// A controller's generation cannot be built, and where.
     NotBuilt(Box<Refusal>),
-    /// What is told of something, by name.
+    /// A description as members of an object.
     Told(serde_json::Map<String, serde_json::Value>),
 }
 
 /// A command on its way.
 #[derive(Debug)]
 pub struct Asked {
-    /// What.
+    /// The command to be carried out.
     pub command: Command,
     to: Option<Sender<Answer>>,
 }
@@ -156,11 +156,11 @@ impl Asked {
     }
 }
 
-/// Who sends commands.
+/// The sending end for commands.
 #[derive(Clone, Debug)]
 pub struct Channel(SyncSender<Asked>);
 
-/// Who gets them.
+/// The receiving end.
 #[derive(Debug)]
 pub struct Inbox {
     from: Receiver<Asked>,

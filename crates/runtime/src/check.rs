@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A check of settings, rules and policies: they are read as a run reads them, and what is found is handed
-//! over as values.
+//! A check of settings, rules and policies: they are read as a run reads them, and the findings are returned
+//! as values.
 
 use crate::error::Failure;
 use crate::generation::{BuildOptions, Builder, reported};
@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 /// Options of a check.
 #[derive(Clone, Default)]
 pub struct CheckOptions {
-    /// Settings, and where compiled patterns are kept.
+    /// Settings, and the folder of compiled patterns.
     pub build: BuildOptions,
     /// Rule files.
     pub rules: Vec<PathBuf>,
     /// The rule files that the settings name are checked as well.
     pub of_settings: bool,
-    /// Policy files. They are built with the rule files of the build, as a run builds them; `rules` are
-    /// checked by themselves.
+    /// Policy files. They are built with the rule files of the build, as in a run; `rules` are checked by
+    /// themselves.
     pub policies: Vec<PathBuf>,
     /// Each setting without effect is named.
     pub verbose: bool,
@@ -41,7 +41,7 @@ pub struct Checked {
     pub rules: RuleSetReport,
     /// Rule files were given.
     pub has_rules: bool,
-    /// Everything that is wrong with policies and named rule files, with its place where it has one.
+    /// All errors in policies and named rule files, with the place where one is known.
     pub problems: Vec<String>,
     /// The policies, in the order of the options.
     pub policies: Vec<CheckedPolicy>,
@@ -49,7 +49,7 @@ pub struct Checked {
     pub warnings: Vec<String>,
     /// The message that rules of the firewall are missing.
     pub missing: Option<String>,
-    /// Lines of the content that a start would take; none where something is wrong.
+    /// Hashes of the content that a start would use; `None` if there are errors.
     pub content: Option<ContentHashes>,
     /// There is no error.
     pub is_valid: bool,
@@ -57,22 +57,22 @@ pub struct Checked {
 
 /// A policy file that was checked.
 pub struct CheckedPolicy {
-    /// Everything that is wrong, with its place where it has one.
+    /// All errors, with the place where one is known.
     pub problems: Vec<String>,
     /// Counts of its rules, if it was built.
     pub report: Option<RuleSetReport>,
     /// Its rule files without rules.
     empty: Vec<String>,
-    /// The contents that it was built from; none if it was not built.
+    /// The contents that it was built from; empty if it was not built.
     contents: Contents,
 }
 
 impl CheckOptions {
-    /// Takes settings or a host file, as a start would. `only`: rule files instead of those that the settings
-    /// name, `more`: beside them.
+    /// Options for settings or a host file, as a start would use them. `only`: rule files instead of those
+    /// that the settings name; `more`: further ones.
     ///
     /// # Errors
-    /// The file cannot be read, or is no host file that can be used.
+    /// The file cannot be read, or is no valid host file.
     pub fn of_configuration(
         config: Option<&Path>,
         mut build: BuildOptions,
@@ -96,8 +96,8 @@ impl CheckOptions {
                     (rules, of_settings) = ([named.as_slice(), &rules].concat(), false);
                 }
                 if !policies.is_empty() {
-                    // One set with those of the policy, as in a run: a sid that two of them have is a
-                    // mistake.
+                    // One set with the rules of the policy, as in a run: a sid that occurs in both is an
+                    // error.
                     (build.rules, rules, of_settings) = (rules, Vec::new(), false);
                 }
             }
@@ -115,7 +115,7 @@ fn is_host_file(path: &Path) -> Result<bool, Failure> {
 }
 
 /// Checks settings, rules and policies as a run would read them. Malformed rules, settings and policies are
-/// errors; rules that are right and cannot be evaluated here are warnings, and errors only with `strict`.
+/// errors; valid rules that cannot be evaluated here are warnings, and errors only with `strict`.
 ///
 /// # Errors
 /// A file cannot be read, or settings cannot be used.
@@ -132,7 +132,7 @@ pub fn run(options: &CheckOptions) -> Result<Checked, Failure> {
     let mut problems: Vec<String> = policies.iter().flat_map(|policy| policy.problems.clone()).collect();
     let mut rules = options.rules.clone();
     if options.of_settings {
-        // A start goes on without them; a test fails, as Suricata's does.
+        // A start continues without them; a check fails, as Suricata's does.
         rules.extend(rule_files::of(&settings, &mut problems));
     }
     let mut files = load::rule_files(&rules, &mut contents)?;
@@ -152,13 +152,13 @@ pub fn run(options: &CheckOptions) -> Result<Checked, Failure> {
     warnings.extend(load::unseen_http2(&settings, &Needs::of(&loaded.rules)));
     let faulty = settings_problems(options, &settings, &loaded, &mut warnings)?;
     let strict = options.build.strict;
-    // A rule of the firewall that is missing is an error, whatever the reason.
+    // A missing rule of the firewall is an error, whatever the reason.
     let missing = (loaded.firewall_refused > 0).then(|| firewall::missing(loaded.firewall_refused));
     let mut found = findings::graded(&loaded.diagnostics, strict);
     found.extend(base.unused_thresholds(inventory.running()));
     let is_error = |finding: &Diagnostic| finding.severity == Severity::Error;
     let has_errors = found.iter().any(is_error) || !problems.is_empty() || missing.is_some();
-    // Of what a start would take: what is not right would not be in force.
+    // Only for content that a start would use, which has no errors.
     let content = (!has_errors).then(|| contents.hashes());
     let is_valid = !(has_errors || strict && faulty);
     let rules = loaded.rules.report;
@@ -175,7 +175,7 @@ pub fn run(options: &CheckOptions) -> Result<Checked, Failure> {
     })
 }
 
-/// Reads settings as a run does, down to its outputs. True: some are errors with `strict`.
+/// Reads settings as a run does, down to its outputs. Returns whether some problems are errors with `strict`.
 fn settings_problems(
     options: &CheckOptions,
     settings: &Settings,
@@ -192,7 +192,7 @@ fn settings_problems(
     warnings.extend(EveOutputs::from_settings(settings).map_err(&wrong)?.warnings);
     TlsStoreOptions::from_settings(settings).map_err(&wrong)?;
     Rights::from_settings(settings).map_err(&wrong)?;
-    // What only a run asks for.
+    // Settings that only a run reads.
     control::of_settings(settings).map_err(&wrong)?;
     stats::interval(settings)?;
     let _ = settings.get("default-log-dir");
@@ -203,9 +203,9 @@ fn settings_problems(
 }
 
 /// Builds a policy file as a run would build it, with its rule files. Links may have any names, unless the
-/// options name those that there are.
+/// options list the existing ones.
 fn of_policy(build: &BuildOptions, path: &Path) -> Result<CheckedPolicy, Failure> {
-    // What cannot be read is no finding in the file.
+    // An unreadable file is no finding in the file.
     input::read_text(path, "policy file")?;
     let options = BuildOptions { policy: Some(path.to_owned()), ..build.clone() };
     let folder = Path::new("");

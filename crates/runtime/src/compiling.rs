@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compiles the rules that policies name: each set of rule files once per generation, and those of a
-//! controller's libraries again only where something of them has changed. Libraries that choose of the same
-//! files have one set between them ([`union`]).
+//! controller's libraries again only after a change. Libraries that choose from the same files share one set
+//! ([`union`]).
 
 mod union;
 
@@ -26,37 +26,37 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use union::{Plan, Union};
 
-/// Where rules come from.
+/// Source of the rules.
 pub enum Texts {
     /// Files, beside the policy file.
     Files {
-        /// Rule files that every flow with detection gets.
+        /// Rule files for every flow with detection.
         always: Vec<PathBuf>,
         /// The policy file's folder.
         folder: PathBuf,
     },
     /// A controller's libraries.
     Held {
-        /// What it has said.
+        /// The controller's configuration.
         joined: Arc<Joined>,
-        /// What was compiled of what it had said before.
+        /// Rule sets that were compiled from its earlier configuration.
         known: Arc<Known>,
     },
 }
 
-/// A rule set, and what became of its rules.
+/// A compiled rule set with its reports.
 #[derive(Clone)]
 struct Compiled {
     rules: Arc<RuleSet>,
     inventory: Arc<Inventory>,
     needs: Needs,
-    /// Entries that were left out of the lists that the rules use.
+    /// Number of entries that were left out of the lists that the rules use.
     skipped_entries: usize,
-    /// The files and lists that were read.
+    /// The files and lists that the set was read from.
     contents: Contents,
 }
 
-/// What the rule files of a section come to.
+/// The rules of a section's rule files: the set, and the visible part of it.
 #[derive(Clone)]
 struct OfFiles {
     made_of: Option<MadeOf>,
@@ -69,7 +69,7 @@ impl OfFiles {
         Seen { rules: Arc::clone(&self.compiled.rules), visible: self.visible.clone() }
     }
 
-    /// Whether another one is the same, by address.
+    /// Whether another one is identical, by address.
     fn is(&self, other: &OfFiles) -> bool {
         let visible = match (&self.visible, &other.visible) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -79,17 +79,18 @@ impl OfFiles {
     }
 }
 
-/// By the names of the files.
+/// Rules by the names of their files.
 type ByFiles = BTreeMap<Vec<String>, OfFiles>;
 
-/// Signature groups, and the rule sets that they are of.
+/// Signature groups, and the rule sets that they belong to.
 #[derive(Clone)]
 pub struct Grouped {
     sets: Vec<Arc<RuleSet>>,
     groups: Arc<Groups>,
 }
 
-/// What of the rules of a controller's libraries the next generation may have: what depends on nothing else.
+/// The reusable part of a controller's rules for the next generation: everything that depends on nothing
+/// else.
 #[derive(Clone, Default)]
 pub struct Known {
     of_files: ByFiles,
@@ -97,7 +98,7 @@ pub struct Known {
     grouped: Option<Grouped>,
 }
 
-/// What a rule set of a controller's rests on: sets that are made of the same are the same.
+/// Inputs of a rule set of a controller: sets with equal inputs are equal.
 #[derive(Clone, PartialEq)]
 struct MadeOf {
     libraries: Vec<Library>,
@@ -105,7 +106,7 @@ struct MadeOf {
     variables: Value,
 }
 
-/// See the module.
+/// The compiler; see the module.
 pub struct Compiler {
     base: Arc<load::Base>,
     settings: Settings,
@@ -113,12 +114,12 @@ pub struct Compiler {
     of_files: Mutex<ByFiles>,
     unions: Mutex<Vec<Arc<Union>>>,
     grouped: Mutex<Option<Grouped>>,
-    /// What is to be said of it.
+    /// Notes for the user about the rules.
     notes: Mutex<Vec<Note>>,
 }
 
 impl Compiler {
-    /// For one generation.
+    /// A compiler for one generation.
     pub fn new(base: Arc<load::Base>, settings: Settings, texts: Texts) -> Self {
         Compiler {
             base,
@@ -131,7 +132,7 @@ impl Compiler {
         }
     }
 
-    /// What is to be said of the rules, once.
+    /// Takes the notes for the user about the rules.
     pub fn take_notes(&self) -> Vec<Note> {
         self.notes.lock().map(|mut notes| std::mem::take(&mut *notes)).unwrap_or_default()
     }
@@ -142,7 +143,7 @@ impl Compiler {
         }
     }
 
-    /// Whether there are rules that no policy has to name.
+    /// Whether there are rules for all flows, which no policy has to name.
     pub fn has_rules_for_all(&self) -> bool {
         matches!(&self.texts, Texts::Files { always, .. } if !always.is_empty())
     }
@@ -157,7 +158,7 @@ impl Compiler {
         self.sets().iter().map(|set| set.skipped_entries).sum()
     }
 
-    /// What became of all rules, and what they ask of parsers.
+    /// Reports of all rules together, and their demands on parsers.
     pub fn totals(&self) -> (RuleSetReport, Needs) {
         let mut total = RuleSetReport::new();
         let mut needs = Needs::default();
@@ -183,7 +184,7 @@ impl Compiler {
     /// The rules by file.
     pub fn inventory(&self) -> Arc<Inventory> {
         let sets = self.sets();
-        // Of one nothing is copied: it has a place for each rule.
+        // A single set is not copied: it has a place for each rule.
         if let [set] = sets.as_slice() {
             return Arc::clone(&set.inventory);
         }
@@ -192,7 +193,7 @@ impl Compiler {
         Arc::new(all)
     }
 
-    /// The rule files and lists that the rules come from: of a controller's libraries the files that it has
+    /// The rule files and lists that the rules come from; for a controller's libraries the files that it has
     /// sent.
     pub fn contents(&self) -> Contents {
         let mut contents = Contents::default();
@@ -204,7 +205,7 @@ impl Compiler {
         contents
     }
 
-    /// What the next generation may have.
+    /// The reusable part for the next generation.
     pub fn known(&self) -> Known {
         let of_files = self.of_files.lock().map(|of_files| of_files.clone()).unwrap_or_default();
         let unions = self.unions.lock().map(|unions| unions.clone()).unwrap_or_default();
@@ -212,7 +213,7 @@ impl Compiler {
         Known { of_files, unions, grouped }
     }
 
-    /// Whether all rule sets are those of the generation before.
+    /// Whether all rule sets are those of the previous generation.
     pub fn has_nothing_new(&self) -> bool {
         let Texts::Held { known, .. } = &self.texts else { return false };
         let is_known = |(files, of): (&Vec<String>, &OfFiles)| {
@@ -221,7 +222,7 @@ impl Compiler {
         self.of_files.lock().is_ok_and(|now| now.len() == known.of_files.len() && now.iter().all(is_known))
     }
 
-    /// Reads the files, and says what a set of them is made of if that can be compared.
+    /// The inputs of the rule set of these files, if they can be compared.
     fn made_of(&self, files: &[String], source: &RuleSource<'_>) -> Result<Option<MadeOf>, CompileError> {
         let Texts::Held { joined, .. } = &self.texts else { return Ok(None) };
         let library = |(place, name): (usize, &String)| {
@@ -234,7 +235,7 @@ impl Compiler {
         };
         let libraries = files.iter().enumerate().map(library).collect::<Result<_, _>>()?;
         let mut variables = source.common.json().get("vars").cloned().unwrap_or(Value::Null);
-        // Where they stand in the file says nothing of them: another tenant may come before.
+        // The place in the file is not part of the input: another tenant may be inserted before.
         for vars in variables.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
             vars.remove("place");
         }
@@ -257,7 +258,7 @@ impl Compiler {
         let mut parsed = Vec::new();
         for (place, path) in paths.iter().enumerate() {
             let read = load::rule_files(std::slice::from_ref(path), contents);
-            // Files of the command line stand in no policy.
+            // Files of the command line are in no policy.
             let file = place.checked_sub(always.len());
             parsed.extend(read.map_err(|error: Failure| CompileError { file, message: error.to_string() })?);
         }
@@ -297,22 +298,23 @@ impl Compiler {
 }
 
 impl Compiler {
-    /// What was made of the same before.
+    /// The previous rules with the same inputs.
     fn before(&self, files: &[String], made_of: Option<&MadeOf>) -> Option<&OfFiles> {
         let Texts::Held { known, .. } = &self.texts else { return None };
         let same = |of: &&OfFiles| made_of.is_some() && of.made_of.as_ref() == made_of;
         known.of_files.get(files).filter(same).or_else(|| known.of_files.values().find(same))
     }
 
-    /// The library that rules are of, if others that choose of the same files can have one set with it. With
-    /// a firewall rules that are not seen would decide as well, by its policies.
+    /// The single library of the rules, if other libraries that choose from the same files can share a set
+    /// with it. Not in firewall mode, where rules that a tenant does not see would decide through their
+    /// policies.
     fn shareable<'m>(&self, made_of: &'m MadeOf) -> Option<&'m Library> {
         let [library] = made_of.libraries.as_slice() else { return None };
         matches!(bartizan_detect::firewall::is_enabled(&self.settings), Ok(false)).then_some(library)
     }
 
-    /// The rule set of all libraries that choose of the same files as this one: that of the generation
-    /// before, if it is good for them.
+    /// The rule set of all libraries that choose from the same files as this one: that of the previous
+    /// generation, if it suits them.
     fn union(
         &self,
         (library, variables): (&Library, &Value),
@@ -347,7 +349,7 @@ impl Compiler {
     }
 }
 
-/// What a policy file calls a tenant.
+/// The name of a tenant in the policy file.
 fn tenant_name(source: &RuleSource<'_>, tenant: TenantId) -> String {
     let names = source.common.json().get("tenants").and_then(|t| t.as_object());
     let known = names.and_then(|names| names.iter().find(|(_, id)| id.as_u64() == Some(tenant.0.into())));
@@ -431,11 +433,11 @@ mod tests {
     use bartizan_config::policy::PolicyText;
     use serde_json::json;
 
-    /// Port with which a third tenant comes before the two.
+    /// Port at which a third tenant precedes the two.
     const THIRD: u16 = 8443;
 
-    /// Two tenants with a library each; of one its port, of one rule its content and of one tenant a variable
-    /// can be said.
+    /// Two tenants with a library each; parameters are the port of one, the content of one's rule, and a
+    /// variable of one.
     fn held(port: u16, content: &str, home: &str) -> Arc<Joined> {
         let part = |tenant, name: &str, text: Value| {
             Object::Policy(Policy { name: name.to_owned(), tenant, text: text.to_string() })
@@ -499,7 +501,7 @@ mod tests {
             let groups = Arc::clone(&builder.known().grouped.as_ref().unwrap().groups);
             ([of("one.rules"), of("two.rules")], groups)
         };
-        // Groups are those of the rule sets, and no others.
+        // Groups are rebuilt exactly when a rule set is.
         let same = |(a, of_a): &Made, (b, of_b): &Made| {
             let same = [0, 1].map(|at| Arc::ptr_eq(&a[at], &b[at]));
             assert_eq!(Arc::ptr_eq(of_a, of_b), same == [true, true]);
@@ -514,7 +516,7 @@ mod tests {
         assert_eq!(same(&tenant, &file), [true, false]);
         let variable = build(&held(443, "another", "192.0.2.0/24"));
         assert_eq!(same(&file, &variable), [false, false]);
-        // One that fails changes nothing.
+        // A failed build changes nothing.
         let mut broken = Joined::clone(&held(443, "other", "192.0.2.0/24"));
         let mut policy = broken.parts.policies[0].json().clone();
         policy["chain"] = json!(["pfv"]);
@@ -522,7 +524,7 @@ mod tests {
         assert!(builder.build_held(&Arc::new(broken), Generation(9)).is_err());
     }
 
-    /// Of each tenant what its library says of one file: `choose` and `except`.
+    /// A library for each tenant that chooses from one file: `choose` and `except`.
     fn choosing(libraries: &[Value]) -> Arc<Joined> {
         let rules = (1..=4).map(|sid| {
             let class = if sid < 3 { "web" } else { "mail" };
@@ -557,7 +559,7 @@ mod tests {
         let options = BuildOptions { controlled: true, cache, ..BuildOptions::default() };
         let mut builder = Builder::new(&options, std::path::Path::new("")).unwrap();
         let mut number = 0;
-        // Of each library the set, and the ids that it sees of it; and how many rules run.
+        // For each library the set and the visible ids; and the number of rules that run.
         let mut build = |libraries: &[Value]| {
             number += 1;
             let built = builder.build_held(&choosing(libraries), Generation(number)).ok().unwrap();
@@ -578,8 +580,8 @@ mod tests {
         let without = |ids: &[u32]| json!({"except": ids});
         let (first, loaded) = build(&[without(&[1])]);
         assert_eq!((&first[0].1, loaded), (&vec![2, 3, 4], 3), "what nobody takes is not there");
-        // One that takes more: a set for both. Then there is nothing that others could leave out or choose
-        // and that is not in it.
+        // One library takes more: a set for both. After that every rule that others could choose or leave out
+        // is part of the set.
         let (both, loaded) = build(&[without(&[1]), without(&[2])]);
         assert_eq!((both[0].0, loaded), (both[1].0, 4));
         assert_ne!(both[0].0, first[0].0);
@@ -594,7 +596,7 @@ mod tests {
         let (chosen, _) = build(&[without(&[1]), without(&[2]), web.clone(), all.clone()]);
         assert_eq!(chosen.iter().map(|(set, _)| *set).collect::<Vec<_>>(), [chosen[0].0; 4]);
         assert_eq!([&chosen[2].1, &chosen[3].1], [&vec![1, 2], &vec![1, 2, 3, 4]]);
-        // Who goes takes nothing from the others.
+        // A library that is removed takes no rules from the others.
         let (left, _) = build(&[without(&[2]), web]);
         assert_eq!(left.iter().map(|(set, _)| *set).collect::<Vec<_>>(), [chosen[0].0; 2]);
         assert_eq!([&left[0].1, &left[1].1], [&vec![1, 3, 4], &vec![1, 2]]);

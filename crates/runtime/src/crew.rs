@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A live run's workers. Each link has workers of its own, connected with each other and with no others.
+//! The workers of a live run. Each link has workers of its own, connected with each other and with no others.
 
 use crate::error::Failure;
 use bartizan_applayer::flow::Engine;
@@ -27,89 +27,88 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the workers of a link are made of, besides their ports.
+/// Parts of a link's workers, besides their ports.
 #[derive(Clone)]
 pub struct Stack {
-    /// Settings of the workers of all links together, as they are for this one.
+    /// Settings of the workers of all links together, with this link's mode.
     pub settings: EngineSettings,
     /// Application protocols.
     pub engine: Arc<Engine>,
 }
 
-/// One link with its workers' ports.
+/// One link with its workers' sources.
 pub struct OfLink {
     /// Its name.
     pub name: String,
-    /// What its workers are made of.
+    /// Parts of its workers.
     pub stack: Stack,
     /// The source of each worker.
     pub sources: Vec<Box<dyn Source>>,
-    /// Where workers get other sources, for each worker; none where the end of a source is the end of the
-    /// run, or the source itself gets other ports.
+    /// Suppliers of other sources, for each worker; empty if the end of a source ends the run, or if the
+    /// source itself gets other ports.
     pub slots: Vec<Arc<Slot<Box<dyn Source>>>>,
-    /// The level below the host, for each worker; none where the link has none.
+    /// The device of each worker; empty if the link has none.
     pub devices: Vec<Box<dyn Device>>,
 }
 
-/// What workers are made of.
+/// Parts of a run's workers.
 pub struct Parts<'p> {
-    /// By number of the link.
+    /// Links by number.
     pub links: Vec<OfLink>,
     /// The first generation.
     pub chains: Arc<Chains>,
-    /// How ports are used.
+    /// Options of the live loops.
     pub live: LiveOptions,
-    /// How they are steered.
+    /// Control of the workers.
     pub control: &'p Control,
-    /// Where they show their counters.
+    /// Board of the workers' counters.
     pub board: Board,
 }
 
-/// What is told of a run when it has ended.
+/// Result of a run that has ended.
 pub struct Ended {
-    /// Why it ended that nobody stopped.
+    /// Failure that ended the run without a request to stop.
     pub failure: Option<Failure>,
-    /// By number of the link.
+    /// Results by number of the link.
     pub links: Vec<LinkEnded>,
-    /// All counters of all parts by name.
+    /// Counters of all parts together, by name.
     pub stats: Counters,
-    /// Those of each worker.
+    /// Counters of each worker.
     pub threads: Vec<Counters>,
     /// The packet clock.
     pub clock: Timestamp,
 }
 
-/// What is told of a link.
+/// Result of a link.
 #[derive(Default)]
 pub struct LinkEnded {
     /// Its name.
     pub name: String,
-    /// Counters of all its workers.
+    /// Counters of all workers together.
     counters: WorkerCounters,
-    /// What live workers count besides.
+    /// Counters of the live loops.
     live: LiveCounters,
-    /// What was handed over between workers.
+    /// Counters of the hand-over between workers.
     hand_over: HandOverCounters,
-    /// All counters of its parts by name.
+    /// Counters of all parts together, by name.
     pub stats: Counters,
     /// Ports by name, each summed over the workers.
     ports: BTreeMap<String, PortStats>,
-    /// Where all frames went.
+    /// Balance of all frames.
     balance: Balance,
-    /// Frames leave by the ports; else they are only watched.
+    /// Frames leave by the ports; otherwise they are only watched.
     forwards: bool,
 }
 
-/// How long to look for packets before sleeping, unless somebody says: not at all where workers need all
-/// processors.
+/// Default time to poll for packets before sleeping: zero where workers need all processors.
 pub fn spin(workers: u16) -> Duration {
     let free = workers == 1 || processors() > usize::from(workers);
     if free { LiveOptions::default().spin } else { Duration::ZERO }
 }
 
 /// Runs the workers. The only worker of a run writes its events itself, with `recorder`. Several write into
-/// rings, each by a recorder that `for_worker` makes from the number of its link, and a thread more writes
-/// what comes by the rings. `steer` is run beside them; it asks whether they have ended.
+/// rings, each by a recorder that `for_worker` makes from the number of its link, and a further thread writes
+/// the events of the rings. `steer` runs beside them; its argument reports whether they have ended.
 ///
 /// # Errors
 /// A flow table cannot be reserved, or a recorder cannot be made.
@@ -145,7 +144,7 @@ pub fn run(
         for driver in &mut drivers {
             events = events.plus(driver.recorder.close_ring());
         }
-        // A failure of the writer is one of the outputs, which are asked for their problems later.
+        // A failure of the writer is one of the outputs, whose problems are reported later.
         let _ = writer.join();
         (result, events)
     });
@@ -154,8 +153,7 @@ pub fn run(
     Ok(ended)
 }
 
-/// The workers of all links, in their order, each with its recorder. The control has the generations from
-/// here on.
+/// The workers of all links, in order, each with its recorder. The control has the generations from here on.
 fn drivers_of<'r>(
     links: Vec<OfLink>,
     chains: Arc<Chains>,
@@ -163,7 +161,7 @@ fn drivers_of<'r>(
     recorders: Vec<&'r mut EveRecorder>,
 ) -> Result<Vec<Driver<&'r mut EveRecorder>>, Failure> {
     let all = u16::try_from(recorders.len()).unwrap_or(u16::MAX);
-    // One processor is left for all else: the kernel's work, the writer, who steers.
+    // One processor is left for everything else: the kernel's work, the writer, the supervisor.
     let pinned = all > 1 && processors() > usize::from(all);
     let mut recorders = recorders.into_iter();
     let mut drivers: Vec<Driver<&mut EveRecorder>> = Vec::new();
@@ -195,8 +193,8 @@ fn give_level(worker: &mut Worker, device: Box<dyn Device>) {
 }
 
 impl Ended {
-    /// The result of a run by its workers. `rings`: counters of the rings between them and the writer of
-    /// events, where there are several workers.
+    /// The result of a run from its workers. `rings`: counters of the rings between several workers and the
+    /// writer of events.
     fn of(
         names: Vec<String>,
         result: Result<(), LiveError>,
@@ -233,13 +231,13 @@ impl Ended {
         ended
     }
 
-    /// Counters of each worker, which are given once, and of each link.
+    /// Counters of each worker, which are returned once, and of each link.
     pub fn take_counters(&mut self) -> (Vec<Counters>, Vec<Counters>) {
         let of_links = self.links.iter().map(|link| link.stats.clone()).collect();
         (std::mem::take(&mut self.threads), of_links)
     }
 
-    /// Counters of ports at the host, by name. A port by which several links send has the sum.
+    /// Counters of ports at the host, by name. A port that several links send by has the sum.
     pub fn ports(&self) -> BTreeMap<String, PortStats> {
         let mut ports: BTreeMap<String, PortStats> = BTreeMap::new();
         for (name, stats) in self.links.iter().flat_map(|link| &link.ports) {
@@ -249,7 +247,7 @@ impl Ended {
         ports
     }
 
-    /// What became of the frames, for people.
+    /// Appends a readable summary of the frames.
     pub fn print(&self, text: &mut String) {
         for link in &self.links {
             if self.links.len() > 1 {
@@ -271,7 +269,7 @@ impl LinkEnded {
         driver.each_port(|name, stats, waiting| self.add_port(name, stats, waiting, sum));
     }
 
-    /// What is counted beside the workers.
+    /// Adds the counters that workers do not have.
     fn finish(&self, sum: &mut Sum) {
         self.live.normaliser.for_each(|name, value| sum.add(name, value));
         self.live.for_each_loss(|name, value| sum.add(name, value));
@@ -288,12 +286,12 @@ impl LinkEnded {
         let c = &self.counters;
         let refused = c.refused.iter().sum::<u64>() - c.let_go;
         let went_on = c.forwarded + c.let_go;
-        // Where nothing is forwarded nothing can be refused.
+        // Where no frame is forwarded, none can be refused.
         let (on, off) = if self.forwards { ("forwarded", "refused") } else { ("inspected", "lost") };
         let _ = writeln!(text, "{} frames, {went_on} {on}, {refused} {off}, {} alerts", c.packets, c.alerts);
         let lost = bartizan_base::Reason::HandOverRing;
         for (reason, count) in bartizan_base::Reason::ALL.iter().zip(c.refused) {
-            // In detection only what no worker could take does not go on.
+            // In detection only frames that no worker could take are not forwarded.
             let would = !self.forwards || c.let_go > 0;
             let word = if *reason == lost || !would { off } else { "would be refused" };
             if count > 0 {

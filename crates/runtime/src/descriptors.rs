@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! File descriptors: a controller has one for each agent and each client, and shells give programs 1,024
-//! unless told otherwise.
+//! File descriptors: a controller needs one for each agent and each client, and the usual limit of shells is
+//! 1,024.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets the process have as many as it may, if that is more than it has; `wanted` are enough. How many it has
-/// then; `None`: without bound.
+/// Raises the process's limit to at most its hard limit; `wanted` are enough. Returns the resulting limit;
+/// `None`: no limit.
 pub fn raise(wanted: u64) -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let now = limit.current?;

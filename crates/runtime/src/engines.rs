@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The application layers of a run. They outlive generations.
+//! The application layers of a run, which outlive generations.
 
 use crate::error::Failure;
 use crate::generation::{Builder, Built};
@@ -8,11 +8,11 @@ use crate::plan::Plan;
 use bartizan_applayer::flow::Engine;
 use std::sync::Arc;
 
-/// The application layer of links that prevent and of those that watch.
+/// The application layers: one for links in prevention and one for links in detection.
 pub struct Engines(Vec<(bool, Arc<Engine>)>);
 
 impl Engines {
-    /// Of the links of a run.
+    /// The application layers for the links of a run.
     pub fn new(plan: &Plan, builder: &Builder, built: &Built) -> Result<Self, Failure> {
         let mut engines: Vec<(bool, Arc<Engine>)> = Vec::new();
         for link in &plan.links {
@@ -27,13 +27,13 @@ impl Engines {
         Ok(Engines(engines))
     }
 
-    /// That of links that prevent, or of those that watch.
+    /// The application layer for links in prevention, or in detection.
     pub fn of(&self, prevention: bool) -> Option<Arc<Engine>> {
         let engine = self.0.iter().find(|(known, _)| *known == prevention);
         engine.map(|(_, engine)| Arc::clone(engine))
     }
 
-    /// What only new rules ask for is done from here on.
+    /// Enables the parsing work that only new rules need.
     pub fn ask(&self, built: &Built) {
         for (_, engine) in &self.0 {
             engine.ask_hashes(built.needs.hashes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the program ends.
+//! Exit codes and failures of the program.
 
 use bartizan_base::{SettingError, Settings};
 use bartizan_dataplane::eve::EveError;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Exit codes, as README and man page promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// Success.
     Done = 0,
     /// Input was refused.
     Input = 1,
@@ -24,7 +24,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What stopped the program: what, where, why, what to do, in one message.
+/// The failure that ended the program: problem, place, reason and remedy in one message.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -40,13 +40,12 @@ impl Failure {
         Failure { message: message.to_string(), exit: Exit::Input }
     }
 
-    /// A setting that cannot be understood, with the place that its value comes from.
+    /// A malformed setting, with the place that its value comes from.
     pub fn setting(settings: &Settings) -> impl Fn(SettingError) -> Self + '_ {
         |error| Failure::input(settings.explain(&error))
     }
 
-    /// Outputs that cannot be made: of a setting that cannot be understood, or of a file that cannot be
-    /// opened.
+    /// Outputs that cannot be made, because of a malformed setting or a file that cannot be opened.
     pub fn outputs(settings: &Settings) -> impl Fn(EveError) -> Self + '_ {
         |error| match error {
             EveError::Setting(error) => Failure::setting(settings)(error),
@@ -54,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// Output that cannot be written, or a limit.
+    /// Output that cannot be written, or an exceeded limit.
     pub fn stopped(message: impl std::fmt::Display) -> Self {
         Failure { message: message.to_string(), exit: Exit::Stopped }
     }

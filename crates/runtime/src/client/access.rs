@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller that is asked, and the token: as given, then variables of the environment, then a file of
-//! the user. Tokens come from files that nobody else can read, never from the command line, where everyone on
-//! the machine can see them.
+//! The address of the controller and the token: as given, else from variables of the environment, else from a
+//! file of the user. Tokens come from files that only the user can read, never from the command line, where
+//! all users of the machine can see them.
 
 use crate::error::Failure;
 use crate::input;
@@ -12,14 +12,14 @@ use serde::Deserialize;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Access to a controller, as far as it is given; the environment and the user's file have the rest.
+/// Access to a controller, as far as it is given; the environment and the user's file supply the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// URL of the controller.
     pub controller: Option<String>,
     /// File with the token.
     pub token_file: Option<PathBuf>,
-    /// Certificate that the controller's is signed by, or is.
+    /// Certificate of the controller, or of the authority that signed it.
     pub ca: Option<PathBuf>,
 }
 
@@ -47,7 +47,7 @@ fn own_path() -> Option<PathBuf> {
     Some(folder.or_else(home)?.join("bartizan/ctl.yaml"))
 }
 
-/// Refuses a file that others can read: what is in it would not be this user's alone.
+/// Refuses a file that others can read: its content would not be this user's alone.
 fn secret(path: &Path) -> Result<(), Failure> {
     let unreadable = |error| Failure::input(format!("cannot read {}: {error}", path.display()));
     let mode = std::fs::metadata(path).map_err(unreadable)?.mode();
@@ -73,7 +73,7 @@ fn own() -> Result<Own, Failure> {
         };
         Failure::input(problems.iter().map(line).collect::<Vec<_>>().join("\n"))
     })?;
-    // Names in the file are seen from the file.
+    // Relative paths in the file are relative to the file's folder.
     let folder = path.parent().unwrap_or(Path::new(""));
     for named in [&mut own.token_file, &mut own.ca].into_iter().flatten() {
         *named = folder.join(&*named);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The operations of a controller by resource and verb (`policies put`), made of its table of routes. A new
-//! route is a new one by itself.
+//! The operations of a controller by resource and verb (`policies put`), derived from its table of routes, so
+//! that a new route needs no code here.
 //!
-//! The resource is the last part of a path that is a list of its own; what follows it, or else the first word
-//! of the operation, is the verb.
+//! The resource is the last part of a path that is a list of its own; the verb is the rest of the path, or
+//! else the first word of the operation.
 
 use bartizan_controller::resources;
 use bartizan_controller::rest::route::Parameter;
@@ -17,11 +17,11 @@ pub struct Action {
     pub resource: String,
     /// The verb.
     pub verb: String,
-    /// The routes that do it: one, or one for each number of names that are given.
+    /// The routes of the operation: one, or one for each number of given names.
     pub routes: Vec<Route>,
     /// The options of the body.
     pub flags: Vec<Flag>,
-    /// The resource alone means this: a log, of which there is only a list.
+    /// The resource alone means this operation: a log, which has only a list.
     pub direct: bool,
 }
 
@@ -43,42 +43,42 @@ pub enum FlagKind {
     Number,
     /// A number or a text.
     Either,
-    /// Nothing: it is `true`.
+    /// No value: the key is `true`.
     Yes,
     /// One of these.
     Word(Vec<String>),
-    /// Texts with commas between.
+    /// Texts separated by commas.
     List,
-    /// `name=value`, with commas between.
+    /// Pairs `name=value`, separated by commas.
     Pairs,
 }
 
 impl Action {
-    /// The names in the paths: of the longest first.
+    /// The names in the path; of several routes, in the longest path.
     pub fn names(&self) -> Vec<&str> {
         let names = self.routes.iter().map(names);
         names.max_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// Whether the name is that of the content: nobody has to say it.
+    /// Whether the name is part of the content, so that it need not be given.
     pub fn named_by_content(&self) -> bool {
         self.routes
             .iter()
             .any(|route| route.method == Method::Put && route.body.is_some_and(|body| body.schema.is_none()))
     }
 
-    /// Whether it only reads.
+    /// Whether the operation only reads.
     pub fn reads(&self) -> bool {
         self.routes.iter().all(|route| route.method == Method::Get)
     }
 
-    /// Whether it is a list in pages, which are turned here. Other answers that have pages are shown one by
-    /// one.
+    /// Whether the answer is a paged list, whose pages are joined here. Other paged answers are shown page by
+    /// page.
     pub fn lists(&self) -> bool {
         self.routes.iter().any(|route| route.operation.starts_with("list-"))
     }
 
-    /// Parameters of the query, but for where a page begins.
+    /// Parameters of the query, except for the start of a page.
     pub fn parameters(&self) -> Vec<&'static Parameter> {
         let mut all: Vec<&'static Parameter> = Vec::new();
         for parameter in self.routes.iter().flat_map(|route| route.query) {
@@ -89,7 +89,7 @@ impl Action {
         all
     }
 
-    /// Whether a log goes on: the newest come first, with a number each.
+    /// Whether the operation can follow a log: the newest items come first, with a number each.
     pub fn follows(&self) -> bool {
         self.direct && self.resource == "alerts"
     }
@@ -106,7 +106,7 @@ pub fn names(route: &Route) -> Vec<&str> {
     route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect()
 }
 
-/// All operations, in the order of the table.
+/// All operations, in the order of the route table.
 pub fn all() -> &'static [Action] {
     static ALL: OnceLock<Vec<Action>> = OnceLock::new();
     ALL.get_or_init(|| of(resources::routes()))
@@ -142,7 +142,7 @@ fn words(route: &Route, routes: &[Route]) -> (String, String) {
     };
     let at = parts.iter().rposition(|part| is_list(part)).unwrap_or(0);
     let resource = parts.get(at).copied().unwrap_or_default();
-    // A document's form is no part of its name.
+    // The form of a document is not part of its name.
     let resource = resource.split('.').next().unwrap_or(resource).to_owned();
     let rest: Vec<&str> = parts.iter().skip(at + 1).copied().filter(|part| !part.starts_with('{')).collect();
     let first = route.operation.split('-').next().unwrap_or_default();
@@ -170,7 +170,7 @@ fn flags(route: &Route, document: &Value) -> Vec<Flag> {
     keys.filter_map(flag).collect()
 }
 
-/// The schema that a reference names, also a reference with keys beside it, which lies in an `allOf`.
+/// The schema that a reference names; a reference with further keys lies in an `allOf`.
 fn resolved<'v>(schema: &'v Value, definitions: &'v Value) -> &'v Value {
     let schema = match schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
         Some([one]) => one,
@@ -180,7 +180,7 @@ fn resolved<'v>(schema: &'v Value, definitions: &'v Value) -> &'v Value {
     name.and_then(|name| definitions.get(name)).unwrap_or(schema)
 }
 
-/// The value of an option for a key; `None` if it is not plain.
+/// The kind of value for a key; `None` if the value is not plain.
 fn kind(schema: &Value, definitions: &Value) -> Option<FlagKind> {
     let schema = resolved(schema, definitions);
     if let Some(words) = words_of(schema) {
@@ -216,7 +216,7 @@ fn words_of(schema: &Value) -> Option<Vec<String>> {
     words.iter().map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-/// The resources, in the order of the table.
+/// The resources, in the order of the route table.
 pub fn resources() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Vec::new();
     for action in all() {

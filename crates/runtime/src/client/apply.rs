@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Documents of files put in an order that works. Documents that are as they stand are left alone.
+//! Applies the documents of files, in an order that satisfies their references. Unchanged documents are left
+//! alone.
 //!
-//! Nothing is removed: documents of a controller that the files do not have stay. Not done: all of it as one
-//! change.
+//! Documents of the controller that the files lack are not removed. Not done: all changes as one.
 
 use super::document::{self, Document};
 use super::request::{self, JSON, Request, ask};
@@ -28,7 +28,7 @@ const KINDS: &[(&str, &str)] = &[
     ("setting", "/v1/settings/{name}"),
 ];
 
-/// A document that is to be put.
+/// A document to be put.
 pub struct DesiredDocument {
     document: Document,
     order: usize,
@@ -41,11 +41,11 @@ pub struct DesiredDocument {
     pub name: String,
     /// Its content.
     pub spec: Value,
-    /// Rule files that it names by their paths, by their hashes.
+    /// Rule files that the document names by path, by their hashes.
     rule_files: BTreeMap<String, PathBuf>,
 }
 
-/// The documents of files and folders, in an order that works.
+/// The documents of files and folders, in an order that satisfies their references.
 ///
 /// # Errors
 /// A file cannot be read, a document lacks something, or two have one name.
@@ -142,18 +142,18 @@ impl DesiredDocument {
         Ok(())
     }
 
-    /// The failure that something is wrong in it.
+    /// A failure caused by the document, with its place.
     pub fn wrong(&self, message: &str) -> Failure {
         self.document.wrong("/spec", message)
     }
 
-    /// Its kind, tenant and name.
+    /// Kind, tenant and name.
     pub fn title(&self) -> String {
         let tenant = self.tenant.as_ref().map(|tenant| format!("{tenant}/")).unwrap_or_default();
         format!("{} {tenant}{}", self.kind, self.name)
     }
 
-    /// Groups that it names, if it is one.
+    /// Groups that the document names, if it is a group.
     fn members(&self) -> Vec<&str> {
         match self.spec.get("members").filter(|_| self.kind == "group") {
             Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
@@ -163,7 +163,7 @@ impl DesiredDocument {
     }
 }
 
-/// By kind; groups behind those that they name. Two of one name are refused.
+/// Sorts by kind; groups follow those that they name. Two documents with one name are refused.
 fn in_order(mut wanted: Vec<DesiredDocument>) -> Result<Vec<DesiredDocument>, Failure> {
     wanted.sort_by(|a, b| (a.order, &a.path).cmp(&(b.order, &b.path)));
     for pair in wanted.windows(2) {
@@ -177,7 +177,7 @@ fn in_order(mut wanted: Vec<DesiredDocument>) -> Result<Vec<DesiredDocument>, Fa
     let is_group = |one: &DesiredDocument| one.kind == "group";
     let first = wanted.iter().position(is_group).unwrap_or(wanted.len());
     let count = wanted.iter().filter(|one| is_group(one)).count();
-    // Those of a tenant stand together, by their path.
+    // The groups of a tenant are adjacent, since they are sorted by path.
     let groups: Vec<DesiredDocument> = wanted.splice(first..first + count, []).collect();
     let (mut groups, mut ordered) = (groups.into_iter().peekable(), Vec::with_capacity(count));
     while let Some(group) = groups.next() {
@@ -190,7 +190,7 @@ fn in_order(mut wanted: Vec<DesiredDocument>) -> Result<Vec<DesiredDocument>, Fa
     Ok(wanted)
 }
 
-/// The groups of a tenant, each behind those that it names.
+/// The groups of a tenant, each after those that it names.
 fn members_first(mut groups: Vec<DesiredDocument>) -> Vec<DesiredDocument> {
     let mut ordered = Vec::with_capacity(groups.len());
     while !groups.is_empty() {
@@ -198,20 +198,20 @@ fn members_first(mut groups: Vec<DesiredDocument>) -> Vec<DesiredDocument> {
             let members = one.members();
             groups.iter().any(|other| other.path != one.path && members.contains(&other.name.as_str()))
         };
-        // Groups in a circle are for the controller to refuse, with the reason.
+        // The controller refuses circular groups, with the reason.
         let next = groups.iter().position(|one| !waits(one)).unwrap_or(0);
         ordered.push(groups.remove(next));
     }
     ordered
 }
 
-/// A document beside the one that stands now.
+/// A desired document, with the controller's present one.
 pub struct PlannedDocument {
     /// The document.
     pub wanted: DesiredDocument,
-    /// Content of the one that stands.
+    /// Content of the present document.
     pub before: Option<Value>,
-    /// Rule files that the controller does not have, by their hashes.
+    /// Rule files that the controller lacks, by their hashes.
     pub missing_files: Vec<(String, PathBuf)>,
 }
 
@@ -228,12 +228,12 @@ impl PlannedDocument {
         Ok(PlannedDocument { wanted, before, missing_files })
     }
 
-    /// Whether something would change.
+    /// Whether the document differs.
     pub fn is_change(&self) -> bool {
         self.before.as_ref() != Some(&self.wanted.spec) || !self.missing_files.is_empty()
     }
 
-    /// Puts it, or asks whether it could be put. Returns the generation.
+    /// Puts the document; `dry`: only checks whether it could be put. Returns the generation.
     fn put(&self, client: &mut Client, dry: bool) -> Result<u64, Failure> {
         for (hash, path) in self.missing_files.iter().filter(|_| !dry) {
             let bytes = document::bytes(&path.to_string_lossy())?;
@@ -259,13 +259,13 @@ impl PlannedDocument {
     }
 }
 
-/// Documents beside those that stand now.
+/// Desired documents, with the controller's present ones.
 pub struct Plan {
     documents: Vec<PlannedDocument>,
 }
 
 impl Plan {
-    /// Reads the documents that stand.
+    /// Reads the present documents.
     ///
     /// # Errors
     /// The controller refuses, or does not answer.
@@ -274,25 +274,25 @@ impl Plan {
         Ok(Plan { documents: documents.collect::<Result<_, _>>()? })
     }
 
-    /// The documents that would change something, in the order in which they are put.
+    /// The documents that differ, in the order in which they are put.
     pub fn changes(&self) -> Vec<&PlannedDocument> {
         self.documents.iter().filter(|one| one.is_change()).collect()
     }
 
-    /// Number of the documents that are as they stand.
+    /// Number of unchanged documents.
     pub fn same(&self) -> usize {
         self.documents.len() - self.changes().len()
     }
 
-    /// Puts the changes; `dry_run`: asks whether the first one could be put. Returns the generation.
+    /// Puts the changes; `dry_run`: checks whether the first one could be put. Returns the generation.
     ///
     /// # Errors
-    /// The controller refuses one; the message names those that are not done.
+    /// The controller refuses a document; the message names those that were not put.
     pub fn put(&self, client: &mut Client, dry_run: bool) -> Result<Option<u64>, Failure> {
         let changes = self.changes();
         let mut generation = None;
         for (index, one) in changes.iter().enumerate() {
-            // What needs others that are not there yet cannot be checked before they are.
+            // A document that needs others cannot be checked before those exist.
             if dry_run && index > 0 {
                 break;
             }
@@ -312,7 +312,7 @@ impl Plan {
     }
 }
 
-/// The name of a rule file for the controller; none of standard input, or where the name cannot be one.
+/// The name of a rule file at the controller. `None` for standard input, or if the name is not allowed.
 pub fn file_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     bad_name(&name).is_none().then_some(name)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The policy file of a device of a controller: that of a generation, or as it would be with documents that
-//! are not put yet. It is made as the controller makes it, by the same code.
+//! The policy file of a device of a controller: that of a generation, or the one that would result from
+//! documents which are not put yet. The controller's own code renders it.
 
 use super::apply;
 use super::request::{self, Request, ask};
@@ -22,12 +22,12 @@ pub struct Candidate {
     device: String,
     spec: DeviceSpec,
     running: u64,
-    /// Libraries as they would be, by name.
+    /// Libraries with the new documents, by name.
     libraries: Vec<(String, Value)>,
 }
 
 impl Candidate {
-    /// Looks at the device.
+    /// Reads the device.
     ///
     /// # Errors
     /// The controller refuses, or does not answer.
@@ -40,12 +40,12 @@ impl Candidate {
         Ok(Candidate { client, device: device.to_owned(), spec, running, libraries: Vec::new() })
     }
 
-    /// The generation that it runs; 0: none yet.
+    /// The generation that the device runs; 0: none yet.
     pub const fn running(&self) -> u64 {
         self.running
     }
 
-    /// Its policy file of a generation.
+    /// The device's policy file of a generation.
     ///
     /// # Errors
     /// The controller refuses, or does not answer.
@@ -55,7 +55,7 @@ impl Candidate {
         Ok(answer.body.get_mut("policy").map(Value::take).unwrap_or_default())
     }
 
-    /// Its policy file of the newest generation.
+    /// The device's policy file of the newest generation.
     ///
     /// # Errors
     /// The controller refuses, or does not answer.
@@ -64,7 +64,7 @@ impl Candidate {
         self.of_generation(answer.body.get("generation").and_then(Value::as_u64).unwrap_or(0))
     }
 
-    /// Its policy file as it would be with documents.
+    /// The device's policy file as it would be with the documents.
     ///
     /// # Errors
     /// A document cannot be used, or the controller refuses.
@@ -116,7 +116,7 @@ impl Candidate {
         Ok(items.into_iter().map(document).collect())
     }
 
-    /// The rules that a library chooses, as it stands.
+    /// The selected rules of a library, as stored at the controller.
     fn rules(&mut self, library: &str) -> Result<String, Failure> {
         if self.libraries.iter().any(|(name, _)| name == library) {
             return Err(Failure::input(format!(
@@ -137,17 +137,17 @@ pub struct Choice<'c> {
     pub generation: Option<u64>,
     /// Documents that are not put yet.
     pub with: &'c [PathBuf],
-    /// The base: a policy file, the number of a generation, or `running`. Unless given, it is what the device
-    /// runs.
+    /// The base: a policy file, the number of a generation, or `running`. By default the generation that the
+    /// device runs.
     pub against: Option<&'c str>,
-    /// A base is needed also if none is given.
+    /// Whether a base is needed even if none is given.
     pub needs_base: bool,
 }
 
-/// Puts the policy file of a choice and that of its base into a folder.
+/// Writes the policy file of a choice and that of its base into a folder.
 ///
 /// # Errors
-/// The device has none of these, or the controller refuses.
+/// The device has no such generation, or the controller refuses.
 pub fn policies(
     client: Client,
     choice: &Choice<'_>,
@@ -184,10 +184,10 @@ pub fn policies(
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it, for its owner only.
+    /// Makes the folder, for its owner only.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be made.
     pub fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("bartizan-replay-{}", std::process::id()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
@@ -195,7 +195,7 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// Puts a policy file there, with the rules of the libraries that its policies name.
+    /// Writes a policy file into the folder, with the rules of the libraries that its policies name.
     ///
     /// # Errors
     /// A file cannot be written, or the controller refuses.
@@ -211,7 +211,7 @@ impl Folder {
             let text =
                 if named.contains(library.as_str()) { candidate.rules(library)? } else { String::new() };
             for file in files.as_array().into_iter().flatten().filter_map(Value::as_str) {
-                // Names of libraries have no slashes; what has one is none of them.
+                // Names of libraries have no slashes.
                 if !file.contains('/') {
                     write(&folder.join(file), &text)?;
                 }
@@ -225,7 +225,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left lies among temporary files.
+        // A remainder lies among temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -4,12 +4,12 @@
 use super::yaml;
 use serde_json::Value;
 
-/// Pairs of lines that are compared; of texts beyond, all of one and all of the other is shown.
+/// Most pairs of lines that are compared; of longer texts all lines of both are shown.
 pub const PAIRS_MAX: usize = 4_000_000;
-/// Equal lines that are shown around a difference.
+/// Equal lines shown before and after a difference.
 const AROUND: usize = 2;
 
-/// The lines, each behind `-`, `+` or a space; of equal ones only those near a difference.
+/// The lines of the difference, each after `-`, `+` or a space; of equal lines only those near a difference.
 pub fn lines(before: &str, after: &str) -> Vec<String> {
     let (a, b): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let marked = match a.len().saturating_mul(b.len()) {
@@ -41,9 +41,9 @@ pub fn documents(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     lines(&written(before), &written(after))
 }
 
-/// Both texts by their longest common part.
+/// Marks the lines of both texts by their longest common subsequence.
 fn marked<'t>(a: &[&'t str], b: &[&'t str]) -> Vec<(char, &'t str)> {
-    // Length of the common part from a line of each on.
+    // Length of the common part from a line of each text on.
     let width = b.len() + 1;
     let mut common = vec![0u32; (a.len() + 1) * width];
     let at = |common: &[u32], i: usize, j: usize| common.get(i * width + j).copied().unwrap_or(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Documents of files: YAML or JSON, with the places of their parts, so that a controller's refusal names
-//! file and line.
+//! Documents of files: YAML or JSON, with the places of their parts, so that the refusal of a controller can
+//! name file and line.
 
 use crate::error::Failure;
 use crate::input;
@@ -12,9 +12,9 @@ use std::path::Path;
 
 /// A document.
 pub struct Document {
-    /// The file, as it was named.
+    /// The file, as the user named it.
     pub file: String,
-    /// Lines of the file before it.
+    /// Lines of the file before the document.
     before: usize,
     node: Node,
     /// Its content.
@@ -26,10 +26,10 @@ const INPUT: &str = "-";
 /// Bytes of a file of documents.
 const FILE_MAX: u64 = 64 << 20;
 
-/// The bytes of a file, or of standard input (`-`).
+/// Reads a file, or standard input (`-`).
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn bytes(path: &str) -> Result<Vec<u8>, Failure> {
     if path != INPUT {
         return input::read_text(Path::new(path), "document");
@@ -50,7 +50,7 @@ impl Document {
         Document::parse(path, &text, 0)
     }
 
-    /// All documents of a file: `---` stands between them.
+    /// All documents of a file, separated by `---`.
     ///
     /// # Errors
     /// The file cannot be read, or is no YAML.
@@ -91,14 +91,14 @@ impl Document {
         Ok(Document { file: file.to_owned(), before, node, body })
     }
 
-    /// File, line and column of what a JSON pointer names, or of the deepest part of it that is there.
+    /// File, line and column of the part that a JSON pointer names, or of its deepest existing ancestor.
     pub fn place(&self, pointer: &str) -> String {
         let parts = pointer.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
         let position = read::locate(&self.node, &parts.collect::<Vec<_>>().join("/"));
         format!("{}:{}:{}", self.file, position.line + self.before, position.column)
     }
 
-    /// The failure that something is wrong in it.
+    /// A failure caused by a part of the document, with its place.
     pub fn wrong(&self, pointer: &str, message: &str) -> Failure {
         Failure::input(format!("{}: {message}", self.place(pointer)))
     }

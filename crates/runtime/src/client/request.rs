@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to a controller. Refusals are failures with the place in the document, and the exit code.
+//! Requests to a controller. A refusal becomes a failure with the place in the document, and the exit code.
 
 use super::document::Document;
 use crate::error::{Exit, Failure};
@@ -14,11 +14,11 @@ pub struct Request<'r> {
     pub method: Method,
     /// Path, with its query.
     pub path: String,
-    /// The body and its kind.
+    /// The body and its content type.
     pub body: Option<(Vec<u8>, &'static str)>,
-    /// Fields of its head.
+    /// Header fields.
     pub fields: Vec<(&'static str, String)>,
-    /// Document of the body, and the pointer of the part that is the body.
+    /// Document of the body, and the pointer to the part that is the body.
     pub of: Option<(&'r Document, &'r str)>,
 }
 
@@ -29,10 +29,10 @@ impl Request<'_> {
     }
 }
 
-/// The kind of bodies that are JSON.
+/// Content type of JSON bodies.
 pub const JSON: &str = "application/json";
 
-/// Asks.
+/// Sends a request; a refusal is an error.
 ///
 /// # Errors
 /// The controller refuses, or does not answer.
@@ -41,7 +41,7 @@ pub fn ask(client: &mut Client, request: Request<'_>) -> Result<Answer, Failure>
     if answer.done() { Ok(answer) } else { Err(refused(&answer, request.of)) }
 }
 
-/// Reads a document; none where there is none.
+/// Reads a document; `None` if it does not exist.
 ///
 /// # Errors
 /// The controller refuses for another reason, or does not answer.
@@ -63,7 +63,7 @@ fn try_ask(client: &mut Client, request: &Request<'_>) -> Result<Answer, Failure
     client.ask_bytes(request.method, &request.path, body, &fields).map_err(Failure::stopped)
 }
 
-/// The failure that a refusal is.
+/// Converts a refusal to a failure.
 fn refused(answer: &Answer, of: Option<(&Document, &str)>) -> Failure {
     let exit = if answer.status / 100 == 4 { Exit::Input } else { Exit::Stopped };
     let text =
@@ -92,7 +92,7 @@ fn refused(answer: &Answer, of: Option<(&Document, &str)>) -> Failure {
     Failure { message, exit }
 }
 
-/// All items of a list, page by page, up to so many. `path` has no query of its own.
+/// At most `most` items of a list, page by page. `path` has no query of its own.
 ///
 /// # Errors
 /// The controller refuses, or does not answer.
@@ -113,7 +113,7 @@ pub fn items(client: &mut Client, path: &str, most: Option<usize>) -> Result<Vec
     }
 }
 
-/// A name as a part of a path.
+/// A name, escaped as a part of a path.
 pub fn path_part(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'~');
     let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
@@ -125,8 +125,8 @@ pub fn number(item: &Value) -> Option<u64> {
     item.get("number")?.as_u64()
 }
 
-/// Items of a log since a number, the newest first. An alert that comes once more has a new number, with its
-/// new count.
+/// Items of a log since a number, the newest first. An alert that occurs again has a new number, with its new
+/// count.
 ///
 /// # Errors
 /// The controller refuses, or does not answer.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON as YAML for people. Read again, it is the same: only words that cannot be taken for anything else
-//! stand without quotes.
+//! JSON as readable YAML that parses to the same value: only words without another meaning are not quoted.
 
 use serde_json::Value;
 
-/// Characters of a list that stands in one line.
+/// Most characters of a list on one line.
 const LINE: usize = 80;
 
-/// The text, with a line end behind it.
+/// The text of a value, with a line end.
 pub fn text(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -18,7 +17,7 @@ pub fn text(value: &Value) -> String {
     out
 }
 
-/// Keys or items, each in a line of its own.
+/// Keys or items, each on a line of its own.
 fn below(value: &Value, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     match value {
@@ -32,7 +31,7 @@ fn below(value: &Value, depth: usize, out: &mut String) {
             for item in items {
                 *out += &format!("{indent}-");
                 match item {
-                    // The first key stands behind the dash.
+                    // The first key follows the dash.
                     Value::Object(pairs) if !pairs.is_empty() => {
                         let mut own = String::new();
                         below(item, depth + 1, &mut own);
@@ -76,7 +75,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// A text: plain if it is a word, or words, that mean nothing else.
+/// A text: without quotes if it has no other meaning.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-' | '@' | ' ');
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
@@ -86,7 +85,7 @@ fn word(text: &str) -> String {
     if free && !other.contains(&text.to_ascii_lowercase().as_str()) {
         text.to_owned()
     } else {
-        // A string of JSON is one of YAML.
+        // A string of JSON is valid YAML.
         Value::from(text).to_string()
     }
 }

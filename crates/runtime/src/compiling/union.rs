@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One rule set for all libraries that choose of the same files: it has what any of them takes, and each sees
-//! its part of it.
+//! One rule set for all libraries that choose from the same files: it has every rule that one of them takes,
+//! and each library sees its part.
 //!
-//! Choices are compared as they are written, and what they leave out by id is looked at on its own: a tenant
-//! that leaves out other rules than the tenants before has a rule set at once.
+//! Choices are compared as text, except for the ids that they leave out: a tenant that leaves out other rules
+//! than earlier tenants has a rule set at once.
 
 use super::Compiled;
 use bartizan_agent::joined::Library;
@@ -15,29 +15,29 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A set goes on that has twice as many rules as are taken of it, and so many more.
+/// A set is kept while it has at most twice the rules that are taken, and this many more.
 const SPARE: usize = 1_000;
 
-/// What one list of choices brings.
+/// The rules of one list of choices.
 struct Chosen {
     choices: Vec<Choice>,
-    /// What it takes, with what is left out by id.
+    /// The chosen rules, including those that are left out by id.
     places: Places,
-    /// Ids that all who choose so leave out: not in the set, unless somebody else has chosen them.
+    /// Ids that all libraries with these choices leave out: not in the set, unless other choices take them.
     left_out: BTreeSet<u32>,
 }
 
-/// What is to be compiled for some libraries.
+/// The rules to be compiled for some libraries.
 pub(super) struct Plan {
     chosen: Vec<Chosen>,
-    /// Choices that take other rules under an id that is used: they are not among these.
+    /// Choices that take another rule under an id that is in use: their libraries do not share the set.
     apart: Vec<Vec<Choice>>,
     has: Places,
 }
 
 impl Plan {
-    /// For a library, and for all of its siblings that can share a set with it. `files`: theirs, with all
-    /// rules.
+    /// A plan for a library, and for all siblings that can share a set with it. `files`: their files, with
+    /// all rules.
     pub(super) fn new(files: &[RuleFile], library: &Library, siblings: &[&Library]) -> Self {
         let mut plan = Plan { chosen: Vec::new(), apart: Vec::new(), has: Places::new() };
         let mut left_out: Vec<(&[Choice], BTreeSet<u32>)> = Vec::new();
@@ -63,7 +63,7 @@ impl Plan {
         self.chosen.push(chosen);
     }
 
-    /// Leaves in files what is to be compiled.
+    /// Reduces files to the rules to be compiled.
     pub(super) fn keep(&self, files: &mut [RuleFile]) {
         keep(files, &self.has, self.chosen.iter().any(|chosen| chosen.choices.is_empty()));
     }
@@ -71,7 +71,7 @@ impl Plan {
 
 /// A rule set of several libraries.
 pub(super) struct Union {
-    /// One of them, for their files.
+    /// One of the libraries, which stands for the files of all.
     of: Library,
     variables: Value,
     chosen: Vec<Chosen>,
@@ -84,12 +84,12 @@ impl Union {
         Union { of, variables, chosen: plan.chosen, apart: plan.apart, compiled }
     }
 
-    /// Whether it is of a library's files, and for these variables of tenants.
+    /// Whether the set has the files of a library, with these variables of tenants.
     pub(super) fn is_of(&self, library: &Library, variables: &Value) -> bool {
         self.of.has_files_of(library) && self.variables == *variables
     }
 
-    /// Which of `chosen` is a library's.
+    /// Index in `chosen` of a library's choices.
     fn place(&self, library: &Library) -> Option<usize> {
         let fits = |chosen: &Chosen| {
             chosen.choices == library.choices() && chosen.left_out.is_subset(library.except())
@@ -101,13 +101,13 @@ impl Union {
         self.place(library).and_then(|place| self.chosen.get(place))
     }
 
-    /// Whether it has all that a library takes.
+    /// Whether the set has all rules that a library takes.
     pub(super) fn has(&self, library: &Library) -> bool {
         self.chosen(library).is_some()
     }
 
-    /// Whether it is the best set for these libraries: all that can have it do, and it is not much larger
-    /// than they need.
+    /// Whether the set suits these libraries: it has the rules of all that can share it, and is not much
+    /// larger than necessary.
     pub(super) fn is_for(&self, libraries: &[&Library]) -> bool {
         let (mut used, mut needed) = (BTreeSet::new(), 0usize);
         for library in libraries {
@@ -122,7 +122,7 @@ impl Union {
         rules <= needed.saturating_mul(2).saturating_add(SPARE)
     }
 
-    /// What a library sees of it. `None`: it does not have all that the library takes.
+    /// The part of the set that a library sees. `None`: the set lacks rules that the library takes.
     pub(super) fn seen(&self, library: &Library) -> Option<Seen> {
         let chosen = self.chosen(library)?;
         let rules = &self.compiled.rules;

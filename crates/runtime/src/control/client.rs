@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other side of the socket: a command given to a running program, and its answer.
+//! The client of the socket: sends a command to a running program, and reads the answer.
 
 use super::usual;
 use crate::error::Failure;
@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Gives a command to the program of a socket, the usual one unless it is named, and returns the answer with
-/// its text.
+/// Sends a command to the program that listens on a socket, the default one unless it is named. Returns the
+/// answer with its text.
 ///
 /// # Errors
 /// The program cannot be reached, or does not answer in time.
@@ -28,7 +28,7 @@ pub fn ask(socket: Option<&Path>, patience: Duration, request: &Request) -> Resu
     let mut messages = Messages::new(ANSWER_MAX);
     let lost = |what: String| Failure::stopped(format!("{}: {what}", path.display()));
     let mut exchange = |message: &[u8]| -> Result<(Reply, String), Failure> {
-        // A program that refuses everybody may have closed already: its answer is still there to be read.
+        // A program that refuses all clients may have closed already: its answer can still be read.
         let sent = stream.write_all(message);
         let answer = read(&mut stream, &mut messages, end).map_err(lost)?;
         let Some(answer) = answer else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which live flows are asked about, as people write it: a 5-tuple in one of several forms, a part of one, or
-//! the `flow_id` of an event.
+//! Selection of live flows in its textual form: a 5-tuple in one of several forms, a part of one, or the
+//! `flow_id` of an event.
 
 use crate::tuple;
 use bartizan_dataplane::driver::inquiry::FlowsWanted;
@@ -8,10 +8,10 @@ use std::net::IpAddr;
 
 const FORM: &str = "write it like `tcp 10.0.0.1:40000 192.0.2.7:80`, `10.0.0.1 40000 192.0.2.7 80 tcp`, `192.0.2.7:80`, or give the `flow_id` of an event";
 
-/// Reads it. Ports and ends that are left out are any, and so is the protocol.
+/// Parses a selection. Ports, ends and the protocol may be left out; they fit all then.
 ///
 /// # Errors
-/// What is wrong, and how it is written.
+/// A message with the error and the right form.
 pub fn parse(text: &str) -> Result<FlowsWanted, String> {
     let words: Vec<&str> = tuple::words(text).collect();
     if let [one] = words.as_slice()
@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Result<FlowsWanted, String> {
         let number = word.parse::<u64>().is_ok();
         match (ends.last_mut(), tuple::end(word)) {
             (_, Ok(end)) => ends.push(end),
-            // What stands behind an address that has no port yet.
+            // A port follows an address that has none yet.
             (Some((_, port @ None)), Err(_)) if number => {
                 *port = Some(word.parse().map_err(|_| format!("`{word}` is no port; ports are 0 to 65535"))?);
             }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command socket of a running program: `bartizan ctl` and Suricata's tools speak to it
+//! The command socket of a running program, for `bartizan ctl` and Suricata's tools
 //! ([`bartizan_api::control`]).
 //!
-//! * `place`: where it lies, and who may use it;
+//! * `place`: path and access rights;
 //! * [`server`]: clients, and their bounds;
-//! * [`client`]: the other side: a command given, and its answer;
-//! * `translate`: from messages to commands of the [`crate::channel`], and from what comes of them to
-//!   answers.
+//! * [`client`]: sends a command, and reads its answer;
+//! * `translate`: messages to commands of the [`crate::channel`], and results to answers.
 
 pub mod client;
 mod flow_words;
@@ -23,20 +22,20 @@ use crate::error::Failure;
 use bartizan_base::Settings;
 use place::Choice;
 
-/// What became of the socket.
+/// Result of opening the socket.
 pub enum Opened {
-    /// It is there.
+    /// The socket exists.
     Place(Place),
-    /// Nobody wants one.
+    /// The socket is disabled.
     None,
-    /// Nobody asked for one, and the usual one cannot be had: what is to be said of it.
+    /// The default socket, which was not requested, cannot be opened: a message for the user.
     Without(String),
 }
 
-/// Takes the place of the socket, if there is to be one.
+/// Opens the socket, unless it is disabled.
 ///
 /// # Errors
-/// It is wanted, and cannot be had: what, where, why, what to do.
+/// The socket is requested, and cannot be opened: problem, place, reason, remedy.
 pub fn open(wanted: &Wanted, settings: &Settings) -> Result<Opened, Failure> {
     let group = wanted.group_id().map_err(Failure::input)?;
     let (path, is_usual) = match wanted.choice(settings).map_err(Failure::setting(settings))? {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the command socket lies: its path, who may use it, and what is there already.
+//! The place of the command socket: its path, its access rights, and a file that exists there already.
 //!
 //! The socket is made under another name, gets its rights and its group, and only then its name: nobody can
-//! connect before. One that nobody listens on (its program was killed) is replaced; one that somebody listens
-//! on is not. It goes with the program that made it.
+//! connect before. A socket without a listener (its program was killed) is replaced; one with a listener is
+//! not. The socket is removed with the program that made it.
 //!
 //! Source: unix(7).
 
@@ -17,16 +17,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Name of the socket in the folder for what lives as long as the program.
+/// Name of the socket in the runtime folder.
 const NAME: &str = "control.socket";
-/// Owner and group may give commands.
+/// Owner and group may send commands.
 const MODE: u32 = 0o660;
-/// Bytes of a path that the system takes (`sun_path`, with the zero behind).
+/// Most bytes of a path (`sun_path`, without its zero).
 const PATH_MAX: usize = 107;
-/// How long to wait for who may listen on a socket that is there.
+/// Time limit for a connection to an existing socket.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is wanted.
+/// Requested socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The path; `none` for no socket.
@@ -35,26 +35,26 @@ pub struct Wanted {
     pub group: Option<String>,
 }
 
-/// The path, as far as it is said.
+/// The chosen path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// No socket.
     None,
-    /// Nobody said anything: without it the program can work as well.
+    /// The default path, without a request: the program can work without it.
     Usual(PathBuf),
-    /// Somebody wants it there.
+    /// A requested path.
     Named(PathBuf),
 }
 
-/// The usual path; `None`: this user has no place for it.
+/// The default path; `None`: this user has no runtime folder.
 pub fn usual() -> Option<PathBuf> {
     Some(lock::runtime_folder()?.join(NAME))
 }
 
-/// What Suricata's settings say: whether there is to be a socket (`None`: if it can be), and its path.
+/// Suricata's settings: whether there is a socket (`None`: if possible), and its path.
 ///
 /// # Errors
-/// They cannot be understood.
+/// The settings are malformed.
 pub fn of_settings(settings: &Settings) -> Result<(Option<bool>, Option<&Path>), SettingError> {
     let (enabled, name) = (settings.get("unix-command.enabled"), settings.get("unix-command.filename"));
     let on = match enabled.map(str::trim) {
@@ -69,7 +69,7 @@ pub fn of_settings(settings: &Settings) -> Result<(Option<bool>, Option<&Path>),
 }
 
 impl Wanted {
-    /// The path: the host file's or command line's, else that of Suricata's settings, else the usual one.
+    /// The path: from the host file or the command line, else from Suricata's settings, else the default one.
     pub fn choice(&self, settings: &Settings) -> Result<Choice, SettingError> {
         let (on, name) = of_settings(settings)?;
         if let Some(path) = &self.socket {
@@ -79,10 +79,10 @@ impl Wanted {
             return Ok(Choice::None);
         }
         let folder = lock::runtime_folder();
-        // Whoever asks for one without a place for it is told why there is none.
+        // A request without a runtime folder leads to an error about the folder.
         let wanted_in = || folder.clone().unwrap_or_else(|| PathBuf::from(lock::ROOTS_FOLDER));
         Ok(match (name, &folder) {
-            // Suricata's are relative to its own folder in /var/run.
+            // Suricata's paths are relative to its own folder in /var/run.
             (Some(path), _) => Choice::Named(wanted_in().join(path)),
             (None, _) if on == Some(true) => Choice::Named(wanted_in().join(NAME)),
             (None, Some(folder)) => Choice::Usual(folder.join(NAME)),
@@ -101,21 +101,21 @@ impl Wanted {
     }
 }
 
-/// A socket that is listened on.
+/// A socket with its listener.
 #[derive(Debug)]
 pub struct Place {
     /// Its path.
     pub path: PathBuf,
-    /// Takes clients.
+    /// Accepts clients.
     pub listener: UnixListener,
-    /// Device and number of the file.
+    /// Device and inode of the file.
     file: (u64, u64),
     _lock: Lock,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Somebody may have put another one there.
+        // Another program may have replaced the file.
         if self::file(&self.path) == Some(self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -126,10 +126,10 @@ fn file(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Listens there.
+/// Listens on the path.
 ///
 /// # Errors
-/// What, where, why.
+/// Problem, place, reason.
 pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
     let shown = path.display();
     if path.as_os_str().len() > PATH_MAX {
@@ -143,7 +143,7 @@ pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
     }
     let lock = lock::control(path)?;
     is_free(path)?;
-    // Whoever has the lock is the only one of this process' number here.
+    // Only the holder of the lock uses the file name with this process's number.
     let unnamed = folder.join(format!(".{}", std::process::id()));
     let _ = std::fs::remove_file(&unnamed);
     let listener = UnixListener::bind(&unnamed).map_err(|error| format!("cannot make {shown}: {error}"))?;
@@ -158,7 +158,7 @@ pub fn take(path: &Path, group: Option<u32>) -> Result<Place, String> {
     Ok(Place { path: path.to_owned(), listener, file, _lock: lock })
 }
 
-/// Rights and group, before it has its name.
+/// Sets rights and group, before the socket has its name.
 fn give(socket: &Path, group: Option<u32>) -> Result<(), String> {
     std::fs::set_permissions(socket, Permissions::from_mode(MODE))
         .map_err(|error| format!("cannot give the command socket its rights: {error}"))?;
@@ -168,7 +168,7 @@ fn give(socket: &Path, group: Option<u32>) -> Result<(), String> {
     })
 }
 
-/// Who is in the socket's group has to come through its folder. What else lies there has rights of its own.
+/// Lets the socket's group pass its folder. Other files in it have rights of their own.
 fn may_be_entered(folder: &Path) {
     let Ok(found) = std::fs::metadata(folder) else { return };
     let mode = found.mode() & 0o7777;
@@ -177,7 +177,7 @@ fn may_be_entered(folder: &Path) {
     }
 }
 
-/// Whether nobody listens there; the error says who or what is there.
+/// Whether nobody listens on the path; the error names the listener or the file.
 fn is_free(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let found = match std::fs::symlink_metadata(path) {
@@ -190,7 +190,7 @@ fn is_free(path: &Path) -> Result<(), String> {
     }
     match connect(path) {
         Ok(()) => Err(format!("another program listens on {shown}; stop it")),
-        // Its program has gone, without a word.
+        // The program ended without removing it.
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
         Err(error) => {
             Err(format!("{shown} is there, and whether somebody listens cannot be found out: {error}"))
@@ -198,14 +198,14 @@ fn is_free(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Connects, and waits no longer than is good: a program that hangs may listen and take nobody.
+/// Connects with a time limit: a program that hangs may listen and accept nobody.
 fn connect(path: &Path) -> std::io::Result<()> {
     let (to, came) = std::sync::mpsc::channel();
     let path = path.to_owned();
     std::thread::Builder::new().name("control-look".to_owned()).spawn(move || {
         let _ = to.send(UnixStream::connect(path).map(drop));
     })?;
-    // It listens, and its queue is full.
+    // No reply in time: a listener exists, and its queue is full.
     came.recv_timeout(PATIENCE).unwrap_or(Ok(()))
 }
 
@@ -264,7 +264,7 @@ mod tests {
     fn a_socket_that_nobody_listens_on_is_replaced_and_no_other() {
         let folder = folder("replaced");
         let path = folder.join("c.socket");
-        // Its program was killed.
+        // The program was killed.
         drop(UnixListener::bind(&path).unwrap());
         let place = take(&path, None).unwrap();
         let found = std::fs::metadata(&path).unwrap();
@@ -275,7 +275,7 @@ mod tests {
         assert!(error.contains(&me), "{error}");
         drop(place);
         assert!(std::fs::read_dir(&folder).unwrap().next().is_none(), "nothing is left");
-        // Of another program.
+        // A socket of another program.
         let other = UnixListener::bind(&path).unwrap();
         let error = take(&path, None).unwrap_err();
         assert!(error.contains("another program listens on"), "{error}");

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients of the command socket. One thread takes them, and each has a thread of its own: who is slow keeps
-//! nobody waiting, and nothing here touches packets.
+//! Clients of the command socket. One thread accepts them, and each has a thread of its own, so a slow client
+//! delays no other; no thread of them touches packets.
 //!
-//! Bounds: so many clients; a message has to come whole in some time from its first byte on, and an answer
-//! has to be taken in some time; a client that says nothing is let go after a while. When all places are
-//! taken, who has been silent longest makes room for a newcomer; so nobody can shut others out by doing
-//! nothing.
+//! Bounds: the number of clients; the time of a message from its first byte to its last, and of an answer
+//! until it is taken; the silence of a client. When all places are taken, the client that has been silent
+//! longest is dropped for a new one; so no client can shut others out by doing nothing.
 
 use super::place::Place;
 use super::translate::Desk;
@@ -25,19 +24,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// Clients at once.
+/// Most clients at once.
 pub const CLIENTS_MAX: usize = 16;
-/// Time for a message from its first byte on, for the first message from the connection on, and for an answer
-/// to be taken.
+/// Time limit for a message from its first byte on, for the first message from the connection on, and for
+/// taking an answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client may say nothing.
+/// Longest silence of a client.
 pub const SILENCE: Duration = Duration::from_secs(3_600);
-/// How often the thread that takes clients looks whether the run ends.
+/// Interval in which the accepting thread checks whether the run ends.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the end of a run waits for answers that are being written.
+/// Longest time that the end of a run waits for answers that are being written.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// What the socket counts.
+/// Counters of the socket.
 #[derive(Debug, Default)]
 struct Counters {
     clients: AtomicU64,
@@ -82,13 +81,13 @@ impl Counters {
 /// A client's place.
 struct Seat {
     number: u64,
-    /// To end it from outside.
+    /// Closes the connection from another thread.
     stream: UnixStream,
-    /// Since when nothing is asked; `None` while a command is carried out.
+    /// Time of the last command's end; `None` while a command is carried out.
     idle: Option<Instant>,
 }
 
-/// What all threads share.
+/// State shared by all threads.
 struct Shared {
     desk: Desk,
     stop: AtomicBool,
@@ -104,12 +103,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes clients of a socket, whose commands are carried out at a desk.
+    /// Accepts clients of a socket, whose commands go to a desk.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub fn start(place: Place, desk: Desk) -> std::io::Result<Self> {
-        // Who was woken for a client that has gone again does not wait for the next.
+        // The thread that was woken for a client which is gone again must not block on the next one.
         place.listener.set_nonblocking(true)?;
         let (stop, seats) = (AtomicBool::new(false), Mutex::default());
         let shared = Arc::new(Shared { desk, stop, seats, counters: Counters::default() });
@@ -120,7 +119,7 @@ impl Server {
         Ok(Server { shared, thread: Some(thread), place })
     }
 
-    /// Where it listens.
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.place.path
     }
@@ -145,7 +144,8 @@ impl Shared {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place; of who has been silent longest if all are taken. `false`: all are busy.
+    /// Takes a place; if all are taken, that of the client that has been silent longest. `false`: all are
+    /// busy.
     fn take_seat(&self, number: u64, stream: UnixStream) -> bool {
         let mut seats = self.seats();
         if seats.len() >= CLIENTS_MAX {
@@ -165,7 +165,7 @@ impl Shared {
     }
 }
 
-/// Gives a client's place back.
+/// Frees a client's place when dropped.
 struct Leaves<'s>(&'s Shared, u64);
 
 impl Drop for Leaves<'_> {
@@ -209,18 +209,18 @@ fn accept(place: &Place, shared: &Arc<Shared>) {
     }
 }
 
-/// One client too many. Whether the answer arrives does not matter.
+/// Refuses a client for lack of a place. The answer may be lost.
 fn refuse(mut stream: UnixStream) {
     let _ = stream.set_nonblocking(true);
     let why = format!("{CLIENTS_MAX} clients have commands under way; come again later");
     let _ = stream.write_all(&Reply::refused(why).to_message(Version::V2));
 }
 
-/// Why a client is let go.
+/// Reasons why a client's connection ends.
 enum End {
-    /// It has gone, or said nothing for long.
+    /// The client is gone, or was silent for too long.
     Gone,
-    /// It is told so.
+    /// The client receives this reason.
     Told(String),
 }
 
@@ -279,7 +279,7 @@ fn converse(
     }
 }
 
-/// The next message; `silence`: how long it may take to begin.
+/// The next message; `silence`: time limit until it begins.
 fn read(
     stream: &mut UnixStream,
     messages: &mut Messages,
@@ -318,7 +318,7 @@ fn read(
                 PATIENCE.as_secs()
             )));
         }
-        // A time of zero is refused by the system.
+        // The system refuses a time of zero.
         let _ = stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
         match stream.read(&mut chunk) {
             Ok(0) => return Err(End::Gone),
@@ -333,7 +333,7 @@ fn read(
     }
 }
 
-/// Sends an answer. `false`: it was not taken in time, or the client has gone.
+/// Sends an answer. `false`: it was not taken in time, or the client is gone.
 fn send(stream: &mut UnixStream, mut bytes: &[u8]) -> bool {
     let end = Instant::now() + PATIENCE;
     while !bytes.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A trace as requests ask for it.
+//! Trace requests in their textual form.
 
 use super::flow_words;
 use crate::traces::{PACKETS, PACKETS_MAX, RuleNumber, SECONDS, SECONDS_MAX, TraceRequest, parse_sid};
@@ -8,13 +8,13 @@ use bartizan_detect::explain::trace::{ATTEMPTS, ATTEMPTS_MAX};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The arguments; all but the rule may be left out.
+/// The arguments; all but the rule are optional.
 const ARGUMENTS: [&str; 6] = ["rule", "packets", "seconds", "attempts", "flow", "tenant"];
 
-/// Reads it.
+/// Parses a trace request.
 ///
 /// # Errors
-/// The argument that is wrong, and what it may be.
+/// The wrong argument, and its valid values.
 pub fn parse(request: &Request) -> Result<TraceRequest, String> {
     if let Some(other) = request.arguments.keys().find(|name| !ARGUMENTS.contains(&name.as_str())) {
         return Err(format!("there is no argument `{other}`; there are {}", ARGUMENTS.join(", ")));

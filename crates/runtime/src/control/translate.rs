@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From messages to commands, and from what comes of them to answers in the form that Suricata's tools know.
+//! Translates messages to commands, and results to answers in the form of Suricata's tools.
 
 use super::{flow_words, trace_words};
 use crate::channel::{Answer, Channel, Command, SetCommand, ValueCommand};
@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// How long workers are waited for that are asked about their flows, or are to run another generation. One
-/// that is idle looks up ten times a second, and is woken.
+/// Longest wait for workers that answer a query about their flows, or enter another generation. An idle
+/// worker checks ten times a second, and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
 
-/// Where commands of clients are taken.
+/// Carries out the commands of clients.
 pub struct Desk {
     channel: Channel,
     view: View,
@@ -35,7 +35,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// With these names of links, by number.
+    /// A desk with these names of links, by number.
     pub fn new(channel: Channel, view: View, traces: Arc<Traces>, links: Vec<String>) -> Self {
         let functions = Functions::new(channel.clone(), view.clone());
         Desk { channel, view, functions, traces, links }
@@ -46,8 +46,8 @@ impl Desk {
         &self.traces
     }
 
-    /// Carries a command out, and says in the log who wanted it. One that takes its time asks `client`
-    /// meanwhile whether somebody still waits for the answer.
+    /// Carries out a command, and logs the client. A lengthy command checks with `client` whether the client
+    /// still waits.
     pub fn carry_out(&self, request: &Request, peer: &Peer, client: &dyn Fn() -> ClientState) -> Reply {
         let name = request.command.as_str();
         let Some(spec) = command(name) else {
@@ -73,7 +73,7 @@ impl Desk {
                 Ok(Asked::Command(command)) => {
                     let reloads = command == Command::Reload;
                     let reply = self.reply(name, self.channel.ask(command));
-                    // Of one that was refused: what goes on.
+                    // The answer to a refused reload shows the generation that continues.
                     if reloads { reply.with(self.view.in_force.newest().told()) } else { reply }
                 }
                 Ok(Asked::Trace(wanted)) => self.trace(&wanted, client),
@@ -95,7 +95,7 @@ impl Desk {
         }
     }
 
-    /// Why a rule is not in force, if it was left out when rules were loaded.
+    /// The reason why a rule is not in force, if it was left out when rules were loaded.
     fn left_out(&self, wanted: &TraceRequest, why: String) -> String {
         let Answer::FailedRules(failed, more) = self.channel.ask(Command::FailedRules) else { return why };
         let rule = wanted.rule;
@@ -182,25 +182,25 @@ fn commands() -> Reply {
     Reply::ok(json!({"count": names.len(), "commands": names}))
 }
 
-/// Suricata's number first, which tools compare.
+/// Suricata's version first, which tools compare.
 fn version() -> String {
     format!("{SURICATA_VERSION} as Bartizan {} has it", env!("CARGO_PKG_VERSION"))
 }
 
-/// Who answers a request: who steers the run, or what can be seen of it at once.
+/// The recipient of a request: the supervisor, or state that can be read at once.
 #[derive(Debug, PartialEq)]
 enum Asked {
     Command(Command),
     Question(Question),
-    /// All functions.
+    /// List of all functions.
     List,
-    /// Of a function, with settings.
+    /// An order about a function, with settings.
     Order(FunctionOrder, String, Map<String, Value>),
-    /// A rule on the next packets.
+    /// A trace of a rule on the next packets.
     Trace(TraceRequest),
 }
 
-/// What a request asks for.
+/// The recipient and content of a request.
 fn asked(request: &Request) -> Result<Asked, String> {
     let text = |name: &str| request.text(name).map(str::to_owned);
     let value = |what| {
@@ -256,7 +256,7 @@ fn settings_of(request: &Request) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// How a function stands. An order that was not carried out is refused.
+/// The health of a function. An order that was not carried out is a refusal.
 fn state(state: &FunctionState) -> Reply {
     match state.done {
         true => Reply::ok(json!({"function": state.function, "state": state.state, "reason": state.reason})),
@@ -264,7 +264,7 @@ fn state(state: &FunctionState) -> Reply {
     }
 }
 
-/// The event's own part, with what Suricata does not count beside it.
+/// Counters of a `stats` event, with those that Suricata does not have.
 fn counters(event: &[u8]) -> Reply {
     let Ok(Value::Object(mut event)) = serde_json::from_slice(event) else {
         return Reply::refused("the counters cannot be read; please report it");
@@ -343,7 +343,7 @@ fn flow_stats(collector: Collector) -> Reply {
 mod tests {
     use super::*;
 
-    /// Every command of the table can be asked for; what it wants to be told is asked for.
+    /// Every command of the table can be sent, and requires its mandatory arguments.
     #[test]
     fn every_command_of_the_table_is_carried_out() {
         for spec in COMMANDS {
