@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is wrong with rules, for people: what is malformed (no rule, or one that Suricata refuses as well) in
-//! full, what only this engine cannot evaluate by protocol and keyword once it is many.
+//! Findings about rules as readable lines: malformed rules (no rules, or refused by Suricata as well) in
+//! full; rules that only this engine cannot evaluate in sums by protocol and keyword, once there are many.
 
 use crate::log::Note;
 use bartizan_detect::keyword::RefusalCode;
 use bartizan_detect::ruleset::{NEVER_WRITTEN, SKIPPED_ENTRY, UNKNOWN_CLASS, WRITER_LEFT_OUT};
 use bartizan_rules::{Diagnostic, RuleSetReport, Severity, code};
 
-/// Rules that cannot be evaluated and are shown one by one; more are summed.
+/// Most unsupported rules that are shown one by one; more are summed.
 const EACH: u64 = 20;
-/// Malformed rules that a start shows.
+/// Most malformed rules that a start shows.
 const SHOWN: usize = 20;
 
-/// Whether a finding is about a rule that is right and cannot be evaluated here.
+/// Whether a finding is about a valid rule that cannot be evaluated here.
 pub fn is_unsupported(finding: &Diagnostic) -> bool {
     [RefusalCode::UnsupportedKeyword, RefusalCode::UnsupportedProtocol, RefusalCode::NoEffect]
         .iter()
         .any(|code| code.code() == finding.code)
 }
 
-/// Whether a finding is about what rules set and ask for: a rule that is skipped, or one that asks in vain.
+/// Whether a finding is about variables: a skipped rule, or a rule that reads a variable which is never set.
 fn is_about_variables(finding: &Diagnostic) -> bool {
     matches!(finding.code, NEVER_WRITTEN | WRITER_LEFT_OUT)
 }
 
-/// The findings with what cannot be evaluated as warnings; `strict`: as errors, and entries that are left out
-/// of lists as well.
+/// The findings, with unsupported rules as warnings; with `strict` as errors, and list entries that were left
+/// out as well.
 pub fn graded(findings: &[Diagnostic], strict: bool) -> Vec<Diagnostic> {
     let grade = |finding: &Diagnostic| {
         let mut finding = finding.clone();
@@ -40,12 +40,12 @@ pub fn graded(findings: &[Diagnostic], strict: bool) -> Vec<Diagnostic> {
     findings.iter().map(grade).collect()
 }
 
-/// Number of findings about entries that are left out of lists.
+/// Number of findings about list entries that were left out.
 pub fn skipped_entries(findings: &[Diagnostic]) -> usize {
     findings.iter().filter(|finding| finding.code == SKIPPED_ENTRY).count()
 }
 
-/// Rules that cannot be evaluated, in a line for each protocol and keyword, with the place of the first.
+/// Unsupported rules, in a line for each protocol and keyword, with the place of the first.
 pub fn sums(report: &RuleSetReport, findings: &[Diagnostic]) -> Vec<String> {
     let first = |name: &str| {
         let named = format!("`{name}`");
@@ -73,7 +73,7 @@ fn count(rules: u64) -> String {
     if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") }
 }
 
-/// The same in one line.
+/// The unsupported rules in one line.
 pub fn sum(report: &RuleSetReport) -> Option<String> {
     let total = report.unsupported_total();
     if total == 0 {
@@ -91,12 +91,12 @@ pub fn sum(report: &RuleSetReport) -> Option<String> {
     Some(format!("{} not supported: {}", count(total), parts.join("; ")))
 }
 
-/// What is to be said at a start of rules that were left out, and why.
+/// Notes of a start about rules that were left out, with the reasons.
 pub fn report(findings: &[Diagnostic], report: &RuleSetReport) -> Vec<Note> {
     let few = report.unsupported_total() <= EACH;
     let mut graded = graded(findings, false);
-    // A start goes on without the lines of a threshold file that are none: they are told of like the rules,
-    // but are no rules.
+    // A start continues without malformed lines of a threshold file: they are reported like rules, but are no
+    // rules.
     for finding in graded.iter_mut().filter(|f| f.code == code::BAD_THRESHOLD) {
         finding.severity = Severity::Warning;
     }
@@ -125,7 +125,7 @@ pub fn report(findings: &[Diagnostic], report: &RuleSetReport) -> Vec<Note> {
     notes
 }
 
-/// Findings that a start shows, and how many more there are.
+/// Findings that a start shows, and the number of further ones.
 pub fn listed(findings: Vec<Diagnostic>) -> Vec<Note> {
     let more = findings.len().saturating_sub(SHOWN);
     let mut notes: Vec<Note> = findings.into_iter().take(SHOWN).map(Note::Finding).collect();
@@ -135,7 +135,7 @@ pub fn listed(findings: Vec<Diagnostic>) -> Vec<Note> {
     notes
 }
 
-/// Whether rules that cannot be evaluated are few enough to be shown one by one.
+/// Whether unsupported rules are few enough to be shown one by one.
 pub fn are_few(report: &RuleSetReport) -> bool {
     report.unsupported_total() <= EACH
 }

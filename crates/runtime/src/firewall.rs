@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Firewall mode in the program: whether it is on, and which files its rules are in.
+//! Firewall mode in the program: whether it is on, and the files of its rules.
 //!
-//! Nothing of it fails open: a file that cannot be read, or a rule that cannot be loaded, ends the start or
+//! The mode never fails open: a file that cannot be read, or a rule that cannot be loaded, ends the start or
 //! the reload.
 
 use crate::error::Failure;
@@ -16,8 +16,8 @@ use std::path::PathBuf;
 /// The options, named as Suricata's.
 #[derive(Clone, Debug, Default)]
 pub struct FirewallOptions {
-    /// Firewall mode: only what a firewall rule accepts goes on, and then to detection. The rules are in
-    /// `firewall.rule-files`.
+    /// Firewall mode: only packets that a firewall rule accepts are forwarded, after detection. The rules are
+    /// in `firewall.rule-files`.
     pub firewall: bool,
     /// Firewall mode with the rules of this file instead of those that the settings name.
     pub firewall_rules_exclusive: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub struct FirewallOptions {
 const ENABLED: &str = "firewall.enabled";
 
 impl FirewallOptions {
-    /// Switches the mode on in the settings where the options ask for it.
+    /// Enables the mode in the settings if the options request it.
     pub fn apply(&self, settings: &mut Settings) -> Result<(), Failure> {
         if !self.firewall && self.firewall_rules_exclusive.is_none() {
             return Ok(());
@@ -43,8 +43,8 @@ impl FirewallOptions {
         Ok(())
     }
 
-    /// The rules, in the order in which they are evaluated. Without any, nothing is accepted: that is warned
-    /// of.
+    /// The rules, in the order of their evaluation. Without any rule nothing is accepted, which leads to a
+    /// warning.
     pub fn files(
         &self,
         settings: &Settings,
@@ -81,13 +81,12 @@ impl FirewallOptions {
     }
 }
 
-/// Whether the settings ask for the mode.
+/// Whether the settings enable the mode.
 pub fn is_on(settings: &Settings) -> Result<bool, Failure> {
     firewall::is_enabled(settings).map_err(Failure::setting(settings))
 }
 
-/// Refuses rules of which some of the firewall are missing: what they say would be decided by others, or by
-/// nobody.
+/// Refuses rules if some firewall rules are missing: other rules, or none, would decide in their place.
 pub fn accepts(loaded: &Loaded) -> Result<(), Failure> {
     match loaded.firewall_refused {
         0 => Ok(()),
@@ -95,7 +94,7 @@ pub fn accepts(loaded: &Loaded) -> Result<(), Failure> {
     }
 }
 
-/// Says that some are missing.
+/// The message that rules are missing.
 pub fn missing(rules: u64) -> String {
     format!(
         "{rules} firewall {} cannot be loaded (see above), and a firewall without some of its rules is another one: correct or remove {}",
@@ -104,8 +103,8 @@ pub fn missing(rules: u64) -> String {
     )
 }
 
-/// Refuses a run that could not hold back what no rule accepts. `which` of several links it is, to be put
-/// before the message.
+/// Refuses a run that could not block packets which no rule accepts. `which`: the name of one of several
+/// links, as a prefix of the message.
 pub fn needs_prevention(settings: &Settings, prevention: bool, which: &str) -> Result<(), Failure> {
     if is_on(settings)? && !prevention {
         return Err(Failure::input(format!(

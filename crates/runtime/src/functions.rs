@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The life of functions in a running program: orders, and how functions stand, over all workers. The command
-//! socket and the southbound protocol ask here.
+//! Lifecycle of functions in a running program: orders, and health, over all workers. The command socket and
+//! the southbound protocol use it.
 //!
-//! Start, stop, restart and health go to the workers, which carry them out between two batches, also while a
-//! reload is built. New settings make a generation, so they go to who steers.
+//! Start, stop, restart and health queries go to the workers, which handle them between two batches, also
+//! while a reload is built. New settings need a new generation, so they go to the supervisor.
 
 use crate::channel::{Answer, Channel, Command};
 use crate::view::{Question, View};
@@ -14,30 +14,30 @@ use bartizan_stages::lifecycle::{Act, Condition, FunctionNow};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// How long workers are waited for; one that is idle is woken.
+/// Longest wait for the workers; an idle one is woken.
 const WORKERS: Duration = Duration::from_secs(5);
 
-/// Gives orders about functions.
+/// Sends orders about functions.
 #[derive(Clone)]
 pub struct Functions {
     channel: Channel,
     view: View,
 }
 
-/// How a function stands on the workers.
+/// Health of a function on the workers.
 type OnWorkers<'f> = (&'static str, Vec<&'f (WorkerId, FunctionNow)>);
 
-/// What workers said, and which have not answered.
+/// Answers of workers, and the workers that have not answered.
 type Answered = (Vec<(WorkerId, FunctionNow)>, Vec<WorkerId>);
 
 impl Functions {
-    /// By these ways.
+    /// Functions of the program that these handles lead to.
     pub const fn new(channel: Channel, view: View) -> Self {
         Functions { channel, view }
     }
 
-    /// Carries out an order about a function, and says how it stands then. `settings` by name, of
-    /// [`FunctionOrder::Configure`] only.
+    /// Carries out an order about a function; returns the function's health afterwards. `settings`: by name,
+    /// for [`FunctionOrder::Configure`] only.
     pub fn carry_out(
         &self,
         order: FunctionOrder,
@@ -59,8 +59,8 @@ impl Functions {
         self.state(function, asked, "")
     }
 
-    /// Gives an order to the workers (`None`: only asks), and says what they answer. `why`: what is said
-    /// before that.
+    /// Sends an order to the workers (`None`: only a query), and returns the joint health. `why`: text that
+    /// precedes the reason.
     fn state(&self, function: &str, act: Option<Act>, why: &str) -> FunctionState {
         let refused = |reason: String| FunctionState {
             function: function.to_owned(),
@@ -130,7 +130,7 @@ impl Functions {
     /// All functions of the running generation.
     ///
     /// # Errors
-    /// Workers cannot be asked now.
+    /// Workers cannot be queried at present.
     pub fn list(&self) -> Result<Value, String> {
         let (said, late) = self.ask(&Question::Functions)?;
         let functions: Vec<Value> = by_function(&said).iter().map(told).collect();
@@ -146,7 +146,7 @@ fn collect(mut collector: Collector) -> Answered {
     (answer.functions, late)
 }
 
-/// In the order of their bits.
+/// Groups answers by function, in the order of their bits.
 fn by_function(said: &[(WorkerId, FunctionNow)]) -> Vec<OnWorkers<'_>> {
     let mut all: Vec<OnWorkers<'_>> = Vec::new();
     for one in said {
@@ -162,7 +162,7 @@ fn worst(on_workers: &[&(WorkerId, FunctionNow)]) -> Condition {
     on_workers.iter().map(|(_, now)| now.condition).max().unwrap_or_default()
 }
 
-/// Why a function does not run on a worker.
+/// The reason why a function does not run on a worker.
 fn why_not(worker: WorkerId, now: &FunctionNow) -> Option<String> {
     let on = worker.0;
     match (now.condition, now.panicked.as_deref()) {
@@ -206,11 +206,11 @@ fn told((name, on_workers): &OnWorkers<'_>) -> Value {
     })
 }
 
-/// Settings as they are written on a command line: `ports=5 action=drop window=30s`; without a value, a
-/// setting is that of the policy again.
+/// Parses settings in their form on a command line: `ports=5 action=drop window=30s`; a setting without a
+/// value takes the policy's value again.
 ///
 /// # Errors
-/// A word is none: how it is written.
+/// A word is malformed; the message shows the right form.
 pub fn settings(words: &str) -> Result<Map<String, Value>, String> {
     let mut settings = Map::new();
     for word in words.split_whitespace() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Building generations: rules (and policy) into chains, again and again with what outlives them shared.
+//! Builds generations: rules (and policy) become chains; state that outlives generations is shared.
 
 use crate::allocator;
 use crate::compiling::{Compiler, Known, Texts};
@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a generation is built from.
+/// Inputs of a generation.
 #[derive(Clone, Default)]
 pub struct BuildOptions {
     /// Rule file (may be repeated); plain, gzip or zstd.
@@ -45,45 +45,46 @@ pub struct BuildOptions {
     pub suricata_config: Option<PathBuf>,
     /// Override one setting, for example `stream.midstream=true`.
     pub overrides: Vec<String>,
-    /// Policy file: who may talk to whom, and which functions look. Without one the chain is `ids` alone.
+    /// Policy file: allowed connections, and the functions on their path. Without one the chain is `ids`
+    /// alone.
     pub policy: Option<PathBuf>,
     /// Firewall mode.
     pub firewall: FirewallOptions,
-    /// Where compiled patterns are kept.
+    /// Folder of compiled patterns.
     pub cache: Option<PathBuf>,
-    /// Settings that are misspelt, whose loss weakens, or whose events are not written, and rules that are
-    /// left out, whatever the reason, are errors.
+    /// Settings that are misspelt, that weaken protection when ignored, or whose events are not written, and
+    /// all rules that are left out, are errors.
     pub strict: bool,
-    /// Settings of a host file: below those of the command line.
+    /// Settings of a host file, with lower precedence than those of the command line.
     pub below: Vec<(String, String)>,
     /// The host file as it was read.
     pub contents: Contents,
-    /// Where they stand, by key.
+    /// Places of these settings, by key.
     pub below_from: BTreeMap<String, String>,
     /// Outputs of a host file.
     pub outputs: Wanted,
     /// Entries of each host table.
     pub hosts: Option<u32>,
-    /// Bytes of what each function keeps per host, from a host file.
+    /// Bytes of each function's state per host, from a host file.
     pub function_hosts: Option<u64>,
     /// Names of the links, by number.
     pub links: Vec<String>,
-    /// A controller says what runs, and `policy` and `rules` hold until it has.
+    /// A controller supplies the policy; `policy` and `rules` hold until it has.
     pub controlled: bool,
-    /// Some link is inline, in prevention.
+    /// Some link is inline, and prevents.
     pub inline: bool,
     /// A level below refuses packets without a flow on some link.
     pub early: bool,
-    /// Names of the ports that packets may be redirected to, by number; `None`: whatever ports the policy
+    /// Names of the ports that packets may be redirected to, by number; `None`: any port that the policy
     /// names.
     pub ports: Option<Vec<String>>,
-    /// Where diagnostics of builds go.
+    /// Receiver of the builds' diagnostics.
     pub report: Report,
 }
 
 impl BuildOptions {
-    /// The settings: the file's or the shipped ones, then the host file's, then the command line's.
-    /// The files are added to `contents`.
+    /// The settings: the file's or the shipped ones, then the host file's, then the command line's. Adds the
+    /// files to `contents`.
     pub fn settings(&self, contents: &mut Contents) -> Result<Settings, Failure> {
         contents.absorb(&self.contents);
         if !self.overrides.is_empty() {
@@ -148,7 +149,7 @@ impl BuildOptions {
         Ok(settings.get("default-log-dir").filter(|folder| !folder.is_empty()).map(PathBuf::from))
     }
 
-    /// Nobody said what happens to urgent bytes.
+    /// Whether no setting defines the handling of urgent bytes.
     pub fn leaves_urgent_bytes_to_us(&self) -> bool {
         const KEY: &str = "stream.reassembly.urgent.policy";
         let named = |set: &String| set.split('=').next().map(str::trim) == Some(KEY);
@@ -162,17 +163,17 @@ fn http2_note(settings: &Settings, needs: &Needs) -> Option<Note> {
     load::unseen_http2(settings, needs).map(|said| Note::Line(format!("warning: {said}")))
 }
 
-/// A generation with what is told about it.
+/// A generation with its reports.
 pub struct Built {
     /// The chains.
     pub chains: Arc<Chains>,
-    /// What became of the rules.
+    /// Report on the rules.
     pub report: RuleSetReport,
-    /// The rules by file, to be compared with those of another generation.
+    /// The rules by file, for comparison with those of another generation.
     pub inventory: Arc<Inventory>,
     /// Names of the functions by their bit.
     pub function_names: Vec<&'static str>,
-    /// What rules ask of parsers.
+    /// Demands of rules on parsers.
     pub needs: Needs,
     /// The policy that the chains come from.
     pub policy: Option<BuiltPolicy>,
@@ -180,13 +181,13 @@ pub struct Built {
     pub contents: Contents,
 }
 
-/// A policy as it runs.
+/// A policy in force.
 pub struct BuiltPolicy {
     /// The file.
     pub file: Arc<PolicyFile>,
     /// Its classes, by fid.
     pub classes: Vec<Arc<ClassInfo>>,
-    /// Whose traffic a packet is.
+    /// Assigns packets to tenants.
     pub tenants: TenantSelector,
     /// Numbers of the tenants, by name.
     pub tenant_ids: Vec<(String, TenantId)>,
@@ -194,11 +195,11 @@ pub struct BuiltPolicy {
     pub links: Vec<(String, LinkId)>,
 }
 
-/// Whom the policies of a file are about.
+/// Classifier entries of a file's policies.
 pub struct Policies {
-    /// How many there are.
+    /// Number of policies.
     pub count: usize,
-    /// For a classifier; fid and priority are the policy's place in the file, from 0.
+    /// Entries of a classifier; fid and priority are the policy's index in the file, from 0.
     pub entries: Vec<RankedRule>,
     /// Numbers of the tenants, by name.
     pub tenants: Vec<(String, TenantId)>,
@@ -206,7 +207,7 @@ pub struct Policies {
     pub links: Vec<(String, LinkId)>,
 }
 
-/// The tenant of this name of a policy file.
+/// The tenant of a policy file with this name.
 pub fn find_tenant(file: &str, known: &[(String, TenantId)], name: &str) -> Result<TenantId, Failure> {
     let found = known.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
     found.ok_or_else(|| {
@@ -215,7 +216,7 @@ pub fn find_tenant(file: &str, known: &[(String, TenantId)], name: &str) -> Resu
     })
 }
 
-/// The link of this name among those that a policy file names.
+/// The link with this name among those that a policy file names.
 pub fn find_link(known: &[(String, LinkId)], name: &str) -> Result<LinkId, Failure> {
     let found = known.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
     found.ok_or_else(|| {
@@ -224,29 +225,29 @@ pub fn find_link(known: &[(String, LinkId)], name: &str) -> Result<LinkId, Failu
     })
 }
 
-/// A link that no policy names, beside those that they name.
+/// A link that no policy names, numbered after those that they name.
 pub fn unnamed_link(known: &[(String, LinkId)]) -> LinkId {
     LinkId(u16::try_from(known.len()).unwrap_or(u16::MAX))
 }
 
-/// Whether a file is a policy by its name.
+/// Whether a file's name is that of a policy.
 pub fn is_policy(path: &Path) -> bool {
     let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
     name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
-/// Where a policy comes from.
+/// Source of a policy.
 enum Origin {
     /// A file.
     File(PathBuf),
     /// A controller.
     Held(Arc<Joined>),
-    /// Nowhere: there is a controller, and it has said nothing yet.
+    /// None yet: the controller has not sent anything.
     Until,
 }
 
-/// What messages call a policy that is in no file.
+/// Name in messages of a policy that is in no file.
 const CONTROLLER: &str = "controller";
 
 impl Origin {
@@ -258,11 +259,11 @@ impl Origin {
     }
 }
 
-/// Why no generation comes of a policy.
+/// Reasons why a policy cannot be built.
 pub enum BuildError {
-    /// The policy says something wrong.
+    /// The policy has an error.
     Policy(PolicyError),
-    /// Something else is wrong.
+    /// Another failure.
     Other(Failure),
 }
 
@@ -300,30 +301,30 @@ pub struct Builder {
     kinds: Vec<Arc<dyn FunctionKind>>,
     /// The links by name; `None`: whatever links the policy names.
     links: Option<Vec<(String, LinkId)>>,
-    /// What a controller has said.
+    /// The controller's configuration.
     held: Option<Arc<Joined>>,
-    /// What was made of a controller's libraries last.
+    /// Rule sets that were compiled from a controller's libraries last.
     known: Arc<Known>,
-    /// The policy of the last generation, of which the next one shares what stays.
+    /// The policy of the last generation; the next one shares its unchanged parts.
     read: Option<Arc<PolicyFile>>,
-    /// Rules were compiled since memory was given back.
+    /// Whether rules were compiled since memory was last returned to the system.
     compiled: bool,
-    /// All policies were made anew since then.
+    /// Whether all policies were rebuilt since then.
     remade: bool,
-    /// It was said that what is not IP passes.
+    /// Whether the note was given that packets which are not IP pass.
     told_not_ip: bool,
-    /// What is to be said.
+    /// Pending notes for the user.
     notes: Vec<Note>,
 }
 
 impl Builder {
-    /// Reads the settings. What rules save lies below `out` unless the settings say otherwise.
+    /// Reads the settings. Files that rules save are below `out` unless the settings name another folder.
     pub fn new(options: &BuildOptions, out: &Path) -> Result<Self, Failure> {
         let links = options.links.iter().zip(0..).map(|(name, n)| (name.clone(), LinkId(n))).collect();
         Self::with(options, out, true, Some(links))
     }
 
-    /// Reads the settings for captures: without a policy everything is as with Suricata.
+    /// Reads the settings for captures: without a policy everything is as in Suricata.
     pub fn for_captures(options: &BuildOptions, out: &Path) -> Result<Self, Failure> {
         Self::with(options, out, options.policy.is_some(), None)
     }
@@ -338,11 +339,11 @@ impl Builder {
         let mut settings = options.settings(&mut contents)?;
         load::data_folder(&mut settings, out);
         if options.suricata_config.is_none() && drops {
-            // Suricata's shipped outputs leave refused packets out; inline they are what one looks for.
+            // Suricata's shipped outputs leave refused packets out; inline they are the events of interest.
             settings.set("outputs.1.eve-log.types.34", "drop");
             settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
         }
-        // Whoever gave the folder has read it, or knows better.
+        // The caller has read or replaced the folder, so the setting counts as used.
         let _ = settings.get("default-log-dir");
         let mut warnings = Vec::new();
         if options.policy.is_some() && options.rules.is_empty() && rule_files::are_named(&settings) {
@@ -354,7 +355,7 @@ impl Builder {
             settings.mark_read("default-rule-path");
         }
         if !options.rules.is_empty() {
-            // Others were named in their place.
+            // Other rule files were named in their place.
             settings.mark_read("rule-files");
             settings.mark_read("default-rule-path");
         }
@@ -398,23 +399,23 @@ impl Builder {
         Keywords { base: Arc::clone(&self.base), settings: self.settings.clone() }
     }
 
-    /// What was odd about the settings.
+    /// Warnings about the settings.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The pattern engine in words.
+    /// The pattern engine, in words.
     pub fn patterns(&self) -> String {
         self.base.compiler.info().to_string()
     }
 
-    /// What the cache of compiled patterns did, if there is one.
+    /// Counters of the cache of compiled patterns, if there is one.
     pub fn cache(&self) -> Option<CacheCounters> {
         self.base.compiler.info().cache
     }
 
-    /// Other settings for a function from the next generation on; `null` takes one back. Gives all that were
-    /// given before.
+    /// Sets settings of a function from the next generation on; `null` removes one. Returns all previous
+    /// overrides.
     ///
     /// # Errors
     /// The function has no such settings, or there is no policy.
@@ -425,29 +426,30 @@ impl Builder {
         }
     }
 
-    /// Settings for functions as they were.
+    /// Restores previous overrides of functions.
     pub fn restore(&mut self, overrides: Overrides) {
         if let Some(agent) = &mut self.agent {
             agent.restore(overrides);
         }
     }
 
-    /// To be called when a generation was freed: gives its memory back.
+    /// Called when a generation was freed: returns its memory to the system.
     pub fn generation_freed(&mut self) {
         let (compiled, remade) = (std::mem::take(&mut self.compiled), std::mem::take(&mut self.remade));
         if compiled {
             self.base.generation_freed();
         }
-        // What shares nearly all with what runs is small: the allocator gives it back by itself.
+        // A generation that shares nearly everything with the running one is small: the allocator returns it
+        // by itself.
         if compiled || remade {
             allocator::give_back();
         }
     }
 
-    /// Builds a generation from what a controller has said, else from the files as they are now. Nothing of
-    /// one that fails is used.
+    /// Builds a generation from the controller's configuration, else from the present files. A failed build
+    /// has no effect.
     pub fn build(&mut self, number: Generation) -> Result<Built, Failure> {
-        // The first generation has what was read a moment ago.
+        // The first generation uses the files that were read just before.
         if number > Generation(1) {
             self.read_named_again();
         }
@@ -464,35 +466,35 @@ impl Builder {
         built
     }
 
-    /// Texts, their parsed form, and what libhs needs to compile sets (150 MB for Emerging Threats Open) are
-    /// for loading alone. It takes milliseconds, which a generation without new rules does not.
+    /// Returns memory to the system: texts, their parsed form, and the memory that libhs needs to compile
+    /// sets serve loading alone. Takes milliseconds, so a generation without new rules skips it.
     fn give_back(&self) {
         if self.compiled {
             allocator::give_back();
         }
     }
 
-    /// Builds a generation from what a controller says. It is held only once it is to run
-    /// ([`Builder::hold`]).
+    /// Builds a generation from a controller's configuration. The configuration is kept only when the
+    /// generation is to run ([`Builder::hold`]).
     pub fn build_held(&mut self, joined: &Arc<Joined>, number: Generation) -> Result<Built, BuildError> {
         let built = self.build_policy(&Origin::Held(Arc::clone(joined)), number);
         self.give_back();
         built
     }
 
-    /// From here on [`Builder::build`] builds this.
+    /// From now on [`Builder::build`] builds this configuration.
     pub fn hold(&mut self, joined: Option<Arc<Joined>>) {
         self.held = joined;
     }
 
-    /// What a controller has said, as it is held.
+    /// The controller's configuration that is kept.
     pub fn held(&self) -> Option<&Joined> {
         self.held.as_deref()
     }
 
-    /// What runs until a controller has said something, for people.
+    /// The policy that holds until the controller sends one, in words.
     pub fn meanwhile(&self) -> String {
-        // What is odd about them was said with the build.
+        // The build reported their warnings.
         let rules = self.rules_named(&mut Vec::new());
         match (&self.options.policy, rules.is_empty()) {
             (Some(path), _) => format!("the policy {} holds", path.display()),
@@ -503,7 +505,7 @@ impl Builder {
         }
     }
 
-    /// What was made of the libraries last.
+    /// Rule sets that were compiled from the libraries last.
     #[cfg(test)]
     pub fn known(&self) -> &Known {
         &self.known
@@ -514,16 +516,15 @@ impl Builder {
         self.agent.as_ref().map(Agent::tenants).unwrap_or_default()
     }
 
-    /// The settings with all that they name, as it was read last.
+    /// The settings with all files that they name, as read last.
     fn contents(&self) -> Contents {
         let mut contents = self.contents.clone();
         contents.absorb(self.base.contents());
         contents
     }
 
-    /// Reads the files of classes, references and thresholds again. Rules that were compiled with others are
-    /// compiled
-    /// anew.
+    /// Reads the files of classes, references and thresholds again. After a change, all rules are compiled
+    /// again.
     fn read_named_again(&mut self) {
         let mut warnings = Vec::new();
         if let Some(base) = self.base.read_again(&self.settings, &mut warnings) {
@@ -533,7 +534,7 @@ impl Builder {
         self.warn(warnings);
     }
 
-    /// Detection alone, for every flow.
+    /// Builds detection alone, for every flow.
     fn build_detection(&mut self, number: Generation) -> Result<Built, Failure> {
         let mut contents = self.contents();
         let mut files = load::rule_files(&self.rules(), &mut contents)?;
@@ -558,7 +559,7 @@ impl Builder {
         Ok(Built { chains, report, inventory, function_names: vec!["ids"], needs, policy: None, contents })
     }
 
-    /// Says which lines of the threshold file are about no rule.
+    /// Notes the lines of the threshold file that match no rule.
     fn note_unused_thresholds(&mut self, inventory: &Inventory) {
         self.notes.extend(findings::listed(self.base.unused_thresholds(inventory.running())));
     }
@@ -579,14 +580,14 @@ impl Builder {
         }
     }
 
-    /// Alerts of one packet that are reported.
+    /// Most alerts of one packet that are reported.
     fn alerts_max(&mut self) -> Result<usize, Failure> {
         let (most, warning) = load::alerts_max(&self.settings).map_err(Failure::setting(&self.settings))?;
         self.warn(warning);
         Ok(most)
     }
 
-    /// What is to be said of what was built last, or of why it was not: once.
+    /// Takes the notes for the user about the last build, or about its failure.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -595,7 +596,7 @@ impl Builder {
         self.notes.extend(warnings.into_iter().map(|warning| Note::Line(format!("warning: {warning}"))));
     }
 
-    /// Where the rules of a policy come from.
+    /// Source of a policy's rules.
     fn texts(&mut self, origin: &Origin) -> Texts {
         match origin {
             Origin::File(path) => Texts::Files {
@@ -609,11 +610,11 @@ impl Builder {
         }
     }
 
-    /// The agent with this program's functions, and what compiles rules for it.
+    /// The agent with this program's functions, and the compiler of its rules.
     fn agent(&mut self, origin: &Origin) -> Result<(&mut Agent, Arc<Compiler>), Failure> {
         let texts = self.texts(origin);
         let compiler = Arc::new(Compiler::new(Arc::clone(&self.base), self.settings.clone(), texts));
-        // The agent outlives generations: fids, tenants and bits stay. Only what compiles rules is new.
+        // The agent outlives generations: fids, tenants and bits stay. Only the compiler of rules is new.
         let mut kinds = self.kinds.clone();
         let alerts_max = self.alerts_max()?;
         kinds.push(Arc::new(IdsKind::new(Arc::clone(&compiler) as Arc<dyn RuleCompiler>, alerts_max)));
@@ -626,8 +627,8 @@ impl Builder {
             none => {
                 let agent = none.insert(Agent::new(kinds).map_err(Failure::input)?);
                 let memory = self.options.function_hosts.unwrap_or(HOST_MEMORY);
-                // Over captures keys are known: at a bound the same happens in each run. What faces live
-                // traffic has secret ones.
+                // For captures the hash keys are fixed: at a bound the result is the same in each run. Tables
+                // that face live traffic have secret keys.
                 let known = HostTablesConfig { memory, ..HostTablesConfig::default() };
                 if self.links.is_none() {
                     agent.set_hosts(known);
@@ -648,8 +649,8 @@ impl Builder {
         Ok((agent, compiler))
     }
 
-    /// Whom the policies of a file are about, for lookups of headers alone: no function is built, no rule
-    /// file is read.
+    /// The policies of a file as classifier entries, for lookups of headers alone: no function is built, no
+    /// rule file is read.
     pub fn policy_entries(&mut self, path: &Path) -> Result<Policies, Failure> {
         let links = self.links.clone();
         let origin = Origin::File(path.to_owned());
@@ -662,7 +663,7 @@ impl Builder {
         Ok(Policies { count: file.policies.len(), entries, tenants, links })
     }
 
-    /// What a policy says.
+    /// Builds a policy.
     fn build_policy(&mut self, origin: &Origin, number: Generation) -> Result<Built, BuildError> {
         let mut has_new_rules = false;
         let mut notes = Vec::new();
@@ -675,7 +676,7 @@ impl Builder {
         built
     }
 
-    /// As [`Builder::build_policy`]; notes whether rules were compiled for it, and what is to be said.
+    /// As [`Builder::build_policy`]; reports whether rules were compiled, and the notes for the user.
     fn policy_built(
         &mut self,
         origin: &Origin,
@@ -744,14 +745,14 @@ impl Builder {
     }
 }
 
-/// Builds, and hands the diagnostics over whether it succeeded or not.
+/// Builds, and passes the diagnostics on, after success and failure.
 pub fn reported<T>(builder: &mut Builder, build: impl FnOnce(&mut Builder) -> T) -> T {
     let built = build(builder);
     builder.options.report.notes(&builder.take_notes());
     built
 }
 
-/// Adds the settings that functions were given by commands, which hold until the program ends.
+/// Adds the settings of functions that were set by commands, which hold until the program ends.
 fn add_overrides(contents: &mut Contents, agent: &Agent) {
     let overrides = agent.overrides();
     if !overrides.is_empty() {
@@ -759,8 +760,7 @@ fn add_overrides(contents: &mut Contents, agent: &Agent) {
     }
 }
 
-/// Reads a policy for the functions that the agent has, and adds it to `contents`.
-/// `before`: the one that was read before it.
+/// Reads a policy for the agent's functions, and adds it to `contents`. `before`: the previous one.
 fn read_policy(
     origin: &Origin,
     agent: &Agent,
@@ -776,7 +776,7 @@ fn read_policy(
             return Ok(policy::from_parts(CONTROLLER, &joined.parts, &functions, before)?);
         }
         Origin::Until => {
-            // Who has rules is looked at with them; who has none gets through nothing.
+            // A host with rules inspects all traffic with them; a host without any blocks all traffic.
             let default = match compiler.has_rules_for_all() {
                 true => json!({"action": "allow", "chain": ["ids"]}),
                 false => json!({"action": "drop"}),

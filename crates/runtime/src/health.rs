@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How functions stand over all workers, from what these say has happened: for a controller.
+//! Health of functions over all workers, from their lifecycle events: for a controller.
 
 use bartizan_api::southbound::FunctionState;
 use bartizan_base::WorkerId;
 use bartizan_stages::lifecycle::{Condition, FunctionEvent, FunctionEventKind};
 use std::collections::BTreeMap;
 
-/// Functions that are not as they should be, by worker.
+/// Functions that do not run, by worker.
 #[derive(Debug, Default)]
 pub struct Health {
     away: BTreeMap<(&'static str, u16), (Condition, String)>,
-    /// What a controller was not told yet, the newest of each function.
+    /// States that are not reported to a controller yet, the newest of each function.
     untold: BTreeMap<&'static str, FunctionState>,
 }
 
 impl Health {
-    /// Something has happened on a worker.
+    /// Notes a lifecycle event of a worker.
     pub fn note(&mut self, worker: WorkerId, news: &FunctionEvent) {
         let at = (news.function, worker.0);
         let condition = match news.what {
@@ -30,7 +30,7 @@ impl Health {
         self.untold.insert(news.function, self.of(news.function));
     }
 
-    /// How a function stands: as on the worker where it stands worst.
+    /// The health of a function: that of the worker with the worst one.
     fn of(&self, function: &'static str) -> FunctionState {
         let own = self.away.range((function, 0)..=(function, u16::MAX));
         let worst = own.map(|(_, away)| away).max_by_key(|(condition, _)| *condition);
@@ -39,7 +39,7 @@ impl Health {
         FunctionState { function: function.to_owned(), done: true, state: state.name().to_owned(), reason }
     }
 
-    /// Tells what was not told yet, as far as it is taken.
+    /// Reports pending states, as far as `take` accepts them.
     pub fn tell(&mut self, mut take: impl FnMut(FunctionState) -> bool) {
         self.untold.retain(|_, state| !take(state.clone()));
     }

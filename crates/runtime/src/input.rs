@@ -10,12 +10,12 @@ use std::path::Path;
 
 /// Largest text file (rules, policies) that is read into memory, after decompression.
 pub const TEXT_MAX: u64 = 1 << 30;
-/// How much smaller compression makes rules: what is expected of a compressed file.
+/// Expected compression ratio of rules.
 const PACKED: u64 = 10;
-/// Most room that is made before anything was read.
+/// Most bytes reserved before anything is read.
 const ROOM_MAX: u64 = 128 << 20;
 
-/// Opens a file, with a message that says what to do when that fails.
+/// Opens a file; a failure has a message with the remedy.
 pub fn open(path: &Path, what: &str) -> Result<File, Failure> {
     let failed = |reason: &str| Failure::input(format!("cannot open {what} {}: {reason}", path.display()));
     let file = File::open(path).map_err(|error| match error.kind() {
@@ -44,8 +44,8 @@ pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
         None => String::new(),
     };
     let failed = |error| failed(&advice, error);
-    // Room at once: a text that grows piece by piece takes twice its memory meanwhile. Room that is not used
-    // takes none.
+    // Reserves memory at once: a text that grows piece by piece takes twice its memory meanwhile. Unused
+    // reserve takes none.
     let room = if reader.compression().is_some() { size.saturating_mul(PACKED) } else { size };
     let mut bytes = Vec::with_capacity(usize::try_from(room.min(ROOM_MAX)).unwrap_or(0));
     reader.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -55,7 +55,7 @@ pub fn read_text(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Reads a file that has to be UTF-8: YAML is.
+/// Reads a file that must be UTF-8, such as YAML.
 pub fn read_utf8(path: &Path, what: &str) -> Result<String, Failure> {
     let bytes = read_text(path, what)?;
     String::from_utf8(bytes).map_err(|error| {
@@ -70,7 +70,7 @@ pub fn read_utf8(path: &Path, what: &str) -> Result<String, Failure> {
     })
 }
 
-/// Refuses a configuration file that is another one than it is taken for, and says where it belongs.
+/// Refuses a configuration file of another kind, with the option that it belongs to.
 pub fn is_no_other(path: &Path, text: &str, wanted: FileKind) -> Result<(), Failure> {
     let Some(found) = FileKind::of(text).filter(|found| *found != wanted) else { return Ok(()) };
     let path = path.display();
@@ -119,13 +119,13 @@ mod tests {
         for (pack, name) in [(&zstd as &dyn Fn(&str) -> Vec<u8>, "zstd"), (&gzip, "gzip")] {
             let both = [pack(&long), pack("second\n")].concat();
             assert_eq!(read(&both).unwrap(), format!("{long}second\n"), "{name}");
-            // Cut anywhere, also within the second part.
+            // Cut at any place, also within the second part.
             for cut in [10, pack(&long).len() / 2, pack(&long).len() + 6, both.len() - 9] {
                 let error = read(&both[..cut]).unwrap_err().to_string();
                 assert!(error.contains(&format!("`{name} -t`")), "{name} {cut}: {error}");
             }
         }
-        // A skippable frame between two.
+        // A skippable frame between two others.
         let skip = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
         assert_eq!(read(&[zstd("a"), skip.clone(), zstd("b")].concat()).unwrap(), "ab");
         assert!(read(&[zstd("a"), skip[..9].to_vec()].concat()).is_err());

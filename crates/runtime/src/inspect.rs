@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Inspection of captures: events and counters of what is in them.
+//! Inspection of captures: writes their events and counters.
 
 mod summary;
 
@@ -36,35 +36,35 @@ use tracing::{error, info, warn};
 /// Options of an inspection.
 #[derive(Clone, Default)]
 pub struct InspectOptions {
-    /// What the generation is built from.
+    /// Inputs of the generation.
     pub build: BuildOptions,
     /// Names of the links of the captures, in their order, for policies that name links.
     pub links: Vec<String>,
-    /// What of the packets is inspected, in tcpdump's language.
+    /// Filter of the packets to be inspected, in tcpdump's language.
     pub filter: Option<String>,
-    /// Drop, reject and pass act as they would inline.
+    /// Drop, reject and pass act as they do inline.
     pub prevention: bool,
     /// Folder for events, counters and files.
     pub out: Option<PathBuf>,
     /// Workers.
     pub threads: u16,
-    /// For tests: flows move between workers at random, by this seed.
+    /// For tests: the seed of random moves of flows between workers.
     pub move_flows: Option<u64>,
     /// Capture files, folders of them, `-` for standard input.
     pub captures: Vec<PathBuf>,
 }
 
-/// What came of an inspection.
+/// Result of an inspection.
 pub struct Inspection {
-    /// What was read and found.
+    /// Summary of the captures and findings.
     pub summary: Summary,
-    /// Why counters could not be written.
+    /// Failure to write counters.
     pub failure: Option<Failure>,
-    /// All was read, and nothing was lost.
+    /// Whether all packets were read, and nothing was lost.
     pub is_complete: bool,
 }
 
-/// The links of the captures, in their order. Those that no `--link` names have one that no policy names.
+/// The links of the captures, in their order. A capture without a `--link` has a link that no policy names.
 fn links_of(options: &InspectOptions, policy: Option<&BuiltPolicy>) -> Result<Vec<LinkId>, Failure> {
     if options.links.len() > options.captures.len() {
         return Err(Failure::usage(
@@ -82,7 +82,7 @@ fn links_of(options: &InspectOptions, policy: Option<&BuiltPolicy>) -> Result<Ve
     Ok(links)
 }
 
-/// The recorders of so many workers, and where their events come out.
+/// The recorders of the workers, and the receiving ends of their events.
 fn halves(
     threads: u16,
     builder: &Builder,
@@ -108,9 +108,8 @@ fn not_made(out: &Path, error: &dyn core::fmt::Display) -> Failure {
     Failure::stopped(format!("cannot make the output folder {out}: {error}; choose another with --out"))
 }
 
-/// Inspects captures and writes their events. `requests`: a request to end stops between two packets; what
-/// was read
-/// is inspected and written.
+/// Inspects captures and writes their events. `requests`: a request to end stops between two packets; packets
+/// read so far are inspected and written.
 ///
 /// # Errors
 /// Rules, settings, a policy or a capture cannot be used; an output cannot be made.
@@ -132,7 +131,7 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
         EngineSettings::from_settings(settings, ips, load::seed()).map_err(Failure::setting(settings))?;
     warnings.extend(more);
     let filter = Filter::new(options.filter.as_deref())?;
-    // Captures are opened before anything is written: a wrong path costs nothing.
+    // Captures are opened before any output is written: a wrong path has no effect.
     let found = captures::open(&options.captures, &links, requests)?;
     let rights = Rights::from_settings(settings).map_err(Failure::setting(settings))?;
     rights.make_folder(&out).map_err(|error| not_made(&out, &error))?;
@@ -209,8 +208,8 @@ pub fn run(options: &InspectOptions, requests: &'static Requests) -> Result<Insp
     Ok(Inspection { summary, failure: written.err(), is_complete: all })
 }
 
-/// Writes the event of statistics, with what was lost before it, and settles the outputs. Gives the counters
-/// as they are then, and what happened to the outputs.
+/// Writes the `stats` event, with the losses before it, and flushes the outputs. Returns the counters at that
+/// time, and the problems of outputs.
 fn last_events(
     recorder: &mut EveRecorder,
     with_stats: bool,
@@ -224,14 +223,14 @@ fn last_events(
     (counters, incidents)
 }
 
-/// Says what it costs that rules' expressions are interpreted, if they are.
+/// Logs the cost of interpreted regular expressions, if rules have some.
 fn tell_of_machine_code(rules: u64) {
     if let Some(note) = machine_code::note(jit_support()).filter(|_| rules > 0) {
         info!("note: {note}");
     }
 }
 
-/// Says which outputs nobody reads yet.
+/// Logs the outputs without a reader.
 fn tell_absent_readers(recorder: &EveRecorder) {
     for watch in recorder.watches() {
         if let Some(SinkProblem { path, what: Incident::Lost { error, advice } }) = watch.take_problem() {
@@ -241,7 +240,7 @@ fn tell_absent_readers(recorder: &EveRecorder) {
     }
 }
 
-/// Says which files have events already: those of this run come behind them.
+/// Logs the files that have events already: those of this run are appended.
 fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure> {
     let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?.outputs;
     let of_output = |output: EveOutput| {
@@ -260,7 +259,7 @@ fn continued(settings: &Settings, folder: &Path) -> Result<Vec<String>, Failure>
     Ok(outputs.into_iter().filter_map(of_output).collect())
 }
 
-/// What came of the captures.
+/// Counters of inspected captures.
 struct Inspected {
     counters: WorkerCounters,
     stats: Counters,
@@ -297,7 +296,7 @@ impl Taker for Pool<EveRecorder> {
     }
 }
 
-/// One worker, in this thread.
+/// Inspects with one worker, in this thread.
 fn inspect_alone(
     worker: Worker,
     recorder: &mut EveRecorder,
@@ -317,7 +316,7 @@ fn inspect_alone(
     Ok(Inspected { counters, stats, threads, clock, incomplete, filtered })
 }
 
-/// Several workers; this thread reads, another writes the events.
+/// Inspects with several workers; this thread reads, another one writes the events.
 fn inspect_together(
     mut pool: Pool<EveRecorder>,
     rings: Vec<EventReceiver>,
@@ -328,7 +327,7 @@ fn inspect_together(
     let watches = recorder.watches();
     let outcome = std::thread::scope(|scope| {
         let writer = scope.spawn(|| write_all(rings, recorder));
-        // When this fails, the workers end by themselves, and the writer with the last of them.
+        // On failure the workers end by themselves, and the writer with the last of them.
         let (incomplete, filtered) = Reading::new(&mut pool, watches, reading).all(captures)?;
         let mut finished = pool.finish()?;
         let mut sent = RingCounters::default();
@@ -336,7 +335,7 @@ fn inspect_together(
             sent = sent.plus(half.close_ring());
         }
         sent.for_each(|name, value| finished.stats.push((name, value)));
-        // A failure of the writer is one of the outputs, which are asked for their problems later.
+        // A failure of the writer is one of the outputs, whose problems are reported later.
         let _ = writer.join();
         Ok::<_, PoolError>((finished, incomplete, filtered))
     });

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of the interfaces of a link: one that is down, or without carrier, is told of once, and once
-//! more when it works again. One that is gone is the end of its link's ports: a socket of an interface that
-//! was removed sees nothing of another one of the same name. A change of the MTU is told of as well; the
-//! ports follow it by themselves.
+//! State of a link's interfaces: one that goes down, or loses its carrier, is reported once, and once more
+//! when it works again. The removal of an interface ends its link's ports: the socket of a removed interface
+//! receives nothing from another one with the same name. A change of the MTU is reported as well; the ports
+//! follow it by themselves.
 
 use bartizan_ports::{Interface, LinkState, MAX_MTU};
 use std::time::{Duration, Instant};
 
-/// How often they are looked at.
+/// Interval of the checks.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The watch of a link's interfaces; see the module.
 pub struct InterfaceWatch {
     interfaces: Vec<Interface>,
-    /// What is known of each.
+    /// The last known state of each.
     states: Vec<LinkState>,
     looked: Option<Instant>,
 }
 
 impl InterfaceWatch {
-    /// Of interfaces that work.
+    /// A watch of interfaces that work.
     pub fn new(interfaces: Vec<Interface>) -> Self {
         let states = vec![LinkState::Up; interfaces.len()];
         InterfaceWatch { interfaces, states, looked: None }
     }
 
-    /// Which they are.
+    /// The watched interfaces.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// What has changed since the last look, for people. Most calls look at nothing.
+    /// Messages about changes since the last check. Most calls check nothing.
     pub fn look(&mut self) -> Vec<String> {
         if self.looked.is_some_and(|at| at.elapsed() < EVERY) {
             return Vec::new();
@@ -38,7 +38,7 @@ impl InterfaceWatch {
         self.looked = Some(Instant::now());
         let mut said = Vec::new();
         for (interface, known) in self.interfaces.iter().zip(&mut self.states) {
-            // What the system does not tell has not changed.
+            // An unknown state counts as unchanged.
             let Ok(state) = interface.state() else { continue };
             if state != *known {
                 said.extend(tell(&interface.name, state));
@@ -49,7 +49,7 @@ impl InterfaceWatch {
         said
     }
 
-    /// The warning about MTUs that were changed.
+    /// Warnings about changed MTUs.
     fn look_at_mtus(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         for interface in &mut self.interfaces {
@@ -69,7 +69,7 @@ impl InterfaceWatch {
                 "warning: interface `{name}` has MTU {mtu}, and frames are carried up to {MAX_MTU}: larger ones are refused, or cut on a tap; `ip link set dev {name} mtu {MAX_MTU}`"
             ));
         }
-        // The two ends of an inline link; a tap has one interface here.
+        // Two interfaces are the ends of an inline link; a tap has one interface here.
         if let [a, b] = self.interfaces.as_slice()
             && a.mtu != b.mtu
         {
@@ -83,24 +83,24 @@ impl InterfaceWatch {
         said
     }
 
-    /// Why it cannot go on, if an interface is gone.
+    /// The reason why the link cannot continue, if an interface is gone.
     pub fn gone(&self) -> Option<String> {
         let mut all = self.interfaces.iter().zip(&self.states);
         all.find(|(_, state)| **state == LinkState::Gone).map(|(interface, _)| gone(&interface.name))
     }
 }
 
-/// What helps where the end of an interface is the end of the run.
+/// Remedy where the end of an interface ends the run.
 pub const START_AGAIN: &str = "; start again when it is there";
 
-/// What is said of an interface that is gone.
+/// The message that an interface is gone.
 pub fn gone(name: &str) -> String {
     format!(
         "the interface `{name}` is gone: it was removed or moved to another network namespace{START_AGAIN}"
     )
 }
 
-/// What is said of a new state. Of one that is gone the end of the link says it.
+/// The message about a new state. `None` for an interface that is gone: the end of its link reports it.
 fn tell(name: &str, state: LinkState) -> Option<String> {
     match state {
         LinkState::Up => Some(format!("note: interface `{name}` works again")),

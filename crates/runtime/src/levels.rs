@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of level below the host, by the name that a host file gives. One more of this program is one
-//! line here; a
-//! program that embeds the runtime adds its own ([`Levels::with`]).
+//! The kinds of level below the host, by their names in a host file. A further kind of this program takes one
+//! line here; a program that embeds the runtime adds its own ([`Levels::with`]).
 
 use bartizan_offload::level::LevelDriver;
 use bartizan_xdp::XdpDriver;
 use std::fmt;
 
-/// Those of this program.
+/// The kinds of this program.
 const OWN: [&dyn LevelDriver; 1] = [&XdpDriver];
 
 /// The kinds of level that a run may use.
@@ -17,22 +16,22 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// With one more kind.
+    /// Adds one more kind.
     #[must_use]
     pub fn with(mut self, level: &'static dyn LevelDriver) -> Self {
         self.more.push(level);
         self
     }
 
-    /// All of them.
+    /// All kinds.
     pub fn iter(&self) -> impl Iterator<Item = &'static dyn LevelDriver> + '_ {
         OWN.into_iter().chain(self.more.iter().copied())
     }
 
-    /// The kind of a name.
+    /// The kind with a name.
     ///
     /// # Errors
-    /// There is none: a message with those that there are.
+    /// No kind has the name: the message lists those that exist.
     pub fn of_name(&self, name: &str) -> Result<&'static dyn LevelDriver, String> {
         self.iter().find(|level| level.name() == name).ok_or_else(|| {
             let known: Vec<String> = self.iter().map(|level| format!("`{}`", level.name())).collect();

@@ -2,10 +2,10 @@
 //! The running stack as a library: the work of the program's commands, without a command line.
 //!
 //! A program that embeds it builds generations ([`generation::Builder`]), runs links ([`plan::RunOptions`]),
-//! and asks for the end or a reload by [`requests::Requests`]. Questions need no link: [`check`] reads rules
-//! and policies, [`explain`] says why, [`replay`] judges traffic of the past, [`headers`] classifies.
-//! [`client`] asks a controller, [`control::client`] a running program. Nothing is printed: log lines are
-//! events of `tracing`, diagnostics are values ([`log`]).
+//! and requests the end or a reload through [`requests::Requests`]. Some work needs no link: [`check`] checks
+//! rules and policies, [`explain`] explains decisions, [`replay`] judges past traffic, [`headers`]
+//! classifies. [`client`] is the client of a controller, [`control::client`] that of a running program.
+//! Nothing is printed: log lines are events of `tracing`, diagnostics are values ([`log`]).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

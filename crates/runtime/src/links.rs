@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The links of a run while it goes on: ports for their workers, what becomes of their interfaces, and links
-//! that go and come back.
+//! The links during a run: ports of their workers, state of their interfaces, and links that go and come
+//! back.
 //!
-//! What comes and goes as one is a *part*: the two interfaces of an inline link, and each interface of a tap.
-//! With one part the end of its interfaces is the end of the run. With several the others go on: the workers
-//! of a part whose interface is gone let go of its ports and keep their flows and counters; when interfaces
-//! of the same names are there again and up, it is taken up again. The run ends when no part is left.
+//! A *part* is a unit that goes and comes back: the two interfaces of an inline link, and each interface of a
+//! tap. With a single part the end of its interfaces ends the run. With several, the workers of a part whose
+//! interface is gone release its ports and keep their flows and counters; when interfaces with the same names
+//! are back and up, the part is reopened. The run ends when no part is left.
 
 use crate::crew::{OfLink, Stack};
 use crate::error::Failure;
@@ -25,46 +25,46 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a link that is gone is looked for.
+/// Interval of the checks for interfaces that are gone.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Whether a link has its ports.
+/// State of a part's ports.
 enum State {
     Up,
-    /// Its workers let go of them.
+    /// The workers are releasing them.
     Leaving,
-    /// It has none; when it is looked for again, and what was said of that last.
+    /// The ports are closed: time of the next attempt to reopen, and the last reported obstacle.
     Gone(Instant, Option<String>),
 }
 
 struct Watched {
     plan: LinkPlan,
     number: LinkId,
-    /// Over its workers: over one, until the settings say how when its ports are opened.
+    /// The spread of flows over the link's workers; the default is one worker, until the ports are opened
+    /// with the settings.
     spread: Spread,
-    /// By interface, if it has a filter.
+    /// Packet filters by interface, if the link has any.
     filters: Vec<PacketFilter>,
     parts: Vec<Part>,
-    /// There are other links.
+    /// Whether the run has other links.
     several: bool,
-    /// Who stamps packets of a tap; what is to be said of it.
+    /// Source of a tap's timestamps, and a note for the user about it.
     timestamps: (Timestamps, Option<String>),
-    /// UDP ports that carry tunnels, by the settings in force when its ports are opened.
+    /// UDP ports of tunnels, by the settings in force when the ports are opened.
     tunnels: DecoderConfig,
-    /// Ports that its packets may be redirected to.
+    /// Ports that packets may be redirected to.
     exits: Vec<NamedPort>,
 }
 
-/// What comes and goes as one.
+/// A unit that goes and comes back.
 struct Part {
     interfaces: InterfaceWatch,
-    /// Where its workers get other sources, or ports, in its place.
+    /// Supply the workers with other sources, or ports, for the part.
     slots: Slots,
     state: State,
 }
 
-/// Where the workers of a link get others in the place of a part that is gone, one for each worker; none
-/// where the end of the part is the end of the run.
+/// Slots for the replacement of a part, one for each worker; empty if the end of the part ends the run.
 enum Slots {
     /// The part is the whole of a worker's source.
     Sources(Vec<Arc<Slot<Box<dyn Source>>>>),
@@ -81,7 +81,7 @@ impl Slots {
         }
     }
 
-    /// Whether all workers have let go of the part.
+    /// Whether all workers have released the part.
     fn are_left(&self) -> bool {
         match self {
             Slots::Sources(slots) => !slots.is_empty() && slots.iter().all(|slot| slot.is_empty()),
@@ -89,7 +89,7 @@ impl Slots {
         }
     }
 
-    /// The reason why a worker has let go of the part, if it was not asked to.
+    /// The failure because of which a worker has released the part without a request.
     fn take_failure(&self) -> Option<PortError> {
         match self {
             Slots::Sources(slots) => slots.iter().find_map(|slot| slot.take_failure()),
@@ -97,7 +97,7 @@ impl Slots {
         }
     }
 
-    /// Asks all workers to let go of the part.
+    /// Requests that all workers release the part.
     fn clear(&self) {
         match self {
             Slots::Sources(slots) => slots.iter().for_each(|slot| slot.clear()),
@@ -106,15 +106,15 @@ impl Slots {
     }
 }
 
-/// See the module.
+/// The links of a run; see the module.
 pub struct Links {
     links: Vec<Watched>,
-    /// Why no link is left.
+    /// The reason why no link is left.
     end: Option<String>,
 }
 
 impl Links {
-    /// Of interfaces that work.
+    /// Links with interfaces that work.
     pub fn new(plan: &Plan, interfaces: Vec<Vec<Interface>>) -> Result<Self, Failure> {
         let several = plan.links.len() > 1;
         let exits = &plan.exits;
@@ -148,7 +148,7 @@ impl Links {
         Ok(Links { links, end: None })
     }
 
-    /// Opens the ports of all links, and puts them together with what makes the workers of each.
+    /// Opens the ports of all links, and combines them with the parts of their workers.
     pub fn open(&mut self, stacks: Vec<Stack>, warnings: &mut Vec<String>) -> Result<Vec<OfLink>, Failure> {
         let open = |(link, stack): (&mut Watched, Stack)| {
             link.spread = stack.settings.spread(link.plan.workers).of_link(link.number);
@@ -167,8 +167,8 @@ impl Links {
         self.links.iter_mut().zip(stacks).map(open).collect()
     }
 
-    /// What has changed since the last look, for people. To be called often; most calls look at nothing.
-    /// Stops the run when no link is left.
+    /// Messages about changes since the last check. Called often; most calls check nothing. Stops the run
+    /// when no link is left.
     pub fn look(&mut self, control: &Control) -> Vec<String> {
         let mut said = Vec::new();
         for link in &mut self.links {
@@ -183,14 +183,14 @@ impl Links {
         said
     }
 
-    /// The interfaces of an inline link, while it has them.
+    /// The interfaces of an inline link, while its ports are open.
     pub fn inline_interfaces(&self, name: &str) -> Option<&[Interface]> {
         let link = self.links.iter().find(|link| link.plan.name == name && link.plan.is_inline())?;
         let part = link.parts.first().filter(|part| matches!(part.state, State::Up))?;
         Some(part.interfaces.interfaces())
     }
 
-    /// Links that are without some of their interfaces: whether without all, and why.
+    /// Links that lack interfaces: whether all, and the reason.
     pub fn away(&self) -> BTreeMap<String, (bool, String)> {
         let of = |link: &Watched| {
             let part = link.parts.iter().find(|part| !matches!(part.state, State::Up))?;
@@ -202,7 +202,7 @@ impl Links {
         self.links.iter().filter_map(of).collect()
     }
 
-    /// Why the run cannot go on, if no link is left.
+    /// The reason why the run cannot continue, if no link is left.
     pub fn end(&self) -> Option<String> {
         self.end.clone()
     }
@@ -229,7 +229,7 @@ impl Watched {
         }
     }
 
-    /// What a part is called where there are several: a link, or an interface of one.
+    /// The name of a part in messages where there are several: a link, or an interface of one.
     fn which(&self, at: usize) -> Option<String> {
         let name = self.plan.ports.interfaces().get(at).filter(|_| self.parts.len() > 1).copied();
         match (self.several, name) {
@@ -240,7 +240,7 @@ impl Watched {
         }
     }
 
-    /// Takes a part up again, if that is possible now.
+    /// Reopens a part, if that is possible by now.
     fn come_back(&mut self, at: usize, told: Option<String>, said: &mut Vec<String>) {
         let which = self.which(at).unwrap_or_default();
         let taken_up = self.take_up(at);
@@ -259,8 +259,8 @@ impl Watched {
         };
     }
 
-    /// Opens ports in the place of those that are gone. The error: why not, unless interfaces are just not
-    /// there.
+    /// Opens ports in place of closed ones. The error: the obstacle, `None` if interfaces merely do not
+    /// exist.
     fn take_up(&mut self, at: usize) -> Result<(), Option<String>> {
         let look_up = |name: &&str| match Interface::look_up(name) {
             Err(bartizan_ports::OpenError::NoSuchInterface { .. }) => Err(None),
@@ -271,12 +271,12 @@ impl Watched {
             if self.plan.is_inline() { names.as_slice() } else { names.get(at..=at).unwrap_or_default() };
         let interfaces = names.iter().map(look_up).collect::<Result<Vec<_>, _>>()?;
         for name in names.iter().filter(|_| self.parts.len() > 1 && self.timestamps.0 == Timestamps::Auto) {
-            // The others have their devices' timestamps, and these are not to be mixed with the kernel's.
+            // The other interfaces have their devices' timestamps, which cannot be mixed with the kernel's.
             stamps_by_device(name).map_err(|error| Some(error.to_string()))?.map_err(|why| {
                 Some(format!("the others have hardware timestamps, and interface `{name}` gives none: {why}"))
             })?;
         }
-        // What is to be known of these interfaces was said when the run began.
+        // Notes about these interfaces were given at the start of the run.
         let mut known = Vec::new();
         let failed = |error: OpenError| Some(error.to_string());
         let part_is_source = self.parts.get(at).is_none_or(|part| matches!(part.slots, Slots::Sources(_)));
@@ -294,7 +294,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Gives a pair of ports of a worker its own named ports.
+    /// Adds a worker's own named ports to its pair of ports.
     fn with_exits(&self, mut pair: InlinePair) -> Result<InlinePair, OpenError> {
         let of_link = pair.port(Side::A);
         let (name, mtu) = (of_link.name().to_owned(), of_link.mtu());
@@ -310,7 +310,7 @@ impl Watched {
         Ok(pair.with_exits(exits))
     }
 
-    /// A source for each worker.
+    /// Opens a source for each worker.
     fn open(&self, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn Source>>, OpenError> {
         match &self.plan.ports {
             plan::Ports::Inline { a, b, fix_offloads } => {
@@ -350,7 +350,7 @@ impl Watched {
         }
     }
 
-    /// Ports of one of a tap's interfaces, for each worker.
+    /// Opens ports of one of a tap's interfaces, for each worker.
     fn open_tap(&self, at: usize, warnings: &mut Vec<String>) -> Result<Vec<Box<dyn Port>>, OpenError> {
         let plan::Ports::Tap { interfaces, fix_offloads } = &self.plan.ports else { return Ok(Vec::new()) };
         let Some(interface) = interfaces.get(at) else { return Ok(Vec::new()) };
@@ -365,7 +365,7 @@ impl Watched {
             block_size,
             blocks,
             timestamps: self.timestamps.0,
-            // The second of a pair may come by another interface: who puts them together looks for those.
+            // The second copy of a pair may arrive at another interface: the merged tap searches for it.
             duplicate_window: window(wanted).filter(|_| interfaces.len() == 1),
             ..usual
         };
@@ -377,7 +377,7 @@ impl Watched {
 }
 
 impl Part {
-    /// Looks what became of its interfaces. `which` it is, where there are several.
+    /// Checks the interfaces. `which`: the name of the part, where there are several.
     fn look(&mut self, which: Option<&str>, said: &mut Vec<String>) {
         let with_link = |text: String| match (text.split_once(": "), which) {
             (Some((kind, rest)), Some(which)) if which.starts_with("link") => {
@@ -406,8 +406,8 @@ fn gone(error: PortError) -> String {
     }
 }
 
-/// Who stamps packets of a tap. Those of several interfaces are put in the order of their timestamps: all are
-/// stamped alike.
+/// The source of a tap's timestamps. Packets of several interfaces are ordered by timestamp, so all have the
+/// same source.
 fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> {
     let wanted = match plan.receive.timestamps {
         host::Timestamps::Software => Timestamps::Software,
@@ -430,12 +430,12 @@ fn timestamps(plan: &LinkPlan) -> Result<(Timestamps, Option<String>), Failure> 
     Ok((wanted, None))
 }
 
-/// Within which time second frames are looked for.
+/// The time within which second copies of frames are searched for.
 fn window(receive: &Receive) -> Option<PacketDuration> {
     receive.duplicate_window.map(|ms| PacketDuration::from_millis(ms.into()))
 }
 
-/// A snap length, as ports have it.
+/// A snap length in the form of ports.
 fn snap_length(snap: Snap, tunnels: DecoderConfig) -> SnapLength {
     let SnapAfter { after, bytes, max } = match snap {
         Snap::Frame(bytes) => return SnapLength::Frame(bytes),
@@ -449,7 +449,7 @@ fn snap_length(snap: Snap, tunnels: DecoderConfig) -> SnapLength {
     SnapLength::Headers(AfterHeaders { layer, bytes, max, tunnels })
 }
 
-/// What a link's packet filter is compiled to, by interface.
+/// A link's packet filter, compiled for each interface.
 fn filters(plan: &LinkPlan) -> Result<Vec<PacketFilter>, Failure> {
     let (plan::Ports::Tap { interfaces, .. }, Some(wanted)) = (&plan.ports, &plan.filter) else {
         return Ok(Vec::new());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From settings and rule files to an engine.
+//! Builds an engine from settings and rule files.
 
 use crate::error::Failure;
 use crate::input;
@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
 
-/// Values that cannot be understood, of which a message tells.
+/// Most malformed values that a message lists.
 pub const WRONG_SHOWN: usize = 20;
 
 /// Reads the settings: a file if given, else the shipped ones; then the overrides.
@@ -42,8 +42,8 @@ pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<Settings, F
     checked(unchecked(file, overrides, &mut Contents::default())?)
 }
 
-/// Settings whose values are what their keys want, address and port groups included. Otherwise all that are
-/// not are said, each with its place.
+/// Settings whose values are well-formed, address and port groups included. The error lists all malformed
+/// ones, with their places.
 pub fn checked(settings: Settings) -> Result<Settings, Failure> {
     let mut wrong: Vec<String> = suricata::check(&settings).iter().map(|e| settings.explain(e)).collect();
     wrong.extend(groups(&settings).1.into_iter().filter(|group| !group.is_usable).map(|group| group.said));
@@ -58,7 +58,7 @@ pub fn checked(settings: Settings) -> Result<Settings, Failure> {
     Err(Failure::input(wrong.join("\n")))
 }
 
-/// Settings without a check of their values: more are to come. The files are added to `contents`.
+/// Settings without a check of their values, since more are to come. Adds the files to `contents`.
 pub fn unchecked(
     file: Option<&Path>,
     overrides: &[String],
@@ -66,7 +66,7 @@ pub fn unchecked(
 ) -> Result<Settings, Failure> {
     let mut settings = match file {
         Some(path) => {
-            // What cannot be read is said by who reads it with its includes.
+            // The reader that follows includes reports an unreadable file.
             if let Ok(text) = std::fs::read(path) {
                 input::is_no_other(path, &String::from_utf8_lossy(&text), FileKind::Suricata)?;
             }
@@ -100,16 +100,15 @@ pub fn rule_files(paths: &[PathBuf], contents: &mut Contents) -> Result<Vec<Rule
         .collect()
 }
 
-/// What is odd about an address or port group.
+/// A finding about an address or port group.
 struct OddGroup {
-    /// With its place.
+    /// The message, with the group's place.
     said: String,
-    /// As in Suricata, where a group of which nothing is left is well-formed: only rules that use it cannot
-    /// be loaded.
+    /// As in Suricata, an empty group is well-formed: only rules that use it cannot be loaded.
     is_usable: bool,
 }
 
-/// Address and port groups of the settings, and what is odd about them.
+/// Address and port groups of the settings, and findings about them.
 fn groups(settings: &Settings) -> (Variables, Vec<OddGroup>) {
     let mut variables = Variables::new();
     let mut odd = Vec::new();
@@ -142,7 +141,7 @@ fn groups(settings: &Settings) -> (Variables, Vec<OddGroup>) {
     {
         for (name, error) in &wrong {
             let key = format!("vars.{kind}.{name}");
-            // Nothing left of a group that another one takes away is an error of that other one in Suricata.
+            // If another group excludes this empty one, that other group is in error in Suricata.
             let is_named = |other: &str| wrong.iter().any(|(name, _)| **name == *other);
             let is_usable = matches!(error.kind, ResolveErrorKind::Empty(_))
                 && !settings.get(&key).is_some_and(|value| variables_in(value).any(is_named));
@@ -158,24 +157,23 @@ fn variables_in(value: &str) -> impl Iterator<Item = &str> {
     value.split('$').skip(1).map(move |rest| rest.split(is_end).next().unwrap_or(rest))
 }
 
-/// Address and port groups of settings that were checked. One that no rule can use is said in `warnings`.
+/// Address and port groups of checked settings. Adds unusable groups to `warnings`.
 fn variables(settings: &Settings, warnings: &mut Vec<String>) -> Variables {
     let (variables, odd) = groups(settings);
     warnings.extend(odd.into_iter().map(|group| group.said));
     variables
 }
 
-/// A file that a setting names, as it was read last.
+/// A file that a setting names, as read last.
 struct NamedFile<T> {
     parsed: Arc<T>,
-    /// Its path and its hash; `None`: it was never there.
+    /// The file's path and hash; `None`: it never existed.
     source: Option<(PathBuf, Hash)>,
 }
 
 impl<T> NamedFile<T> {
-    /// Reads the file of the setting `key`. `before`: as it was read last, which stays in force where the
-    /// file cannot
-    /// be read any more.
+    /// Reads the file of the setting `key`. `before`: the file as read last, which stays in force if it
+    /// cannot be read any more.
     fn read(
         (settings, key): (&Settings, &str),
         before: Option<&Self>,
@@ -207,7 +205,7 @@ impl<T> NamedFile<T> {
     }
 }
 
-/// The files that the settings name beside rules and lists.
+/// The files that the settings name, other than rules and lists.
 struct Named {
     classifications: NamedFile<Classifications>,
     references: NamedFile<ReferenceSystems>,
@@ -216,9 +214,9 @@ struct Named {
 }
 
 impl Named {
-    /// Reads them. `before`: as they were read last.
+    /// Reads the files. `before`: the files as read last.
     fn read(settings: &Settings, before: Option<&Named>, warnings: &mut Vec<String>) -> Self {
-        // Without them every alert would have severity 3 and no category.
+        // Without classes every alert would have severity 3 and no category.
         let classifications = NamedFile::read(
             (settings, "classification-file"),
             before.map(|before| &before.classifications),
@@ -243,7 +241,7 @@ impl Named {
         {
             contents.add_hash(ContentKind::Settings, &content::file_name(path), *hash);
         }
-        // A line that cannot be read is left out: rules that rely on it have other severities and references.
+        // A malformed line is left out: rules that rely on it have other severities and references.
         let found = classifications.parsed.diagnostics.iter().chain(&references.parsed.diagnostics);
         warnings.extend(found.map(|f| format!("{}:{}:{}: {}", f.file, f.line, f.column, f.message)));
         Named { classifications, references, thresholds, contents }
@@ -258,18 +256,18 @@ pub struct Base {
     pub shared: Arc<Shared>,
     named: Named,
     variables: Variables,
-    /// Rules of the generations that live.
+    /// Rules of the generations in use.
     known: Known,
 }
 
 impl Base {
-    /// Reads what the settings name; with the default cache of compiled patterns.
+    /// Reads the files that the settings name; with the default cache of compiled patterns.
     pub fn new(settings: &Settings, warnings: &mut Vec<String>) -> Result<Self, Failure> {
         let cache = crate::cache::open(None, warnings)?;
         Self::with(settings, cache, HOSTS, warnings)
     }
 
-    /// Reads what the settings name. `hosts`: entries of the host table that rules use.
+    /// Reads the files that the settings name. `hosts`: entries of the host table that rules use.
     pub fn with(
         settings: &Settings,
         cache: Option<Arc<Cache>>,
@@ -287,12 +285,12 @@ impl Base {
         })
     }
 
-    /// The files that the settings name beside rules and lists: classes, references, thresholds.
+    /// The files that the settings name, other than rules and lists: classes, references, thresholds.
     pub const fn contents(&self) -> &Contents {
         &self.named.contents
     }
 
-    /// With the files of classes, references and thresholds as they are now; `None`: they are as they were.
+    /// A base with the present files of classes, references and thresholds; `None`: they have not changed.
     pub fn read_again(&self, settings: &Settings, warnings: &mut Vec<String>) -> Option<Base> {
         let named = Named::read(settings, Some(&self.named), warnings);
         (named.contents.hashes() != self.named.contents.hashes()).then(|| Base {
@@ -300,25 +298,24 @@ impl Base {
             shared: Arc::clone(&self.shared),
             named,
             variables: self.variables.clone(),
-            // Compiled rules have their classes and references in them.
+            // Compiled rules contain their classes and references.
             known: Known::default(),
         })
     }
 
-    /// To be called when a generation was freed: what only it had goes.
+    /// Called when a generation was freed: frees the rules that only it used.
     pub fn generation_freed(&self) {
         self.known.tidy();
     }
 
-    /// Lines of the threshold file that are none, or that name variables that are none.
+    /// Malformed lines of the threshold file, and lines that name unknown variables.
     pub fn malformed_thresholds(&self) -> Vec<Diagnostic> {
         let Some(thresholds) = self.named.thresholds.parsed.as_ref() else { return Vec::new() };
         let unresolved = keywords::apply_thresholds(&mut [], thresholds, &self.variables);
         thresholds.diagnostics.iter().cloned().chain(unresolved).collect()
     }
 
-    /// Lines of the threshold file about rules that are not among those that run. Without any rule nothing is
-    /// said.
+    /// Lines of the threshold file about rules that are not in force. Empty if no rule is.
     pub fn unused_thresholds(&self, running: &HashSet<(u32, u32)>) -> Vec<Diagnostic> {
         let thresholds = self.named.thresholds.parsed.as_ref().as_ref().filter(|_| !running.is_empty());
         thresholds.map_or_else(Vec::new, |thresholds| keywords::unused_thresholds(running, thresholds))
@@ -329,8 +326,8 @@ impl Base {
         &self.variables
     }
 
-    /// What loading needs; always with the settings of [`Base::with`]. `tenants`: variables of those that
-    /// have some of their own.
+    /// The inputs of loading; always with the settings of [`Base::with`]. `tenants`: variables of tenants
+    /// that have their own.
     pub fn input<'b>(
         &'b self,
         settings: &'b Settings,
@@ -348,7 +345,7 @@ impl Base {
         }
     }
 
-    /// Compiles rules into a generation. `notes`: what is to be said of it besides.
+    /// Compiles rules into a generation. `notes`: receives notes for the user.
     pub fn rules(
         &self,
         files: &mut [RuleFile],
@@ -381,43 +378,43 @@ pub fn add_lists(contents: &mut Contents, loaded: &Loaded) {
     }
 }
 
-/// What becomes of packets.
+/// Mode of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// They are watched.
+    /// Detection: packets are only watched.
     Passive,
     /// Prevention over captures.
     Simulated,
-    /// Prevention on a link, with receivers behind it.
+    /// Prevention on a link with real receivers.
     Live,
 }
 
 impl Mode {
-    /// Of a run over captures.
+    /// The mode of a run over captures.
     pub const fn over_captures(prevention: bool) -> Self {
         if prevention { Mode::Simulated } else { Mode::Passive }
     }
 
-    /// Of a run on links.
+    /// The mode of a run on links.
     pub const fn on_links(prevention: bool) -> Self {
         if prevention { Mode::Live } else { Mode::Passive }
     }
 }
 
-/// How the parser of HTTP is told the engine's mode. These are no settings of their own.
+/// Internal keys that pass the engine's mode to the HTTP parser; they are no settings.
 const INLINE: &str = "app-layer.protocols.http.inline";
 const STRICT: &str = "app-layer.protocols.http.strict";
 
-/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output asks for
-/// them. In prevention bodies are shown to rules as they come (`http-body-inline: auto`): what waits for a
-/// minimal size to be inspected would have left by then.
+/// The application layer for a rule set: hashes and fingerprints are computed if a rule or an output needs
+/// them. In prevention rules see bodies as they arrive (`http-body-inline: auto`): data that waited for a
+/// minimal size to be inspected would already have left.
 pub fn app_layer(settings: &Settings, needs: &Needs, mode: Mode) -> Result<Engine, Failure> {
     let files = file_settings(settings, needs)?;
     let mut own = settings.clone();
     let yes = |is: bool| if is { "yes" } else { "no" };
     own.set(INLINE, yes(mode != Mode::Passive));
     own.set(STRICT, yes(mode == Mode::Live));
-    // `auto` is what Suricata ships: on as soon as a rule looks at it.
+    // `auto` is Suricata's shipped value: on as soon as a rule needs it.
     let key = "app-layer.protocols.tls.ja3-fingerprints";
     if needs.ja3 && settings.get(key).is_none_or(|v| v.eq_ignore_ascii_case("auto")) {
         own.set(key, "yes");
@@ -429,7 +426,7 @@ pub fn app_layer(settings: &Settings, needs: &Needs, mode: Mode) -> Result<Engin
     Ok(engine)
 }
 
-/// Frames are kept if a rule or an output asks for them.
+/// Keeps protocol frames if a rule or an output needs them.
 fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(), Failure> {
     let outputs = EveOutputs::from_settings(settings).map_err(Failure::setting(settings))?;
     let logged = outputs.outputs.iter().any(|output| output.types.frame);
@@ -437,7 +434,7 @@ fn ask_frames(engine: &Engine, settings: &Settings, needs: &Needs) -> Result<(),
     Ok(())
 }
 
-/// The warning that rules which refuse HTTP do not see HTTP/2 in clear text, unless the settings refuse it.
+/// The warning that rules which refuse HTTP do not see cleartext HTTP/2, unless the settings refuse it.
 pub fn unseen_http2(settings: &Settings, needs: &Needs) -> Option<String> {
     let is_refused = settings.get(HTTP2_POLICY).is_some_and(|policy| policy != "inspect");
     let (rules, see) = match needs.refuse_parsed {
@@ -477,7 +474,7 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
         })?;
         files.magic = Some(Arc::new(magic));
     }
-    // What is amiss is told where the store is started.
+    // Problems are reported when the store is started.
     let store =
         FileStoreOptions::from_settings(settings, &mut Vec::new()).map_err(Failure::setting(settings))?;
     if let Some(store) = store {
@@ -494,7 +491,7 @@ fn file_settings(settings: &Settings, needs: &Needs) -> Result<FileSettings, Fai
     Ok(files)
 }
 
-/// Starts keeping files, if the settings ask for it; says where rules ask in vain.
+/// Starts the file store, if the settings enable it; warns if rules store files without it.
 pub fn file_store(
     settings: &Settings,
     needs: &Needs,
@@ -522,7 +519,7 @@ pub fn file_store(
     }
 }
 
-/// Starts storing certificates, if the settings ask for it; says where rules ask in vain.
+/// Starts the certificate store, if the settings enable it; warns if rules store certificates without it.
 pub fn tls_store(
     settings: &Settings,
     needs: &Needs,
@@ -549,8 +546,8 @@ pub fn tls_store(
     }
 }
 
-/// Alerts of one packet that are reported (`packet-alert-max`), and a warning where the number is none that
-/// Suricata takes.
+/// Most alerts of one packet that are reported (`packet-alert-max`), and a warning if Suricata would not
+/// accept the number.
 ///
 /// # Errors
 /// The setting is no whole number.
@@ -567,16 +564,16 @@ pub fn alerts_max(settings: &Settings) -> Result<(usize, Option<String>), Settin
     }
 }
 
-/// What rules save lies below the output folder unless the settings name another one.
+/// Sets the folder of files that rules save: below the output folder, unless the settings name another one.
 pub fn data_folder(settings: &mut Settings, out: &Path) {
     if settings.get("default-data-dir").is_none() {
         settings.set("default-data-dir", out.display().to_string());
-        // Set here, it is no setting of the user's that has no effect.
+        // Reading the key marks it as used: it is no ineffective setting of the user.
         let _ = settings.get("default-data-dir");
     }
 }
 
-/// Writes the data sets that have a file for it. Gives what could not be written.
+/// Writes the data sets that have a file. Returns the failures.
 pub fn save_datasets(shared: &Shared, rights: &Rights) -> Vec<String> {
     let failed = shared.datasets.save(rights);
     failed
@@ -592,7 +589,7 @@ pub fn seed() -> [u64; 2] {
     [random(), random()]
 }
 
-/// Entries of the host table unless something else is said: thresholds, bits and limits by address.
+/// Default entries of the host table, for thresholds, bits and limits by address.
 pub const HOSTS: u32 = 65_536;
 
 /// A host table with a secret hash of this run.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One instance per output folder, per inline interface and per command socket: two would mix their events,
-//! or pass every packet on twice.
+//! or forward every packet twice.
 //!
-//! A lock is a file that its process holds with flock(2), so it ends with the process however that ends; the
-//! file names the process for who finds it locked. Locks of interfaces lie in `/run/bartizan` (root) or in
-//! the user's runtime folder, by network namespace, since names of interfaces are only unique within one.
-//! Where there is no such folder an interface is not locked. Listening to an interface needs no lock.
+//! A lock is a file that its process holds with flock(2), so the lock ends with the process in any case; the
+//! file names the process for other instances. Locks of interfaces lie in `/run/bartizan` (root) or in the
+//! user's runtime folder, by network namespace, since names of interfaces are only unique within one. Without
+//! such a folder an interface is not locked. Watching an interface needs no lock.
 
 use crate::error::Failure;
 use bartizan_events::output::{Rights, Unfit};
@@ -23,16 +23,17 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // First the name, then the lock: who opened it meanwhile sees that the name is gone and begins again.
+        // First the name, then the lock: an instance that has opened the file meanwhile sees that the name is
+        // gone and begins again.
         let _ = std::fs::remove_file(&self.path);
         let _ = self.file.unlock();
     }
 }
 
-/// Why there is no lock.
+/// Reasons why a lock is not taken.
 #[derive(Debug)]
 enum Refusal {
-    /// Somebody has it: what the file says about who.
+    /// Another process holds it: the content of the file, which names the process.
     Held(String),
     System(std::io::Error),
 }
@@ -64,7 +65,7 @@ pub fn folder(folder: &Path) -> Result<Lock, Failure> {
     })
 }
 
-/// Locks the folder of what a controller has sent, which is made if it is not there.
+/// Locks the folder of a controller's configuration; makes the folder if necessary.
 pub fn state(folder: &Path) -> Result<Lock, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         let folder = folder.display();
@@ -79,8 +80,8 @@ pub fn state(folder: &Path) -> Result<Lock, Failure> {
     })
 }
 
-/// The file that names the process for who sends it signals, readable for everybody; gone when the run ends.
-/// One that a process which broke off has left is no hindrance: nobody holds its lock.
+/// Writes and locks the pid file, for senders of signals: readable for all users, removed when the run ends.
+/// The file of a crashed process is no obstacle: no process holds its lock.
 pub fn pid_file(path: &Path) -> Result<Lock, Failure> {
     let lock = take(path).map_err(|refusal| {
         let path = path.display();
@@ -96,12 +97,12 @@ pub fn pid_file(path: &Path) -> Result<Lock, Failure> {
             },
         })
     })?;
-    // Who may stop the program is the system's affair; its number is no secret.
+    // The system controls who may stop the program; the process number is no secret.
     let _ = lock.file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
     Ok(lock)
 }
 
-/// Locks the place of a command socket. The error: who has it, or that it cannot be locked.
+/// Locks the place of a command socket. The error: the holder, or the failure to lock.
 pub fn control(path: &Path) -> Result<Lock, String> {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
@@ -111,9 +112,9 @@ pub fn control(path: &Path) -> Result<Lock, String> {
     })
 }
 
-/// Locks an interface for inline use. `None`: there is no place for locks.
+/// Locks an interface for inline use. `None`: no folder for locks.
 pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
-    // What cannot be a name is refused when the port is opened.
+    // An impossible name is refused when the port is opened.
     if name.is_empty() || name.len() > 15 || name.contains('/') {
         return Ok(None);
     }
@@ -128,11 +129,11 @@ pub fn interface(name: &str) -> Result<Option<Lock>, Failure> {
     }
 }
 
-/// That of root.
+/// The runtime folder of root.
 pub const ROOTS_FOLDER: &str = "/run/bartizan";
 
-/// The folder for what lives as long as the program: `/run/bartizan` for root, else in the user's; made if it
-/// is not there. `None`: there is no place for it.
+/// The folder for files that live as long as the program: `/run/bartizan` for root, else a folder of the
+/// user; made if necessary. `None`: no place for it.
 pub fn runtime_folder() -> Option<PathBuf> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     let folder = if root {
@@ -143,13 +144,13 @@ pub fn runtime_folder() -> Option<PathBuf> {
     Rights::default().make_folder(&folder).is_ok().then_some(folder)
 }
 
-/// How often a lock is tried whose name changes hands.
+/// Most attempts to take a lock whose file is replaced meanwhile.
 const TRIES: u32 = 100;
 
 fn take(path: &Path) -> Result<Lock, Refusal> {
     for _ in 0..TRIES {
-        // Neither its content nor its rights are for others, so whatever is asked for outputs does not matter
-        // here.
+        // Neither content nor rights of the file serve others, so the rights configured for outputs do not
+        // apply.
         let mut file = Rights::default().update(path).map_err(Refusal::System)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -161,13 +162,13 @@ fn take(path: &Path) -> Result<Lock, Refusal> {
             }
             Err(TryLockError::Error(error)) => return Err(Refusal::System(error)),
         }
-        // Between opening and locking its holder may have ended and taken the name away.
+        // Between opening and locking the holder may have ended and removed the name.
         let same = |a: std::fs::Metadata, b: std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
         let (Ok(opened), Ok(named)) = (file.metadata(), std::fs::metadata(path)) else { continue };
         if !same(opened, named) {
             continue;
         }
-        // A full disk is no reason not to hold the lock: then it only does not say who does.
+        // On a full disk the lock is held all the same; its file then does not name the holder.
         let _ = file
             .set_len(0)
             .and_then(|()| file.rewind())

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Log lines and diagnostics. Lines are events of [`tracing`]: a program installs the subscriber that it
-//! wants, without one nothing is
-//! written. Diagnostics of rules, settings and policies are values ([`Note`]) that go to whoever the options
-//! name ([`Report`]).
+//! Log lines and diagnostics. Lines are events of [`tracing`]: an embedding program installs a subscriber of
+//! its choice; without one nothing is written. Diagnostics of rules, settings and policies are values
+//! ([`Note`]) that go to the receiver in the options ([`Report`]).
 
 use bartizan_rules::Diagnostic;
 use tracing::{error, info, warn};
@@ -16,17 +15,17 @@ pub enum Note {
     Finding(Diagnostic),
 }
 
-/// Where diagnostics go: the log, unless a program takes them itself.
+/// Receiver of diagnostics: the log, unless a program takes them itself.
 #[derive(Clone, Copy, Default)]
 pub struct Report(Option<fn(&[Note])>);
 
 impl Report {
-    /// To a function.
+    /// A receiver function.
     pub const fn to(take: fn(&[Note])) -> Self {
         Report(Some(take))
     }
 
-    /// Hands diagnostics over.
+    /// Passes diagnostics on.
     pub(crate) fn notes(self, notes: &[Note]) {
         match self.0 {
             Some(take) => take(notes),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one change costs a device with many policies, in this process: no network, no disk, no workers. For
-//! figures; the fleet's bench has the rest around it.
+//! Cost of one change for a device with many policies, in this process: without network, disk and workers.
+//! For measurements; the fleet's bench includes these.
 
 use crate::generation::{BuildOptions, Builder};
 use bartizan_agent::joined::Joiner;
@@ -19,7 +19,7 @@ fn prefix(tenant: u16) -> String {
     format!("10.{}.{}.", tenant >> 8, tenant & 255)
 }
 
-/// As the fleet's bench has them: some that filter, some that keep state, some that look at payloads.
+/// A policy as in the fleet's bench: some filter, some keep state, some inspect payloads.
 fn policy(tenant: u16, place: u16, variant: u16, level: &str) -> Object {
     let chain: &[&str] = match place % 3 {
         0 => &["pfw"],
@@ -40,7 +40,7 @@ fn policy(tenant: u16, place: u16, variant: u16, level: &str) -> Object {
     part(tenant, &format!("p{place}"), &json!({"policy": said, "order": 10 + place}))
 }
 
-/// A tenant with its group and so many policies.
+/// A tenant with its group and `each` policies.
 fn tenant(tenant: u16, each: u16, level: &str) -> impl Iterator<Item = Object> {
     let select = json!({"prefixes": [format!("{}0/24", prefix(tenant))]});
     let own = json!({"tenant": {"name": format!("t{tenant}"), "select": select}});
@@ -72,7 +72,7 @@ fn many(tenants: u16, each: u16) -> Held {
     held((1..=tenants).flat_map(|number| tenant(number, each, "small")).chain(small))
 }
 
-/// How long it took to join, to build, and to let go of what ran.
+/// Durations of joining, of building, and of freeing the previous generation.
 type Took = [Duration; 3];
 
 fn quantile(took: &[Took], stage: usize, percent: usize) -> Duration {
@@ -129,8 +129,8 @@ fn resident() -> i64 {
     statm.split(' ').nth(1).unwrap().parse::<i64>().unwrap() * 4096
 }
 
-/// What a device with Emerging Threats Open (`BARTIZAN_ET_OPEN`: a rule file) and ten tenants holds more with
-/// each tenant that comes.
+/// Memory that each further tenant adds to a device with Emerging Threats Open (`BARTIZAN_ET_OPEN`: a rule
+/// file) and ten tenants.
 #[test]
 #[ignore = "for figures"]
 fn one_more_tenant_on_emerging_threats() {
@@ -161,7 +161,7 @@ fn one_more_tenant_on_emerging_threats() {
         let took = begun.elapsed();
         drop(running.replace(built));
         builder.generation_freed();
-        // Lookups are compiled when changes have rested.
+        // Lookups are compiled once changes have stopped.
         std::thread::sleep(Duration::from_millis(2_500));
         let now = (crate::allocator::counted::live(), resident());
         println!(

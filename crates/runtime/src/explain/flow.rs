@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows explained: of a 5-tuple what the policy makes of it, of a capture what happened to its flows.
+//! Explanations of flows: for a 5-tuple the policy's decision, for a capture the history of its flows.
 
 use crate::captures::frames;
 use crate::error::Failure;
@@ -15,9 +15,9 @@ use std::path::Path;
 /// Facts of a flow that its 5-tuple does not have.
 #[derive(Clone, Default)]
 pub struct FlowContext {
-    /// Tenant; else the policy's selectors decide.
+    /// Tenant; if absent, the policy's selectors decide.
     pub tenant: Option<String>,
-    /// Link that the flow comes in by; else one that no policy names.
+    /// Link that the flow enters by; if absent, one that no policy names.
     pub link: Option<String>,
     /// VLAN ids, outermost first.
     pub vlans: Vec<u16>,
@@ -27,17 +27,17 @@ pub struct FlowContext {
 
 /// A selection among the flows of a capture.
 pub enum CaptureFlow {
-    /// The flows of a 5-tuple, which stands beside it as it was written.
+    /// The flows of a 5-tuple, with its text.
     Tuple(Tuple, String),
     /// The flow of a packet, by its number from 1.
     Packet(u64),
 }
 
 impl CaptureFlow {
-    /// Reads one: a number or a 5-tuple.
+    /// Parses a selection: a number or a 5-tuple.
     ///
     /// # Errors
-    /// It is neither.
+    /// The text is neither.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         match text.trim().parse::<u64>() {
             Ok(0) => Err(Failure::usage("packets of a capture are numbered from 1")),
@@ -52,32 +52,32 @@ impl CaptureFlow {
     }
 }
 
-/// A flow of a capture, with what its policy says.
+/// A flow of a capture, with the explanation of its policy.
 #[derive(Serialize)]
 pub struct ExplainedFlow {
-    /// Why it is treated as it is.
+    /// The policy's reasons for the flow's treatment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<FlowExplanation>,
-    /// What happened to it.
+    /// History of the flow.
     pub history: FlowHistory,
 }
 
 /// The flows of a capture.
 pub struct ExplainedCapture {
-    /// Refusals acted.
+    /// Whether refusals were enforced.
     pub prevention: bool,
     /// Frames of the capture.
     pub frames: u64,
-    /// The flows, as far as they are kept.
+    /// The flows that were kept.
     pub flows: Vec<ExplainedFlow>,
-    /// Number of those that are not.
+    /// Number of flows that were not kept.
     pub omitted: u64,
 }
 
-/// The question about the first packet of a flow.
+/// The flow question for a 5-tuple: its first packet.
 ///
 /// # Errors
-/// There is no policy, it does not know a name, or the port that is spoken to is missing.
+/// There is no policy, the policy does not have a name, or the destination port is missing.
 pub fn question(
     generation: &OfflineGeneration,
     tuple: &Tuple,
@@ -138,7 +138,7 @@ pub fn as_json(question: &FlowQuestion, link: Option<&str>) -> Value {
 /// Explains why the policy treats a flow as it does.
 ///
 /// # Errors
-/// There is no policy, or it cannot be asked about such a flow.
+/// There is no policy, or it cannot explain such a flow.
 pub fn explained(
     generation: &OfflineGeneration,
     question: &FlowQuestion,
@@ -146,10 +146,10 @@ pub fn explained(
     explain(&generation.subject()?, question).map_err(Failure::input)
 }
 
-/// Explains the flows of a capture that came in by a link; without a selection all of them.
+/// Explains the flows of a capture that entered by a link; without a selection all of them.
 ///
 /// # Errors
-/// The capture cannot be read, or has no flow that is selected.
+/// The capture cannot be read, or has no selected flow.
 pub fn capture(
     generation: &OfflineGeneration,
     path: &Path,
@@ -168,7 +168,7 @@ pub fn capture(
     Ok(ExplainedCapture { prevention, frames, flows: explained_flows, omitted })
 }
 
-/// The histories of the flows that are selected.
+/// The histories of the selected flows.
 fn histories(
     generation: &OfflineGeneration,
     path: &Path,
@@ -210,7 +210,7 @@ fn histories(
     Ok(histories)
 }
 
-/// The question that a flow of a capture answers.
+/// The flow question for a flow of a capture.
 fn question_of(history: &FlowHistory) -> FlowQuestion {
     let ends = &history.ends;
     FlowQuestion {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Explanations: why a flow is treated as it is ([`flow`]), and what the engine made of a rule ([`rule`]).
+//! Explanations: of a flow's treatment ([`flow`]), and of the engine's form of a rule ([`rule`]).
 
 pub mod flow;
 pub mod rule;

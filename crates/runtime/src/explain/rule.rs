@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules explained: what the engine made of one, and over captures why it matched or did not.
+//! Explanations of rules: the engine's form of a rule, and, over captures, why it matched or did not.
 
 use crate::captures::frames;
 use crate::error::Failure;
@@ -27,10 +27,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A question about a rule.
+/// Options of a rule's explanation.
 #[derive(Clone, Default)]
 pub struct RuleOptions {
-    /// Group and number of the rule; without a group any.
+    /// Group and number of the rule; without a group, any group.
     pub sid: (Option<u32>, u32),
     /// Rule files.
     pub rules: Vec<PathBuf>,
@@ -38,21 +38,21 @@ pub struct RuleOptions {
     pub suricata_config: Option<PathBuf>,
     /// Settings, `key=value`.
     pub overrides: Vec<String>,
-    /// Captures on which its conditions are asked.
+    /// Captures on which the rule's conditions are evaluated.
     pub captures: Vec<PathBuf>,
-    /// Number of the attempts that are kept, those that got furthest.
+    /// Number of attempts to keep: those that matched most conditions.
     pub attempts: usize,
     /// Receiver of diagnostics.
     pub report: Report,
 }
 
-/// A rule explained.
+/// Explanation of a rule.
 pub struct ExplainedRule {
-    /// Its text.
+    /// Text of the rule.
     pub text: String,
     /// The engine's form of it.
     pub explanation: RuleExplanation,
-    /// Its conditions over the captures, if there are any.
+    /// The rule's conditions over the captures, if captures are given.
     pub trace: Option<Trace>,
 }
 
@@ -79,7 +79,7 @@ pub fn explained(options: &RuleOptions) -> Result<ExplainedRule, Failure> {
     let origins = ruleset::origins(rule, &base.input(&settings, &[]));
     let mut explanation = explain(&loaded.rules, signature, rule, &origins);
     explanation.warnings.extend(unset_bits(rule, &files));
-    // Which bits nobody sets all files say, not those rules that run along.
+    // All files determine which bits are never set, not only the rules that are loaded along.
     let mine = loaded.diagnostics.iter().filter(|d| d.code != ruleset::NEVER_WRITTEN && is_about(d, rule));
     explanation.warnings.extend(mine.map(|d| d.message.clone()));
     let trace = match options.captures.as_slice() {
@@ -89,7 +89,7 @@ pub fn explained(options: &RuleOptions) -> Result<ExplainedRule, Failure> {
     Ok(ExplainedRule { text: String::from_utf8_lossy(rule.raw()).into_owned(), explanation, trace })
 }
 
-/// The rule of the options with its file; of several the one with the highest revision.
+/// The rule of the options with its file; among several, the one with the highest revision.
 fn find<'f>(
     options: &RuleOptions,
     files: &'f [RuleFile],
@@ -130,7 +130,7 @@ fn is_about(finding: &Diagnostic, rule: &Rule) -> bool {
         && finding.span.end <= rule.span.end
 }
 
-/// A file with some of its rules.
+/// A copy of a file with some of its rules.
 fn beside(file: &RuleFile, keep: impl Fn(&Rule) -> bool) -> RuleFile {
     RuleFile {
         rules: file.rules.iter().filter(|r| keep(r)).cloned().collect(),
@@ -141,20 +141,21 @@ fn beside(file: &RuleFile, keep: impl Fn(&Rule) -> bool) -> RuleFile {
     }
 }
 
-/// Whether a rule sets or asks for variables that outlive a packet.
+/// Whether a rule sets or reads variables that outlive a packet.
 fn uses_variables(rule: &Rule) -> bool {
     let names = ["flowbits", "flowint", "flowvar", "xbits", "hostbits", "dataset"];
     rule.iter().any(|o| names.iter().any(|n| o.keyword().eq_ignore_ascii_case(n)))
 }
 
-/// Whether a rule asks whether a variable is not set: it is skipped where a rule that sets it is left out.
+/// Whether a rule tests that a variable is not set: such a rule is skipped when a rule that sets the variable
+/// is left out.
 fn asks_unset(rule: &Rule) -> bool {
     let asks = |value: &[u8]| value.windows(6).any(|six| six.eq_ignore_ascii_case(b"notset"));
     uses_variables(rule) && rule.iter().any(|option| option.value().is_some_and(asks))
 }
 
-/// The rule, and those that share variables with it where it matters: with captures, as it would not match
-/// without them, and where it may be skipped for one that is left out.
+/// The rule, and the rules that share variables with it where they matter: with captures, where it would not
+/// match without them; and where it may be skipped because another rule is left out.
 fn related(rule: &Rule, file: &RuleFile, files: &[RuleFile], captures: &[PathBuf]) -> Vec<RuleFile> {
     let is_it = |other: &Rule| other.id() == rule.id() && other.span == rule.span;
     if captures.is_empty() && !asks_unset(rule) || !uses_variables(rule) {
@@ -167,7 +168,7 @@ fn related(rule: &Rule, file: &RuleFile, files: &[RuleFile], captures: &[PathBuf
         .collect()
 }
 
-/// A trace over captures: all packets are asked about.
+/// A trace over captures, of all packets.
 struct CaptureSession {
     rule: TracedRule,
     kept: usize,
@@ -199,7 +200,7 @@ impl Session for CaptureSession {
     }
 }
 
-/// Runs captures through detection and asks the rule's conditions on every packet.
+/// Runs captures through detection, and evaluates the rule's conditions on every packet.
 fn trace(
     options: &RuleOptions,
     settings: &Settings,
@@ -240,7 +241,7 @@ fn trace(
     Ok(summary.finish())
 }
 
-/// The failure that no rule has the sid, with the nearest one.
+/// The failure that no rule has the sid; names the nearest one.
 fn missing(options: &RuleOptions, files: &[RuleFile]) -> Failure {
     let (_, sid) = options.sid;
     for file in files {
@@ -269,7 +270,7 @@ fn missing(options: &RuleOptions, files: &[RuleFile]) -> Failure {
     ))
 }
 
-/// Flow bits that the rule asks for and no rule of the files sets.
+/// Flow bits that the rule tests and no rule of the files sets.
 fn unset_bits(rule: &Rule, files: &[RuleFile]) -> Vec<String> {
     let bits = |rule: &Rule, wanted: &[&str]| -> Vec<String> {
         let mut names = Vec::new();

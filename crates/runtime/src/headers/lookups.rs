@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Headers looked up in batches: which rule each finds, and how fast.
+//! Batched lookups of headers: the matching rules, and the speed.
 
 use bartizan_classify::{Classifier, Flat, FlatV4, FlatV6, Header, Match};
 use std::time::Instant;
 
 /// Headers of a batch.
 const BATCH: usize = 64;
-/// Passes of which the fastest counts.
+/// Number of passes, of which the fastest counts.
 const PASSES: usize = 5;
 
-/// Headers in the forms that a classifier takes, each with its place among those that were given.
+/// Headers in the forms that a classifier takes, each with its index in the input.
 #[derive(Default)]
 struct Headers {
     v4: (Vec<FlatV4>, Vec<usize>),
     v6: (Vec<FlatV6>, Vec<usize>),
-    /// Those that have no flat form are looked up one by one.
+    /// Headers without a flat form, which are looked up one by one.
     others: (Vec<Header>, Vec<usize>),
 }
 
@@ -40,7 +40,7 @@ impl Headers {
         out
     }
 
-    /// Looks all of them up. `found` gets the places of a batch, and what was found there.
+    /// Looks all headers up. `found` receives the indices of a batch, and the matches.
     fn look_up(&self, classifier: &dyn Classifier, mut found: impl FnMut(&[usize], &[Option<Match>])) {
         let mut results = vec![None; BATCH];
         for (headers, places) in self.v4.0.chunks(BATCH).zip(self.v4.1.chunks(BATCH)) {
@@ -61,7 +61,7 @@ impl Headers {
     }
 }
 
-/// The number of the rule that each header finds, -1 for none.
+/// The number of the rule that each header matches, -1 for none.
 pub fn answers(classifier: &dyn Classifier, headers: &[Header]) -> Vec<i64> {
     let mut out = vec![-1; headers.len()];
     Headers::new(headers).look_up(classifier, |places, results| {
@@ -74,7 +74,7 @@ pub fn answers(classifier: &dyn Classifier, headers: &[Header]) -> Vec<i64> {
     out
 }
 
-/// Lookups per second of these headers: the best of a few passes. 0 without headers.
+/// Lookups of these headers per second, in the fastest pass. 0 without headers.
 pub fn speed(classifier: &dyn Classifier, headers: &[Header]) -> f64 {
     let all = Headers::new(headers);
     let mut best = f64::MAX;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Header rules of a file, the rules of ClassBench or the policies of a policy file, and the headers that
-//! they match ([`lookups`]).
+//! Header rules of a file, either ClassBench rules or the policies of a policy file, and lookups of headers
+//! in them ([`lookups`]).
 
 pub mod lookups;
 
@@ -17,23 +17,23 @@ use bartizan_classify::{Header, HeaderRule, Net, RankedRule, classbench};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-/// Rules, with the tenant and the link of the headers that are looked up.
+/// Rules, with the tenant and the link of the looked-up headers.
 pub struct HeaderRules {
     /// Number of rules, or policies.
     pub count: usize,
-    /// For a classifier; the priority is the number of the rule or policy.
+    /// Entries of a classifier; the priority is the number of the rule or policy.
     pub entries: Vec<RankedRule>,
-    /// The rules that headers are drawn from. Of a ClassBench file: its rules.
+    /// The rules that headers are drawn from. For a ClassBench file these are its rules.
     pub rules: Vec<HeaderRule>,
     tenant: TenantId,
     link: LinkId,
 }
 
 impl HeaderRules {
-    /// Reads a file. `tenant`, `link`: those of all headers of a trace; only policies ask for them.
+    /// Reads a file. `tenant`, `link`: those of all headers of a trace; only policies use them.
     ///
     /// # Errors
-    /// The file cannot be read or used, or it does not know a name.
+    /// The file cannot be read or used, or does not have a name.
     pub fn read(
         path: &Path,
         tenant: Option<&str>,
@@ -79,7 +79,7 @@ impl HeaderRules {
         link: Option<&str>,
         report: Report,
     ) -> Result<Self, Failure> {
-        // Nothing is compiled.
+        // No rule is compiled.
         let cache = Some(PathBuf::from("none"));
         let options =
             BuildOptions { policy: Some(path.to_owned()), cache, report, ..BuildOptions::default() };
@@ -103,7 +103,7 @@ impl HeaderRules {
         Ok(HeaderRules { count, entries, rules, tenant, link })
     }
 
-    /// The headers of a trace, as this tenant's and on this link.
+    /// The headers of a trace, with the tenant and the link.
     ///
     /// # Errors
     /// The trace cannot be read.
@@ -113,14 +113,14 @@ impl HeaderRules {
         Ok(self.placed(headers))
     }
 
-    /// Headers drawn from the rules; of policies, from those that the tenant's flows on the link can have,
+    /// Headers drawn from the rules; for policies, from those that the tenant's flows on the link can meet,
     /// the default included.
     pub fn draw(&self, how: Draw, count: usize, seed: u64) -> Vec<Header> {
         self.placed(draw_seeded(&self.rules, how, count, seed))
     }
 
-    /// A rule set of so many rules in ClassBench's form, drawn from the statistics of these. `version`: `4`
-    /// or `6`; that of these rules unless given.
+    /// A rule set of `count` rules in ClassBench's form, drawn from the statistics of these. `version`: `4`
+    /// or `6`; by default that of these rules.
     ///
     /// # Errors
     /// The rules have no statistics to draw from.
@@ -128,7 +128,7 @@ impl HeaderRules {
         let rules = &self.rules;
         let statistics = Statistics::measure(rules)?;
         let v6 = version.map_or(statistics.is_v6(), |version| version == "6");
-        // Rules of the version itself say more than widened ones.
+        // Rules of the version itself are better statistics than widened ones.
         let statistics =
             if v6 { Statistics::measure_version(rules, true).unwrap_or(statistics) } else { statistics };
         Ok(classbench::write(&statistics.draw(count, v6, seed)?))
@@ -142,7 +142,7 @@ impl HeaderRules {
     }
 }
 
-/// A rule for any address as one for each version; drawn from as it stands, it would give IPv4 alone.
+/// A rule for any address, as one rule per version; unsplit, it would yield IPv4 headers alone.
 fn of_both_versions(rule: &HeaderRule) -> Vec<HeaderRule> {
     if rule.source.is_some() || rule.destination.is_some() {
         return vec![*rule];

@@ -7,14 +7,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What was read and found. As JSON it is the summary that `bartizan inspect --json` prints.
+/// Packets, flows and findings. `bartizan inspect --json` prints it as JSON.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     /// Packets that were inspected.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes of the packets on the wire.
     pub bytes: u64,
-    /// Their flows.
+    /// Flows of the packets.
     pub flows: u64,
     /// Alerts by sid.
     pub alerts: BTreeMap<u32, u64>,
@@ -27,20 +27,20 @@ pub struct Summary {
     pub seconds: Seconds,
     /// Workers.
     pub threads: u16,
-    /// Packets that `--filter` left out; they are not among `packets`.
+    /// Packets that `--filter` left out; `packets` does not include them.
     #[serde(skip_serializing_if = "is_zero")]
     pub filtered: u64,
-    /// Captures that could not be read to their end, and why.
+    /// Captures that could not be read to their end, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
-    /// Files of folders that are no captures, and why.
+    /// Files of folders that are no captures, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
     /// The engine that searches patterns.
     pub patterns: String,
     /// The first output of events.
     pub eve: PathBuf,
-    /// Events that outputs could not take.
+    /// Events that outputs did not take.
     #[serde(skip_serializing_if = "is_zero")]
     pub events_lost: u64,
 }
@@ -50,14 +50,14 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Packets that were refused, by what refused them.
+/// Refused packets, by policy, function and reason.
 #[derive(Debug, Serialize)]
 pub struct Refused {
     /// Packets.
     pub packets: u64,
-    /// They were dropped (prevention); else they would have been.
+    /// Whether the packets were dropped (prevention), or would have been (detection).
     pub dropped: bool,
-    /// By policy, function and reason.
+    /// Counts by policy, function and reason.
     pub by: Vec<RefusedBy>,
 }
 
@@ -92,26 +92,26 @@ impl Refused {
 /// Rules that were loaded and left out.
 #[derive(Debug, Serialize)]
 pub struct Rules {
-    /// In force.
+    /// Rules in force.
     pub loaded: u64,
-    /// Left out, by reason.
+    /// Rules left out, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Of those refused: they are right, and their protocol has no parser here.
+    /// Part of the refused rules: valid rules for protocols without a parser here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unsupported_protocols: BTreeMap<String, u64>,
-    /// Of those refused: they are right, and have a keyword that is not evaluated here.
+    /// Part of the refused rules: valid rules with a keyword that is not evaluated here.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unsupported_keywords: BTreeMap<String, u64>,
-    /// Skipped with a reason of their own, as Suricata does.
+    /// Rules that are skipped for a reason of their own, as in Suricata.
     pub skipped: u64,
 }
 
 /// Wall-clock time.
 #[derive(Debug, Serialize)]
 pub struct Seconds {
-    /// Until rules and settings were loaded.
+    /// Time to load rules and settings.
     pub load: f64,
-    /// From then on.
+    /// Time after that.
     pub inspect: f64,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From counters to the metrics page.
+//! The metrics page from counters.
 //!
-//! A scrape asks the workers, waits a little for their answers and reads what they show; nothing of it holds
-//! a worker up.
+//! A scrape requests the workers' counters, waits briefly for their answers and reads the board; no worker
+//! waits for it.
 
 use crate::offload::{LevelCounters, LevelPort};
 use crate::southbound::shown::Shown;
@@ -24,31 +24,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a scrape waits for workers. An idle one looks up ten times a second.
+/// Longest wait of a scrape for workers. An idle one checks ten times a second.
 pub const ANSWER: Duration = Duration::from_millis(400);
 
-/// What the metrics of a run are made from.
+/// Source of a run's metrics.
 pub struct Source {
     started: Instant,
     board: Board,
     /// Names of the workers' links.
     links: Vec<String>,
     outputs: Vec<Arc<SinkWatch>>,
-    /// Names of functions by their bit, those that no chain of the running generation has included.
+    /// Names of functions by their bit, including those that no chain of the running generation has.
     functions: Vec<&'static str>,
-    /// What the level below counts, where there is one.
+    /// Counters of the level below, if there is one.
     level: Option<LevelCounters>,
     rules: Mutex<RuleSetReport>,
     cache: Mutex<Option<CacheCounters>>,
     reloads: [AtomicU64; 2],
-    /// The way to a controller.
+    /// The connection to a controller.
     controller: OnceLock<Shown>,
-    /// The series that have a place of their own, of metrics with more than are shown.
+    /// The series with a place of their own, for metrics with more series than are shown.
     places: Mutex<SeriesPlaces>,
 }
 
 impl Source {
-    /// For these workers, by number of the links with these names, and outputs.
+    /// A source for these workers and outputs; `links`: the name of each worker's link.
     pub fn new(
         board: Board,
         links: Vec<String>,
@@ -71,17 +71,17 @@ impl Source {
         }
     }
 
-    /// The run belongs to a controller.
+    /// Sets the controller of the run.
     pub fn set_controller(&self, shown: Shown) {
         let _ = self.controller.set(shown);
     }
 
-    /// The way to a controller, if there is one.
+    /// The connection to a controller, if there is one.
     pub fn controller(&self) -> Option<&Shown> {
         self.controller.get()
     }
 
-    /// Rules of the generation that was handed to the workers, and what the cache did for them.
+    /// Sets the rules of the generation that the workers receive, and the counters of the cache.
     pub fn loaded(&self, rules: &RuleSetReport, cache: Option<CacheCounters>) {
         if let Ok(mut shown) = self.rules.lock() {
             shown.clone_from(rules);
@@ -91,34 +91,34 @@ impl Source {
         }
     }
 
-    /// A reload was asked for.
+    /// Counts a reload.
     pub fn reloaded(&self, done: bool) {
         let [took, refused] = &self.reloads;
         let count = if done { took } else { refused };
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Problems that outputs have had since this was asked for last.
+    /// Problems of outputs since the last call.
     pub fn problems(&self) -> impl Iterator<Item = SinkProblem> {
         self.outputs.iter().filter_map(|output| output.take_problem())
     }
 
-    /// Asks the outputs to open their files again.
+    /// Requests that the outputs reopen their files.
     pub fn ask_reopen(&self) {
         self.outputs.iter().for_each(|output| output.ask_reopen());
     }
 
-    /// Asks the workers for their counters.
+    /// Requests the workers' counters.
     pub fn ask_workers(&self) {
         self.board.ask();
     }
 
-    /// Whether all have shown them since.
+    /// Whether all workers have answered since.
     pub fn have_workers_shown(&self) -> bool {
         self.board.is_answered()
     }
 
-    /// Frames that came by an interface and that a level below has handled.
+    /// Frames that entered by an interface and that a level below has handled.
     pub fn handled_below(&self, interface: &str) -> u64 {
         let own = self.level_ports().filter(|(port, _)| port.interface == interface);
         own.fold(0, |sum, (_, port)| sum.saturating_add(port.forwarded).saturating_add(port.dropped))
@@ -131,7 +131,7 @@ impl Source {
         while !self.board.is_answered() && asked.elapsed() < ANSWER {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // One page at a time: which series have a place of their own is kept from one to the next.
+        // One page at a time: the choice of series with a place of their own is kept from page to page.
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let mut page = Exposition::default();
         let (mut limits, mut latest) = (BTreeMap::new(), Timestamp::ZERO);
@@ -146,7 +146,7 @@ impl Source {
             for (part, _, limit) in &snapshot.memory {
                 *limits.entry(*part).or_insert(0u64) += limit;
             }
-            // Workers share what is counted here as well: who has looked last shows most.
+            // Workers share these counters: the worker that has read them last shows the highest.
             for (tenant, _, used) in &snapshot.tenants {
                 let known = tenants.entry(Arc::clone(tenant)).or_insert(*used);
                 if snapshot.clock >= latest {
@@ -158,7 +158,7 @@ impl Source {
                 known.alerts_left_out = known.alerts_left_out.max(used.alerts_left_out);
             }
             latest = latest.max(snapshot.clock);
-            // Workers share these tables: the counters that are furthest on are of now.
+            // Workers share these tables: the highest counters are the newest.
             for (function, counters) in &snapshot.hosts {
                 let known = hosts.entry(function).or_default();
                 if counters.created >= known.created {
@@ -184,7 +184,7 @@ impl Source {
         self.level.iter().flat_map(LevelCounters::ports)
     }
 
-    /// What came by the ports of links with a level: all of it, while the host sees what goes up.
+    /// Adds the traffic of ports with a level: all of it, while the host sees only packets that come up.
     fn add_level(&self, page: &mut Exposition) {
         for (LevelPort { interface, link, .. }, counters) in self.level_ports() {
             for (what, frames, bytes) in counters.outcomes() {
@@ -196,14 +196,14 @@ impl Source {
             add_octets(page, (interface, "in", link), counters.bytes(), &counters.casts());
             add_octets(page, (interface, "out", link), counters.out_bytes, &counters.out_casts());
         }
-        // Named ports belong to no link: what workers of several links send by one is told by link, and what
-        // leaves below is not known by link.
+        // Named ports belong to no link: frames that workers of several links send by one are counted by
+        // link, and frames that leave below are not known by link.
         for (interface, counters) in self.level.iter().flat_map(LevelCounters::exits) {
             add_octets(page, (interface, "out", ""), counters.out_bytes, &counters.out_casts());
         }
     }
 
-    /// What is not a worker's.
+    /// Adds counters that are not a worker's.
     fn add_own(&self, page: &mut Exposition) {
         if let Ok(rules) = self.rules.lock() {
             page.add(&m::RULES, &["loaded", ""], rules.loaded);
@@ -264,7 +264,7 @@ fn add_sizes(page: &mut Exposition, (port, link): (&str, &str), sizes: &Sizes) {
     }
 }
 
-/// What a tenant with a quota uses.
+/// Adds the use of a tenant with a quota.
 fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
     page.add(&m::TENANT_FLOWS, &[tenant], used.flows);
     page.add(&m::TENANT_STATE, &[tenant], used.state);
@@ -278,7 +278,7 @@ fn add_tenant(page: &mut Exposition, tenant: &str, used: &Used) {
     }
 }
 
-/// What a function keeps per host.
+/// Adds the state that a function keeps per host.
 fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
     page.add(&m::HOST_ENTRIES, &[function], counters.active);
     for (event, count) in [
@@ -299,11 +299,11 @@ fn add_hosts(page: &mut Exposition, function: &str, counters: &HostCounters) {
 /// One worker's part of the page.
 struct Worker<'s> {
     name: &'s str,
-    /// The name of its link.
+    /// Name of the worker's link.
     link: &'s str,
     snapshot: &'s Snapshot,
     functions: &'s [&'static str],
-    /// A level below counts what comes by the link's ports.
+    /// Whether a level below counts the traffic of the link's ports.
     has_level: bool,
 }
 
@@ -393,7 +393,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Ports, the normaliser and the ways to other workers.
+    /// Adds the counters of ports, the normaliser and the hand-over.
     fn ports(&self, page: &mut Exposition) {
         for (port, stats) in &self.snapshot.ports {
             page.add(&m::PORT_PACKETS, &[port, "in", self.link], stats.received);
@@ -420,7 +420,7 @@ impl Worker<'_> {
         page.add(&m::RING_FULL, &["hand_over", worker, self.link], self.snapshot.hand_over.refused);
     }
 
-    /// What stands in EVE's statistics under other names, and these themselves.
+    /// Adds counters that EVE's statistics have under other names, and those statistics.
     fn stats(&self, page: &mut Exposition) {
         let worker = self.name;
         let (mut total, mut known) = (0, 0);

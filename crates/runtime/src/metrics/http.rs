@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Just enough of HTTP/1 to answer `GET /metrics`.
+//! The part of HTTP/1 that `GET /metrics` needs.
 //!
 //! Source: RFC 9110, RFC 9112. A request is read up to the end of its head, within bounds of bytes and time;
-//! every answer closes the connection. Nothing here touches packets: one thread accepts, one more runs per
-//! open connection, up to a limit.
+//! every answer closes the connection. No thread here touches packets: one thread accepts, and one more runs
+//! per open connection, up to a limit.
 //!
 //! Not done: TLS, authentication (bind it to loopback, or put a proxy before it), keep-alive, compression,
 //! bodies of requests.
@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bytes of a request's head.
+/// Most bytes of a request's head.
 pub const REQUEST_MAX: usize = 8 * 1024;
-/// Connections that are open at once; one more is told to come later.
+/// Most open connections; a further one is refused with a hint to come later.
 pub const CONNECTIONS_MAX: usize = 8;
-/// Time for a request to come in, and for its answer to go out.
+/// Time limit for a request's arrival, and for sending its answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// What is read, and for how long, of what a client still says after its answer, so that the answer reaches
-/// it.
+/// Bytes and time limit for reading after the answer, so that data of the client does not reset the
+/// connection before the answer arrives.
 const LINGER: (u64, Duration) = (64 * 1024, Duration::from_millis(300));
-/// The kind of page, as Prometheus wants it.
+/// Content type of the page, as Prometheus requires it.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Makes the page.
@@ -52,7 +52,7 @@ impl Server {
         Ok(Server { address, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Address of the listener.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -77,7 +77,7 @@ impl Drop for Server {
     }
 }
 
-/// Takes a place among the open connections; gives it back when dropped.
+/// A place among the open connections, freed when dropped.
 struct Seat(Arc<AtomicUsize>);
 
 impl Seat {
@@ -118,12 +118,12 @@ fn accept(listener: &TcpListener, page: &Arc<Page>, stop: &AtomicBool) {
             let _seat = seat;
             serve(stream, &page);
         };
-        // Without a thread the connection is closed, and the scraper comes again.
+        // Without a thread the connection is closed, and the scraper tries again.
         let _ = std::thread::Builder::new().name("metrics-answer".to_owned()).spawn(serve);
     }
 }
 
-/// One connection too many: not worth a thread, and whether the answer arrives does not matter.
+/// Refuses a connection beyond the limit, without a thread; the answer may be lost.
 fn refuse(mut stream: TcpStream) {
     let _ = stream.set_nonblocking(true);
     let _ = stream.write_all(&answer("503 Service Unavailable", "Retry-After: 5\r\n", "busy\n", true));
@@ -137,7 +137,7 @@ fn serve(mut stream: TcpStream, page: &Arc<Page>) {
     }
 }
 
-/// The answer to what a client says; `None` when it said nothing at all.
+/// The answer to a client's request; `None` if the client sent nothing.
 fn respond(stream: &mut TcpStream, page: &Arc<Page>, begun: Instant) -> Option<Vec<u8>> {
     let head = match read_head(stream, begun) {
         Ok(head) => head,
@@ -165,7 +165,7 @@ fn respond(stream: &mut TcpStream, page: &Arc<Page>, begun: Instant) -> Option<V
     })
 }
 
-/// What a request wants.
+/// The content of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Page { body: bool },
@@ -203,7 +203,7 @@ fn judge(head: &[u8]) -> Asked {
 }
 
 enum Trouble {
-    /// The client is gone, or said nothing.
+    /// The client is gone, or sent nothing.
     Gone,
     Slow,
     Large,
@@ -217,17 +217,17 @@ fn read_head(stream: &mut TcpStream, begun: Instant) -> Result<Vec<u8>, Trouble>
         let Some(left) = PATIENCE.checked_sub(begun.elapsed()) else {
             return Err(if head.is_empty() { Trouble::Gone } else { Trouble::Slow });
         };
-        // A timeout of zero is refused by the system.
+        // The system refuses a timeout of zero.
         let _ = stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
         let read = match stream.read(&mut chunk) {
             Ok(0) => return Err(Trouble::Gone),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // The time is over: found out at the beginning of the loop.
+            // The beginning of the loop detects the end of the time.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
             Err(_) => return Err(Trouble::Gone),
         };
-        // The end may begin in what came before.
+        // The end of the head may begin in earlier bytes.
         let from = head.len().saturating_sub(3);
         head.extend(chunk.iter().take(read));
         let ends =
@@ -252,7 +252,7 @@ fn answer(status: &str, more: &str, body: &str, with_body: bool) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Closes the connection so that the answer arrives: a close with unread bytes would take it back.
+/// Closes the connection so that the answer arrives: a close with unread bytes would discard it.
 fn finish(stream: &mut TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.set_read_timeout(Some(LINGER.1));

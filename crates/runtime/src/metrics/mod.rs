@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The metrics endpoint: what workers, outputs and rules show, as Prometheus reads it.
+//! The metrics endpoint: counters of workers, outputs and rules in the format of Prometheus.
 
 pub mod collect;
 pub mod http;
@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// Takes the address, before anything else is begun that would have to be taken back.
+/// Binds the address, before anything is started that would have to be undone.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
         let advice = match error.kind() {

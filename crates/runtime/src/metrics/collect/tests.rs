@@ -193,7 +193,7 @@ fn a_page_is_read_back_and_says_what_was_counted() {
     assert_eq!(find(&samples, "bartizan_flows_ended_total", &[("reason", "timeout")]), [5, 5]);
     assert_eq!(find(&samples, "bartizan_decode_events_total", &[]), [1, 1]);
     assert_eq!(find(&samples, "bartizan_generation", &[]), [3, 3]);
-    // Where a level below counts them, it is not the host that shows them.
+    // Where a level below counts the frames, the host's counters are not shown.
     assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "64"), ("link", "wan")]), [3]);
     assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "1519-9216")]), [2]);
     assert_eq!(find(&samples, "bartizan_port_frames_total", &[("size", "9217-"), ("port", "eth0")]), [1]);
@@ -207,7 +207,7 @@ fn a_page_is_read_back_and_says_what_was_counted() {
     };
     assert_eq!(casts("wan", "in"), (vec![20_000], vec![3, 2, 1]));
     assert_eq!(casts("wan", "out"), (vec![70], vec![0, 0, 1]));
-    // What left is the sum of both.
+    // The sum of frames sent at the host and below.
     assert_eq!((casts("lan", "in").0, casts("lan", "out")), (vec![], (vec![70], vec![0, 0, 1])));
     assert_eq!(find(&samples, "bartizan_stats", &[("name", "flow.tcp"), ("worker", "1")]), [5]);
 }

@@ -114,7 +114,7 @@ fn slow_clients_hold_no_more_than_their_places_and_time() {
     };
     assert!(free >= PATIENCE - Duration::from_millis(500), "{free:?}");
     for text in dripping.join().unwrap() {
-        // What a client says after the end of its time can take the answer from it.
+        // Data that a client sends after its time limit can destroy the answer.
         assert!(text.is_empty() || text.starts_with("HTTP/1.1 408"), "{text}");
     }
 }
