@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A generation that answers questions: built from files as a run builds it, on no link.
+//! A generation without a link, for explanations and replays: built from files as a run builds it.
 
 use crate::error::Failure;
 use crate::generation::{
@@ -14,7 +14,7 @@ use bartizan_stages::settings::EngineSettings;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A generation with what its packets run on.
+/// A generation with the settings and the application layer that its packets need.
 pub struct OfflineGeneration {
     /// The generation.
     pub built: Built,
@@ -25,14 +25,14 @@ pub struct OfflineGeneration {
 }
 
 impl OfflineGeneration {
-    /// Builds it. `prevention`: refusals act.
+    /// Builds a generation. `prevention`: refusals are enforced.
     ///
     /// # Errors
     /// Rules, settings or the policy cannot be used.
     pub fn build(options: &BuildOptions, prevention: bool) -> Result<Self, Failure> {
         let mut builder = Builder::for_captures(options, Path::new(""))?;
         let built = reported(&mut builder, |builder| builder.build(Generation(1)))?;
-        // The hash needs no secret here: nobody waits for these flows.
+        // The hash needs no secret here: no attacker can see these flows.
         let (settings, _) = EngineSettings::from_settings(builder.settings(), prevention, [1, 2])
             .map_err(Failure::setting(builder.settings()))?;
         let mode = load::Mode::over_captures(prevention);
@@ -43,15 +43,15 @@ impl OfflineGeneration {
     /// The policy.
     ///
     /// # Errors
-    /// It was built without one.
+    /// The generation was built without one.
     pub fn policy(&self) -> Result<&BuiltPolicy, Failure> {
         self.built.policy.as_ref().ok_or_else(|| Failure::usage("give --policy FILE"))
     }
 
-    /// The link of a name, or one that no policy names.
+    /// The link with a name, or one that no policy names.
     ///
     /// # Errors
-    /// No policy names a link like that.
+    /// No policy names such a link.
     pub fn link(&self, name: Option<&str>) -> Result<LinkId, Failure> {
         let known = self.built.policy.as_ref().map(|policy| policy.links.as_slice()).unwrap_or_default();
         match name {
@@ -60,16 +60,16 @@ impl OfflineGeneration {
         }
     }
 
-    /// The tenant of a name.
+    /// The tenant with a name.
     ///
     /// # Errors
-    /// There is no policy, or it has no tenant of that name.
+    /// There is no policy, or it has no tenant with that name.
     pub fn tenant(&self, name: Option<&str>) -> Result<Option<TenantId>, Failure> {
         let policy = self.policy()?;
         name.map(|name| find_tenant(&policy.file.name, &policy.tenant_ids, name)).transpose()
     }
 
-    /// The subject of questions about flows.
+    /// The subject of explanations of flows.
     ///
     /// # Errors
     /// There is no policy.
@@ -88,10 +88,10 @@ impl OfflineGeneration {
         })
     }
 
-    /// A worker that runs it.
+    /// A worker that runs the generation.
     ///
     /// # Errors
-    /// Its tables cannot be made.
+    /// The worker's tables cannot be allocated.
     pub fn worker(&self) -> Result<Worker, Failure> {
         Worker::new(self.settings.clone(), Arc::clone(&self.engine), Arc::clone(&self.built.chains))
             .map_err(Failure::stopped)

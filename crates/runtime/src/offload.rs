@@ -53,7 +53,7 @@ pub struct LevelPort {
     pub index: u8,
 }
 
-/// What the level counts by port, for who shows it.
+/// Per-port counters of the level, for readers in other threads.
 pub struct LevelCounters {
     view: Arc<dyn LevelView>,
     ports: Vec<LevelPort>,
@@ -73,7 +73,7 @@ impl LevelCounters {
     }
 }
 
-/// How often MTUs are looked at, and the interfaces of links.
+/// Interval in which MTUs, and the interfaces of links, are checked.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// A link that has a level, or is to have it again.
@@ -81,11 +81,11 @@ struct LinkLevel {
     name: String,
     /// Name of the kind of level, for messages.
     title: &'static str,
-    /// What its two ports are attached with; their interfaces are those of now.
+    /// Attach settings of the two ports, with their present interfaces.
     setups: [PortSetup; 2],
     /// The program is on its ports.
     attached: bool,
-    /// What a killed run has left is on some of them until it is taken over.
+    /// Whether the state of a killed run is on some of the ports, until it is taken over.
     waits: bool,
     /// Why it could not be attached again, as it was said last.
     told: Option<String>,
@@ -148,7 +148,7 @@ impl LinkLevel {
             && self.setups.iter().map(|port| port.ifindex).eq(interfaces.iter().map(|own| own.index))
     }
 
-    /// Of its interfaces those whose program somebody else has taken away or replaced.
+    /// The link's interfaces whose program was detached or replaced by another process.
     fn taken_from<'i>(&self, level: &mut dyn OpenLevel, interfaces: &'i [Interface]) -> Vec<&'i str> {
         let ports = self.setups.iter().zip(interfaces);
         let gone = ports.filter(|(port, _)| !level.is_attached(port.index));
@@ -212,7 +212,7 @@ struct Opened {
 pub struct Below {
     /// Detaches when it goes.
     level: Option<Opened>,
-    /// Of each link: the first of its slots, and how many each worker has.
+    /// For each link: its first slot, and the number of slots of each worker.
     shares: Vec<Option<(u32, u32)>>,
     ports: Vec<LevelPort>,
     links: Vec<LinkLevel>,
@@ -224,17 +224,17 @@ pub struct Below {
     /// Links whose packets without a flow are refused by rules, at any time or while they are open, in the
     /// order of their numbers at the level.
     early: Vec<LinkId>,
-    /// Of packets in tunnels, too: the host's flows in tunnels have keys of their own, and it reads as much
-    /// as the level.
+    /// Whether the early list covers packets in tunnels, too: the host's flows in tunnels have keys of their
+    /// own, and the host decodes the same tunnels as the level.
     early_in_tunnels: bool,
-    /// What a killed run had left on its interfaces.
+    /// State of a killed run that was found on the interfaces.
     left: Left,
     /// Why that could not be taken over, as it was said last.
     told: Option<String>,
     looked: Option<Instant>,
-    /// How levels stand, for who tells it.
+    /// State of the levels, for reports.
     pub stand: LevelsStand,
-    /// What is to be said of it.
+    /// Pending notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -245,7 +245,7 @@ fn entries(link: &LinkPlan) -> Option<(u32, u32)> {
     Some((each, each * u32::from(link.workers.max(1))))
 }
 
-/// Of each link the number of its first worker among those of all links.
+/// For each link the number of its first worker among the workers of all links.
 fn first_workers(plan: &Plan) -> Vec<u32> {
     let before = plan.links.iter().scan(0, |all, link| {
         let first = *all;
@@ -281,7 +281,7 @@ fn driver_of(plan: &Plan, link: &LinkPlan) -> Result<&'static dyn LevelDriver, F
     plan.levels.of_name(name).map_err(|why| Failure::input(format!("link `{}`: {why}", link.name)))
 }
 
-/// How a level is attached to interfaces.
+/// The attach mode of a level.
 const fn attach_mode(offload: &Offload) -> AttachMode {
     match offload.mode {
         OffloadMode::Auto => AttachMode::Auto,
@@ -290,7 +290,7 @@ const fn attach_mode(offload: &Offload) -> AttachMode {
     }
 }
 
-/// Of which power of two of packets dropped below one comes up.
+/// Power of two: one of so many packets dropped below comes up.
 fn drop_samples(offload: &Offload) -> Option<u8> {
     let of = offload.drop_samples.unwrap_or(OFFLOAD_DROP_SAMPLES_USUAL);
     of.checked_ilog2().and_then(|power| u8::try_from(power).ok())
@@ -313,7 +313,7 @@ fn note_level(
     stand.note_off(&link.name, level.off());
 }
 
-/// How much room is needed for refusing packets without a flow on some links.
+/// Memory for refusing packets without a flow on some links. `None`: not needed.
 fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<EarlyOptions> {
     let of = |link: &LinkId| {
         let number = usize::from(link.0);
@@ -324,8 +324,8 @@ fn early_options(early: &[LinkId], plan: &Plan, of_links: &[OfLink]) -> Option<E
     Some(EarlyOptions { links, flows: early.iter().map(of).sum() })
 }
 
-/// Who serves a link's frames, the first of them of this number, and what becomes of those that nobody
-/// serves.
+/// The watch of a link's workers, which are numbered from `first` on, with the policy for frames of a silent
+/// worker.
 fn watch(offload: &Offload, spread: Spread, first: u32) -> Watch {
     let fail = match offload.fail {
         OffloadFail::Closed => Fail::Closed,
@@ -341,8 +341,8 @@ fn cannot_be_used(link: &str, title: &str, error: LevelError) -> Failure {
     Failure::input(format!("link `{link}`: its {title} level cannot be used: {why}; or leave `offload` out"))
 }
 
-/// What was left on the interfaces of an inline link that has no level now goes: it would take frames away
-/// from this run.
+/// Removes the state of a killed run from the interfaces of an inline link that has no level now: it would
+/// take frames away from this run.
 fn take_away_left(
     levels: &Levels,
     link: &LinkPlan,
@@ -417,8 +417,8 @@ fn check_all(
 }
 
 impl Below {
-    /// What was left on interfaces that are no inline link of this run goes, unless whoever is inline there
-    /// lives.
+    /// Removes the state of killed runs from interfaces that are in no inline link of this run, unless
+    /// another live process is inline there.
     fn take_away_others(&mut self, plan: &Plan, interfaces: &[Vec<Interface>]) -> Result<(), Failure> {
         let inline = plan.links.iter().zip(interfaces).filter(|(link, _)| link.is_inline());
         let own: Vec<u32> =
@@ -429,7 +429,7 @@ impl Below {
         Ok(())
     }
 
-    /// Of one kind of level. `own`: interfaces of inline links of this run.
+    /// Removes such state of one kind of level. `own`: interfaces of inline links of this run.
     fn take_away_of(&mut self, driver: &dyn LevelDriver, own: &[u32]) -> Result<(), Failure> {
         let failed = |error: LevelError| {
             Failure::input(format!("what a killed run may have left cannot be taken away: {error}"))
@@ -748,8 +748,8 @@ impl Below {
         counters
     }
 
-    /// What it counts beside the workers, of each link, for statistics. Of what was left the first link with
-    /// a level has all.
+    /// Counters of the level by link, for statistics. Those of a killed run's state are counted for the first
+    /// link with a level.
     #[must_use]
     pub fn beside(&self) -> Vec<Counters> {
         let Some(opened) = &self.level else { return Vec::new() };
@@ -792,7 +792,7 @@ impl Below {
         self.shares.iter().enumerate().map(of_link).collect()
     }
 
-    /// What it counts by port; `None` without a level.
+    /// The level's counters by port; `None` without a level.
     pub fn counters(&self) -> Option<LevelCounters> {
         let view = self.level.as_ref()?.level.view();
         let exits = self.exits.iter().filter_map(|(port, index)| Some((port.clone(), (*index)?)));
@@ -828,7 +828,7 @@ impl Below {
     }
 }
 
-/// What is said of a port that takes nothing, or takes frames again.
+/// The message that a port takes no frames, or takes them again.
 fn told(title: &str, news: &PortNews) -> String {
     match news {
         PortNews::Closed { name, lost, why } => format!(
@@ -879,7 +879,7 @@ fn prepare(
     (table.reach, (!said.is_empty()).then(|| said.join("; ")))
 }
 
-/// What is said of what a killed run had left.
+/// The note about a killed run's state that was taken over.
 fn note(title: &str, left: &Left) -> String {
     let Left { programs, unread, entries, forwarded, dropped, open, closed } = left;
     if programs == unread {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The outputs of the host file, as settings of EVE outputs.
 //!
-//! The events and fields are those of the first EVE output of the Suricata settings; the host file says where
-//! they go. Its outputs take the place of all that the settings have.
+//! Events and fields are those of the first EVE output in the Suricata settings; the host file defines the
+//! destinations. Its outputs replace all outputs of the settings.
 
 use bartizan_base::Settings;
 use bartizan_config::host::{Outputs, Rotate};
@@ -11,12 +11,12 @@ use std::path::PathBuf;
 /// Number of the first output that the host file makes.
 const FIRST: u32 = 900;
 
-/// Where events are wanted. Nothing set: as the Suricata settings say.
+/// Requested destinations of events. If none is set, the Suricata settings apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// A file `eve.json` in the output folder.
     pub file: bool,
-    /// When that file is begun anew.
+    /// Rotation of that file.
     pub rotate: Rotate,
     /// A Unix socket.
     pub socket: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What a host file wants; `folder`: the command line names a folder.
+    /// The destinations of a host file; `folder`: the command line names a folder.
     pub fn of(outputs: &Outputs, folder: bool) -> Self {
         let mut wanted = Wanted {
             file: outputs.eve.is_some(),
@@ -40,12 +40,12 @@ impl Wanted {
         wanted
     }
 
-    /// Whether anything is wanted.
+    /// Whether a destination is set.
     pub const fn is_set(&self) -> bool {
         self.file || self.socket.is_some() || self.stdout
     }
 
-    /// Puts the outputs into the settings. Warnings about outputs that give way.
+    /// Puts the outputs into the settings. Warns of outputs that are replaced.
     pub fn apply(&self, settings: &mut Settings, warnings: &mut Vec<String>) {
         if !self.is_set() {
             return;
@@ -87,11 +87,11 @@ impl Wanted {
         for (number, keys) in (FIRST..).zip([file, socket, stdout].into_iter().flatten()) {
             let prefix = format!("outputs.{number}");
             settings.set(prefix.clone(), "eve-log");
-            // The host file's mode is for all files.
+            // The host file's mode applies to all files.
             let moded = settings.get("output-rights.mode").is_some();
             for (key, value) in template.iter().filter(|(key, _)| !moded || *key != "filemode") {
                 let own = format!("{prefix}.eve-log.{key}");
-                // The first of several speaks for all where something is said of a setting.
+                // The first of several outputs carries the origins, for findings about a setting.
                 match template.origin(key).filter(|_| number == FIRST) {
                     Some(origin) => settings.set_from(own, value, origin),
                     None => settings.set(own, value),
@@ -127,7 +127,7 @@ mod tests {
         let after = EveOutputs::from_settings(&settings).unwrap();
         assert!(warnings.is_empty() && after.warnings.is_empty(), "{:?}", after.warnings);
         assert_eq!(after.outputs.len(), 3);
-        // Sections know where they stand.
+        // Sections contain their place.
         let types = |outputs: &EveOutputs, at: usize| {
             let number = outputs.outputs[at].index;
             format!("{:?}", outputs.outputs[at].types).replace(&format!("outputs.{number}."), "outputs.N.")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run does: the command line over the host file over the defaults.
+//! The plan of a run: the command line takes precedence over the host file, and that over the defaults.
 //!
-//! Every key of the host file ends up here or is refused: what this program cannot do is said, not left out.
+//! Every key of the host file becomes part of the plan or is refused: a key without an effect is an error.
 //! Not done: links that are captures (`inspect` reads those), several links by options of the command line.
 
 use crate::error::Failure;
@@ -19,84 +19,82 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Folder for events unless something else is said.
+/// Default folder for events.
 pub const OUT: &str = "bartizan-out";
 
-/// Options of a run; they win over the host file.
+/// Options of a run; they take precedence over the host file.
 #[derive(Clone, Default)]
 pub struct RunOptions {
     /// Host file: links, workers, bounds, outputs, metrics, rules, policy. Options of the command line win
     /// over it.
     pub config: Option<PathBuf>,
-    /// Forward between two interfaces: `--inline eth0 eth1`. What the chain refuses does not pass.
+    /// Forward between two interfaces: `--inline eth0 eth1`. Packets that the chain refuses do not pass.
     pub inline: Option<Vec<String>>,
     /// Watch one interface; nothing is forwarded or refused.
     pub tap: Option<String>,
-    /// With a tap: look only at what this lets through, in tcpdump's language (pcap-filter(7)): `--filter
-    /// 'not port 22'`. Needs libpcap.
+    /// With a tap: inspect only the packets that this filter lets through, in tcpdump's language
+    /// (pcap-filter(7)): `--filter 'not port 22'`. Needs libpcap.
     pub filter: Option<String>,
-    /// With a tap: look at so many bytes of each frame, from 128 to 65535, or at its headers and so many
-    /// bytes behind them: `layer4+64`. Flows are counted as they are on the wire, and payloads are inspected
-    /// as far as they are there.
+    /// With a tap: inspect this many bytes of each frame, from 128 to 65535, or its headers and this many
+    /// bytes after them: `layer4+64`. Flows are counted with their lengths on the wire, and payloads are
+    /// inspected as far as they are captured.
     pub snap_length: Option<Snap>,
-    /// What generations are built from.
+    /// Inputs of generations.
     pub options: BuildOptions,
-    /// With an inline link: a level below this program that forwards and drops packets of flows of which
-    /// everything is decided. `xdp`: the kernel's XDP hook of both interfaces.
+    /// With an inline link: a level below this program that forwards and drops packets of decided flows.
+    /// `xdp`: the kernel's XDP hook of both interfaces.
     pub offload: Option<String>,
     /// Kinds of level that links may name.
     pub levels: Levels,
-    /// Only report what would be refused, also inline.
+    /// Only report refusals, also inline.
     pub detect: bool,
     /// Switch off the interfaces' offloads while running, and on again at the end.
     pub fix_offloads: bool,
     /// Workers that share the traffic, each flow to one of them [default: 1, with a host file one per
-    /// processor]. Each stays on a processor of its own where one more is left for all else. Several links of
-    /// a host file share them.
+    /// processor]. Each is pinned to a processor of its own if one more is left for everything else. Several
+    /// links of a host file share them.
     pub workers: Option<u16>,
-    /// How long to look for packets before sleeping, in microseconds; 50 unless the workers need all
-    /// processors, then 0.
+    /// Microseconds to poll for packets before sleeping; 50 by default, 0 if the workers need all processors.
     pub spin: Option<u64>,
-    /// Let idle processors sleep as deep as they like, also while packets come. Without this the kernel is
-    /// asked (by /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic: a packet
-    /// takes tens of microseconds less from end to end.
+    /// Let idle processors sleep deeply, also while packets come. Without this option the kernel is requested
+    /// (by /dev/cpu_dma_latency) to keep them awake as long as an inline link has traffic, which shortens a
+    /// packet's way from end to end by tens of microseconds.
     pub save_power: bool,
-    /// Largest share of the running rules that a reload may take away, for example `25%` [default: 10%].
+    /// Largest share of the running rules that a reload may remove, for example `25%` [default: 10%].
     pub max_loss: Option<Share>,
-    /// Take rule files with malformed lines, and files that have no rules any more, at a reload.
+    /// Accept rule files with malformed lines, and files that have no rules any more, at a reload.
     pub accept_malformed: bool,
-    /// Folder for eve.json and stats.json; made if it is not there [default: bartizan-out, or the
-    /// `default-log-dir` of a suricata.yaml].
+    /// Folder for eve.json and stats.json; made if necessary [default: bartizan-out, or the `default-log-dir`
+    /// of a suricata.yaml].
     pub out: Option<PathBuf>,
-    /// Write the number of this process into a file, for who sends it signals; the file goes when the run
+    /// Write the number of this process into a file, for senders of signals; the file is removed when the run
     /// ends.
     pub pidfile: Option<PathBuf>,
-    /// Where the socket for commands (`bartizan ctl`, Suricata's tools) lies; `none` for no socket [default:
-    /// control.socket in /run/bartizan, of other users in their own, or what the `unix-command` of a
-    /// suricata.yaml says].
+    /// Path of the socket for commands (`bartizan ctl`, Suricata's tools); `none` for no socket [default:
+    /// control.socket in /run/bartizan, for other users in their own folder, or the path in the
+    /// `unix-command` of a suricata.yaml].
     pub control: Option<PathBuf>,
-    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off unless
-    /// given.
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, for example on 127.0.0.1:9100; off by default.
     pub metrics: Option<SocketAddr>,
 }
 
-/// What packets come in by.
+/// Interfaces of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
     /// Two interfaces, bridged.
     Inline {
-        /// One.
+        /// The first interface.
         a: String,
-        /// The other.
+        /// The second interface.
         b: String,
-        /// Whether their offloads are switched off meanwhile.
+        /// Whether the interfaces' offloads are switched off during the run.
         fix_offloads: bool,
     },
-    /// One interface that is listened on, or several as one.
+    /// One watched interface, or several watched as one.
     Tap {
         /// The interfaces.
         interfaces: Vec<String>,
-        /// Whether their offloads are switched off meanwhile.
+        /// Whether the interfaces' offloads are switched off during the run.
         fix_offloads: bool,
     },
 }
@@ -114,36 +112,36 @@ impl Ports {
 /// One link of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkPlan {
-    /// Its name in policies, events and counters.
+    /// Name in policies, events and counters.
     pub name: String,
     /// Ports.
     pub ports: Ports,
     /// Worker threads.
     pub workers: u16,
-    /// Refusals act.
+    /// Whether refusals are enforced.
     pub prevention: bool,
-    /// What of it is looked at.
+    /// Filter of the inspected packets.
     pub filter: Option<Filter>,
-    /// How it is received.
+    /// Receive options.
     pub receive: Receive,
-    /// A level below, for flows of which everything is decided.
+    /// A level below, for decided flows.
     pub offload: Option<Offload>,
 }
 
-/// How frames of a link are received; what is left out is as the ports have it.
+/// Receive options of a link; absent ones have the ports' defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receive {
     /// Inline: frames of a receive ring.
     pub frames: Option<u32>,
     /// Bytes of a tap's ring.
     pub ring: Option<u64>,
-    /// Of a tap: within which time a second frame of the same bytes is not looked at, in milliseconds.
+    /// Taps: time in milliseconds within which a second frame with the same bytes is not inspected.
     pub duplicate_window: Option<u32>,
-    /// Of a tap: how many bytes of a frame are looked at.
+    /// Taps: bytes of a frame that are inspected.
     pub snap_length: Option<Snap>,
-    /// Of a tap of several interfaces: how long frames of one wait for those of another, in milliseconds.
+    /// Taps with several interfaces: time in milliseconds that frames of one wait for those of another.
     pub merge_wait: Option<u32>,
-    /// Of a tap: who stamps packets.
+    /// Taps: source of the timestamps.
     pub timestamps: host::Timestamps,
 }
 
@@ -166,72 +164,72 @@ impl Receive {
 pub struct Filter {
     /// The expression.
     pub expression: String,
-    /// Where it stands, for messages.
+    /// The filter's place, for messages.
     pub place: String,
 }
 
 impl Plan {
-    /// Workers of all links.
+    /// Number of workers of all links.
     pub fn workers(&self) -> u16 {
         self.links.iter().map(|link| link.workers).sum()
     }
 }
 
 impl LinkPlan {
-    /// Packets without a flow may be refused by its level. Where refusals are only reported none are.
+    /// Whether the link's level may refuse packets without a flow. Not where refusals are only reported.
     pub fn drops_early(&self) -> bool {
         self.prevention && self.offload.as_ref().is_some_and(|offload| offload.early_drop)
     }
 
-    /// Its level knows what rules refuse of packets without a flow: it refuses that early, or while the link
-    /// is open.
+    /// Whether the link's level has the rules that refuse packets without a flow: to refuse those early, or
+    /// while the link is open.
     pub fn knows_refusals(&self) -> bool {
         let open = |offload: &Offload| offload.fail == OffloadFail::Open;
         self.drops_early() || self.prevention && self.offload.as_ref().is_some_and(open)
     }
 
-    /// Whether frames leave by it.
+    /// Whether frames leave by the link.
     pub const fn is_inline(&self) -> bool {
         matches!(self.ports, Ports::Inline { .. })
     }
 
-    /// Its interfaces in one word: `eth1-eth2`.
+    /// The link's interfaces in one word: `eth1-eth2`.
     pub fn interface(&self) -> String {
         self.ports.interfaces().join("-")
     }
 }
 
-/// See the module.
+/// The plan; see the module.
 pub struct Plan {
     /// The links, by number.
     pub links: Vec<LinkPlan>,
     /// Ports that packets may be redirected to, by number.
     pub exits: Vec<NamedPort>,
-    /// Names of links are those of a host file.
+    /// Whether names of links are those of a host file.
     pub named: bool,
-    /// How long workers look for packets before they sleep; `None`: as is right for their number.
+    /// Time that workers poll for packets before they sleep; `None`: the default for their number.
     pub spin: Option<Duration>,
-    /// Idle processors wait awake while packets come.
+    /// Whether idle processors wait awake while packets come.
     pub awake: bool,
     /// Kinds of level that links may name.
     pub levels: Levels,
-    /// What generations are built from.
+    /// Inputs of generations.
     pub options: BuildOptions,
     /// Folder for events and counters; `None`: no files.
     pub out: Option<PathBuf>,
-    /// Where metrics are served.
+    /// Address that serves metrics.
     pub metrics: Option<SocketAddr>,
-    /// Where commands are taken, and from whom.
+    /// The command socket, and the group that may use it.
     pub control: control::Wanted,
     /// File with the number of the process.
     pub pid_file: Option<PathBuf>,
-    /// Standard output belongs to events.
+    /// Whether standard output is an output of events.
     pub stdout_taken: bool,
-    /// Who says what runs.
+    /// The controller that supplies the policy.
     pub controller: Option<host::Controller>,
 }
 
-/// What a reload may take away: the command line's word, else that of the host file as it is now.
+/// The terms of a reload: from the command line, else from the host file in its present form.
 pub fn terms(given: &RunOptions) -> Result<Terms, Failure> {
     let of_file = given
         .config
@@ -247,7 +245,7 @@ pub fn terms(given: &RunOptions) -> Result<Terms, Failure> {
     })
 }
 
-/// Puts command line and host file together.
+/// Merges command line and host file.
 pub fn plan(given: &RunOptions) -> Result<Plan, Failure> {
     let (mut options, mut out) = (given.options.clone(), given.out.clone());
     let file = given
@@ -318,14 +316,14 @@ fn read_noting(path: &Path, levels: &Levels, contents: &mut Contents) -> Result<
     Ok(file)
 }
 
-/// Where a host file's settings stand: `bartizan.yaml:4:12`, by key.
+/// Places of a host file's settings: `bartizan.yaml:4:12`, by key.
 fn places(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     let text = input::read_utf8(path, "host file")?;
     let places = host::places_of_settings(&text).into_iter();
     Ok(places.map(|(key, at)| (key, format!("{}:{}:{}", path.display(), at.line, at.column))).collect())
 }
 
-/// What the file says of generations, below what the command line says.
+/// Takes the file's inputs of generations, with lower precedence than the command line.
 fn take_options(options: &mut BuildOptions, file: &HostFile) {
     if options.rules.is_empty() {
         options.rules.clone_from(&file.rules.0);
@@ -343,7 +341,7 @@ fn take_options(options: &mut BuildOptions, file: &HostFile) {
         sizes.iter().filter_map(|(key, size)| Some(((*key).to_owned(), size.as_ref()?.0.to_string()))),
     );
     if let Some(flows) = memory.flows {
-        // The setting is bytes in Suricata's accounting.
+        // Suricata's setting is a number of bytes, in its own accounting.
         let bytes = u64::from(flows) * bartizan_stages::settings::SURICATA_FLOW_BYTES;
         below.push(("flow.memcap".to_owned(), bytes.to_string()));
     }
@@ -415,7 +413,7 @@ fn links(given: &RunOptions, file: Option<&HostFile>) -> Result<Vec<LinkPlan>, F
     made.collect()
 }
 
-/// Where a value of the host file stands: `bartizan.yaml:3:5`.
+/// The place of a value in the host file: `bartizan.yaml:3:5`.
 fn place_in_file(path: Option<&Path>, key: &str) -> String {
     let Some(path) = path else { return key.to_owned() };
     let text = input::read_utf8(path, "host file").unwrap_or_default();
@@ -425,8 +423,8 @@ fn place_in_file(path: Option<&Path>, key: &str) -> String {
     }
 }
 
-/// Workers of each link: as many as it says itself, the others share what is left of all, those that come
-/// first have one more where it does not come out even. Each has one at least.
+/// Workers of each link: its own number if it has one; the other links share the rest of all, the first ones
+/// with one more if the rest does not divide. Each has at least one.
 fn share_workers(own: &[Option<u16>], all: u16) -> Vec<u16> {
     let taken: u16 = own.iter().flatten().fold(0, |sum, own| sum.saturating_add(*own));
     let sharers = own.iter().filter(|own| own.is_none()).count();
@@ -527,7 +525,7 @@ cache: none
         assert_eq!(rights, [Some("0600"), Some("0"), Some("12")]);
         let (engine, _) = EngineSettings::from_settings(&settings, false, [0; 2]).unwrap();
         assert_eq!((engine.flow_capacity, engine.stream.reassembly.memcap), (5000, 1 << 20));
-        // A single setting says more than `memory`.
+        // A single setting takes precedence over `memory`.
         assert_eq!((engine.defrag.memory, engine.stream.midstream), (3 << 20, true));
     }
 
@@ -661,14 +659,14 @@ workers: 7
         assert_eq!(of(&plan), [(3, true), (2, false), (2, true)]);
         assert_eq!(plan.options.links, ["wan", "mirror", "lan"]);
         assert_eq!(plan.links[2].interface(), "e3-e4");
-        // The command line's number is for all of them.
+        // The command line's number is the sum over all links.
         let plan = with("several", file, |given| {
             given.workers = Some(4);
             given.detect = true;
         })
         .unwrap();
         assert_eq!(of(&plan), [(2, false), (1, false), (1, false)]);
-        // The command line's link is the only one.
+        // The command line's link replaces those of the file.
         assert_eq!(with("several", file, |given| given.tap = Some("e9".to_owned())).unwrap().links.len(), 1);
         for (own, all, share) in [
             (&[None][..], 3, &[3][..]),

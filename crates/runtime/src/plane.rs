@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller in this process: that of `bartizan controller`, and that of a run that has all planes in one.
+//! A controller in this process: that of `bartizan controller`, and that of a run with all planes in one
+//! process.
 
 use crate::error::Failure;
 use crate::{descriptors, load, sections};
@@ -15,14 +16,14 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::info;
 
-/// Descriptors that it has besides those of connections: its store, libraries, workers of a run in the same
-/// process.
+/// Descriptors of the controller besides those of connections: its store, libraries, workers of a run in the
+/// same process.
 const OWN_DESCRIPTORS: u64 = 512;
 
-/// Starts one, and says what is to be known of it. `bootstrap`: also a token that makes an administrator's.
+/// Starts a controller, and logs its facts. `bootstrap`: also a token that makes an administrator's.
 ///
 /// # Errors
-/// Something that it needs is not there, or taken.
+/// A resource is missing or in use.
 pub fn start(
     state: &Path,
     listen: SocketAddr,
@@ -49,17 +50,17 @@ pub fn start(
     Ok(plane)
 }
 
-/// Says something of it while it runs.
+/// Logs a line of the controller.
 pub fn say(line: &str) {
     info!("bartizan: {line}");
 }
 
-/// The names that chains may have, in the order in which they run: those of this program's functions. A
-/// device of another version says itself what it lacks.
+/// The names that chains may have, in the order of execution: those of this program's functions. A device of
+/// another version reports itself what it lacks.
 fn functions() -> Vec<String> {
     let hosts = Arc::new(HostTable::new(&load::hosts(1)));
     let specs = reference::specs(&hosts);
-    // This program's own have one; a run says so if they had none.
+    // This program's own functions have an order; a run reports if they had none.
     let order = order::order(&specs).unwrap_or_default();
     let mut ordered: Vec<_> = specs.iter().enumerate().map(|(at, spec)| (order.get(at), spec.name)).collect();
     ordered.sort_unstable();

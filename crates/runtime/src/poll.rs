@@ -5,15 +5,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Waits until there is something to read (or the other end is closed, or failed), but no longer than
-/// `limit`.
-/// Files are always ready. A signal ends the wait: false.
+/// Waits until there is data to read (or the other end is closed, or failed), for at most `limit`. Files are
+/// always ready. Returns `false` if a signal ends the wait.
 pub fn wait_readable(from: BorrowedFd<'_>, limit: Duration) -> bool {
     let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
     happened(from, PollFlags::IN, &limit).unwrap_or(false)
 }
 
-/// Whether the other end of a socket is closed, in both directions: nobody is there to be answered.
+/// Whether the other end of a socket is closed in both directions, so that no answer can be delivered.
 pub fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
     happened(socket, PollFlags::empty(), &Timespec { tv_sec: 0, tv_nsec: 0 }).unwrap_or(false)
 }

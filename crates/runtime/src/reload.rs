@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reload never weakens unseen: what a new generation has to have beside the running one before it is
-//! taken.
+//! Conditions on a reload, so that it never weakens protection unnoticed: the new generation is compared with
+//! the running one before it replaces it.
 //!
 //! Files are half written, emptied, cut and overwritten with something else, mostly by mistake and mostly at
 //! night. A new generation is refused when a rule file has malformed lines (no rules, or rules that Suricata
-//! refuses as well: what a check calls malformed), when a file that had rules has none, or when more than a
-//! share of the rules would be gone; the operator may say beforehand that it is meant so ([`Terms`]). Files
-//! that cannot be read, or whose compressed data ends early, do not build at all. Rules with keywords and
-//! protocols that this engine does not have are no mistake of that kind: they are told of, and count as gone
-//! if they ran before.
+//! refuses as well, as in a check), when a file that had rules has none, or when more than a share of the
+//! rules would be gone; the operator may allow this beforehand ([`Terms`]). Files that cannot be read, or
+//! whose compressed data ends early, do not build at all. Rules with keywords and protocols that this engine
+//! does not have are no such mistake: they are reported, and count as gone if they ran before.
 //!
-//! Not done: which rules are lost (a rule may have got another sid), only how many.
+//! Not done: the identity of lost rules (a rule may have a new sid), only their number.
 
 use bartizan_api::southbound::{LeftOut, RuleLeftOut};
 use bartizan_config::policy::values::Share;
@@ -19,21 +18,21 @@ use bartizan_rules::RuleFile;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
-/// Places that a refusal lists.
+/// Most places that a refusal lists.
 pub const PLACES_SHOWN: usize = 5;
 
-/// Rules that cannot be used, of which a command tells.
+/// Most failed rules that a command lists.
 pub const FAILED_TOLD: usize = 2_000;
 
-/// Share of the rules that a reload may take away unless the operator says otherwise.
+/// Default share of the rules that a reload may remove.
 pub const LOSS: Share = Share(10);
 
-/// What the operator takes.
+/// Losses that the operator accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Largest share of the running rules that may be gone.
     pub max_loss: Share,
-    /// Malformed lines, and files that have no rules any more.
+    /// Whether malformed lines, and files that have no rules any more, are accepted.
     pub accept_malformed: bool,
 }
 
@@ -43,12 +42,12 @@ impl Default for Terms {
     }
 }
 
-/// What a rule file came to.
+/// Counts of a rule file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct OfFile {
     /// Lines that are rules, whether this engine can use them or not.
     rules: u64,
-    /// Lines that are no rules, or that Suricata refuses as well, with the first of them.
+    /// Lines that are no rules, or that Suricata refuses as well.
     malformed: u64,
     first: Option<RefusedRule>,
 }
@@ -57,16 +56,16 @@ struct OfFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     files: BTreeMap<String, OfFile>,
-    /// Rules that run, each once, by gid and sid.
+    /// Running rules, each once, by gid and sid.
     loaded: HashSet<(u32, u32)>,
-    /// Some of those that are no rules, [`FAILED_TOLD`] at most.
+    /// Malformed lines, at most [`FAILED_TOLD`].
     malformed: Vec<RefusedRule>,
-    /// Those that are right and cannot be evaluated here, with the place and what is missing.
+    /// Valid rules that cannot be evaluated here, with their place and the missing feature.
     unsupported: BTreeMap<(u32, u32), RefusedRule>,
 }
 
 impl Inventory {
-    /// Adds what became of other rules.
+    /// Adds the rules of another inventory.
     pub fn absorb(&mut self, other: &Inventory) {
         for (name, file) in &other.files {
             self.add_file(name.clone(), file.clone());
@@ -82,7 +81,7 @@ impl Inventory {
         self.loaded.extend(&other.loaded);
     }
 
-    /// One that several policies name is judged by the worst that became of it.
+    /// Adds a file; one that several policies name has its worst counts.
     fn add_file(&mut self, name: String, file: OfFile) {
         let known = self.files.entry(name).or_default();
         if known.rules + known.malformed == 0 || known.malformed < file.malformed {
@@ -90,7 +89,7 @@ impl Inventory {
         }
     }
 
-    /// Adds files that were read, and what became of their rules.
+    /// Adds files that were read, with the results of their rules.
     pub fn add(&mut self, files: &[RuleFile], loaded: &Loaded) {
         let mut of: BTreeMap<String, OfFile> = BTreeMap::new();
         for file in files {
@@ -118,17 +117,17 @@ impl Inventory {
         self.loaded.extend(loaded.rules.signatures.iter().map(|s| (s.id.gid, s.id.sid)));
     }
 
-    /// Rules that run, by gid and sid.
+    /// Running rules, by gid and sid.
     pub const fn running(&self) -> &HashSet<(u32, u32)> {
         &self.loaded
     }
 
-    /// Rules that run.
+    /// Number of running rules.
     pub fn loaded(&self) -> usize {
         self.loaded.len()
     }
 
-    /// Rules that cannot be used, by file and line, [`FAILED_TOLD`] at most, and how many more there are.
+    /// Rules that failed, by file and line, at most [`FAILED_TOLD`], and the number of further ones.
     pub fn failed(&self) -> (Vec<RefusedRule>, u64) {
         let mut all: Vec<RefusedRule> =
             self.malformed.iter().chain(self.unsupported.values()).cloned().collect();
@@ -139,7 +138,7 @@ impl Inventory {
         (all, more)
     }
 
-    /// Rules that cannot be used, as a controller is told of them.
+    /// Rules that failed, in the form of a report to a controller.
     pub fn told(&self) -> LeftOut {
         let (failed, more) = self.failed();
         let mut told = LeftOut::default();
@@ -153,18 +152,18 @@ impl Inventory {
         told
     }
 
-    /// Lines that are no rules.
+    /// Number of malformed lines.
     pub fn malformed(&self) -> u64 {
         self.files.values().map(|file| file.malformed).sum()
     }
 
-    /// Says of each file without rules that it is one.
+    /// A message for each file without rules.
     pub fn empty_files(&self) -> Vec<String> {
         let empty = self.files.iter().filter(|(_, file)| file.rules + file.malformed == 0);
         empty.map(|(name, _)| format!("{name}: no rules are in this file")).collect()
     }
 
-    /// What is odd about the rules of a start, which takes them as they are: nothing better is running.
+    /// Notes about the rules of a start, which accepts them as they are: no better ones are running.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.empty_files();
         if self.malformed() > 0 {
@@ -176,7 +175,7 @@ impl Inventory {
         notes
     }
 
-    /// Rules that run here and that `next`, which took its place, cannot evaluate.
+    /// Messages about rules that run here and that `next`, which replaces this generation, cannot evaluate.
     pub fn left_out(&self, next: &Inventory) -> Vec<String> {
         if std::ptr::eq(self, next) {
             return Vec::new();
@@ -193,10 +192,10 @@ impl Inventory {
         told
     }
 
-    /// Whether `next` may take the place of this one.
+    /// Whether `next` may replace this generation.
     ///
     /// # Errors
-    /// Why not, with the counts and what to do.
+    /// The reasons against it, with the counts and the remedy.
     pub fn may_become(&self, next: &Inventory, terms: &Terms) -> Result<(), String> {
         let mut why = String::new();
         let mut add = |text: std::fmt::Arguments<'_>| {
@@ -261,7 +260,7 @@ impl Inventory {
     }
 }
 
-/// A refused rule with its place.
+/// A refused rule with its place, as a line.
 fn said(rule: &RefusedRule) -> String {
     format!("{}:{}:{}: {}", rule.file, rule.place.0, rule.place.1, rule.message)
 }
@@ -301,7 +300,7 @@ mod tests {
             inventory(&[("a.rules", text[..text.len() - bytes].to_owned())])
         };
         let terms = Terms::default();
-        // Without the last line end it is whole.
+        // Without the last line end the file is whole.
         assert_eq!(refused(&before, &cut(1), &terms), "");
         let text = refused(&before, &cut(10), &terms);
         assert!(text.contains("100 rules run, 99 would after it"), "{text}");
@@ -338,12 +337,12 @@ mod tests {
             assert_eq!(refused(&before, &next, &taken), "", "{line}");
             assert_eq!((next.malformed(), next.loaded()), (1, 100), "{line}");
         }
-        // One that ran, told once.
+        // A rule that ran is reported once.
         let misspelt = good.replacen("content:\"x\"; sid:7;", "contnt:\"x\"; sid:7;", 1);
         let text = refused(&before, &inventory(&[("a.rules", misspelt)]), &terms);
         assert!(text.contains("a.rules:7:") && text.matches("a.rules").count() == 1, "{text}");
         assert!(text.contains("100 rules run, 99 would after it"), "{text}");
-        // What only this engine cannot evaluate refuses nothing, and is told of if it ran.
+        // A rule that only this engine cannot evaluate refuses nothing, and is reported if it ran.
         let unsupported = good.replacen("content:\"x\"; sid:7;", "asn1:oversize_length 10; sid:7;", 1);
         let next = inventory(&[("a.rules", unsupported)]);
         assert_eq!(refused(&before, &next, &terms), "");
@@ -403,7 +402,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(refused(&set(1000), &set(600), &terms(40)), "");
-        // All rules gone with their files: a policy that names none any more.
+        // All rules are gone with their files: the new policy names none.
         assert!(refused(&set(5), &Inventory::default(), &terms(99)).contains("5 rules would be gone"));
         assert_eq!(refused(&set(5), &Inventory::default(), &terms(100)), "");
         assert_eq!(refused(&Inventory::default(), &Inventory::default(), &terms(0)), "");

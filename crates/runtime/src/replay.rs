@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A policy over traffic of the past. Captures go through the engine; flow records are asked by their
-//! headers, and what needs payload or state is undecided.
+//! A policy applied to past traffic. Captures go through the engine; flow records are judged by their
+//! headers, and remain undecided where payload or state matters.
 
 use crate::captures::frames;
 use crate::error::Failure;
@@ -13,7 +13,7 @@ use bartizan_packet::capture::Decompressed;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Files with traffic, by their kind.
+/// Files with traffic, by kind.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Captures.
@@ -23,7 +23,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Looks at the beginnings of files.
+    /// Determines the kinds of files by their beginnings.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -40,23 +40,23 @@ impl Traffic {
 /// Options of a replay.
 #[derive(Clone, Default)]
 pub struct ReplayOptions {
-    /// What generations are built from, besides their policies.
+    /// Inputs of generations, besides their policies.
     pub build: BuildOptions,
-    /// Tenant of all flow records; else the policy's selectors decide.
+    /// Tenant of all flow records; if absent, the policy's selectors decide.
     pub tenant: Option<String>,
     /// Link of traffic that does not name its own.
     pub link: Option<String>,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 pub struct Replayed {
     /// Flows by their verdicts.
     pub report: Report,
-    /// Flows of captures beyond those that are kept.
+    /// Number of captured flows that were not kept.
     pub left_out: u64,
 }
 
-/// Replays traffic under a policy, beside another one if there is one.
+/// Replays traffic under a policy, compared with another one if given.
 ///
 /// # Errors
 /// A generation cannot be built, or traffic cannot be read.
@@ -90,13 +90,13 @@ pub fn run(
     Ok(replayed)
 }
 
-/// Builds a generation in prevention: a replay says what would become of traffic.
+/// Builds a generation in prevention: a replay shows the verdicts of prevention.
 fn generation(options: &ReplayOptions, policy: &Path) -> Result<OfflineGeneration, Failure> {
     let options = BuildOptions { policy: Some(policy.to_owned()), ..options.build.clone() };
     OfflineGeneration::build(&options, true)
 }
 
-/// The flows of captures, with what becomes of them.
+/// The flows of captures, with their verdicts.
 fn fates(
     options: &ReplayOptions,
     generation: &OfflineGeneration,
@@ -115,7 +115,7 @@ fn fates(
     Ok(fates)
 }
 
-/// Whether a file has events: these are lines of JSON, and captures begin with a number.
+/// Whether a file has events: these are lines of JSON, while captures begin with a number.
 fn is_events(path: &Path) -> Result<bool, Failure> {
     let mut first = [0u8; 64];
     let mut reader = reader(path)?;
@@ -180,8 +180,8 @@ fn replay_records(
     Ok(())
 }
 
-/// Reads the next line that is not empty; of one that is too long for a record a bit more than a record may
-/// have.
+/// Reads the next line that is not empty; of a line that is too long for a record, slightly more than a
+/// record may have.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
     loop {
         line.clear();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to a run from outside of it, with Suricata's meanings: end in order, load rules and policy anew,
-//! open outputs again.
-//! Storing one is async-signal-safe, so handlers of signals may do it.
+//! Requests to a run from outside, with Suricata's meanings: end in order, reload rules and policy, reopen
+//! outputs. Storing one is async-signal-safe, so handlers of signals may do it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Requests to one or several runs. A request to end holds for all of them; the others are taken by the run
-/// that sees them first.
+/// Requests to one or several runs. A request to end applies to all of them; each other request is taken by
+/// the run that sees it first.
 #[derive(Debug, Default)]
 pub struct Requests {
     stop: AtomicBool,
@@ -15,7 +14,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// None so far.
+    /// No requests.
     pub const fn new() -> Self {
         Requests {
             stop: AtomicBool::new(false),
@@ -29,22 +28,22 @@ impl Requests {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Has rules and policy loaded anew.
+    /// Requests a reload of rules and policy.
     pub fn reload(&self) {
         self.reload.store(true, Ordering::Relaxed);
     }
 
-    /// Has outputs opened again under their names.
+    /// Requests that outputs be reopened under their names.
     pub fn reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the end was requested.
+    /// Whether an end was requested.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Set once the end was requested.
+    /// Set once an end was requested.
     pub const fn stop_flag(&self) -> &AtomicBool {
         &self.stop
     }
@@ -54,7 +53,7 @@ impl Requests {
         self.reload.load(Ordering::Relaxed) && self.reload.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether outputs are to be opened again, since the last call.
+    /// Whether a reopening was requested since the last call.
     pub fn take_reopen(&self) -> bool {
         self.reopen.load(Ordering::Relaxed) && self.reopen.swap(false, Ordering::Relaxed)
     }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rule files that a suricata.yaml names: `rule-files` below `default-rule-path`, each a path or a
-//! pattern as of a shell.
+//! The rule files that a suricata.yaml names: `rule-files` below `default-rule-path`, each a path or a shell
+//! pattern.
 //!
-//! As in Suricata a name that fits no file is warned of at a start, and an error of a test. Not done: classes
-//! of characters (`[a-z]`) in patterns.
+//! As in Suricata, a name without a matching file is a warning at a start, and an error in a test. Not done:
+//! classes of characters (`[a-z]`) in patterns.
 
 use bartizan_base::Settings;
 use std::path::{Component, Path, PathBuf};
 
-/// Where they lie unless `default-rule-path` says otherwise.
+/// Default of `default-rule-path`.
 const FOLDER: &str = "/etc/suricata/rules";
 
-/// Whether the settings of a user (not those that are built in) name rule files.
+/// Whether the user's settings (not the built-in ones) name rule files.
 pub fn are_named(settings: &Settings) -> bool {
     settings.children("rule-files").any(|item| settings.origin(&format!("rule-files.{item}")).is_some())
 }
 
-/// The files as they are now. A name that fits none is said in `warnings`.
+/// The files that exist at present. Adds names without a matching file to `warnings`.
 pub fn of(settings: &Settings, warnings: &mut Vec<String>) -> Vec<PathBuf> {
     if !are_named(settings) {
         return Vec::new();
@@ -40,7 +40,7 @@ pub fn of(settings: &Settings, warnings: &mut Vec<String>) -> Vec<PathBuf> {
     files
 }
 
-/// The files that a path with `*` and `?` in its parts fits, in the order of their names.
+/// The files that match a path with `*` and `?` in its parts, in the order of their names.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components() {
@@ -64,7 +64,7 @@ fn step(base: PathBuf, part: &Path, name: &str, literal: bool) -> Vec<PathBuf> {
     let fits = |entry: std::io::Result<std::fs::DirEntry>| {
         let file = entry.ok()?.file_name();
         let text = file.to_string_lossy();
-        // As a shell: hidden files have to be named as such.
+        // As in a shell, a pattern must begin with a dot to match hidden files.
         let hidden = text.starts_with('.') && !name.starts_with('.');
         (!hidden && is_like(text.as_bytes(), name.as_bytes())).then(|| base.join(&file))
     };
@@ -73,8 +73,8 @@ fn step(base: PathBuf, part: &Path, name: &str, literal: bool) -> Vec<PathBuf> {
     all
 }
 
-/// Whether a name fits a pattern; each `*` is tried in its last place only, so the effort is the product of
-/// both lengths at most.
+/// Whether a name matches a pattern. Backtracking is limited to the last `*`, so the effort is at most the
+/// product of both lengths.
 fn is_like(name: &[u8], pattern: &[u8]) -> bool {
     let (mut n, mut p) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

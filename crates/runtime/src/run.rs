@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the stack on live traffic, on links that are inline between two interfaces or passive on one.
+//! Runs the stack on live traffic, on links that are inline between two interfaces or watch interfaces.
 
 use crate::channel::RunningGeneration;
 use crate::crew::{self, Parts, Stack};
@@ -42,28 +42,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::{error, info, warn};
 
-/// What came of a run.
+/// Result of a run.
 pub struct Outcome {
-    /// What was handled, lost and written, in lines for people.
+    /// Readable lines about frames, losses and events.
     pub summary: String,
-    /// Events go to standard output.
+    /// Whether events go to standard output.
     pub stdout_taken: bool,
-    /// Why the run ended before it was asked to, or its counters could not be written.
+    /// Failure that ended the run early, or a failure to write counters.
     pub failure: Option<Failure>,
-    /// Nothing was lost: every event was written, and what is kept between runs was stored.
+    /// Whether nothing was lost: every event was written, and state kept between runs was stored.
     pub is_complete: bool,
 }
 
 /// Runs links until the end is requested: by `requests`, a command, or a failure.
 ///
 /// # Errors
-/// The run cannot begin, or a defect ended it.
+/// The run cannot begin, or a defect has ended it.
 pub fn run(options: &RunOptions, requests: &'static Requests) -> Result<Outcome, Failure> {
     let mut plan = plan::plan(options)?;
-    // What can be refused at once is looked at before rules are loaded, which takes its time.
+    // Conditions that need no rules are checked before rules are loaded, which takes time.
     let interfaces = interfaces(&plan)?;
     let mut links = Links::new(&plan, interfaces.clone())?;
-    // Without a folder no output is a file with a relative name.
+    // Without a folder no output has a relative path.
     let folder = plan.out.as_deref().unwrap_or(Path::new(""));
     let mut builder = Builder::new(&plan.options, folder)?;
     let rights = Rights::from_settings(builder.settings()).map_err(Failure::setting(builder.settings()))?;
@@ -162,15 +162,15 @@ fn live_options(plan: &Plan) -> LiveOptions {
     LiveOptions { spin, awake: plan.awake, ..LiveOptions::default() }
 }
 
-/// Counters in the last event of statistics beside the sums.
+/// Counters of the last `stats` event, beside the sums.
 struct Last<'p> {
     threads: Vec<Counters>,
     of_links: Vec<Counters>,
     ports: &'p Named,
 }
 
-/// Writes the last event of statistics, with what was lost before it, and settles the outputs. Gives the
-/// counters as they are then.
+/// Writes the last `stats` event, with the losses before it, and flushes the outputs. Returns the counters at
+/// that time.
 fn last_events(
     recorder: &mut EveRecorder,
     statistics: &mut Statistics,
@@ -186,7 +186,7 @@ fn last_events(
     (counters, of_links)
 }
 
-/// What of a controller's runs with the first generation.
+/// The numbers and rules of the first generation, as a controller knows them.
 fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) -> Arc<InForce> {
     let in_force = Arc::new(InForce::default());
     let first = RunningGeneration { generation: Generation(1), content: contents.hashes() };
@@ -194,8 +194,8 @@ fn in_force_of(builder: &Builder, inventory: &Inventory, contents: &Contents) ->
     in_force
 }
 
-/// What writes events of one link with one worker; others have recorders of their own, whose events it
-/// writes.
+/// The recorder of a run with one worker on one link; with several workers, it writes the events of their
+/// recorders.
 fn recorder_of(
     plan: &Plan,
     builder: &Builder,
@@ -209,7 +209,7 @@ fn recorder_of(
         .map_err(Failure::outputs(builder.settings()))
 }
 
-/// What was handled and written, in lines for people, and the number of lost events.
+/// Readable lines about frames and events, and the number of lost events.
 fn sum_up(ended: &crew::Ended, recorder: &EveRecorder) -> (String, u64) {
     let mut text = String::new();
     if ended.failure.is_none() {
@@ -219,7 +219,7 @@ fn sum_up(ended: &crew::Ended, recorder: &EveRecorder) -> (String, u64) {
     (text, lost)
 }
 
-/// Firewall mode needs prevention.
+/// Checks that all links prevent in firewall mode.
 fn fits_firewall(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
     for link in &plan.links {
         let which = if plan.links.len() > 1 { format!("link `{}`: ", link.name) } else { String::new() };
@@ -228,13 +228,13 @@ fn fits_firewall(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether connections that are open already are refused on some link.
+/// Whether some link refuses connections that are open already.
 fn refuses_midstream(plan: &Plan, settings: &[EngineSettings]) -> bool {
     let mut links = plan.links.iter().zip(settings);
     links.any(|(link, own)| link.prevention && own.stream.midstream_policy.refuses())
 }
 
-/// Statistics of the links, as often as the settings say.
+/// Statistics of the links, at the interval of the settings.
 fn statistics_of(
     plan: &Plan,
     recorder: &EveRecorder,
@@ -247,7 +247,7 @@ fn statistics_of(
     Statistics::new(writer, board, every, stats::rules_of(report), links.collect())
 }
 
-/// What can be told of the run at any time.
+/// The view of the run that answers queries at any time.
 fn view_of(
     plan: &Plan,
     control: &Arc<Control>,
@@ -264,7 +264,7 @@ fn view_of(
     }
 }
 
-/// Begins to take commands by a socket, and says where.
+/// Starts to accept commands by a socket, and logs its path.
 fn commands_of(
     socket: control::Opened,
     (channel, view): (channel::Channel, View),
@@ -288,7 +288,7 @@ fn commands_of(
     Ok(Some(server))
 }
 
-/// What events say of each link's run.
+/// Facts about each link's run that events contain.
 fn runs_of(plan: &Plan, functions: &[&'static str]) -> Vec<RunInfo> {
     let run = |link: &LinkPlan| RunInfo {
         own_fields: true,
@@ -299,7 +299,7 @@ fn runs_of(plan: &Plan, functions: &[&'static str]) -> Vec<RunInfo> {
     plan.links.iter().map(run).collect()
 }
 
-/// Where metrics come from.
+/// Source of the metrics.
 fn source_of(
     plan: &Plan,
     board: &Board,
@@ -311,7 +311,7 @@ fn source_of(
     Arc::new(Source::new(board.clone(), names.collect(), recorder.watches(), functions, level))
 }
 
-/// Says what the first generation is, as a reload says it of the next.
+/// Logs the first generation, in the form of a reload.
 fn tell_first(in_force: &InForce, report: &RuleSetReport) {
     let RunningGeneration { generation, content } = in_force.newest();
     info!(
@@ -322,7 +322,7 @@ fn tell_first(in_force: &InForce, report: &RuleSetReport) {
     );
 }
 
-/// Says what runs, and what to know of it.
+/// Logs the links, and notes about them.
 fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
     if refuses_midstream {
         info!(
@@ -354,7 +354,7 @@ fn tell_what_runs(plan: &Plan, builder: &Builder, refuses_midstream: bool) {
     }
 }
 
-/// The interfaces of each link, each another one, however they are named.
+/// The interfaces of each link, all different, whatever names they are given by.
 fn interfaces(plan: &Plan) -> Result<Vec<Vec<Interface>>, Failure> {
     let several = plan.links.len() > 1;
     let mut known: Vec<(u32, String, &str)> = Vec::new();
@@ -376,7 +376,7 @@ fn interfaces(plan: &Plan) -> Result<Vec<Vec<Interface>>, Failure> {
     Ok(of_links)
 }
 
-/// Says that an interface is given twice.
+/// The message that an interface is given twice.
 fn twice(link: &LinkPlan, name: &str, other: &str, of: &str) -> String {
     let what =
         if name == other { "is given twice".to_owned() } else { format!("and `{name}` are one interface") };
@@ -415,7 +415,7 @@ fn engine_settings(
     let (settings, said) = EngineSettings::from_settings(builder.settings(), link.prevention, seed)
         .map_err(Failure::setting(builder.settings()))?;
     for warning in said {
-        // Links mostly say the same.
+        // Links mostly have the same warnings.
         if !warnings.contains(&warning) {
             warnings.push(warning);
         }
@@ -451,8 +451,8 @@ fn locks(plan: &Plan, rights: &Rights) -> Result<Vec<lock::Lock>, Failure> {
     Ok(locks)
 }
 
-/// Settings that nothing has read by now have no effect: those of the host file are mistakes, the others are
-/// told of.
+/// Reports settings without an effect: those that nothing has read by now. For settings of the host file this
+/// is an error.
 fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
     let settings = builder.settings();
     if let Some(key) = settings.unread().iter().find(|key| plan.options.below.iter().any(|(k, _)| &k == key))
@@ -466,7 +466,7 @@ fn check_unread(plan: &Plan, builder: &Builder) -> Result<(), Failure> {
     unused::tell(&plan.options, settings)
 }
 
-/// Says what was written and what was lost. Gives the number of lost events, whoever lost them.
+/// Appends lines about written and lost events. Returns the number of events lost anywhere.
 fn events_summary(text: &mut String, watches: &[Arc<SinkWatch>]) -> u64 {
     let mut lost = 0;
     for watch in watches {

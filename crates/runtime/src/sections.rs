@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this program's functions say of a section before a device builds it: each is asked for the rules of
-//! that policy alone, which are thrown away.
+//! Checks of policy sections by this program's functions, before a device builds them: each function compiles
+//! the rules of that policy alone, which are discarded.
 
 use crate::load;
 use bartizan_base::{FunctionId, Generation};
@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Bytes of what a function keeps per host while it is asked: nothing comes to be kept.
+/// Bytes of a function's state per host during a check, in which no state arises.
 const HOST_BYTES: u64 = 64 << 10;
 
-/// For a controller in this process.
+/// The checks for a controller in this process.
 pub fn check() -> Sections {
     let kinds = registry::kinds(&Services { hosts: Arc::new(HostTable::new(&load::hosts(1))) });
     Sections::new(move |file| {
-        // Most files have no section that somebody is asked about.
+        // Most files have no section that needs a check.
         let common: OnceCell<Arc<RulePart>> = OnceCell::new();
         let kinds = kinds.clone();
         Box::new(move |policy, function| {
@@ -34,7 +34,7 @@ pub fn check() -> Sections {
     })
 }
 
-/// What a function finds wrong with its section.
+/// The errors that a function finds in its section.
 fn wrong(
     kind: &dyn FunctionKind,
     common: &Arc<RulePart>,
@@ -67,7 +67,7 @@ fn wrong(
     }
 }
 
-/// What functions are given of all policies: as for a generation.
+/// The common data of all policies that functions receive, as for a generation.
 fn common_of(file: &PolicyFile) -> Value {
     let groups: Map<String, Value> =
         file.groups.iter().map(|(name, own)| (name.clone(), json!(members(own)))).collect();
@@ -81,7 +81,7 @@ fn common_of(file: &PolicyFile) -> Value {
     })
 }
 
-/// What a function is given of one policy.
+/// The data of one policy that a function receives.
 fn class_of(function: &str, file: &PolicyFile, policy: &Policy) -> Value {
     let texts = |targets: &[Target]| members(&file.resolve(targets));
     let section = policy.sections.iter().find(|section| section.function == function);
@@ -95,7 +95,7 @@ fn class_of(function: &str, file: &PolicyFile, policy: &Policy) -> Value {
     })
 }
 
-/// Members as functions get them; all DNS names have one number, since no packet is looked at.
+/// Members in the form that functions receive; all DNS names have one number, since no packet is classified.
 fn members(all: &[Member]) -> Vec<String> {
     let text = |member: &Member| match member {
         Member::Prefix(prefix) => prefix.to_string(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands about data sets of a running program. What is said of them begins with the words of Suricata,
-//! which tools look for.
+//! Commands about data sets of a running program. Their answers begin with the words of Suricata, which tools
+//! search for.
 
 use crate::channel::{Answer, SetCommand, ValueCommand};
 use crate::load;
@@ -9,7 +9,7 @@ use bartizan_detect::state::dataset::{Dataset, Kind};
 use bartizan_events::output::Rights;
 use std::sync::Arc;
 
-/// Carries one out.
+/// Carries out a command.
 pub fn carry_out(command: &SetCommand, shared: &Shared, rights: &Rights) -> Answer {
     match answer(command, shared, rights) {
         Ok(answer) => answer,
@@ -50,7 +50,7 @@ fn answer(command: &SetCommand, shared: &Shared, rights: &Rights) -> Result<Answ
     }
 }
 
-/// The set of a name, if its values are of this kind.
+/// The set with a name, if its values are of this kind.
 fn find(shared: &Shared, name: &str, kind: &str) -> Result<Arc<Dataset>, String> {
     let kind = Kind::from_name(kind).ok_or_else(|| {
         format!(

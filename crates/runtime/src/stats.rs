@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of type `stats` while a run goes on: every `stats.interval` seconds workers are asked for their
-//! counters, and what they show is written. Nothing of it holds a worker up.
+//! Events of type `stats` during a run: every `stats.interval` seconds the workers' counters are requested,
+//! and the results are written. No worker waits for it.
 //!
 //! This is the control plane: the interval, the uptime and the time of a load are of the system's clock. The
-//! event has the packet clock.
+//! event has the time of the packet clock.
 
 use crate::error::Failure;
 use crate::offload::LevelCounters;
@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use tracing::warn;
 
-/// How long the answers of workers are waited for. An idle one looks up ten times a second.
+/// Longest wait for the workers' answers. An idle worker checks ten times a second.
 pub const ANSWER: Duration = Duration::from_millis(400);
-/// Seconds between two events unless the settings say otherwise, as in Suricata.
+/// Default seconds between two events, as in Suricata.
 const INTERVAL: u64 = 8;
 
-/// What the settings say of statistics: whether there are any, and how often.
+/// The interval of `stats` events in the settings; `None`: disabled.
 pub fn interval(settings: &Settings) -> Result<Option<Duration>, Failure> {
     let wrong = Failure::setting(settings);
     let (enabled, seconds) =
@@ -43,7 +43,7 @@ pub fn rules_of(report: &RuleSetReport) -> RulesInForce {
     }
 }
 
-/// What to do where most checksums are wrong. `interface`: live.
+/// The warning that most checksums are wrong, with the remedy. `interface`: given for live traffic.
 pub fn checksum_warning(counters: &[(&'static str, u64)], interface: Option<&str>) -> Option<String> {
     let (wrong, checked) = mostly_wrong_checksums(counters)?;
     let said = format!(
@@ -60,7 +60,7 @@ pub fn checksum_warning(counters: &[(&'static str, u64)], interface: Option<&str
     })
 }
 
-/// Names of workers as Suricata has them: `W#01-eth0`.
+/// The name of a worker in Suricata's form: `W#01-eth0`.
 pub fn thread_name(worker: usize, interface: Option<&str>) -> String {
     match interface {
         Some(interface) => format!("W#{:02}-{interface}", worker + 1),
@@ -68,12 +68,12 @@ pub fn thread_name(worker: usize, interface: Option<&str>) -> String {
     }
 }
 
-/// What came by an interface.
+/// Packets of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceStat {
     /// Packets.
     pub packets: u64,
-    /// Of those: lost before anybody saw them.
+    /// Packets that were lost before inspection.
     pub dropped: u64,
     /// TCP segments of its link with wrong checksums.
     pub invalid_checksums: u64,
@@ -84,13 +84,13 @@ pub struct InterfaceStat {
 /// A link, as statistics name it.
 #[derive(Clone, Debug)]
 pub struct StatsLink {
-    /// Its name.
+    /// Name of the link.
     pub name: String,
-    /// Its interfaces.
+    /// Interfaces of the link.
     pub interface: String,
-    /// Its workers.
+    /// Number of workers.
     pub workers: u16,
-    /// It was said that its checksums are mostly wrong.
+    /// Whether the warning about checksums was given.
     warned: bool,
 }
 
@@ -101,27 +101,27 @@ impl StatsLink {
     }
 }
 
-/// Asks, waits and writes.
+/// Requests counters, waits for them, and writes events.
 pub struct Statistics {
     writer: StatsWriter,
     board: Board,
-    /// How often workers are asked.
+    /// Interval of the requests.
     every: Duration,
     started: Instant,
     next: Instant,
     asked: Option<Instant>,
     rules: RulesInForce,
     links: Vec<StatsLink>,
-    /// What is counted beside the workers, of each link; none where there is nothing such.
+    /// Counters of each link that its workers do not have; empty without such counters.
     beside: Vec<Counters>,
     /// Counters of ports at a level below.
     level: Option<LevelCounters>,
-    /// Names of functions that there were: what they counted stays when no chain has them any more.
+    /// Names of all functions so far: their counters remain when no chain has them any more.
     functions: BTreeMap<FunctionId, &'static str>,
 }
 
 impl Statistics {
-    /// For a run that begins now on these links.
+    /// Statistics for a run that begins now on these links.
     pub fn new(
         writer: StatsWriter,
         board: Board,
@@ -136,27 +136,27 @@ impl Statistics {
         Statistics { writer, board, every, started, next, asked, rules, links, beside, level, functions }
     }
 
-    /// With what a level below counts of ports.
+    /// Adds a level below that counts traffic of ports.
     pub fn with_level(self, level: Option<LevelCounters>) -> Self {
         Statistics { level, ..self }
     }
 
-    /// Other rules run from here on.
+    /// Sets the rules that run from now on.
     pub fn loaded(&mut self, rules: RulesInForce) {
         self.rules = rules;
     }
 
-    /// Whether [`Statistics::look`] is about to write: what is counted beside the workers is to be told.
+    /// Whether [`Statistics::look`] is about to write, so that [`Statistics::counted_beside`] must be called.
     pub fn is_due(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// What is counted beside the workers, of each link, as it is now.
+    /// Sets the present counters of each link that its workers do not have.
     pub fn counted_beside(&mut self, beside: Vec<Counters>) {
         self.beside = beside;
     }
 
-    /// To be called often: asks when it is time, writes when the answers are there.
+    /// Called often: requests counters when it is time, and writes when the answers have arrived.
     pub fn look(&mut self) {
         let now = Instant::now();
         match self.asked {
@@ -166,7 +166,7 @@ impl Statistics {
             }
             Some(asked) if self.board.is_answered() || now - asked > ANSWER => {
                 self.asked = None;
-                // Every so many seconds since the start, also when one was late.
+                // The times are multiples of the interval since the start, also after a late event.
                 while self.next <= now {
                     self.next += self.every;
                 }
@@ -184,7 +184,7 @@ impl Statistics {
         self.write(clock, &totals, threads, links, &ports);
     }
 
-    /// What an event would say of what workers show now, as JSON.
+    /// The present counters as the JSON of an event.
     pub fn show(&mut self) -> Vec<u8> {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
         let Gathered { clock, totals, threads, links } = self.gather(&shown);
@@ -194,8 +194,8 @@ impl Statistics {
         self.writer.show(&StatsNow { clock, uptime, totals, threads, links, ports, rules })
     }
 
-    /// All counters as workers show them now, with what is counted beside them, and what each of the links
-    /// and policies has seen.
+    /// All present counters, including those that workers do not have, and the traffic of each link and
+    /// policy.
     pub fn sums(&mut self) -> Sums {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
         let totals = with_beside(&self.gather(&shown).totals, &self.beside);
@@ -217,8 +217,8 @@ impl Statistics {
         Sums { totals, links, policies, reasons }
     }
 
-    /// What came by an interface, and what of it was lost. Of wrong checksums those of its link are told.
-    /// What a level below has handled is not counted here.
+    /// Packets of an interface, and losses among them. Wrong checksums are those of its link. Packets that a
+    /// level below has handled are not included.
     pub fn interface(&self, name: &str) -> InterfaceStat {
         let shown: Vec<Snapshot> = self.board.read().into_iter().map(|(shown, _)| shown).collect();
         let mut stat = InterfaceStat::default();
@@ -230,7 +230,7 @@ impl Statistics {
                 stat.invalid_checksums += of("tcp.invalid_checksum");
             }
             for (_, port) in own {
-                // As the kernel counts them: with those that found the ring full.
+                // As the kernel counts them: including those that found the ring full.
                 stat.packets += port.ring_received.saturating_add(port.ring_dropped);
                 stat.dropped += port.ring_dropped;
             }
@@ -243,12 +243,12 @@ impl Statistics {
         self.started.elapsed().as_secs()
     }
 
-    /// The rules that run.
+    /// The rules in force.
     pub const fn rules(&self) -> RulesInForce {
         self.rules
     }
 
-    /// What workers show, together, each, and those of each link.
+    /// The workers' counters: their sums, those of each worker, and those of each link.
     fn gather(&self, shown: &[Snapshot]) -> Gathered {
         let sum_of = |shown: &[Snapshot]| {
             let mut sum = Sum::default();
@@ -270,7 +270,7 @@ impl Statistics {
         Gathered { clock, totals: sum_of(shown), threads, links }
     }
 
-    /// Says once of each link that most checksums are wrong.
+    /// Logs once per link that most checksums are wrong.
     pub fn warn(&mut self, links: &[Counters]) {
         for (link, counters) in self.links.iter_mut().zip(links) {
             let warning = checksum_warning(counters, Some(&link.interface));
@@ -281,7 +281,7 @@ impl Statistics {
         }
     }
 
-    /// Writes an event. Gives all its counters, and those of each link where there are several.
+    /// Writes an event. Returns all its counters, and those of each link where there are several.
     pub fn write(
         &mut self,
         clock: Timestamp,
@@ -296,8 +296,7 @@ impl Statistics {
         (self.writer.write(&now), links)
     }
 
-    /// Octets and frames of ports in both directions, of those that workers have counted at the host, with
-    /// those that a level below has.
+    /// Octets and frames of ports in both directions, at the host and at a level below.
     pub fn ports(&self, host: &BTreeMap<String, PortStats>) -> Named {
         let mut ports: BTreeMap<&str, [PortFrames; 2]> = BTreeMap::new();
         for (name, stats) in host {
@@ -311,7 +310,7 @@ impl Statistics {
         for (interface, receives, counters) in of_links.chain(exits) {
             let [came, left] = ports.entry(interface).or_default();
             if receives {
-                // All that came, of which the host has seen what went up.
+                // All received frames; the host has seen only those that came up.
                 *came = PortFrames { octets: counters.bytes(), casts: counters.casts() };
             }
             left.octets = left.octets.saturating_add(counters.out_bytes);
@@ -335,12 +334,12 @@ impl Statistics {
         ports.into_iter().map(named).collect()
     }
 
-    /// Brings counters of outputs up to date.
+    /// Updates the counters of outputs.
     pub fn refresh(&self, counters: &mut Counters) {
         self.writer.refresh(counters);
     }
 
-    /// With what is counted beside the workers, and with the names of workers and links.
+    /// Adds the counters that workers do not have, and the names of workers and links.
     fn with_names(
         &self,
         totals: &[(&'static str, u64)],
@@ -354,7 +353,7 @@ impl Statistics {
             (0..usize::from(link.workers)).map(|worker| thread_name(worker, Some(&link.interface)))
         });
         let threads: Named = names.zip(threads).collect();
-        // One link's are those of all.
+        // With a single link its counters are the sums.
         let several = self.links.len() > 1;
         let names = self.links.iter().filter(|_| several).map(|link| link.name.clone());
         (with_beside(totals, &self.beside), threads, names.zip(links).collect())
@@ -368,7 +367,7 @@ struct PortFrames {
     casts: Casts,
 }
 
-/// Workers' counters of ports, by name.
+/// The workers' counters of ports, by name.
 fn ports_of(shown: &[Snapshot]) -> BTreeMap<String, PortStats> {
     let mut ports: BTreeMap<String, PortStats> = BTreeMap::new();
     for (name, stats) in shown.iter().flat_map(|snapshot| &snapshot.ports) {
@@ -378,19 +377,19 @@ fn ports_of(shown: &[Snapshot]) -> BTreeMap<String, PortStats> {
     ports
 }
 
-/// What counters stand at.
+/// Counter values at one moment.
 pub struct Sums {
-    /// All, by their names in EVE's `stats`.
+    /// All counters, by their names in EVE's `stats`.
     pub totals: Counters,
-    /// What links have seen.
+    /// Traffic of links.
     pub links: BTreeMap<String, Seen>,
-    /// What policies have seen.
+    /// Traffic of policies.
     pub policies: BTreeMap<String, Seen>,
-    /// Why packets of policies did not go on, or would not have.
+    /// Packets of policies that were not forwarded, or would not have been, by reason.
     pub reasons: Reasons,
 }
 
-/// Packets that did not go on: by policy, whether they only would not have, function, reason.
+/// Packets that were not forwarded: by policy, whether the refusal was only reported, function, reason.
 pub type Reasons = BTreeMap<(String, bool, &'static str, &'static str), u64>;
 
 fn add_reasons(snapshot: &Snapshot, functions: &BTreeMap<FunctionId, &'static str>, reasons: &mut Reasons) {
@@ -404,16 +403,16 @@ fn add_reasons(snapshot: &Snapshot, functions: &BTreeMap<FunctionId, &'static st
     snapshot.staged.iter().for_each(|(function, key, packets)| add(key, true, function, *packets));
 }
 
-/// What a link or a policy has seen.
+/// Traffic of a link or a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Packets.
     pub packets: u64,
-    /// Their captured bytes.
+    /// Captured bytes.
     pub bytes: u64,
-    /// Packets that did not go on.
+    /// Packets that were not forwarded.
     pub refused: u64,
-    /// Packets that would not have: in detection, and in staged policies.
+    /// Packets that would not have been forwarded: in detection, and in staged policies.
     pub would: u64,
     /// Alerts.
     pub alerts: u64,
@@ -468,10 +467,10 @@ impl Seen {
     }
 }
 
-/// Counters by the name of who has them.
+/// Counters by the name of their owner.
 pub type Named = Vec<(String, Counters)>;
 
-/// What workers show at one moment.
+/// The workers' counters at one moment.
 struct Gathered {
     clock: Timestamp,
     totals: Counters,
@@ -479,7 +478,7 @@ struct Gathered {
     links: Vec<Counters>,
 }
 
-/// The sums of all workers, with what is counted beside them.
+/// The sums of all workers, with the counters that workers do not have.
 fn with_beside(totals: &[(&'static str, u64)], beside: &[Counters]) -> Counters {
     let mut all = totals.to_vec();
     for (name, value) in beside.iter().flatten() {
@@ -491,7 +490,7 @@ fn with_beside(totals: &[(&'static str, u64)], beside: &[Counters]) -> Counters 
     all
 }
 
-/// All that a live worker counts.
+/// All counters of a live worker.
 fn counters_of(snapshot: &Snapshot, mut each: impl FnMut(&'static str, u64)) {
     for (name, value) in &snapshot.stats {
         each(name, *value);

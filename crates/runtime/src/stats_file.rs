@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file of counters that a run and an inspection leave behind, `stats.json`.
+//! `stats.json`: the file of counters that a run or an inspection writes at its end.
 
 use crate::error::Failure;
 use bartizan_events::output::{Rights, Unfit};
@@ -7,7 +7,7 @@ use bartizan_stages::stats::Counters;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Counters that stand beside those of all together, by the name of what has them.
+/// Partial counters, by the names of their owners, beside the sums.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatsParts<'s> {
     /// Links, where there are several.
@@ -16,8 +16,8 @@ pub struct StatsParts<'s> {
     pub ports: &'s [(String, Counters)],
 }
 
-/// Writes `stats.json`: every counter by its dotted name, where there are several links those of each under
-/// `links`, and those of ports under `ports`.
+/// Writes `stats.json`: every counter by its dotted name; those of several links under `links`, and those of
+/// ports under `ports`.
 pub fn write_stats(
     folder: &Path,
     counters: &[(&'static str, u64)],
@@ -25,7 +25,7 @@ pub fn write_stats(
     rights: &Rights,
 ) -> Result<(), Failure> {
     let object = |counters: &[(&'static str, u64)]| -> serde_json::Map<String, serde_json::Value> {
-        // By name.
+        // Sorted by name.
         let sorted: BTreeMap<&str, u64> = counters.iter().copied().collect();
         sorted.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
     };

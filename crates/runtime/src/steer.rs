@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steering a run: carries out the commands of the [`crate::channel`], one after the other, and looks after
-//! statistics and outputs between them. A thread of its own looks after links and the level below.
+//! The supervisor of a run: carries out the commands of the [`crate::channel`], one after the other, and
+//! updates statistics and outputs between them. A thread of its own watches links and the level below.
 //!
-//! A reload is built here: what comes meanwhile waits for it, signals as well. Workers do not, nor does who
-//! only asks ([`crate::view`]), nor do links: what a killed run has left is taken over, a changed MTU is
-//! followed, and a program that somebody has taken away is attached again, however long a build takes.
+//! This thread builds reloads: commands and signals that arrive meanwhile wait. Workers, queries
+//! ([`crate::view`]) and links do not: the state of a killed run is taken over, a changed MTU is followed,
+//! and a program that was detached is attached again, however long a build takes.
 
 use crate::channel::{Answer, Asked, COMMANDS_WAITING, Command, Inbox, RunningGeneration};
 use crate::engines::Engines;
@@ -34,49 +34,49 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// How often links, statistics and outputs are looked at while no command comes.
+/// Interval in which links, statistics and outputs are checked while no command arrives.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often what is counted beside workers is read, for who asks for counters.
+/// Interval in which counters that workers do not have are read, for queries.
 const BESIDE: Duration = Duration::from_secs(1);
 
-/// How long a reload waits until a worker has begun with the generation before, where the level below refuses
+/// Longest wait of a reload for workers to begin with the previous generation, where the level below refuses
 /// packets without a flow.
 pub const ENTERED: Duration = Duration::from_secs(3);
 
-/// What commands act upon.
+/// Objects that commands act on.
 pub struct Steering<'r> {
     /// The workers.
     pub control: &'r Control,
-    /// What is shown of them.
+    /// The board of their counters.
     pub source: &'r Source,
     /// Their application layers.
     pub engines: &'r Engines,
-    /// The command line.
+    /// The options of the command line.
     pub given: &'r RunOptions,
-    /// Of files that are written.
+    /// Access rights of written files.
     pub rights: &'r Rights,
-    /// What is told of it.
+    /// Statistics of the run.
     pub statistics: &'r Mutex<Statistics>,
-    /// A controller's numbers of what runs.
+    /// A controller's numbers of generations and tenants.
     pub in_force: &'r InForce,
     /// Traces of rules.
     pub traces: &'r Traces,
 }
 
-/// What changes while it is steered.
+/// State that changes while commands are carried out.
 struct Course<'s> {
     builder: &'s mut Builder,
     below: &'s Mutex<Below>,
     running: Arc<Inventory>,
     number: u64,
-    /// A controller's generation that is built, and is to run once it is stored.
+    /// A controller's generation that is built, and runs once it is stored.
     ready: Option<(Arc<Joined>, Built)>,
-    /// Reloads that wait until it does: a generation has one number.
+    /// Reloads that wait for this generation: a number belongs to one generation.
     waiting: Vec<Asked>,
 }
 
 impl Steering<'_> {
-    /// Carries out commands until the workers have ended. Says what outputs have to say, once.
+    /// Carries out commands until the workers have ended. Logs the problems of outputs, once each.
     pub fn run(
         &self,
         builder: &mut Builder,
@@ -91,7 +91,7 @@ impl Steering<'_> {
         std::thread::scope(|scope| {
             let keeper = scope.spawn(|| keep(links, below, control, &ends));
             let over = Over(&ends);
-            // A defect there is one here: it is told when both have ended.
+            // A panic of the keeper becomes one of this thread, once both have ended.
             self.steer(course, inbox, &|| finished() || keeper.is_finished());
             drop(over);
             keeper.thread().unpark();
@@ -118,7 +118,7 @@ impl Steering<'_> {
         }
     }
 
-    /// Writes statistics when it is time for them.
+    /// Updates statistics when it is time.
     fn look_at_statistics(&self, read_beside: &mut Instant, below: &Mutex<Below>) {
         let mut statistics = view::lock(self.statistics);
         if statistics.is_due() || read_beside.elapsed() > BESIDE {
@@ -128,7 +128,7 @@ impl Steering<'_> {
         statistics.look();
     }
 
-    /// Carries out what comes until it is time for the next look.
+    /// Carries out arriving commands until the next check.
     fn obey(&self, inbox: &mut Inbox, course: &mut Course<'_>) {
         let end = Instant::now() + LOOK;
         loop {
@@ -167,7 +167,7 @@ impl Steering<'_> {
                 Answer::Done
             }
             Command::Stop => {
-                // Before the socket goes with the workers.
+                // Before the socket closes with the end of the workers.
                 asked.answer_early(Answer::Done);
                 view::lock(course.below).end_watch();
                 self.control.stop();
@@ -199,7 +199,7 @@ impl Steering<'_> {
         }
     }
 
-    /// Builds a controller's generation beside the running one. That it weakens is meant so.
+    /// Builds a controller's generation beside the running one. Weaker rules are intended.
     fn build_held(&self, joined: &Arc<Joined>, course: &mut Course<'_>) -> Answer {
         course.ready = None;
         let number = Generation(course.number + 1);
@@ -212,7 +212,7 @@ impl Steering<'_> {
         }
     }
 
-    /// Hands a controller's generation to the workers.
+    /// Passes a controller's generation to the workers.
     fn run_held(&self, (joined, built): (Arc<Joined>, Built), course: &mut Course<'_>) -> Answer {
         let generation = joined.generation;
         course.builder.hold(Some(joined));
@@ -222,13 +222,13 @@ impl Steering<'_> {
         Answer::Reloaded(self.in_force.newest())
     }
 
-    /// Lets workers run a generation. What is said of it.
+    /// Lets workers run a generation. Returns the log line.
     fn swap(&self, built: Built, course: &mut Course<'_>) -> String {
         let Course { builder, below, running, number, .. } = course;
         let before = Generation(*number);
         *number += 1;
-        // The level has room for the lists of two generations: while it acts by the one before the last, it
-        // reads what would be written over.
+        // The level has room for the lists of two generations: while it still uses the one before the last,
+        // its table must not be overwritten.
         let is_read = || view::lock(below).is_behind(before);
         let begun = Instant::now();
         while is_read() && begun.elapsed() < ENTERED && !self.control.stopping() {
@@ -239,7 +239,7 @@ impl Steering<'_> {
         if let Some(said) = said {
             warn!("{said}");
         }
-        // A policy alone changes nothing of the rules of libraries.
+        // A new policy alone does not change the rules of libraries.
         let left_out = match Arc::ptr_eq(running, &built.inventory) {
             true => self.in_force.left_out(),
             false => built.inventory.told(),
@@ -264,7 +264,8 @@ impl Steering<'_> {
         format!("{loaded} rules loaded, {refused} refused{malformed}; {content}")
     }
 
-    /// Builds a generation beside the running one and swaps it when it is whole and does not weaken.
+    /// Builds a generation beside the running one, and swaps it if it is complete and does not weaken
+    /// protection.
     fn reload(&self, course: &mut Course<'_>) -> Answer {
         let Course { builder, running, number, .. } = course;
         let built = self.build(builder, Generation(*number + 1), running);
@@ -284,8 +285,8 @@ impl Steering<'_> {
         }
     }
 
-    /// Gives a function other settings: a generation is built with them as by a reload, from the files as
-    /// they are now. One that is refused changes nothing.
+    /// Changes the settings of a function: a generation is built with them as by a reload, from the present
+    /// files. A refused one has no effect.
     fn configure(&self, function: &str, settings: &Map<String, Value>, course: &mut Course<'_>) -> Answer {
         let before = match course.builder.configure(function, settings) {
             Ok(before) => before,
@@ -298,7 +299,7 @@ impl Steering<'_> {
         answer
     }
 
-    /// The next generation, if it may take the place of the running one.
+    /// The next generation, if it may replace the running one.
     fn build(
         &self,
         builder: &mut Builder,
@@ -312,7 +313,7 @@ impl Steering<'_> {
     }
 }
 
-/// Looks after links and the level below them until it is to end.
+/// Watches links and the level below until the end.
 fn keep(links: &mut Links, below: &Mutex<Below>, control: &Control, ends: &AtomicBool) {
     while !ends.load(Ordering::Acquire) {
         let mut said = links.look(control);
@@ -322,7 +323,7 @@ fn keep(links: &mut Links, below: &Mutex<Below>, control: &Control, ends: &Atomi
     }
 }
 
-/// Ends who looks after links, however steering ends.
+/// Ends the watching thread, however steering ends.
 struct Over<'e>(&'e AtomicBool);
 
 impl Drop for Over<'_> {
@@ -331,7 +332,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Says what happened to an output.
+/// Logs a problem of an output.
 pub fn tell(problem: &SinkProblem) {
     let kind = if problem.is_error() { "error" } else { "note" };
     info!("{kind}: {problem}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where what is kept beside events goes: files and certificates.
+//! Stores beside the events: of files and of certificates.
 
 use crate::error::Failure;
 use crate::load;
@@ -10,13 +10,13 @@ use bartizan_events::file_store::{FileStore, FileStoreHandle, WhenBehind};
 use bartizan_events::tls_store::{TlsStore, TlsStoreHandle};
 use std::path::Path;
 
-/// The stores that the settings ask for.
+/// The stores that the settings enable.
 pub struct Stores {
     files: Option<FileStore>,
     certificates: Option<TlsStore>,
 }
 
-/// Ways to them, for a recorder.
+/// Handles of the stores, for a recorder.
 #[derive(Clone)]
 pub struct StoreHandles {
     files: Option<FileStoreHandle>,
@@ -24,10 +24,10 @@ pub struct StoreHandles {
 }
 
 impl Stores {
-    /// Opens them below a folder.
+    /// Opens the stores below a folder.
     ///
     /// # Errors
-    /// A setting cannot be understood, or a folder cannot be made.
+    /// A setting is malformed, or a folder cannot be made.
     pub fn open(
         settings: &Settings,
         needs: &Needs,
@@ -41,7 +41,7 @@ impl Stores {
         })
     }
 
-    /// Ways to them.
+    /// Handles of the stores.
     #[must_use]
     pub fn handles(&self) -> StoreHandles {
         StoreHandles {
@@ -50,7 +50,7 @@ impl Stores {
         }
     }
 
-    /// Waits until all is written. What went wrong.
+    /// Waits until everything is written. Returns the failures.
     pub fn finish(&mut self) -> Vec<String> {
         let files = self.files.as_mut().and_then(FileStore::finish);
         let certificates = self.certificates.as_mut().and_then(TlsStore::finish);
@@ -59,7 +59,7 @@ impl Stores {
 }
 
 impl StoreHandles {
-    /// Lets a recorder use them.
+    /// Gives the handles to a recorder.
     pub fn give(self, recorder: &mut EveRecorder) {
         recorder.keep_files(self.files);
         recorder.store_certificates_in(self.certificates);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Command lines of Suricata, and the same command here: `suricata -r x.pcap -S my.rules -l log` is
-//! `bartizan inspect --rules my.rules --out log x.pcap`. A hint is given, nothing is run: a user who types an
-//! option of another program should know which program this is.
+//! Command lines of Suricata, and the equivalent command: `suricata -r x.pcap -S my.rules -l log` is
+//! `bartizan inspect --rules my.rules --out log x.pcap`. The result is a hint, which is not run: a user who
+//! types an option of another program should learn which program this is.
 
 use bartizan_config::suricata;
 use std::fmt::Write as _;
@@ -10,29 +10,29 @@ use std::path::Path;
 /// The requests of a line of Suricata.
 #[derive(Debug, Default)]
 struct Line {
-    /// Options of both of our commands, in our words.
+    /// Options that both of our commands have, in our form.
     options: Vec<String>,
     config: Option<String>,
     captures: Vec<String>,
     interfaces: Vec<String>,
-    /// Live, and the settings say on what.
+    /// Live, with the interfaces in the settings.
     named_in_settings: bool,
-    /// Drops act on captures, too.
+    /// Drops are enforced in captures, too.
     ips: bool,
     pid_file: Option<String>,
     /// A packet filter in tcpdump's language.
     filter: Option<String>,
-    /// Words at the end that are no options: a filter, too.
+    /// Words at the end that are no options: a filter.
     words: Vec<String>,
     /// Advice on options without a counterpart.
     notes: Vec<String>,
-    /// An option that only Suricata has at this place.
+    /// Whether an option that only Suricata has occurred in this place.
     is_suricatas: bool,
-    /// `-T` and the like, which are ours as well.
+    /// Whether an option occurred that both programs have, such as `-T`.
     is_asked: bool,
 }
 
-/// Options with a value behind them.
+/// Options that are followed by a value.
 const WITH_VALUE: [&str; 19] = [
     "-c",
     "-r",
@@ -64,7 +64,7 @@ impl Line {
                 Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
                 _ => (argument.as_str(), None),
             };
-            // `-ieth0`, as getopt has it.
+            // `-ieth0`, as getopt accepts it.
             let (name, given) = match name.get(..2) {
                 Some(short) if name.len() > 2 && !name.starts_with("--") && WITH_VALUE.contains(&short) => {
                     (short, name.get(2..).map(str::to_owned))
@@ -148,7 +148,7 @@ impl Line {
         self.is_suricatas |= is_suricatas;
     }
 
-    /// The command here.
+    /// The equivalent command.
     fn command(&self) -> Option<String> {
         let mut words = Vec::new();
         let is_live = !self.interfaces.is_empty() || self.named_in_settings || self.captures.is_empty();
@@ -163,7 +163,7 @@ impl Line {
         if is_live {
             words.extend(self.pid_file.iter().flat_map(|file| ["--pidfile".to_owned(), quoted(file)]));
             let (ports, of_settings) = self.ports();
-            // Inline there is none, which is said below.
+            // Inline has no filter, which a note explains.
             let filter =
                 self.filter().or(of_settings).filter(|_| ports.first().is_some_and(|p| p == "--tap"));
             words.extend(ports);
@@ -182,15 +182,14 @@ impl Line {
         self.filter.clone().or(words)
     }
 
-    /// A packet filter is wanted where there is none.
+    /// Whether a packet filter is requested inline, which has none.
     fn has_filter_inline(&self) -> bool {
         let (ports, of_settings) = self.ports();
         let is_inline = self.captures.is_empty() && ports.first().is_some_and(|port| port == "--inline");
         is_inline && self.filter().or(of_settings).is_some()
     }
 
-    /// The ports as the line has them, else as the settings have them, with the packet filter of the
-    /// settings.
+    /// The ports of the line, else of the settings, with the packet filter of the settings.
     fn ports(&self) -> (Vec<String>, Option<String>) {
         let named = || self.config.as_deref().and_then(|path| suricata::load(Path::new(path)).ok());
         let (mut pair, mut filter) = (None, None);
@@ -217,7 +216,7 @@ impl Line {
     }
 }
 
-/// As a shell takes it for one word.
+/// A word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+[]".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) && !word.contains('[') {
@@ -227,13 +226,13 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The same command here as a hint; `None`: the line has none of Suricata's options. `arguments`: without the
-/// program's name.
+/// A hint with the equivalent command; `None`: the line has no option of Suricata alone. `arguments`: without
+/// the program's name.
 pub fn hint(arguments: &[String]) -> Option<String> {
     let (line, command) = match arguments.split_first() {
         Some((first, rest)) if matches!(first.as_str(), "run" | "inspect") => {
             let mut line = Line::read(rest);
-            // There it is the host file.
+            // For `run` and `inspect`, `-c` is the host file.
             line.config = None;
             (line, Some(first.as_str()))
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows as people write them: `tcp 10.0.0.1:40000 192.0.2.7:80`, `udp [2001:db8::1] [2001:db8::53]:53`,
-//! `icmp 10.0.0.1 192.0.2.7`, `icmp:3/1 ...`, `47 10.0.0.1 10.0.0.2`.
+//! The textual form of flows: `tcp 10.0.0.1:40000 192.0.2.7:80`, `udp [2001:db8::1] [2001:db8::53]:53`, `icmp
+//! 10.0.0.1 192.0.2.7`, `icmp:3/1 ...`, `47 10.0.0.1 10.0.0.2`.
 
 use std::net::IpAddr;
 
-/// Port of the side that opens a flow, where none is written: the first of the dynamic ones (RFC 6335).
+/// Default port of the side that opens a flow: the first of the dynamic ones (RFC 6335).
 pub const ANY_PORT: u16 = 49_152;
 
 /// A flow.
@@ -12,19 +12,19 @@ pub const ANY_PORT: u16 = 49_152;
 pub struct Tuple {
     /// IP protocol.
     pub protocol: u8,
-    /// The side that opens it.
+    /// Address and port of the side that opens the flow.
     pub source: (IpAddr, Option<u16>),
-    /// The other side.
+    /// Address and port of the other side.
     pub destination: (IpAddr, Option<u16>),
     /// ICMP: type and code.
     pub icmp: Option<(u8, u8)>,
 }
 
-/// How a flow is written, for messages.
+/// The textual form of a flow, for messages.
 pub const FORM: &str = "write it like `tcp 10.0.0.1:40000 192.0.2.7:80`, `udp [2001:db8::1]:5000 [2001:db8::53]:53` or \
                         `icmp 10.0.0.1 192.0.2.7`";
 
-/// Whether a text means a flow, right or wrong, and not a file.
+/// Whether a text is meant as a flow, right or wrong, and not as a file.
 pub fn is_meant(text: &str) -> bool {
     let mut words = words(text);
     let protocol = words.next().is_some_and(|word| protocol_of(word).is_ok());
@@ -35,16 +35,16 @@ fn words_look_like_addresses(text: &str) -> bool {
     words(text).any(|word| end(word).is_ok())
 }
 
-/// The words of a flow, without what stands between them for the eye.
+/// The words of a flow, without decoration.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([' ', '\t', ','])
         .filter(|word| !word.is_empty() && !matches!(*word, "->" | "<->" | ">" | "=>"))
 }
 
-/// Reads a flow.
+/// Parses a flow.
 ///
 /// # Errors
-/// What is wrong, and how it is written.
+/// A message with the error and the right form.
 pub fn parse(text: &str) -> Result<Tuple, String> {
     let all: Vec<&str> = words(text).collect();
     let (protocol, source, destination) = match all.as_slice() {
@@ -71,7 +71,7 @@ pub fn parse(text: &str) -> Result<Tuple, String> {
     Ok(Tuple { protocol, source, destination, icmp })
 }
 
-/// A protocol, by name or number; ICMP with type and code.
+/// Parses a protocol, by name or number; ICMP with type and code.
 pub fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
     let lower = word.to_ascii_lowercase();
     let (name, rest) = match lower.split_once(':') {
@@ -100,7 +100,7 @@ pub fn protocol_of(word: &str) -> Result<(u8, Option<(u8, u8)>), String> {
     }
 }
 
-/// An address with or without a port.
+/// Parses an address with or without a port.
 pub fn end(word: &str) -> Result<(IpAddr, Option<u16>), String> {
     let bad = || format!("`{word}` is no address, with or without a port; {FORM}");
     let port = |text: &str| {
@@ -123,7 +123,7 @@ pub fn end(word: &str) -> Result<(IpAddr, Option<u16>), String> {
     Ok((IpAddr::V4(address), Some(port(text)?)))
 }
 
-/// Name of an IP protocol, as flows are written.
+/// Name of an IP protocol, as the textual form has it.
 pub fn protocol_name(number: u8) -> String {
     match number {
         1 => "icmp".to_owned(),
@@ -135,7 +135,7 @@ pub fn protocol_name(number: u8) -> String {
     }
 }
 
-/// An end of a flow, as it is written.
+/// An end of a flow in its textual form.
 pub fn end_text(address: IpAddr, port: u16) -> String {
     match (address, port) {
         (address, 0) => address.to_string(),

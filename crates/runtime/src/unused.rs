@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings that have no effect: a message for each whose loss weakens ([`UnsupportedSetting`]), one for the
-//! types of events that are not written, one
-//! line for those of Suricata that this program has no use for, and a word about each that nobody has, which
-//! is misspelt.
+//! Settings without an effect: a message for each whose loss weakens protection ([`UnsupportedSetting`]), one
+//! for the event types that are not written, one line for settings of Suricata that this program does not
+//! need, and a message for each unknown setting, which is misspelt.
 //!
-//! Settings that are switched off (`enabled: no`, with all beside it) are not missed. Asked for when
-//! everything
-//! that reads settings is built. With `--strict` all but the one line are errors.
+//! Disabled settings (`enabled: no`, with all beside it) are not reported. Called when everything that reads
+//! settings is built. With `--strict` all but the one line are errors.
 
 use crate::error::Failure;
 use crate::generation::BuildOptions;
@@ -17,13 +15,13 @@ use bartizan_config::suricata::{self, UnsupportedSetting, is_off, unsupported_se
 use bartizan_events::EveOutputs;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Misspelt keys that are named; more are counted.
+/// Most misspelt keys that are named; further ones are counted.
 const NAMED: usize = 5;
-/// Sections that the one line names.
+/// Most sections that the one line names.
 const SECTIONS: usize = 8;
 /// Outputs that are written.
 const OUTPUTS: [&str; 3] = ["eve-log", "file-store", "tls-store"];
-/// Read when a rule asks for it; with a dot at its end, all below.
+/// Settings that are read when a rule needs them; with a dot at the end, all below.
 const LATER: [&str; 7] = [
     "pcre.match-limit",
     "pcre.match-limit-recursion",
@@ -34,26 +32,26 @@ const LATER: [&str; 7] = [
     "reputation-files.",
 ];
 
-/// See the module.
+/// The settings without an effect; see the module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Unused {
     /// Settings of Suricata without an effect here.
     known: Vec<String>,
-    /// Keys that are no settings: where they come from, and what is said of them.
+    /// Unknown keys: their origins, and messages about them.
     unknown: Vec<(String, String)>,
-    /// Settings whose loss weakens.
+    /// Settings whose loss weakens protection.
     unsupported: Vec<UnsupportedSetting>,
-    /// Outputs that are switched on and not written.
+    /// Outputs that are enabled and not written.
     outputs: Vec<String>,
-    /// Outputs whose events go where none can go here; of these a warning is given where outputs are read.
+    /// Outputs with an unsupported destination; the reader of outputs warns of these.
     elsewhere: Vec<String>,
-    /// Types of events that are asked for and not written, with the place of the first.
+    /// Event types that are enabled and not written, with the place of the first.
     types: Option<(String, BTreeSet<String>)>,
     /// Single settings of the command line that are known and have no effect.
     single: Vec<String>,
 }
 
-/// Whether a key is of an output that is not written.
+/// Whether a key belongs to an output that is not written.
 fn is_of_other_output(key: &str) -> bool {
     let name = key.strip_prefix("outputs.").and_then(|rest| rest.split('.').nth(1));
     name.is_some_and(|name| !OUTPUTS.contains(&name))
@@ -69,7 +67,7 @@ fn is_name(settings: &Settings, key: &str) -> bool {
     settings.get(key).is_some_and(|name| settings.children(key).any(|child| child == name))
 }
 
-/// Whether events of this type are written: those of protocols are, as soon as there is a parser.
+/// Whether events of this type are written: those of a protocol are if it has a parser.
 fn is_written(kind: &str) -> bool {
     protocols::TABLE.iter().any(|spec| spec.eve_type == Some(kind))
 }
@@ -84,16 +82,16 @@ fn origin_of<'s>(settings: &'s Settings, key: &str) -> Option<&'s str> {
 }
 
 impl Unused {
-    /// What the settings have that nothing has read so far.
+    /// The settings that nothing has read so far.
     pub fn of(settings: &Settings) -> Self {
         let mut found = Unused::default();
-        // Before anything is asked here, which counts as read.
+        // Before this function reads settings itself, which marks them as read.
         let unread = settings.unread();
         found.unsupported = unsupported_settings(settings, &unread);
         for key in &unread {
-            // Without an origin it was set by the program.
+            // Without an origin the program has set it.
             let Some(origin) = settings.origin(key).filter(|_| !is_name(settings, key)) else { continue };
-            // Of outputs that are not written it is said as a whole.
+            // Outputs that are not written are reported as a whole.
             if is_read_later(key)
                 || is_of_other_output(key)
                 || found.unsupported.iter().any(|one| one.covers(key))
@@ -114,8 +112,8 @@ impl Unused {
         found
     }
 
-    /// Types of events that an output asks for and that nothing here writes. A value that cannot be
-    /// understood was an error before.
+    /// Adds the event types that an output enables and that are not written. A malformed value was reported
+    /// as an error earlier.
     fn add_types(&mut self, settings: &Settings) {
         let outputs = EveOutputs::from_settings(settings).map(|all| all.outputs).unwrap_or_default();
         for output in outputs {
@@ -137,13 +135,13 @@ impl Unused {
         }
     }
 
-    /// `what` it is called for people.
+    /// Adds an unknown key. `what`: its readable name.
     fn add_unknown(&mut self, origin: &str, key: &str, what: &str, settings: &Settings) {
         let near = suricata::nearest_known(key).filter(|near| settings.get(near).is_none());
         let hint = near.map_or_else(
             || "correct or remove it".to_owned(),
             |near| match near.strip_suffix(".enabled").and_then(|n| n.rsplit('.').next()) {
-                // The name of a type of events.
+                // The name of an event type.
                 Some(kind) if !what.contains(key) => format!("did you mean `{kind}`?"),
                 _ => format!("did you mean `{near}`?"),
             },
@@ -151,7 +149,7 @@ impl Unused {
         self.unknown.push((origin.to_owned(), format!("there is no {what}; {hint}")));
     }
 
-    /// Outputs that are on and not written, and types of events that nobody has.
+    /// Adds outputs that are enabled and not written, and unknown event types.
     fn add_outputs(&mut self, settings: &Settings) {
         for item in settings.children("outputs") {
             let section = format!("outputs.{item}");
@@ -182,7 +180,7 @@ impl Unused {
         }
     }
 
-    /// Settings that are misspelt or weaken, and events that are not written, a line each.
+    /// Misspelt settings, those whose loss weakens protection, and unwritten events, a line each.
     fn faults(&self) -> Vec<String> {
         let misspelt = self.unknown.iter().map(|(at, what)| format!("{at}: {what}"));
         let unsupported = self.unsupported.iter().map(ToString::to_string);
@@ -194,13 +192,13 @@ impl Unused {
             .collect()
     }
 
-    /// These lines as an error.
+    /// The faults as an error.
     fn error(&self) -> Result<(), Failure> {
         let faults = self.faults();
         if faults.is_empty() { Ok(()) } else { Err(Failure::input(faults.join("\n"))) }
     }
 
-    /// One line for all types of events that are not written.
+    /// One line about all event types that are not written.
     fn types_line(&self) -> Option<String> {
         let (origin, names) = self.types.as_ref()?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -210,7 +208,7 @@ impl Unused {
         ))
     }
 
-    /// One line for all outputs that are not written.
+    /// One line about all outputs that are not written.
     fn outputs_line(&self) -> Option<String> {
         (!self.outputs.is_empty()).then(|| {
             let names = self.outputs.join(", ");
@@ -218,7 +216,7 @@ impl Unused {
         })
     }
 
-    /// What is to be said, in few lines; `all`: each setting by its name.
+    /// A few lines for the user; `all`: each setting by its name.
     pub fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let shown = if all { self.unknown.len() } else { NAMED };
@@ -246,12 +244,12 @@ impl Unused {
         lines
     }
 
-    /// The settings without effect by their sections.
+    /// The settings without an effect, by section.
     fn summary(&self) -> String {
         let mut sections: BTreeMap<&str, usize> = BTreeMap::new();
         for key in &self.known {
             let section = key.split('.').next().unwrap_or(key);
-            // What these sections have is of many things.
+            // These sections have settings about many subjects.
             let depth = if matches!(section, "app-layer" | "outputs" | "detect") { 3 } else { 1 };
             let end = key.match_indices('.').nth(depth - 1).map_or(key.len(), |(at, _)| at);
             *sections.entry(key.get(..end).unwrap_or(key)).or_default() += 1;
@@ -272,7 +270,7 @@ impl Unused {
     }
 }
 
-/// Says what has no effect. With `--strict` what is misspelt, weakens or is not written is an error.
+/// Reports settings without an effect. With `--strict`, misspelt, weakening and unwritten ones are an error.
 pub fn tell(options: &BuildOptions, settings: &Settings) -> Result<(), Failure> {
     let unused = Unused::of(settings);
     if options.strict {
@@ -282,7 +280,8 @@ pub fn tell(options: &BuildOptions, settings: &Settings) -> Result<(), Failure> 
     Ok(())
 }
 
-/// As [`tell`], for a check: names all of them if `all`; true if something is an error with `--strict`.
+/// As [`tell`], for a check: lists all of them if `all`; returns whether something is an error with
+/// `--strict`.
 pub fn check(settings: &Settings, all: bool) -> bool {
     let unused = Unused::of(settings);
     unused.lines(all).iter().for_each(|line| log::line(line));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a running program can tell at once, whatever it is busy with: what workers show and say, statistics,
-//! the rules in force. Who asks waits here for workers, and nobody else does; also while a reload is built.
+//! The view of a running program: queries that it can answer at once, whatever it is busy with: counters and
+//! state of workers, statistics, the rules in force. A query blocks only its caller, even while a reload is
+//! being built.
 
 use crate::channel::Answer;
 use crate::metrics::Source;
@@ -14,42 +15,42 @@ use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether workers have shown their counters.
+/// Interval in which the arrival of the workers' counters is checked.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What is asked.
+/// A query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
     /// All counters.
     Counters,
-    /// What came by an interface.
+    /// Packets of an interface.
     Interface(String),
     /// The interfaces.
     Interfaces,
-    /// What became of the rules.
+    /// Counts of the rules.
     Rules,
     /// The running generation, its contents, version and uptime.
     Status,
-    /// For how many seconds it runs.
+    /// Seconds since the start.
     Uptime,
-    /// How flows are handled.
+    /// Flows by level.
     Levels,
-    /// How some flows stand.
+    /// Description of selected flows.
     Flows(FlowsWanted),
-    /// How the way to a controller stands.
+    /// State of the connection to a controller.
     Controller,
-    /// How functions stand.
+    /// Health of functions.
     Functions,
-    /// To do something with a function.
+    /// An order about a function.
     Order(Arc<str>, Act),
 }
 
-/// See the module.
+/// The view; see the module.
 #[derive(Clone)]
 pub struct View {
     /// The workers.
     pub control: Arc<Control>,
-    /// What they show.
+    /// The source of their counters.
     pub source: Arc<Source>,
     /// Statistics of the run.
     pub statistics: Arc<Mutex<Statistics>>,
@@ -59,13 +60,13 @@ pub struct View {
     pub interfaces: Vec<String>,
 }
 
-/// What several threads use, statistics for one.
+/// Locks state that several threads share, such as statistics.
 pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl View {
-    /// Answers.
+    /// Answers a query.
     pub fn tell(&self, question: &Question) -> Answer {
         match question {
             Question::Counters => {
@@ -90,7 +91,7 @@ impl View {
         }
     }
 
-    /// Waits for some time until all workers run a generation, or a later one. Whether they do.
+    /// Waits at most `patience` until all workers run `generation` or a later one; returns whether they do.
     pub fn wait_for(&self, generation: Generation, patience: Duration) -> bool {
         self.control.wait_running(generation, patience)
     }
@@ -116,7 +117,7 @@ impl View {
         }
     }
 
-    /// Until workers have shown their counters, or are late.
+    /// Waits until workers have shown their counters, or are late.
     fn wait_for_counters(&self) {
         self.source.ask_workers();
         let asked = Instant::now();

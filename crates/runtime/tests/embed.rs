@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The runtime as a library: a program that embeds it inspects captures and runs links without a command
-//! line,
+//! The runtime as a library: an embedding program inspects captures and runs links without a command line,
 //! takes diagnostics as values and log lines by a subscriber of its own.
 
 use bartizan_runtime::generation::BuildOptions;
@@ -136,7 +135,7 @@ fn a_link_runs_until_the_end_is_requested() {
     let is_seen = || std::fs::read_to_string(&events).is_ok_and(|text| text.contains("\"signature_id\":1,"));
     while !is_seen() {
         assert!(!running.is_finished() && begun.elapsed() < PATIENCE, "no alert");
-        // Nobody listens there: the kernel's answer is an error of the next call.
+        // Nobody listens on the port: the kernel's answer is an error of the next call.
         let _ = socket.send_to(b"ask", "127.0.0.1:5300");
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A kind of level that the runtime does not know: a program adds it by its driver, a host file names it, and
-//! decided
-//! flows of an inline link go to its devices.
+//! A kind of level that the runtime does not have: a program adds it by its driver, a host file names it, and
+//! decided flows of an inline link go to its devices.
 
 use bartizan_offload::level::{Fail, Side};
 use bartizan_ports::{Batch, InlineOptions, InlinePort, Port as _, wait_any};
@@ -23,10 +22,10 @@ control: {socket: none}
 cache: none
 ";
 
-/// Everything is decided by the first packet.
+/// The first packet decides a flow.
 const POLICY: &str = "default: {action: allow, chain: [pfw], pfw: {default: allow}}\n";
 
-/// Longest wait for flows to be there.
+/// Longest wait for flows to reach the level.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -89,7 +88,7 @@ fn decided_flows_go_to_the_devices_of_a_level_that_a_program_adds() {
     assert!([first, second].iter().all(|port| port.watch.is_some_and(|watch| watch.fail == Fail::Open)));
     assert_eq!((state.devices.len(), state.devices[0].entries, state.generation), (1, 64, 1));
     assert!(state.options.is_some_and(|options| options.flows == 64 && options.workers == 1));
-    // The end was wanted: nobody is watched any more, and nothing stays.
+    // The end was requested: no worker is watched any more, and no state remains.
     assert_eq!((state.watch_ended, state.ended), (true, Some(false)));
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Questions to the runtime that run no link: a check, explanations of rules and flows, a replay, header
-//! rules. Answers are values.
+//! Runtime commands that run no link: a check, explanations of rules and flows, a replay, header rules. Their
+//! results are values.
 
 use bartizan_classify::Auto;
 use bartizan_runtime::check::{self, CheckOptions};
@@ -74,7 +74,7 @@ fn a_check_hands_over_what_is_wrong() {
     assert_eq!(checked.policies[0].problems, checked.problems);
     options.policies.clear();
     assert!(!check::run(&options).unwrap().is_valid, "a rule is malformed");
-    // Suricata's, and not evaluated here.
+    // A rule of Suricata that is not evaluated here.
     let unsupported = "alert tcp any any -> any 21 (msg:\"bounce\"; ftpbounce; sid:2;)\n";
     options.rules = vec![file(&folder, "u.rules", unsupported)];
     let checked = check::run(&options).unwrap();

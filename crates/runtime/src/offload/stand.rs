@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the levels of links stand, for who tells a controller: what acts there, why not, and which rules a
-//! level evaluates itself.
+//! States of the links' levels, for reports to a controller: the generation that a level enforces, the reason
+//! for none, and the rules that it evaluates itself.
 //!
-//! Who looks after links and levels ([`super::Below`]) notes what happens to them; what changes by itself
-//! (which generation acts, who is silent) is read from the level's tables when it is asked.
+//! The watching thread ([`super::Below`]) notes events of links and levels; state that changes by itself (the
+//! enforced generation, silent workers) is read from the level's tables on demand.
 
 use bartizan_api::southbound::{LevelState, RuleLeftOut, RulesAtLevel};
 use bartizan_base::{FunctionId, Generation, LinkId};
@@ -16,20 +16,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A link's level, as it was noted.
+/// The noted state of a link's level.
 #[derive(Debug)]
 struct OfLink {
     watch: Watch,
-    /// Number of its workers, and whether it asks rules only while it is open; none if it asks none.
+    /// Number of its workers.
     workers: u32,
     early: Option<(LinkId, bool)>,
-    /// Why it handles no packets, if it does not.
+    /// The reason why the level handles no packets, if it does not.
     off: Option<String>,
-    /// Of its interfaces those by which nothing leaves there, with the reason.
+    /// Interfaces of the link by which no frame leaves at the level, with the reason.
     closed: BTreeMap<String, String>,
 }
 
-/// What the early table of a generation makes of rules, by link.
+/// Evaluated rules of a generation's early table, by link.
 type Rules = (u64, BTreeMap<LinkId, RulesAtLevel>);
 
 #[derive(Debug, Default)]
@@ -37,26 +37,26 @@ struct Inner {
     view: Option<Arc<dyn LevelView>>,
     /// Levels by the names of their links.
     links: BTreeMap<String, OfLink>,
-    /// Links that are without some of their interfaces: whether without all, and why.
+    /// Links that lack interfaces: whether all, and the reason.
     away: BTreeMap<String, (bool, String)>,
-    /// Of the generation that acts and of the one that is about to: as many as there are tables.
+    /// Rules of the enforced generation and of the next one: one entry per table.
     rules: [Option<Rules>; 2],
 }
 
-/// See the module. Copies are of one and the same.
+/// The states of all levels; see the module. Copies share one state.
 #[derive(Clone, Debug, Default)]
 pub struct LevelsStand(Arc<Mutex<Inner>>);
 
-/// A level of a link now.
+/// Present state of a link's level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelNow {
-    /// The generation whose entries act, by this program's number; none if it is off.
+    /// The generation whose entries the level enforces, by this program's number; `None` if it is off.
     pub generation: Option<Generation>,
-    /// How it stands.
+    /// State of the level.
     pub state: LevelState,
-    /// Why it does not stand as it should; empty if it does.
+    /// The reason for a degraded state; empty if there is none.
     pub why: String,
-    /// What it makes of rules, if it asks any.
+    /// Rules that the level evaluates, if it evaluates rules.
     pub rules: Option<RulesAtLevel>,
 }
 
@@ -65,7 +65,8 @@ impl LevelsStand {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A link has a level. `early`: the link, and whether it asks rules only while it is open.
+    /// Notes that a link has a level. `early`: the link, and whether the level evaluates rules only while it
+    /// is open.
     pub(super) fn note_level(
         &self,
         link: &str,
@@ -79,14 +80,14 @@ impl LevelsStand {
         inner.links.insert(link.to_owned(), level);
     }
 
-    /// Why a link's level handles no packets; none: it does.
+    /// Notes the reason why a link's level handles no packets; `None`: it does.
     pub(super) fn note_off(&self, link: &str, off: Option<String>) {
         if let Some(level) = self.inner().links.get_mut(link) {
             level.off = off;
         }
     }
 
-    /// Why nothing leaves by an interface at the level of a link; none: it does.
+    /// Notes the reason why no frame leaves by an interface at the link's level; `None`: frames leave.
     pub(super) fn note_port(&self, link: &str, interface: &str, why: Option<String>) {
         let mut inner = self.inner();
         let Some(level) = inner.links.get_mut(link) else { return };
@@ -96,7 +97,7 @@ impl LevelsStand {
         }
     }
 
-    /// Links that have lost interfaces: whether all, and why.
+    /// Notes the links that lack interfaces: whether all, and the reason.
     pub(super) fn note_away(&self, away: BTreeMap<String, (bool, String)>) {
         self.inner().away = away;
     }
@@ -114,12 +115,12 @@ impl LevelsStand {
         }
     }
 
-    /// Whether a link is without all of its interfaces, and why; none if it has them.
+    /// Whether a link lacks all of its interfaces, and the reason; `None` if it lacks none.
     pub fn away(&self, link: &str) -> Option<(bool, String)> {
         self.inner().away.get(link).cloned()
     }
 
-    /// A link's level below the host, if it has one.
+    /// The present state of a link's level below the host, if it has one.
     pub fn below(&self, link: &str) -> Option<LevelNow> {
         let inner = self.inner();
         let level = inner.links.get(link)?;
@@ -144,7 +145,8 @@ impl LevelsStand {
 }
 
 impl OfLink {
-    /// Whether somebody who serves it is silent for too long. Who has not begun is not watched.
+    /// The level's state by its workers: degraded if one is silent for too long. A worker that has not begun
+    /// is not watched.
     fn life(&self, silence: impl Fn(u32) -> Option<Duration>) -> (LevelState, String) {
         let is_silent = |worker: &u32| {
             let silence = silence(self.watch.first.saturating_add(*worker));
@@ -164,7 +166,7 @@ impl OfLink {
     }
 }
 
-/// A list of rules, and what its table has of it.
+/// An early list, and the part of it that the level's table has.
 struct List<'l> {
     early: &'l Early,
     chains: &'l Chains,
@@ -174,7 +176,7 @@ struct List<'l> {
 }
 
 impl List<'_> {
-    /// What becomes of the rules that can match something on a link.
+    /// The outcome of the rules that can match packets of a link.
     fn on(&self, link: LinkId) -> RulesAtLevel {
         let mut rules = RulesAtLevel::default();
         let policies = self.chains.classifier.policies();
@@ -204,8 +206,8 @@ impl List<'_> {
     }
 }
 
-/// Why a level does not evaluate a rule itself, if it does not. What a rule lets go on goes up to become a
-/// flow: that is evaluated.
+/// The reason why a level does not evaluate a rule itself, if it does not. Packets that a rule lets pass go
+/// up to become a flow: such a rule counts as evaluated.
 fn why_not(origin: &Origin, unknown: Option<Unknown>, is_held: bool) -> Option<&'static str> {
     Some(match (origin.up, unknown) {
         _ if !is_held => "the level has no room for it and those behind it",
@@ -263,7 +265,7 @@ mod tests {
                 Some(Duration::from_nanos(now - last))
             }
         };
-        // The third has not begun.
+        // The third worker has not begun.
         assert_eq!(level(Fail::Open).life(at(1_000)), (LevelState::On, String::new()));
         let (state, why) = level(Fail::Open).life(at(1_001));
         assert!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the southbound client does with this program: its commands go the way of all others, to who steers
-//! the run.
+//! The device of the southbound client: this program, whose supervisor receives the client's commands through
+//! the common channel.
 
 use super::in_force::InForce;
 use crate::channel::{Answer, Asking, Channel, Command};
@@ -25,33 +25,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info};
 
-/// How long workers have until they run a generation that was handed to them. One that is idle looks up ten
-/// times a second, and is woken.
+/// Time limit for workers to run a generation that they were given. An idle worker checks ten times a second,
+/// and is woken.
 const WORKERS: Duration = Duration::from_secs(5);
 
-/// What workers run, and what levels of their links do.
+/// Generations of the workers, and states of their links' levels.
 #[derive(Clone)]
 pub struct Workers {
     /// The workers.
     pub control: Arc<Control>,
-    /// Whose numbers they have.
+    /// The controller's numbers of generations and tenants.
     pub in_force: Arc<InForce>,
-    /// Their links, in order, with how many each has.
+    /// Links in order, with the number of workers of each.
     links: Vec<(String, u16)>,
     /// Names of the ports that policies may redirect to.
     ports: Vec<String>,
-    /// How levels stand.
+    /// States of the levels.
     levels: LevelsStand,
 }
 
-/// A link, its worker there, and its number among those of all links.
+/// A link, the number of a worker on the link, and its number among the workers of all links.
 type Place<'w> = (&'w str, u16, WorkerId);
 
-/// The level below, as controllers know it.
+/// Name of the level below in messages to controllers.
 const BELOW: &str = "xdp";
 
 impl Workers {
-    /// Those of the links of a run.
+    /// The workers of a run's links.
     pub fn new(control: &Arc<Control>, in_force: &Arc<InForce>, plan: &Plan, levels: LevelsStand) -> Self {
         let of = |link: &LinkPlan| (link.name.clone(), link.workers);
         let links = plan.links.iter().map(of).collect();
@@ -71,17 +71,17 @@ impl Workers {
         (0u16..).zip(places).map(|(number, (link, worker))| (link.as_str(), worker, WorkerId(number)))
     }
 
-    /// The controller's number of what a worker runs.
+    /// The controller's number of a worker's generation.
     fn running_in(&self, worker: WorkerId) -> u64 {
         self.in_force.generation(self.control.running_in(worker).unwrap_or(Generation(0)))
     }
 
-    /// The controller's number of what acts at a level; 0 if nothing of it does.
+    /// The controller's number of the generation that a level enforces; 0 if none.
     fn acting(&self, level: &LevelNow) -> u64 {
         level.generation.map_or(0, |own| self.in_force.generation(own))
     }
 
-    /// What each of them runs now, and what acts at the levels that packets of its link meet before it.
+    /// The present generation of each worker, and that of the levels that packets of its link pass before it.
     pub fn runs(&self) -> Vec<WorkerRuns> {
         let one = |(link, worker, number): Place<'_>| {
             let mut levels = BTreeMap::from([("host".to_owned(), self.running_in(number))]);
@@ -92,7 +92,7 @@ impl Workers {
         self.places().map(one).collect()
     }
 
-    /// What the levels of each link do now, and which rules nobody evaluates.
+    /// The present states of each link's levels, and the rules that are not evaluated.
     pub fn stands(&self) -> Stands {
         let mut levels = Vec::new();
         for (link, _) in &self.links {
@@ -111,7 +111,7 @@ impl Workers {
         Stands { levels, left_out: self.in_force.left_out(), content }
     }
 
-    /// The host: the oldest of what its workers run.
+    /// The state of the host level: the oldest generation among its workers.
     fn host(&self, link: &str) -> LevelStands {
         let own = self.places().filter(|(of, ..)| *of == link);
         let generation = own.map(|(.., worker)| self.running_in(worker)).min().unwrap_or(0);
@@ -122,27 +122,27 @@ impl Workers {
     }
 }
 
-/// The way of the client to this program.
+/// The client's access to this program.
 pub struct SteeredDevice {
-    /// To who steers.
+    /// Channel to the supervisor.
     channel: Channel,
-    /// What comes of it.
+    /// Workers, for the result.
     workers: Workers,
-    /// To the functions.
+    /// Orders about functions.
     functions: Functions,
-    /// What the controller has said as parts of a policy file.
+    /// Converts the controller's objects to the parts of a policy file.
     joiner: Joiner,
-    /// The last generation could not be stored, which was said.
+    /// Whether the failure to store the last generation was logged.
     unstored: bool,
-    /// What is being built.
+    /// The build in progress.
     begun: Option<Begun>,
 }
 
-/// A generation that is being built, or its parts that are none.
+/// A generation that is being built, or the refusal of its parts.
 type Begun = Result<(Arc<Joined>, Asking), Refusal>;
 
 impl SteeredDevice {
-    /// The way to a run's steering, its workers and its functions.
+    /// The access through a run's channel, its workers and its functions.
     pub const fn new(channel: Channel, workers: Workers, functions: Functions, joiner: Joiner) -> Self {
         SteeredDevice { channel, workers, functions, joiner, unstored: false, begun: None }
     }
@@ -163,12 +163,12 @@ fn refusal(code: RefusalCode, diagnostics: Vec<Diagnostic>) -> Refusal {
     Refusal { code, diagnostics, more: 0 }
 }
 
-/// Something that is about no object of a generation.
+/// A diagnostic about no particular object of a generation.
 fn whole(joined: &Joined, message: String) -> Diagnostic {
     joined.diagnostic(&Problem { position: Default::default(), path: String::new(), message })
 }
 
-/// What is wrong with a generation, said of its objects.
+/// The errors of a generation, assigned to its objects.
 pub fn refused(joined: &Joined, error: BuildError) -> Refusal {
     let problem = |message: String| Problem { position: Default::default(), path: String::new(), message };
     let problems = match error {
@@ -179,7 +179,7 @@ pub fn refused(joined: &Joined, error: BuildError) -> Refusal {
     refusal(RefusalCode::Policy, problems.iter().map(|problem| joined.diagnostic(problem)).collect())
 }
 
-/// A refusal for people, on several lines.
+/// A refusal as readable lines.
 pub fn told(refusal: &Refusal) -> String {
     const SHOWN: usize = 10;
     let said = |d: &Diagnostic| match d.line {
@@ -205,7 +205,7 @@ impl Device for SteeredDevice {
         let built = begun.and_then(|(joined, asking)| match asking.wait() {
             Answer::Done => Ok(()),
             Answer::NotBuilt(refusal) => Err(*refusal),
-            // The run is about to end, or too much waits: it may be taken another time.
+            // The run is about to end, or too many commands wait: the generation may be accepted later.
             Answer::Refused(why) => Err(refusal(RefusalCode::Store, vec![whole(&joined, why)])),
             _ => Err(refusal(RefusalCode::Store, Vec::new())),
         });
@@ -224,7 +224,7 @@ impl Device for SteeredDevice {
             info!("controller: generations are stored again");
         }
         if let Answer::Reloaded(now) = self.channel.ask(Command::Swap) {
-            // Those that do not yet are told as they are.
+            // Workers that are late are reported with their present generation.
             let _ = self.workers.control.wait_running(now.generation, WORKERS);
         }
         self.workers.runs()
@@ -235,7 +235,7 @@ impl Device for SteeredDevice {
     }
 
     fn abandon(&mut self, why: &std::io::Error) {
-        // Once, however often it is tried: the log may lie on the same disk.
+        // Logged once for all attempts: the log may be on the same disk.
         if !std::mem::replace(&mut self.unstored, true) {
             error!(
                 "a generation of the controller cannot be stored, what runs goes on: {why}; make room there, it is tried again by itself"

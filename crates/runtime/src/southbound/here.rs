@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All planes in one process: a run that has its controller with it, and is its first device.
+//! All planes in one process: a run that contains its controller, and is the controller's first device.
 
 use crate::error::Failure;
 use crate::plane;
@@ -12,11 +12,12 @@ use bartizan_controller::start::{Plane, Southbound};
 use std::path::Path;
 use tracing::info;
 
-/// Starts the controller that a host file has in this process, if it does, and lets this device belong to it.
-/// Its address for agents goes into the configuration. To be dropped when the device's client has ended.
+/// Starts the controller that a host file configures in this process, if any, and enrols this device with it.
+/// Puts its address for agents into the configuration. The returned plane must be dropped after the device's
+/// client.
 ///
 /// # Errors
-/// It cannot be started, or the device cannot be enrolled with it.
+/// The controller cannot be started, or the device not enrolled.
 pub fn start(config: Option<&mut host::Controller>) -> Result<Option<Plane>, Failure> {
     let Some(config) = config else { return Ok(None) };
     let Some(here) = config.here.clone() else { return Ok(None) };
@@ -29,7 +30,7 @@ pub fn start(config: Option<&mut host::Controller>) -> Result<Option<Plane>, Fai
     let Some(agents) = plane.agents else {
         return Err(Failure::stopped("the controller of this process has no listener for agents"));
     };
-    // A listener for all addresses is reached by loopback as well.
+    // A listener on all addresses is reachable by loopback as well.
     let address = match (agents.ip().is_unspecified(), agents.is_ipv4()) {
         (false, _) => agents.to_string(),
         (true, true) => format!("127.0.0.1:{}", agents.port()),
@@ -40,7 +41,7 @@ pub fn start(config: Option<&mut host::Controller>) -> Result<Option<Plane>, Fai
     Ok(Some(plane))
 }
 
-/// Makes this device one of the controller's, with a certificate of its authority.
+/// Enrols this device, with a certificate of the controller's authority.
 fn join(plane: &Plane, here: &Here, identity: &Path, address: &str) -> Result<(), Failure> {
     let name = here.device.as_deref().unwrap_or(host::HERE_DEVICE);
     let device = DeviceId::new(name)

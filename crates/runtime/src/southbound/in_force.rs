@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a controller's runs under which numbers of this program: workers know generations and tenants by
-//! numbers of their own, which begin anew with each start.
+//! Maps numbers of a controller to numbers of this program: workers number generations and tenants
+//! themselves, anew with each start.
 
 use crate::channel::RunningGeneration;
 use bartizan_agent::joined::Joined;
@@ -9,19 +9,19 @@ use bartizan_base::{Generation, TenantId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Generations that are remembered: workers that are late run one of the last.
+/// Number of generations that are kept: late workers run one of the last.
 const REMEMBERED: usize = 16;
 
-/// See the module.
+/// The map; see the module.
 #[derive(Debug, Default)]
 pub struct InForce(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     generations: VecDeque<(Generation, u64)>,
-    /// A number of a tenant is never given to another one.
+    /// A tenant's number is never given to another one.
     tenants: BTreeMap<TenantId, u16>,
-    /// Rules of the newest generation that nobody evaluates.
+    /// Rules of the newest generation that are not evaluated.
     left_out: LeftOut,
     /// The newest generation.
     newest: RunningGeneration,
@@ -32,8 +32,8 @@ impl InForce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A generation is about to run; of a controller's, or one of this host's own. `tenants`: this program's
-    /// numbers; `left_out`: rules of its libraries that nobody evaluates.
+    /// Notes a generation that is about to run: one of a controller, or one of this host's own. `tenants`:
+    /// this program's numbers; `left_out`: rules of its libraries that are not evaluated.
     pub fn note(
         &self,
         newest: RunningGeneration,
@@ -54,12 +54,12 @@ impl InForce {
         }
     }
 
-    /// The controller's number of a generation; 0 if it is none of a controller's.
+    /// The controller's number of a generation; 0 if it is not the controller's.
     pub fn generation(&self, number: Generation) -> u64 {
         self.inner().generations.iter().find(|(own, _)| *own == number).map_or(0, |(_, theirs)| *theirs)
     }
 
-    /// Rules of the newest generation that nobody evaluates.
+    /// Rules of the newest generation that are not evaluated.
     pub fn left_out(&self) -> LeftOut {
         self.inner().left_out.clone()
     }
@@ -69,7 +69,7 @@ impl InForce {
         self.inner().newest
     }
 
-    /// The controller's number of a tenant; 0 for traffic of none.
+    /// The controller's number of a tenant; 0 for traffic without one.
     pub fn tenant(&self, tenant: TenantId) -> u16 {
         self.inner().tenants.get(&tenant).copied().unwrap_or(0)
     }

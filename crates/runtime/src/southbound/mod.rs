@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's side of a run that belongs to a controller: what the controller says comes by the southbound
-//! protocol, is built and stored beside what runs, and runs; alerts and counters go up.
+//! The agent's side of a run that belongs to a controller: generations arrive by the southbound protocol, are
+//! built and stored beside the running one, and then run; alerts and counters go up.
 //!
-//! * [`device`]: the client's way to who steers the run;
+//! * [`device`]: the client's access to the supervisor of the run;
 //! * [`here`]: the controller itself, where it runs in this process;
-//! * [`in_force`]: the controller's numbers of what runs;
-//! * `reports`: what goes up;
-//! * [`shown`]: what is shown of it.
+//! * [`in_force`]: the controller's numbers of generations and tenants;
+//! * `reports`: messages to the controller;
+//! * [`shown`]: state of the connection, for people and metrics.
 //!
-//! A run protects before it has a controller, and whatever becomes of it: it begins with the generation that
-//! was stored last.
+//! A run protects before it has a controller, and independently of it: it begins with the generation that was
+//! stored last.
 
 pub mod device;
 pub mod here;
@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
-/// What is there of a controller before it is reached.
+/// State of a controller's configuration before it is reached.
 pub struct Opened {
     config: Controller,
     device: Result<DeviceId, String>,
@@ -54,16 +54,16 @@ pub struct Opened {
     held: Held,
     joined: Option<Arc<Joined>>,
     joiner: Joiner,
-    /// Why what was stored cannot be used.
+    /// The reason why the stored generation cannot be used.
     trouble: Option<String>,
-    /// One run for a folder.
+    /// Ensures a single run per folder.
     _lock: lock::Lock,
 }
 
 /// The first generation of a run.
 ///
 /// # Errors
-/// It cannot be built.
+/// The generation cannot be built.
 pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<Built, Failure> {
     match controller {
         Some(controller) => controller.build(builder),
@@ -71,14 +71,14 @@ pub fn first(controller: Option<&mut Opened>, builder: &mut Builder) -> Result<B
     }
 }
 
-/// What the client needs of a run: the way to who steers, the workers, and the functions.
+/// The client's access to a run: the supervisor's channel, the workers, and the functions.
 type Way = (Channel, Workers, Functions);
 
-/// Begins to speak with a controller, if there is one. `None` as well if the device has no identity; what was
-/// stored runs.
+/// Starts the client of a controller, if one is configured. `None` as well if the device has no identity; the
+/// stored generation runs then.
 ///
 /// # Errors
-/// The system gives no thread.
+/// The system cannot start a thread.
 pub fn start(
     controller: Option<Opened>,
     alerts: Option<Alerts>,
@@ -106,10 +106,10 @@ fn device_of(folder: &Path) -> Result<DeviceId, String> {
 }
 
 impl Opened {
-    /// Looks what was stored.
+    /// Reads the stored generation.
     ///
     /// # Errors
-    /// The folder cannot be used, or there is neither an identity nor anything stored.
+    /// The folder cannot be used, or has neither an identity nor a stored generation.
     pub fn open(config: &Controller) -> Result<Self, Failure> {
         let state = &config.state;
         let lock = lock::state(state)?;
@@ -131,9 +131,9 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Joins what was stored, if an earlier start did not end over that.
+    /// Joins the stored parts, unless an earlier start ended during this.
     fn look_through(&mut self) {
-        // Where it cannot be noted that it is tried it is tried all the same.
+        // If the attempt cannot be noted, it is made all the same.
         if matches!(self.store.may_build(), Ok(false)) {
             let generation = self.held.generation;
             return self.step_back(format!(
@@ -149,8 +149,8 @@ impl Opened {
         }
     }
 
-    /// What was stored last cannot be used. If it was stored while it was built, and the program ended before
-    /// it was known that it cannot run, the generation before it is there; else nothing is.
+    /// Gives up the generation that was stored last. If it was stored while it was built, and the program
+    /// ended before the build failed, the previous generation is still stored; otherwise none is.
     fn step_back(&mut self, trouble: String) {
         self.trouble = Some(trouble);
         let before = self.store.before();
@@ -160,12 +160,12 @@ impl Opened {
             self.held = Held::default();
             return;
         };
-        // The next that is stored takes its place in any case.
+        // The next stored generation replaces it in any case.
         let _ = self.store.withdraw();
         (self.joined, self.held) = (Some(Arc::new(joined)), before);
     }
 
-    /// The first generation of a run: what was stored, else what this host says itself.
+    /// Builds the first generation of a run: the stored one, else one from this host's own files.
     fn build(&mut self, builder: &mut Builder) -> Result<Built, Failure> {
         while let Some(joined) = self.joined.take() {
             match reported(builder, |builder| builder.build_held(&joined, Generation(1))) {
@@ -206,7 +206,7 @@ impl Opened {
         };
         let stopped =
             |error: std::io::Error| Failure::stopped(format!("cannot start the southbound client: {error}"));
-        // The check of the host file has seen to it, or the controller of this process.
+        // The check of the host file ensures an address, or the controller of this process has set it.
         let address = self.config.address.clone().unwrap_or_default();
         let [instance, seed] = crate::load::seed();
         let session = SessionConfig {
@@ -246,7 +246,7 @@ fn unusable(held: &Held, refusal: &Refusal) -> String {
     format!("generation {} was stored, and cannot be used:{}", held.generation, device::told(refusal))
 }
 
-/// A run's client. Dropping it ends it.
+/// The client of a run. Dropping it ends it.
 pub struct Running {
     shown: Shown,
     client: Option<JoinHandle<()>>,
@@ -262,7 +262,7 @@ impl Drop for Running {
     }
 }
 
-/// Where alerts of workers are taken, if a controller is to get them, and who takes them.
+/// The tap for alerts of workers and its receiver, if a controller is to receive alerts.
 pub fn tap(plan: Option<&Controller>) -> (Option<AlertTap>, Option<Alerts>) {
     match plan {
         Some(_) => {

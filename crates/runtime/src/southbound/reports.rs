@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes up to a controller: alerts, what counters rose by, and what workers run where that changes
-//! without a generation of the controller's. A thread of its own, which workers never wait for.
+//! Reports to a controller: alerts, increments of counters, and the generations of workers where these change
+//! without a new generation of the controller. They have a thread of their own, which workers never wait for.
 //!
-//! Counters that nobody can take are not thrown away: the next message says what they rose by since the last
-//! one.
+//! Counters that cannot be sent are not lost: the next message contains the increments since the last one.
 
 use super::device::Workers;
 use super::in_force::InForce;
@@ -23,29 +22,29 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tracing::info;
 
-/// How often it is looked whether the run ends.
+/// Interval in which the end of the run is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often it is looked what workers run.
+/// Interval in which the generations of workers are checked.
 const RUNS: Duration = Duration::from_secs(1);
 
-/// Where what goes up comes from.
+/// Sources of the reports.
 pub struct Sources {
     /// Alerts of workers.
     pub alerts: Alerts,
-    /// What workers show.
+    /// Counters on the board.
     pub source: Arc<Source>,
-    /// Their counters.
+    /// Statistics of the run.
     pub statistics: Arc<Mutex<Statistics>>,
 }
 
-/// See the module.
+/// The reporter; see the module.
 pub struct Reporter {
     handle: ClientHandle,
     workers: Workers,
     sources: Sources,
     every: Duration,
     sent: Counted,
-    /// What workers run and levels do, as it was told last.
+    /// Generations of workers and states of levels, as last reported.
     runs: (Vec<WorkerRuns>, Stands),
     said: Said,
 }
@@ -64,16 +63,16 @@ impl Drop for Running {
 }
 
 impl Reporter {
-    /// For a client. `every`: how often counters are sent.
+    /// A reporter for a client. `every`: interval of counter messages.
     pub fn new(handle: ClientHandle, workers: Workers, sources: Sources, every: Duration) -> Self {
         let sent = Counted { from: unix_nanos(), counters: BTreeMap::new() };
         Reporter { handle, workers, sources, every, sent, runs: Default::default(), said: Said::default() }
     }
 
-    /// Begins.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub fn start(mut self) -> std::io::Result<Running> {
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
@@ -112,7 +111,7 @@ impl Reporter {
         }
     }
 
-    /// Says what workers run if it is something else than was said last.
+    /// Reports the generations of workers if they differ from the last report.
     fn tell_runs(&mut self) {
         if self.workers.control.running() == Generation(0) {
             return;
@@ -123,7 +122,7 @@ impl Reporter {
         }
     }
 
-    /// Says what counters rose by. While nobody listens they wait.
+    /// Reports the increments of counters. Without a connection they wait.
     fn tell_counters(&mut self) {
         if !self.handle.status().in_step {
             return;
@@ -142,23 +141,23 @@ impl Reporter {
     }
 }
 
-/// What was said of the way to the controller: each turn of it is a line of the log, and each attempt is not.
+/// Logged state of the connection to the controller: each change is a line of the log, attempts are not.
 #[derive(Default)]
 struct Said {
     in_step: bool,
-    /// What went wrong last, as it was said.
+    /// The last logged problem.
     why: Option<String>,
 }
 
 impl Said {
-    /// What is to be said now, if anything.
+    /// The line to be logged now, if any.
     fn news(&mut self, in_step: bool, last_end: Option<&str>) -> Option<String> {
         let before = std::mem::replace(&mut self.in_step, in_step);
         let known = self.why.as_deref() == last_end;
         self.why = last_end.map(str::to_owned);
         match (before, in_step) {
             (false, true) => Some("a session stands".to_owned()),
-            // Of a generation that could not be stored, say.
+            // For example, the failure to store a generation.
             (true, true) => last_end.filter(|_| !known).map(str::to_owned),
             (true, false) | (false, false) => {
                 let why = last_end.filter(|_| before || !known)?;
@@ -168,7 +167,7 @@ impl Said {
     }
 }
 
-/// Counters at a time.
+/// Counter values at a time.
 struct Counted {
     /// Nanoseconds since 1970.
     from: u64,
@@ -184,7 +183,7 @@ impl Counted {
             add(&mut counters, &format!("link/{name}"), seen);
         }
         for (name, seen) in &sums.policies {
-            // A controller's policies are called `TENANT/NAME`.
+            // A controller's policies have names of the form `TENANT/NAME`.
             let owner = match name.split_once('/') {
                 Some((tenant, policy)) => format!("tenant/{tenant}/{policy}"),
                 None => format!("policy/{name}"),
@@ -192,7 +191,7 @@ impl Counted {
             add(&mut counters, &owner, seen);
         }
         for ((policy, would, function, reason), packets) in &sums.reasons {
-            // By tenant: what policies have of their own is enough to tell how much of it is whose.
+            // By tenant: the policies' own counters suffice to split the sums.
             let Some((tenant, _)) = policy.split_once('/') else { continue };
             let what = if *would { "@would-refuse" } else { "@refused" };
             *counters.entry(format!("tenant/{tenant}/{what}/{function}/{reason}")).or_default() += packets;
@@ -225,7 +224,7 @@ fn add(counters: &mut BTreeMap<String, u64>, owner: &str, seen: &Seen) {
     }
 }
 
-/// Whether a counter says how much there is now, or the largest there was: what it rises by says nothing.
+/// Whether a counter is a present amount or a maximum, whose increments have no meaning.
 fn is_level(name: &str) -> bool {
     const ENDS: [&str; 6] = ["memuse", "memcap", ".active", ".active_sessions", ".room", "peak"];
     const BEGINNINGS: [&str; 4] = ["decoder.max_", "decoder.avg_", "host.", "memcap."];
@@ -237,7 +236,7 @@ fn unix_nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// An alert as a controller gets it.
+/// An alert in the form of the southbound protocol.
 fn alert(tapped: Tapped, in_force: &InForce) -> Alert {
     let Tapped { key, message, count, first, last, event } = tapped;
     let tenant = in_force.tenant(key.tenant);
@@ -256,7 +255,7 @@ fn alert(tapped: Tapped, in_force: &InForce) -> Alert {
     }
 }
 
-/// An event without what only this program knows the numbers of; with its link at the top.
+/// An event without fields that contain numbers of this program; its link moves to the top level.
 fn of_controller(mut event: Map<String, Value>) -> Map<String, Value> {
     let own = event.remove("bartizan");
     let link = own.and_then(|mut own| own.get_mut("link").map(Value::take));

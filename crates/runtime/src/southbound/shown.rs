@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is shown of the way to a controller: by `bartizan ctl controller`, and in metrics.
+//! State of the connection to a controller, for `bartizan ctl controller` and metrics.
 
 use bartizan_agent::session::client::ClientHandle;
 use bartizan_api::southbound::DeviceId;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What is shown of a client.
+/// A client with the facts that are shown of it.
 #[derive(Clone)]
 pub struct Shown {
     /// The client.
     pub handle: ClientHandle,
-    /// This device.
+    /// Id of this device.
     pub device: DeviceId,
-    /// Where the controller is.
+    /// Address of the controller.
     pub address: String,
 }
 
 impl Shown {
-    /// What happened, counted since the start, by name.
+    /// Counters of events since the start, by name.
     pub fn counted(&self) -> BTreeMap<String, u64> {
         let counters = self.handle.status().counters;
         let mut all = BTreeMap::from(
@@ -44,7 +44,7 @@ impl Shown {
         all
     }
 
-    /// How it stands, for people.
+    /// State of the connection, in readable form.
     pub fn told(&self) -> Map<String, Value> {
         let status = self.handle.status();
         let mut told = Map::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A trace under way: workers ask the rule about their packets and hand over the outcome; they never wait for
-//! the thread that collects it.
+//! A trace in progress: workers evaluate the rule on their packets and pass the outcome on; they never wait
+//! for the thread that collects it.
 
 use super::plan::Plan;
 use bartizan_base::{Generation, TenantId, WorkerId};
@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Attempts that wait to be collected.
+/// Most attempts that wait to be collected.
 pub const ATTEMPTS_WAITING: usize = 1024;
-/// Generations in which a trace knows its rule: the running one and the one that workers are about to leave.
+/// Generations in which a trace has its rule: the running one and the one that workers are about to leave.
 const GENERATIONS: usize = 2;
 
 /// Selection of the packets of a trace.
@@ -41,12 +41,12 @@ impl Scope {
     }
 }
 
-/// Why a trace has ended.
+/// Reasons for the end of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// The rule's head has held for as many packets as were asked for.
+    /// The rule's head has held for the requested number of packets.
     Packets,
-    /// The rule is not in a new generation: why.
+    /// The rule is not in a new generation, for this reason.
     RuleGone(Generation, String),
     /// Tracing has panicked.
     Failed(String),
@@ -60,7 +60,7 @@ pub enum Report {
     Alerts(u64, u64),
 }
 
-/// The way of reports to who collects them. Workers never wait there.
+/// The queue of reports to the collecting thread. Workers never wait for it.
 struct Reports {
     to: SyncSender<Report>,
     /// Attempts for which there was no room.
@@ -83,20 +83,20 @@ impl Reports {
 /// Counters of a trace at the workers.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Packets that the rule was asked about.
+    /// Packets on which the rule was evaluated.
     pub packets: AtomicU64,
-    /// Packets for which its head held.
+    /// Packets on which the rule's head held.
     pub fitting: AtomicU64,
     /// Attempts that failed at each condition of the head and are not described.
     pub head_failures: [AtomicU64; 3],
 }
 
-/// See the module.
+/// The trace; see the module.
 pub struct LiveTrace {
     scope: Scope,
-    /// Packets whose head holds, after which it ends.
+    /// Number of packets with a matching head after which the trace ends.
     most: u64,
-    /// Attempts of a kind that workers describe at most where they fail at the head.
+    /// Most attempts of a kind that fail at the head and that workers describe.
     kept: usize,
     plans: Mutex<Vec<Arc<Plan>>>,
     is_over: AtomicBool,
@@ -107,7 +107,7 @@ pub struct LiveTrace {
 }
 
 impl LiveTrace {
-    /// One that begins in a generation, and where its reports come.
+    /// A trace that begins in a generation, and the receiver of its reports.
     pub fn new(plan: Plan, scope: Scope, (most, kept): (u64, usize)) -> (Self, Receiver<Report>) {
         let (reports, from) = Reports::open();
         let plans = Mutex::new(vec![Arc::new(plan)]);
@@ -115,7 +115,7 @@ impl LiveTrace {
         (LiveTrace { scope, most, kept, plans, is_over, end, reports, counts }, from)
     }
 
-    /// Ends it; of several reasons the first counts.
+    /// Ends the trace; the first reason counts.
     pub fn end(&self, why: Option<EndReason>) {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_over.swap(true, Ordering::AcqRel) {
@@ -123,12 +123,12 @@ impl LiveTrace {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether the trace has ended.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Why it has ended by itself.
+    /// The reason why the trace has ended by itself.
     pub fn ended(&self) -> Option<EndReason> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -137,7 +137,7 @@ impl LiveTrace {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on in a new generation.
+    /// Continues in a new generation.
     pub fn enter(&self, plan: Plan) {
         let mut plans = self.plans();
         plans.push(Arc::new(plan));
@@ -154,7 +154,7 @@ impl LiveTrace {
         self.plans().iter().find(|plan| plan.generation == generation).cloned()
     }
 
-    /// Reports that could not be taken in time.
+    /// Number of reports that could not be taken in time.
     pub fn lost(&self) -> u64 {
         self.reports.lost.load(Ordering::Acquire)
     }
@@ -200,7 +200,7 @@ impl Session for WorkerSession {
     fn take(&self, context: &PacketContext<'_>, asked: &AppliedRule<'_>, outcome: PacketTrace) {
         let counts = &self.trace.counts;
         if outcome.head_held && !context.again {
-            // Several workers may be at it: those behind the last one are not told.
+            // Several workers may count at once: packets beyond the last one are not reported.
             let before = counts.fitting.fetch_add(1, Ordering::AcqRel);
             if before >= self.trace.most {
                 counts.fitting.fetch_sub(1, Ordering::AcqRel);

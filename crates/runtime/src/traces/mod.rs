@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Traces of rules on running workers: `trace` of the command socket.
 //!
-//! * `plan`: which rule set of a generation has the rule, for which classes of flows;
-//! * [`live`]: a trace under way, as workers see it.
+//! * `plan`: the rule set of a generation that has the rule, and the classes of flows that use it;
+//! * [`live`]: a trace in progress, on the workers.
 //!
-//! While no rule is traced workers do nothing for it: a trace is put around detection between two batches
-//! ([`bartizan_stages::observers`]) and taken away the same way. It evaluates what `bartizan explain rule`
-//! evaluates, by the same code.
+//! Without a trace workers have no extra work: a trace is put around detection between two batches
+//! ([`bartizan_stages::observers`]) and removed in the same way. It evaluates the conditions of `bartizan
+//! explain rule` with the same code.
 
 pub mod live;
 mod plan;
@@ -30,35 +30,35 @@ use std::time::{Duration, Instant};
 
 pub use plan::{Keywords, RuleLabel, RuleNumber};
 
-/// Traces at once.
+/// Most traces at once.
 pub const TRACES_MAX: usize = 4;
-/// Packets of a trace unless the request says.
+/// Default number of packets of a trace.
 pub const PACKETS: u64 = 100;
 /// Most packets of a trace.
 pub const PACKETS_MAX: u64 = 10_000;
-/// Seconds of a trace unless the request says.
+/// Default seconds of a trace.
 pub const SECONDS: u64 = 60;
 /// Most seconds of a trace.
 pub const SECONDS_MAX: u64 = 600;
-/// Interval between two looks whether a trace has ended.
+/// Interval between two checks whether a trace has ended.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest wait for workers to go on without a trace.
+/// Longest wait for workers to continue without a trace.
 const WORKERS: Duration = Duration::from_secs(1);
 
-/// A trace that is asked for.
+/// A requested trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
     /// The rule.
     pub rule: RuleNumber,
-    /// Packets for which the rule's head holds, after which it ends.
+    /// Number of packets with a matching head after which the trace ends.
     pub packets: u64,
-    /// After so much time it ends as well.
+    /// Time after which the trace ends in any case.
     pub time: Duration,
-    /// Attempts that are described.
+    /// Number of attempts that are described.
     pub attempts: usize,
-    /// The flows that it is about; `None`: all.
+    /// The flows to trace; `None`: all.
     pub flows: Option<FlowsWanted>,
-    /// The tenant whose traffic it is about; `None`: all.
+    /// The tenant whose traffic is traced; `None`: all.
     pub tenant: Option<String>,
 }
 
@@ -67,56 +67,56 @@ pub struct TraceRequest {
 pub struct TraceAnswer {
     /// The rules that were traced: several where rule sets have different ones.
     pub rules: BTreeSet<RuleLabel>,
-    /// Why it ended: `packets`, `time`, `rule_gone`, `client_gone`, `shutdown`, `failed`.
+    /// Reason of the end: `packets`, `time`, `rule_gone`, `client_gone`, `shutdown`, `failed`.
     pub ended: String,
     /// The end in a sentence.
     pub reason: String,
     /// Generations in which the rule was traced.
     pub generations: BTreeSet<u64>,
-    /// Packets that the rule was asked about.
+    /// Packets on which the rule was evaluated.
     pub packets: u64,
-    /// Packets for which its head held.
+    /// Packets on which the rule's head held.
     pub fitting: u64,
     /// Reports of workers that could not be taken in time: attempts and alerts that are missing below.
     pub lost: u64,
-    /// Workers that had not begun with it when it ended.
+    /// Workers that had not begun the trace when it ended.
     pub late_workers: Vec<u16>,
     /// The report, in the form of `bartizan explain rule`.
     pub trace: Trace,
 }
 
-/// Whether the client of a trace is there.
+/// State of a trace's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientState {
-    /// It waits.
+    /// The client waits.
     Waits,
-    /// It has closed its end.
+    /// The client has closed its end.
     Gone,
     /// The program is about to end.
     Ending,
 }
 
-/// Why there is no trace.
+/// Reasons why a rule is not traced.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TraceError {
-    /// The rule is not in force; the sentence.
+    /// The rule is not in force; a sentence with the reason.
     Unknown(String),
-    /// Something else.
+    /// Another reason.
     Other(String),
 }
 
 /// Counters of traces, for `control-stats`.
 #[derive(Debug, Default)]
 pub struct TraceCounters {
-    /// Begun.
+    /// Traces begun.
     pub begun: AtomicU64,
-    /// Refused as there were [`TRACES_MAX`].
+    /// Traces refused because [`TRACES_MAX`] were active.
     pub refused: AtomicU64,
     /// Reports that were lost.
     pub lost: AtomicU64,
 }
 
-/// See the module.
+/// The traces of a run; see the module.
 pub struct Traces {
     control: Arc<Control>,
     keywords: Keywords,
@@ -150,7 +150,7 @@ impl Traces {
         }
     }
 
-    /// Traces go on in another generation, or end. To be called before workers enter it.
+    /// Continues traces in another generation, or ends them. Called before workers enter it.
     pub fn enter(&self, chains: &Arc<Chains>, tenants: Vec<(String, TenantId)>) {
         let mut state = lock(&self.state);
         (state.chains, state.tenants) = (Arc::clone(chains), tenants);
@@ -163,12 +163,12 @@ impl Traces {
         }
     }
 
-    /// Traces under way.
+    /// Number of active traces.
     pub fn now(&self) -> usize {
         lock(&self.state).active.len()
     }
 
-    /// Traces a rule until that has ended. `client` is asked from time to time.
+    /// Traces a rule until the trace has ended. `client` is called from time to time.
     pub fn trace(
         &self,
         wanted: &TraceRequest,
@@ -180,7 +180,7 @@ impl Traces {
         let (ended, reason) = collect(&trace, &from, (wanted, client), &mut summary);
         drop(ends);
         let late_workers = late(begun);
-        // What workers that were at it have said meanwhile.
+        // Reports of the workers up to the end.
         from.try_iter().for_each(|report| add(&mut summary, report));
         let counts = &trace.counts;
         let of = |counter: &AtomicU64| counter.load(Ordering::Acquire);
@@ -232,8 +232,8 @@ impl Traces {
         Ok((trace, from, begun))
     }
 
-    /// Lets workers go on with the traces that are under way. `None`: they have as many questions as they
-    /// take; a trace that has ended asks nothing there any more, and goes with the next change or generation.
+    /// Puts the active traces around detection on the workers. `None`: their queues of queries are full; an
+    /// ended trace evaluates nothing there any more, and is removed with the next change or generation.
     fn install(&self, state: &State) -> Option<Collector> {
         let observer =
             |trace: &Arc<LiveTrace>| Arc::new(TraceObserver(Arc::clone(trace))) as Arc<dyn FunctionObserver>;
@@ -242,7 +242,7 @@ impl Traces {
     }
 }
 
-/// Ends a trace, however that comes.
+/// Ends a trace when dropped.
 struct TraceGuard<'t>(&'t Traces, &'t Arc<LiveTrace>);
 
 impl Drop for TraceGuard<'_> {
@@ -253,7 +253,7 @@ impl Drop for TraceGuard<'_> {
         state.active.retain(|other| !Arc::ptr_eq(other, trace));
         let without = traces.install(&state);
         drop(state);
-        // Workers that have ended with the program have said all, and answer nothing any more.
+        // Workers that have ended with the program have sent everything, and do not answer any more.
         if let Some(mut without) = without.filter(|_| !traces.control.stopping()) {
             let end = Instant::now() + WORKERS;
             without.collect(|| end.saturating_duration_since(Instant::now()));
@@ -272,7 +272,7 @@ fn tenant(known: &[(String, TenantId)], name: &str) -> Result<TenantId, String> 
     })
 }
 
-/// Takes reports until a trace has ended. Why, in a word and a sentence.
+/// Takes reports until a trace has ended. Returns the reason, as a word and a sentence.
 fn collect(
     trace: &LiveTrace,
     from: &Receiver<Report>,
@@ -326,13 +326,13 @@ fn add(summary: &mut Summary, report: Report) {
     }
 }
 
-/// The workers that have not begun with a trace.
+/// The workers that have not begun a trace.
 fn late(mut begun: Collector) -> Vec<u16> {
     begun.collect(|| Duration::ZERO);
     begun.finish().1.iter().map(|worker| worker.0).collect()
 }
 
-/// Why a rule cannot be traced.
+/// The reason why a rule cannot be traced, as a sentence.
 fn why_not(rule: RuleNumber, why: &NoRule) -> String {
     match why {
         NoRule::NoDetection => "no chain of the running generation has detection (`ids`)".to_owned(),
@@ -346,10 +346,10 @@ fn why_not(rule: RuleNumber, why: &NoRule) -> String {
         }
     }
 }
-/// Reads the number of a rule: a sid, or gid:sid.
+/// Parses the number of a rule: a sid, or gid:sid.
 ///
 /// # Errors
-/// It is no number.
+/// The text is no number.
 pub fn parse_sid(text: &str) -> Result<(Option<u32>, u32), String> {
     let number = |text: &str| {
         text.parse::<u32>().map_err(|_| format!("`{text}` is no number; write the sid, for example 2019284"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rule of a trace in a generation: which rule set has it, for which classes of flows.
+//! The rule of a trace in a generation: the rule set that has it, and the classes of flows that use it.
 
 use crate::load;
 use bartizan_base::{Generation, Settings};
@@ -18,9 +18,9 @@ use std::sync::Arc;
 /// A rule as operators name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleNumber {
-    /// `None`: whichever has the sid.
+    /// Group of the rule; `None`: any group with the sid.
     pub gid: Option<u32>,
-    /// Number among those of its gid.
+    /// Number of the rule within its group.
     pub sid: u32,
 }
 
@@ -33,7 +33,7 @@ impl core::fmt::Display for RuleNumber {
     }
 }
 
-/// A rule that is traced, for answers.
+/// A traced rule, as answers show it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RuleLabel {
     /// gid:sid:rev.
@@ -42,12 +42,12 @@ pub struct RuleLabel {
     pub message: String,
 }
 
-/// Why a rule cannot be traced.
+/// Reasons why a rule cannot be traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoRule {
     /// No chain has detection.
     NoDetection,
-    /// No rule set has it; so many rules there are, and the nearest sid.
+    /// No rule set has the rule: the number of rules, and the nearest sid.
     Unknown(usize, Option<u32>),
     /// Several gids have the sid.
     Ambiguous(Vec<String>),
@@ -55,14 +55,14 @@ pub enum NoRule {
 
 /// The meaning of the keywords of rules.
 pub struct Keywords {
-    /// The settings that rules are compiled with.
+    /// The base that rules are compiled with.
     pub base: Arc<load::Base>,
-    /// The settings that they are compiled for.
+    /// The settings that rules are compiled with.
     pub settings: Settings,
 }
 
 impl Keywords {
-    /// The keywords that a rule's conditions come from. Empty where the rule needs a tenant's own variables.
+    /// The keywords that a rule's conditions come from. Empty if the rule needs a tenant's own variables.
     fn origins(&self, info: &RuleInfo) -> Vec<Origin> {
         let file = parse_file(info.text.as_bytes(), "the traced rule");
         file.rules
@@ -74,17 +74,17 @@ impl Keywords {
 
 /// The traced rule of each rule set of a generation.
 pub struct Plan {
-    /// The rule as it was asked for.
+    /// The requested rule.
     pub wanted: RuleNumber,
     /// The generation.
     pub generation: Generation,
     sets: SetsInUse,
-    /// By rule set.
+    /// Traced rules by rule set.
     rules: Vec<Option<Arc<TracedRule>>>,
 }
 
 impl Plan {
-    /// Finds the rule in the sets of a generation.
+    /// Finds the rule in the rule sets of a generation.
     pub fn new(chains: &Chains, rule: RuleNumber, keywords: &Keywords) -> Result<Self, NoRule> {
         let sets = chains.functions.iter().find_map(|function| SetsInUse::of(function.as_ref()));
         let sets = sets.ok_or(NoRule::NoDetection)?;
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// The rule that a packet is asked about.
+    /// The rule to evaluate on a packet.
     pub fn rule(&self, context: &PacketContext<'_>) -> Option<AppliedRule<'_>> {
         let place = self.sets.place(context.notes.fid, context.flow.is_some())?;
         let rule = self.rules.get(place)?.as_deref()?;
@@ -111,22 +111,22 @@ impl Plan {
         Some(AppliedRule { rule, prevention: context.prevention && !detect_only })
     }
 
-    /// The rules, each once.
+    /// Labels of the rules, each once.
     pub fn labels(&self) -> BTreeSet<RuleLabel> {
         let signatures = self.rules.iter().flatten().filter_map(|rule| rule.signature());
         signatures.map(|s| RuleLabel { rule: s.id.to_string(), message: s.info.message.clone() }).collect()
     }
 }
 
-/// The rules with the number in a rule set that several classes may share, by their places.
+/// The rules with the number in a rule set that several classes may share, by their indices.
 struct Candidates {
     rules: Arc<RuleSet>,
     places: Vec<usize>,
-    /// The plans that are ready, with their places.
+    /// The plans that are ready, with their indices.
     ready: Vec<(usize, Arc<TracedRule>)>,
 }
 
-/// The first rule with the number that a set shows. `gids`: those of all that it shows.
+/// The first rule with the number that a set shows. `gids`: the groups of all such rules.
 fn traced(
     set: &SetInUse,
     rule: RuleNumber,
@@ -161,7 +161,7 @@ fn traced(
     Some(ready)
 }
 
-/// The number of rules of the sets, each set once, and the sid that is nearest to one.
+/// The number of rules of the sets, each set once, and the sid nearest to one.
 fn nearest(sets: &[SetInUse], sid: u32) -> (usize, Option<u32>) {
     let mut looked: Vec<&Arc<RuleSet>> = Vec::new();
     let (mut count, mut nearest) = (0, None);
