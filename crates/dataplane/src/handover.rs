@@ -101,10 +101,9 @@ type Decided<'d> = dyn FnMut(&mut Worker, &Frame<'_>, Decision, u32) + 'd;
 /// `ended` can grow, and every end is of a parcel that was begun: when the sums, read after all are closed,
 /// are equal, no parcel is in transit. A parcel ends before its count does (`Release`), so a thread that sees
 /// the sum also sees the effects of the parcels.
-/// with the parcels.
+///
 /// Moves of flows are counted by the flow's home alone, which begins none after it has closed: from then on
 /// their number only falls, and at 0 none is in progress.
-/// only falls, and at 0 none is under way.
 #[derive(Debug)]
 struct Ledger {
     stations: Box<[Account]>,

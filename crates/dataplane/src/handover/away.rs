@@ -2,7 +2,6 @@
 //! The override table of a home: the flows of this home that other workers own, or that are moving, by their
 //! whole key (tenant, link, tunnel and VLANs included). Only the home reads the table, so it needs no lock;
 //! while no flow is away, a packet costs one check of the table's length.
-//! no lock; as long as no flow is away, a packet costs one look at its length.
 
 use crate::worker::{Frame, Worker};
 use bartizan_base::WorkerId;

@@ -21,7 +21,6 @@
 //! of streams is short, the streams' buffers too. The flow continues by the overload action of its policy, or
 //! else by `app-layer.memcap-policy` or `stream.reassembly.memcap-policy`; unless these settings say so,
 //! prevention forwards nothing unparsed that would have been parsed (docs/limits.md).
-//! prevention without (docs/limits.md).
 
 use super::Passage;
 use bartizan_applayer::flow::Disruption;

@@ -7,7 +7,6 @@
 //! number of frames. The numbers of a port's records sum up to its count of refused frames that were given to
 //! it here; frames that a device returns after taking them, and answers of the normaliser, are only counted
 //! by the port.
-//! counted by the port.
 
 use bartizan_base::{Generation, PacketDuration, PortIndex, Timestamp};
 use bartizan_packet::{DecodeOutput, Decoder, LinkType, PacketView};
