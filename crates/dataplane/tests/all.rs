@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All tests of the data plane in one program: each program more is linked with all that is tested. A file
-//! here is a module; `cargo xtask tidy` finds one that is not named. What has to be alone in its process is a
-//! program of its own in `Cargo.toml`, with the reason.
+//! All tests of the data plane in one program, since every further program is linked with all tested crates.
+//! A file here is a module; `cargo xtask tidy` finds files that are not named. A test that needs a process of
+//! its own is a program of its own in `Cargo.toml`, with the reason.
 
 // What they share.
 mod common;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counters stand where they belong: in EVE's `stats` what Suricata has, under its names; all else under
+//! Places of counters: Suricata's counters are in EVE's `stats` under Suricata's names, all others under
 //! `bartizan.stats`.
 
 use bartizan_applayer::file::FileSettings;
@@ -18,7 +18,7 @@ use bartizan_stages::stats::visit_capture;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// As Suricata's own events have them; the file says where they come from.
+/// Counters of Suricata's own events; the file names their source.
 const KNOWN: &str = include_str!("data/suricata-counters.txt");
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tap with a snap length: of each frame only the first bytes come. Sessions and records go by what was on
-//! the wire, readers meet what is missing as lost, and nothing is taken for whole that is not.
+//! A tap with a snap length, which captures only the first bytes of each frame. Sessions and records use the
+//! lengths on the wire, readers see missing bytes as lost, and incomplete data never counts as whole.
 
 use bartizan_base::{LinkId, Settings, Timestamp};
 use bartizan_dataplane::worker::Frame;
@@ -84,7 +84,7 @@ impl Tap {
     }
 }
 
-/// A TCP connection as both of its ends see it.
+/// A TCP connection from both of its ends.
 struct Connection {
     ends: [End; 2],
     next: [u32; 2],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers with ports of their own, inline, in threads: each frame leaves once, in order within its
-//! flow, sums exact, whatever worker it arrives at; generations swapped under traffic and on idle links; the
-//! end of one is the end of all.
+//! Several inline workers with ports of their own, in threads: each frame leaves once, in order within its
+//! flow, with exact sums, whichever worker it arrives at; generations are swapped under traffic and on idle
+//! links; the end of one worker ends all.
 
 use crate::common;
 #[path = "refusing_ports/mod.rs"]
@@ -104,7 +104,7 @@ fn rig_at(start: Timestamp, bench: &Bench, count: u16, parcels: usize) -> Rig {
 }
 
 impl Rig {
-    /// Runs the workers and `drive` beside them; stops them when it is done.
+    /// Runs the workers and `drive` beside them; stops the workers when `drive` returns.
     fn run(
         &mut self,
         drive: impl FnOnce(&mut [[TestPort; 2]], &Control, &TestClock),

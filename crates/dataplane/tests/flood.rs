@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Floods of SYNs: half-open flows make room for each other and for everyone, never a connection; they cost
-//! no more than their place in the table; and what is due at once does not end at one packet's expense.
+//! Floods of SYNs: half-open flows are evicted for each other and for all other flows, never connections;
+//! they cost only their place in the table; and one packet does not pay for all timeouts that are due at
+//! once.
 
 use crate::common;
 

@@ -94,8 +94,8 @@ fn text(word: &str, v6: bool, n: usize) -> Vec<u8> {
     format!("{word} {v6} {n}: this is long enough for four fragments").into_bytes()
 }
 
-/// Forbidden datagrams: the tail, a decoy in the place of the head, the true head; in prevention then all of
-/// it once more. What the server read of them.
+/// Forbidden datagrams: the tail, a decoy in the place of the head, the true head; in prevention then all
+/// fragments once more. Returns the datagrams that the server read.
 fn forbidden(
     client: &mut InlinePort,
     socket: &UdpSocket,

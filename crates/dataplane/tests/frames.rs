@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Invariant 5: what leaves is what came in, byte for byte, unless the normaliser counted a change. Frames of
+//! Invariant 5: a frame leaves as it came, byte for byte, unless the normaliser counted a change. Frames of
 //! all kinds and the suite's captures go through the inline loop between ports in memory; a second worker,
-//! which has no port and cannot change anything, says which of them have to leave.
+//! which has no port and cannot change anything, determines the frames that have to leave.
 
 use crate::common;
 
@@ -63,7 +63,7 @@ fn expected(bench: &Bench, frames: &[Captured]) -> (Vec<Vec<u8>>, NormaliserCoun
     (out, counters, changed)
 }
 
-/// Sends all frames through the inline loop; gives what left and what was counted.
+/// Sends all frames through the inline loop; returns the leaving frames and the counters.
 fn through(bench: &Bench, frames: &[Captured], leaving: usize) -> (Vec<Vec<u8>>, LiveCounters) {
     let clock = TestClock::starting_at(Timestamp::ZERO);
     let capacity = frames.len() + 1;

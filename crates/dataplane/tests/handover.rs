@@ -45,7 +45,7 @@ fn released(worker: &mut Worker) -> u64 {
     left
 }
 
-/// Takes until nobody has anything to take. Gives the frames that left.
+/// Lets all stations take messages until none is left. Returns the frames that left.
 fn settle(stations: &mut [Station]) -> u64 {
     let mut left = 0;
     loop {
@@ -98,7 +98,8 @@ fn check_owners(seen: &[Seen]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A flow has one shape and arrives at one station, its fragments anywhere; stations take when they like.
+    /// All packets of a flow have one form and arrive at one station, fragments at any; stations take at
+    /// random times.
     #[test]
     fn every_packet_is_handled_once_by_its_owner(
         packets in prop::collection::vec((0u32..10, any::<u8>(), 0usize..4), 1..100),
@@ -158,7 +159,8 @@ proptest! {
         prop_assert_eq!(got.len(), sent.len());
     }
 
-    /// Few parcels and nobody who takes: what does not fit is refused, and the sum is exact.
+    /// Few parcels, and stations that do not take: frames that do not fit are refused, and the sums are
+    /// exact.
     #[test]
     fn what_a_full_ring_refuses_is_counted_exactly(
         flows in prop::collection::vec(0u32..30, 1..200),

@@ -78,7 +78,7 @@ struct Bench {
     flows: Vec<Flow>,
     nanos: u64,
     sent: Sums,
-    /// By what became of them: forwarded, dropped.
+    /// Packets by verdict: forwarded, dropped.
     fate: [u64; 2],
     /// Whether each packet was forwarded.
     fates: Vec<bool>,
@@ -577,8 +577,8 @@ const ENDINGS: [Ending; 10] = [
     ("nobody answers", &[(0, 105, 505, FA, b"")]),
 ];
 
-/// Where the level has all of a connection it has its end as well, and the record is the one that there is
-/// without a level: whenever the host looks.
+/// If the level has all of a connection it sees the end as well, and the record equals the one without a
+/// level, whenever the host checks.
 #[test]
 fn a_connection_that_ends_below_has_the_record_that_it_has_without_a_level() {
     for (name, ending) in ENDINGS {
@@ -629,8 +629,8 @@ fn an_end_that_is_not_plain_comes_up() {
     }
 }
 
-/// Both sides have ended below, and nobody has looked: a SYN of the same ports finds the end, and opens
-/// another flow, of which nothing finds the entry of the old one.
+/// Both sides have ended below, before the host has checked: a SYN with the same ports finds the end, and
+/// opens another flow, whose packets do not find the entry of the old one.
 #[test]
 fn ports_are_used_again_right_after_an_end_below() {
     let run = |habits: Option<Habits>| {
@@ -656,8 +656,8 @@ fn ports_are_used_again_right_after_an_end_below() {
     assert_eq!(with, without);
 }
 
-/// While a worker hung its link was open: a connection is far ahead of what was seen of it, and is inspected
-/// from there on. Who is ahead for no such reason is refused.
+/// The link was open while a worker hung: a connection is far ahead of its last tracked state, and is
+/// inspected from there on. A sender who is ahead without such a reason is refused.
 #[test]
 fn a_connection_that_went_on_while_the_host_hung_is_taken_up_where_it_is() {
     const JUDGED: &str = "drop tcp any any -> any 8080 (content:\"evil\"; sid:9;)";

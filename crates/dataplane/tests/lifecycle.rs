@@ -27,7 +27,7 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// Panics with packets whose payload has the word `panic`, and counts what it sees: by worker, and by flow.
+/// Panics with packets whose payload has the word `panic`, and counts packets by worker and by flow.
 struct Fragile(FunctionId, &'static FunctionSpec);
 struct FragileKind(&'static FunctionSpec);
 
@@ -489,7 +489,7 @@ fn drop_records_say_whose_absence_it_is() {
     assert_eq!(reasons, ["function_failed"; 2], "{events:#?}");
 }
 
-/// A datagram of the random traffic: whose, and what it says.
+/// A datagram of the random traffic: its flow, and its payload.
 fn random_payload(random: &mut Random) -> (u16, &'static [u8]) {
     let port = 1 + random.below(200) as u16;
     let payload: &[u8] = match random.below(20) {
@@ -589,7 +589,7 @@ impl Sunk {
         Sunk { bench, wire }
     }
 
-    /// Whether it went on, and whether the level handled it.
+    /// Sends a datagram. Returns whether it was forwarded, and whether the level handled it.
     fn datagram(&mut self, client: bool, port: u16, payload: &[u8]) -> (bool, bool) {
         let (hosts, ports) = if client { ((1, 2), (port, 53)) } else { ((2, 1), (53, port)) };
         let bytes = ethernet(false, &ip(false, hosts, 17, &udp(ports, payload)));

@@ -104,7 +104,7 @@ fn send(outside: &mut [[TestPort; 2]], clock: &TestClock, (port, payload): (u16,
     client.flush().unwrap();
 }
 
-/// So many of them panic; each from a flow of its own.
+/// Traffic with this number of panics, each from a flow of its own.
 fn traffic(panics: u16) -> Vec<(u16, &'static [u8])> {
     let mut random = Random::new(3);
     let mut all: Vec<(u16, &[u8])> = Vec::new();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Invariant 1 against a real receiver: what an application reads from Linux's TCP is what was inspected,
-//! whatever a sender tries, and nothing is read before it was inspected.
+//! Invariant 1 against a real receiver: an application reads from Linux's TCP exactly the inspected bytes,
+//! whatever a sender tries, and none before its inspection.
 //!
-//! Frames made by hand pass the inline loop between two interfaces to sockets of the kernel. In the place of
-//! ids stands a function that writes down the stream it is given. `BARTIZAN_SEED=n` plays one connection,
-//! `BARTIZAN_TRACE=port` shows one segment by segment (ports count from 10000 in the order of the seeds),
-//! `BARTIZAN_BASE=n` begins at another seed.
+//! Hand-made frames pass the inline loop between two interfaces to sockets of the kernel. A function that
+//! records its stream takes the place of ids. `BARTIZAN_SEED=n` plays one connection, `BARTIZAN_TRACE=port`
+//! shows one segment by segment (ports count from 10000 in the order of the seeds), `BARTIZAN_BASE=n` begins
+//! at another seed.
 
 use crate::inline_net;
 
@@ -233,7 +233,7 @@ fn connections(base: u64, count: u64) -> Vec<Connection> {
         .collect()
 }
 
-/// Compares what was read with what was inspected; at least `least` percent have to come to an orderly end.
+/// Compares read bytes with inspected ones; at least `least` percent of the connections must end in order.
 fn compare(connections: &[Connection], inspected: &Inspected, outcome: &Outcome, least: usize) {
     let inspected = inspected.0.lock().unwrap();
     let mut failed = Vec::new();

@@ -45,7 +45,7 @@ fn arrive(station: &mut Station, bytes: Vec<u8>, millis: u64) -> Handled {
     station.frame(&captured(bytes, millis).frame(1), 0, &mut Nothing)
 }
 
-/// Takes until nobody has anything to take. Gives the frames that left.
+/// Lets all stations take messages until none is left. Returns the frames that left.
 fn settle(stations: &mut [Station]) -> u64 {
     let mut left = 0;
     loop {
@@ -120,7 +120,7 @@ fn sums(stations: &[Station]) -> BTreeMap<&'static str, u64> {
     sums
 }
 
-/// Those of which many have another sum than one.
+/// Counters whose sum over many workers differs from that of one.
 fn differences(many: &[Station], one: &[Station]) -> Vec<(&'static str, u64, u64)> {
     let (many, one) = (sums(many), sums(one));
     assert!(many.keys().eq(one.keys()));
@@ -247,8 +247,8 @@ proptest! {
         prop_assert!(many.iter().all(|s| s.worker().flows().is_empty() && s.worker().app_memory().used() == 0));
     }
 
-    /// Few parcels: what does not fit is refused and counted, what was refused has not moved, and everything
-    /// comes to an end.
+    /// Few parcels: frames that do not fit are refused and counted, refused moves have no effect, and
+    /// everything comes to an end.
     #[test]
     fn moves_with_full_rings_lose_nothing_uncounted(
         steps in prop::collection::vec((0u32..12, any::<u64>(), 0usize..3), 1..150),
@@ -294,7 +294,7 @@ fn key_of(v6: bool, flow: u32) -> FlowKey {
     FlowKey::ported(&FlowScope::default(), 17, client, server)
 }
 
-/// A flow of a station's that has had its first packet there, and its key.
+/// A flow whose home and first packet are at a station, and its key.
 fn flow_at(stations: &mut [Station], v6: bool, home: usize) -> (u32, FlowKey) {
     let owners = stations[0].owners();
     let flow = (0..).find(|flow| owners.home(&key_of(v6, *flow)) == Some(WorkerId(home as u16))).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that give way by the priority of their policies while more comes than a worker takes: what becomes
-//! of their packets, of what is inspected, and of what is counted.
+//! Shedding by the priority of policies under overload: verdicts of the flows' packets, inspected bytes, and
+//! counters.
 
 use bartizan_base::{Decision, Reason, Verdict};
 use bartizan_config::suricata;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two links of two workers each, offered twice what they take, on veth pairs in a network namespace (needs
+//! Two links of two workers each, offered twice their capacity, on veth pairs in a network namespace (needs
 //! root; says so and returns otherwise): with priorities flows of the higher one lose no packet and no ring
-//! is full, without them all lose some. What was sent is what arrived, what was refused for overload and what
-//! the kernel had no room for.
+//! is full, without them all lose some. The sum of packets sent equals those that arrived, were refused for
+//! overload, or were lost for lack of room in the kernel.
 
 use crate::inline_net::{in_namespace, run, sysctl};
 
@@ -47,7 +47,7 @@ fn engine_settings() -> EngineSettings {
 /// Frames by the host that they go to, and of each link.
 type Frames = [[u64; 2]; 2];
 
-/// The far ends of a link, and what went through them.
+/// The far ends of a link, and their counters.
 struct Far {
     from: InlinePort,
     to: InlinePort,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The live loop, offered twice what it takes, in time that only frames and functions let go on: which flows
+//! The live loop, offered twice its capacity, with a clock that only frames and functions advance: flows that
 //! lose packets, with and without priorities; and flows that other workers hand over.
 
 use bartizan_base::{PacketDuration, Reason, Timestamp, WorkerId};
@@ -39,7 +39,7 @@ static SPEC: FunctionSpec = FunctionSpec {
     counters: &[],
 };
 
-/// A function that takes its time for each packet, and counts packets by the host that they go to.
+/// A function that takes time for each packet, and counts packets by destination host.
 fn slow(clock: TestClock, seen: Arc<Mutex<ByHost>>) -> Arc<dyn FunctionKind> {
     header_function(&SPEC, move |context| {
         clock.advance(COST);
@@ -70,7 +70,7 @@ struct Wire {
     /// Found the ring full.
     lost: ByHost,
     left: ByHost,
-    /// Backlogs that were told, the greatest of them.
+    /// The greatest reported backlog.
     greatest: u8,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Live prevention: who sends packets in the name of the host that it talks to is not believed, since they
-//! come by the wrong side.
+//! Live prevention: packets with the forged source address of the other host are not accepted, since they
+//! arrive from the wrong side.
 
 use crate::common;
 

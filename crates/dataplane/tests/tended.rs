@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Over captures time comes for several workers as for one: values per host expire at the same frame, a
-//! function that has failed is started again, and recorders are told of it when it happens.
+//! Over captures time advances for several workers as for one: values per host expire at the same frame, a
+//! failed function is restarted, and recorders receive these events at the right time.
 
 use crate::common::{self, address, bench, ethernet, ip, tcp, udp};
 
@@ -164,8 +164,8 @@ fn segment(millis: u64, v6: bool, ends: (u8, u8), ports: (u16, u16), flags: u8) 
 const SYN: u8 = 2;
 const RST_ACK: u8 = 20;
 
-/// Sources that try ports in vain, some of them so many that it is a scan, with gaps in which what is known
-/// of them is over.
+/// Sources that try ports in vain, some of them often enough for a scan, with gaps after which their state
+/// has expired.
 fn scans(v6: bool) -> Vec<Captured> {
     let (mut frames, mut millis) = (Vec::new(), 0);
     for round in 0..6u16 {

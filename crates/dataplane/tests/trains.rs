@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trains: whether segments that came together are shown together or one by one, the same frames leave, the
-//! same bytes are inspected and the same is counted; and what is refused of a train's bytes is refused of all
-//! its segments.
+//! Trains: whether functions see segments of a batch together or one by one, the same frames leave, the same
+//! bytes are inspected and the counters are equal; and a refusal of a train's bytes refuses all its segments.
 
 use crate::common;
 
@@ -170,10 +169,10 @@ fn run(bench: &Bench, frames: &[Captured], together: Together, joined: bool, sta
     Run { leaves, seen, counters, waited }
 }
 
-/// A connection's next segment: which, and what of it.
+/// A connection's next segment.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many full segments one behind the other.
+    /// This number of consecutive full segments.
     Full(usize),
     /// A segment of that length.
     Some(usize),

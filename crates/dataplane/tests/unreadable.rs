@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prevention and whole packets whose headers do not lead to what they carry: none leaves, and nothing that
-//! is merely odd is refused.
+//! Prevention and whole packets whose payload cannot be located by their headers: none leaves, while packets
+//! that are merely odd are not refused.
 
 use crate::common;
 
@@ -83,7 +83,7 @@ fn offset(words: u8) -> Vec<u8> {
     bytes
 }
 
-/// Frames of which nobody can say what they carry, by name.
+/// Frames whose payload cannot be determined, by name.
 fn unreadable() -> Vec<(&'static str, Vec<u8>)> {
     let text = datagram("drop");
     let v4 = |packet: &[u8]| ethernet(false, packet);
@@ -229,7 +229,7 @@ fn what_is_merely_odd_leaves() {
     }
 }
 
-/// Nothing is refused over captures: what Suricata says of them is what is asked there.
+/// Over captures such packets are not refused: they get Suricata's treatment.
 #[test]
 fn over_captures_it_goes_on() {
     for decide in &mut both(false) {

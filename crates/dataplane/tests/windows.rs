@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stateful firewall over a level below: what is compared with a connection's numbers there has the fate
-//! that it has at the host, segment by segment, from whomever it comes; and the host goes on where the level
-//! is.
+//! The stateful firewall over a level below: segments that the level checks against a connection's windows
+//! get the verdict that they get at the host, whoever sends them; and the host continues at the level's
+//! state.
 
 use bartizan_base::{LinkId, Timestamp};
 use bartizan_dataplane::worker::Frame;
@@ -59,8 +59,8 @@ impl Twins {
         self.with.worker.drive_level(now, &mut self.with.recorder);
     }
 
-    /// A packet of a side; whether it went on, which is the same with the level and without, and whether the
-    /// level handled it.
+    /// Sends a packet of a side. Returns whether it was forwarded, which is equal with the level and without,
+    /// and whether the level handled it.
     fn packet(&mut self, side: usize, protocol: u8, body: &[u8], segment: Option<&Segment>) -> (bool, bool) {
         self.nanos += 1_000_000;
         self.frames += 1;
@@ -137,7 +137,7 @@ impl Twins {
         assert_eq!(self.plain(0, (client + 1, server + 1), ACK, b""), (true, true), "it is below: {sink:?}");
     }
 
-    /// Ends both; gives the records of flows with the level, and what it counted.
+    /// Ends both stacks; returns the records of flows with the level, and its counters.
     fn finish(self) -> (Vec<Value>, MockCounters) {
         let counters = self.wire.counters();
         self.without.finish();
@@ -315,7 +315,7 @@ impl Simulation {
         }
     }
 
-    /// Somebody makes a segment up. Whatever becomes of it, it is the same with the level and without.
+    /// Forges a segment. Its verdict is equal with the level and without.
     fn forged(&mut self) {
         let side = usize::from(self.random.percent(50));
         let length = if self.random.percent(50) { 0 } else { self.random.below(1_400) };

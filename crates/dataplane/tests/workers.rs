@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several workers behind one reader: results as with one, whatever comes; every packet once, at its owner,
-//! in order.
+//! Several workers for one reader: the results of a single one for any traffic; every packet is handled once,
+//! by its owner, in order.
 
 use crate::common;
 
@@ -172,8 +172,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(1_700_000_000_000_000_000 + millis * 1_000_000)
 }
 
-/// Frames of which a part is refused: datagrams in tunnels and fragments; with them what comes of the same
-/// datagram later, again in fragments.
+/// Frames with a refused part: datagrams in tunnels and fragments; and later fragments of the same datagrams.
 fn refused_inside(v6: bool, round: u32) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for (flow, shape) in (20..).zip([Shape::Tunnel, Shape::Fragmented, Shape::FragmentedTunnel]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP level finds a flow by the very key that the host's flow table has for it, handles no frame that
-//! the host's decoder finds something odd in, goes on refusing when the flow manager has ended, and has signs
-//! of life. (Here and not beside any of them, which are of one layer.)
+//! The XDP level finds a flow by the key that the host's flow table has for it, handles no frame with a
+//! decode event at the host, keeps refusing after the flow manager has ended, and has a heartbeat. (The tests
+//! are here since their crates are of one layer.)
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 
@@ -115,8 +115,8 @@ fn when_the_host_has_ended_refused_flows_stay_refused_and_the_others_go_up() {
     results([DROP, PASS]);
 }
 
-/// Another generation has decided the same: the entry goes on where it is, refused or forwarded, and what it
-/// has counted stands.
+/// If another generation decides alike, the entry stays in place, refused or forwarded, and keeps its
+/// counters.
 #[test]
 fn an_entry_goes_on_in_place_in_another_generation() {
     if !inside("an_entry_goes_on_in_place_in_another_generation") {

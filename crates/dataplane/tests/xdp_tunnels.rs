@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets in tunnels at the XDP level: the program finds both flows of a frame by the keys that the host has
-//! for them, counts what the host counts, and handles nothing in a tunnel that the host finds odd.
+//! Packets in tunnels at the XDP level: the program finds both flows of a frame by the host's keys for them,
+//! counts as the host does, and handles no tunnelled packet with a decode event at the host.
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's TCP with an application on it that reads, sometimes slowly, and keeps what it has read.
+//! The kernel's TCP with an application that reads, sometimes slowly, and keeps the data.
 
 use bartizan_testkit::random::Random;
 use std::collections::HashMap;
@@ -35,9 +35,8 @@ struct Reader {
     next: Instant,
 }
 
-/// Accepts and reads until `stop` says so; gives what was read of each connection of a peer, in the order in
-/// which they were accepted.
-/// `look` is called with all that a connection has read, each time it read.
+/// Accepts connections and reads until `stop` holds. Returns the data of each connection of a peer, in the
+/// order of their acceptance. `look` is called after each read, with all data of the connection so far.
 pub fn serve(
     listener: &TcpListener,
     stop: &AtomicBool,

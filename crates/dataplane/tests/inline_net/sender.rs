@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP sender that tries to make the engine and the receiver read different bytes: segments cut and ordered
-//! at random, sent again with other content, with flags, options, checksums, times and places that receivers
-//! refuse. In the end it sends everything as it should be, so that the receiver can read to the end.
+//! A TCP sender that tries to make the engine and the receiver read different bytes: it cuts and orders
+//! segments at random, and repeats them with other content, and with flags, options, checksums, timestamps
+//! and sequence numbers that receivers refuse. In the end it sends all data correctly, so that the receiver
+//! can read to the end.
 
 use super::receiver::Peer;
 use super::wire::{ACK, Answer, FIN, PSH, RST, SYN, Segment, URG, client_address};
@@ -288,7 +289,7 @@ impl Connection {
         frames
     }
 
-    /// A range of the data: where it goes on, around there, or what was sent before.
+    /// A range of the data: the next one, one nearby, or an earlier one.
     fn range(&mut self) -> (usize, usize) {
         let all = self.data.len();
         let length =

@@ -4,8 +4,8 @@
 use super::Bench;
 use bartizan_testkit_device::Habits;
 
-/// EVE's counters of what was bypassed tell who had a packet: the host alone, the host although a level had
-/// its flow (or was about to), or that level. Without a level the first one has all.
+/// EVE's counters of bypassed packets name the place that handled a packet: the host alone, the host although
+/// a level had the flow (or was about to), or that level. Without a level the first counter has all.
 #[test]
 fn packets_of_bypassed_flows_are_counted_by_who_had_them() {
     let late = Habits { late: 3, ..Habits::default() };

@@ -66,8 +66,8 @@ fn what_the_packet_filter_refuses_is_refused_below_and_counted_for_its_rule() {
     assert_eq!(told[0], told[1]);
 }
 
-/// A device that cannot drop has what goes on; what is refused stays at the host, is refused there, and says
-/// so once for each flow.
+/// A device that cannot drop has the forwarded flows; refused flows stay at the host, are refused there, and
+/// report it once per flow.
 #[test]
 fn a_device_that_cannot_drop_leaves_refused_flows_to_the_host() {
     let habits = Habits { actions: Actions { drop: false, ..Actions::ALL }, ..Habits::default() };

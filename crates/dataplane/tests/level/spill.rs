@@ -7,7 +7,7 @@ use bartizan_base::{Level, PacketDuration};
 use bartizan_offload::{Field, Fields, FlowManager, Stays};
 use bartizan_testkit_device::{Habits, MockDevice};
 
-/// A small one that knows no tunnels, and behind it a larger one.
+/// A small level that knows no tunnels, and a larger one above it.
 fn two(seed: u64, first: Habits, second: Habits, name: &str) -> Bench {
     let mut bench = Bench::new(seed, None, name);
     let (device, wire) = MockDevice::new(Habits { seed, ..first });

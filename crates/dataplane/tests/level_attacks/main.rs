@@ -85,7 +85,7 @@ fn xdp_address(v6: bool, network: u8, host: u8) -> std::net::IpAddr {
 }
 
 impl Wrap {
-    /// The frame of a packet of a side, in what it is wrapped in.
+    /// The frame of a packet of a side, with its encapsulation.
     fn frame(self, packet: &Packet, side: usize) -> Vec<u8> {
         match self {
             Wrap::Nothing => packet.frame(),
@@ -197,8 +197,8 @@ impl Twins {
         self.with.worker.drive_level(now, &mut self.with.recorder);
     }
 
-    /// A frame comes: whether it goes on (`None`: it waits for other fragments), and whether the level has
-    /// handled it.
+    /// Passes a frame in. Returns whether it was forwarded (`None`: it waits for other fragments), and
+    /// whether the level handled it.
     fn arrives(&mut self, bytes: &[u8], what: &str) -> (Option<bool>, bool) {
         self.nanos += 20_000;
         self.frames += 1;
@@ -224,7 +224,7 @@ impl Twins {
         (with, below.is_some())
     }
 
-    /// A flow that has gone on for a while, as far as its kind lets it.
+    /// A flow that is established as far as its kind allows.
     fn flow(&mut self, kind: Kind, wrap: Wrap, v6: bool, protocol: u8) -> Flow {
         self.next_port += 1;
         let port = match (kind, protocol) {
@@ -249,8 +249,8 @@ impl Twins {
         flow
     }
 
-    /// A plain packet of a flow: what is decided is done below, if the flow is there, and what is inspected
-    /// is never.
+    /// Sends a plain packet of a flow: decided flows are handled below, if the flow is there, inspected ones
+    /// never.
     fn plain(&mut self, flow: &mut Flow, what: &str) -> bool {
         let packet = flow.sent(0, ACK, b"load");
         let (forwards, below) = self.arrives(&flow.wrap.frame(&packet, 0), what);

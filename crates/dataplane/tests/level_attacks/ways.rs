@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways that lead to the same packet inside: tags, tunnels, and what lies beside them.
+//! Encapsulations that lead to the same inner packet: tags, tunnels, and headers beside them.
 
 use super::families::length;
 use super::{Flow, WRAPS, Wrap, around, xdp_address};

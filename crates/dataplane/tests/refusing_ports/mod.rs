@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that do not take some frames, on several workers: each worker tells of what its own ports refused,
-//! whether the frame came to it or was handed over, once a second at most, and the numbers sum up to the
-//! ports' counters.
+//! Ports that do not take some frames, on several workers: each worker reports refusals of its own ports, for
+//! received and for handed-over frames, at most once a second, and the numbers sum up to the ports' counters.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP program on the ports of a link, random frames for it, and what the host makes of them: what tests
-//! compare.
+//! The XDP program on the ports of a link, random frames for it, and the host's decoding of them for
+//! comparison.
 //!
 //! The kernel runs the program on each frame, in a network namespace that ends with the test.
 #![allow(dead_code)]
