@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What containing a panic costs at a call: a chain of three functions behind `dyn`, called as the data plane
-//! calls them, with and without. Instructions are counted from outside (callgrind), as the difference of two
-//! runs.
+//! Measures the cost of catching panics at a call: a chain of three functions behind `dyn`, called as the
+//! data plane calls them, with and without containment. Instructions are counted from outside (callgrind), as
+//! the difference of two runs.
 
 use std::cell::Cell;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// As large as the data plane's decision.
+/// A value as large as the data plane's decision.
 #[derive(Clone, Copy)]
 struct Decision {
     verdict: u8,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `record FRAMES RATE > FILE.pcap`: the flows of the bench (70 % of the bytes bypassable, a quarter IPv6,
-//! small, middle and large frames) as a capture, with the times that they have at this rate. For counting
+//! `record FRAMES RATE > FILE.pcap`: writes the flows of the bench (70 % of the bytes bypassable, a quarter
+//! IPv6, small, middle and large frames) as a capture, with the timestamps of this rate. Used to count
 //! instructions of `inspect`, where nothing depends on the clock.
 
 use bartizan_generate::flows::LARGEST;
@@ -10,7 +10,7 @@ use bartizan_generate::play::Player;
 use bartizan_testkit::capture;
 use std::io::{Error, Write};
 
-/// Of a packet in a flow, in seconds, as in the bench.
+/// Seconds between packets of a flow, as in the bench.
 const SPACING: f64 = 0.05;
 const SIZES: [(u16, u32); 3] = [(64, 1), (594, 1), (1500, 2)];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Counts what arrives, by class, in the kernel: a program of bpf(2) at a packet socket, which sees each
-//! frame that comes in by an interface and lets none of them into the socket. Nothing is copied or queued, so
-//! no frame can be missed, and it takes no process; its few nanoseconds are of whoever delivers the frame.
+//! Counts arriving frames by class, in the kernel: a program of bpf(2) on a packet socket sees each incoming
+//! frame of an interface and queues none of them at the socket. Nothing is copied, no frame can be missed,
+//! and no process is needed; the thread that delivers the frame pays the few nanoseconds.
 
 use crate::code::{
     ADD, ADD_ATOMICALLY, CALL, COPY, EXIT, IF_EQUAL, JUMP, LOAD_HALF, LOAD_MAP, LOAD_WORD, LOOKUP, SET,
@@ -13,19 +13,19 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Counters: a class each, and one for all else.
+/// Number of counters: one for each class, and one for all other frames.
 pub const COUNTERS: usize = CLASSES.len() + 1;
 
-/// Counters of frames that come in by an interface.
+/// Counters of the frames that an interface receives.
 pub struct Counter {
     map: OwnedFd,
-    // Both work as long as they are open.
+    // Map, program and socket count as long as they are open.
     _program: OwnedFd,
     _socket: OwnedFd,
 }
 
 impl Counter {
-    /// Counts from now on.
+    /// Starts to count.
     ///
     /// # Errors
     /// The kernel refuses the program (root is needed) or the socket.
@@ -36,7 +36,7 @@ impl Counter {
         Ok(Counter { map, _program: program, _socket: socket })
     }
 
-    /// What came so far: the classes in their order, then all else.
+    /// Reads the counts since the start: the classes in their order, then all other frames.
     ///
     /// # Errors
     /// As bpf(2).
@@ -50,19 +50,19 @@ impl Counter {
     }
 }
 
-/// Finds the class by the ports, either of which is a server's, and counts frame and bytes. Registers: 6 the
-/// frame, 7 one port, 0 the other, 8 the class.
+/// Builds the program that finds the class by the ports, either of which can be the server's, and counts
+/// frame and bytes. Registers: 6 the frame, 7 one port, 0 the other, 8 the class.
 fn program(map: RawFd) -> Vec<u64> {
     let ports =
         |at: i32| [word(LOAD_HALF, 0, 0, 0, at), word(COPY, 7, 0, 0, 0), word(LOAD_HALF, 0, 0, 0, at + 2)];
-    // Instructions of the comparisons with all classes, and the one behind them.
+    // Length of the comparisons with all classes, in instructions.
     let compare = 3 * CLASSES.len() as i16;
     let mut code = vec![word(COPY, 6, 1, 0, 0), word(LOAD_HALF, 0, 0, 0, 12)];
-    // To the ports of IPv4, of IPv6, or behind the comparisons.
+    // Jumps to the ports of IPv4, to those of IPv6, or past the comparisons.
     code.extend([word(IF_EQUAL, 0, 0, 6, 0x0800), word(IF_EQUAL, 0, 0, 1, 0x86dd)]);
     code.push(word(JUMP, 0, 0, 7 + compare, 0));
     code.extend(ports(54));
-    // Over IPv4's three.
+    // Skips the three instructions of IPv4.
     code.push(word(JUMP, 0, 0, 3, 0));
     code.extend(ports(34));
     for (index, class) in CLASSES.iter().enumerate() {
@@ -85,7 +85,8 @@ fn program(map: RawFd) -> Vec<u64> {
 
 #[cfg(test)]
 impl Counter {
-    /// What came when so many frames have come, or after five seconds: a busy machine may deliver them late.
+    /// Waits until so many frames have arrived, five seconds at most because a busy machine may deliver them
+    /// late, and returns the counts.
     pub fn wait_for(&self, frames: u64) -> [Count; COUNTERS] {
         let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
         loop {
@@ -106,8 +107,8 @@ mod tests {
     use crate::frames::Maker;
     use crate::talk;
 
-    /// Needs root, as packet sockets do. The loopback interface of a namespace of its own: nobody else speaks
-    /// there.
+    /// Needs root, as packet sockets do. Uses the loopback interface of its own namespace, which carries no
+    /// other traffic.
     #[test]
     fn what_comes_in_is_counted_by_class_in_both_directions() {
         match sys::own_namespace() {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Short frames of many flows, as a driver would bring them: made in the kernel and handed to the far end of
-//! an interface without a socket and without a socket's buffer, a tenth of what a packet socket costs. The
-//! kernel runs a program of bpf(2) on each (BPF_PROG_TEST_RUN with live frames, Linux
-//! `Documentation/bpf/bpf_prog_run.rst`), which writes the flow into it and sends it by the interface.
+//! Sends short frames of many flows as a driver would deliver them: made in the kernel and handed to the far
+//! end of an interface without a socket and its buffer, at a tenth of a packet socket's cost. The kernel runs
+//! a program of bpf(2) on each frame (BPF_PROG_TEST_RUN with live frames, Linux
+//! `Documentation/bpf/bpf_prog_run.rst`), which writes the flow into the frame and sends it through the
+//! interface.
 //!
-//! Flows differ in the low 16 bits of the client's address and the low four of its port. What is added to the
-//! address is taken from the header's identification, so the checksum stays as it is.
+//! Flows differ in the low 16 bits of the client's address and the low four of its port. The program
+//! subtracts from the header's identification the value that it adds to the address, so the checksum stays
+//! right.
 
 use crate::code::{
     ADD, AND, CALL, COPY, EXIT, IF_ABOVE, IF_EQUAL, LOAD_LONG, LOAD_MAP, LOAD_WORD, LOOKUP, MULTIPLY,
@@ -15,51 +17,51 @@ use crate::sys::{self, Kind};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Flows at most: bits of the address and of the port.
+/// The largest number of flows: 16 bits of the address and four of the port.
 pub const MOST_FLOWS: u32 = 1 << 20;
-/// Where they stand in a frame: identification, low half of the source address, source port.
+/// Offsets in a frame: identification, low half of the source address, source port.
 const IDENTIFICATION: i16 = 18;
 const ADDRESS: i16 = 28;
 const PORT: i16 = 34;
-/// Of flow 0.
+/// Source port of flow 0.
 const FIRST_PORT: i32 = 1024;
-/// Bytes that the program reads and writes.
+/// Length of the headers that the program reads and writes, in bytes.
 const HEADERS: i32 = 42;
-/// An odd number: its multiples go through all numbers of some low bits in an order without pattern.
+/// An odd multiplier: its multiples run through all values of the low bits in an order without pattern.
 const SCATTER: i32 = 0x1e37_79b1;
 
-/// Which flows frames are of.
+/// The flows that the sent frames belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flows {
-    /// So many, a power of two up to [`MOST_FLOWS`]; flow *n* has the frame's address plus *n* / 16, and port
-    /// 1024 + *n* mod 16.
+    /// Number of flows, a power of two up to [`MOST_FLOWS`]; flow *n* has the frame's address plus *n* / 16,
+    /// and port 1024 + *n* mod 16.
     pub flows: u32,
-    /// So many frames of one flow behind each other, a power of two.
+    /// Consecutive frames of one flow, a power of two.
     pub train: u32,
 }
 
-/// Which of so many flows (a power of two) comes at a place of the order: each once before the first comes
-/// again.
+/// The flow (of `flows`, a power of two) at a position of the order: each flow comes once before the first
+/// one comes again.
 #[must_use]
 pub const fn scattered(place: u32, flows: u32) -> u32 {
     place.wrapping_mul(SCATTER as u32) & (flows - 1)
 }
 
-/// See the module.
+/// A loaded program that sends frames of many flows (see the module).
 pub struct Flood {
     program: OwnedFd,
     frame: Vec<u8>,
-    // The program's number of frames.
+    // The map that holds the program's frame number.
     _map: OwnedFd,
 }
 
 impl Flood {
-    /// Of frames that leave by an interface. `frame` is UDP over IPv4 without options, of flow 0: the low
-    /// half of its source address is zero, its identification is 0xffff, and it has no UDP checksum.
+    /// Prepares frames that leave through an interface. `frame` is UDP over IPv4 without options, of flow 0:
+    /// the low half of its source address is zero, its identification is 0xffff, and it has no UDP checksum.
     ///
     /// # Errors
-    /// `flows` or `train` are no such numbers; no such interface; the kernel refuses the program (root is
-    /// needed).
+    /// `flows` or `train` is not a valid number; there is no such interface; the kernel rejects the program
+    /// (root is needed).
     pub fn new(interface: &str, frame: Vec<u8>, flows: Flows) -> io::Result<Self> {
         if !flows.flows.is_power_of_two() || flows.flows > MOST_FLOWS || !flows.train.is_power_of_two() {
             let what = format!("{flows:?}: powers of two are needed, and {MOST_FLOWS} flows at most");
@@ -70,7 +72,7 @@ impl Flood {
         Ok(Flood { program, frame, _map: map })
     }
 
-    /// Sends so many frames, the flows by turns from where the last call ended.
+    /// Sends `count` frames of the flows in turn, from where the last call ended.
     ///
     /// # Errors
     /// As bpf(2).
@@ -79,7 +81,8 @@ impl Flood {
     }
 }
 
-/// Registers: 7 the frame, 1 its number and then its flow, 2 and 3 what is written.
+/// Builds the program. Registers: 7 the frame, 1 the frame's number and then its flow, 2 and 3 the values to
+/// write.
 fn program(map: RawFd, interface: u32, Flows { flows, train }: Flows) -> Vec<u64> {
     let mut work = vec![word(LOAD_LONG, 1, 0, 0, 0), word(COPY, 2, 1, 0, 0)];
     work.extend([word(ADD, 2, 0, 0, 1), word(STORE_LONG, 0, 2, 0, 0)]);
@@ -100,7 +103,7 @@ fn program(map: RawFd, interface: u32, Flows { flows, train }: Flows) -> Vec<u64
     code.extend([word(SET, 0, 0, 0, 0), word(STORE_WORD, 10, 0, -4, 0)]);
     code.extend([word(COPY, 2, 7, 0, 0), word(ADD, 2, 0, 0, HEADERS)]);
     code.push(word(IF_ABOVE, 2, 3, (count.len() + work.len()) as i16, 0));
-    // A frame without headers is dropped behind them all (XDP_ABORTED).
+    // A frame without headers jumps past all instructions and is dropped (XDP_ABORTED).
     code.into_iter().chain(count).chain(work).chain([word(SET, 0, 0, 0, 0), word(EXIT, 0, 0, 0, 0)]).collect()
 }
 
@@ -117,7 +120,7 @@ mod tests {
         assert_eq!(order.len(), 1024);
     }
 
-    /// Needs root. What arrives is counted by a class's port, for which the header has to be what it was.
+    /// Needs root. Frames are counted by a class's port, which requires the header to be intact.
     #[test]
     fn frames_arrive_and_their_checksums_are_right() {
         if !inside("flood::tests::frames_arrive_and_their_checksums_are_right") {
@@ -128,7 +131,8 @@ mod tests {
             run("ip", &format!("link set dev {name} up"));
         }
         run("ethtool", "-K far gro on");
-        // Who polls counts what the network stack throws away for its header, and UDP without a listener.
+        // The polling thread counts the frames that the network stack drops for their header, and UDP without
+        // a listener.
         run("ip", "addr add 192.0.2.1/24 dev far");
         run("sysctl", "-qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.far.rp_filter=0");
         let end = |address: [u8; 4], port| (std::net::IpAddr::from(address), port);
@@ -155,7 +159,7 @@ mod tests {
         std::array::from_fn(|_| bytes.next().unwrap())
     }
 
-    /// Packets that IPv4 has received in this namespace, and those whose header was wrong (RFC 1213).
+    /// IPv4 packets received in this namespace, and those with a wrong header (RFC 1213).
     fn counted() -> (u64, u64) {
         let text = std::fs::read_to_string("/proc/self/net/snmp").unwrap();
         let mut lines = text.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow is: its class, length and size, and who its ends are.
+//! Description of a flow: its class, length and frame size, and its two endpoints.
 
 use bartizan_testkit::packet::End;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A class of flows: what carries it, and whether a rule on ports bypasses it.
+/// A class of flows: its transport protocol, and whether a rule on ports bypasses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// For people and programs.
+    /// Name in messages and JSON.
     pub name: &'static str,
-    /// TCP, else UDP.
+    /// TCP if true, else UDP.
     pub tcp: bool,
-    /// The rule of the bench is meant for it.
+    /// The rule of the bench is meant to bypass flows of this class.
     pub bypassable: bool,
-    /// The servers' port, by which rules and counters tell classes apart.
+    /// The servers' port, by which rules and counters distinguish classes.
     pub port: u16,
 }
 
-/// All classes. The rule of the text bypasses TCP beside some ports, of which 80 is one.
+/// All classes. The cited text's rule bypasses TCP except some ports, among them 80.
 pub const CLASSES: [Class; 4] = [
     Class { name: "tcp-kept", tcp: true, bypassable: false, port: 80 },
     Class { name: "tcp-bypassable", tcp: true, bypassable: true, port: 8443 },
@@ -25,42 +25,43 @@ pub const CLASSES: [Class; 4] = [
     Class { name: "udp-bypassable", tcp: false, bypassable: true, port: 9001 },
 ];
 
-/// Flows have at least so many packets, so that the shortest frames carry a request, an answer, handshake and
+/// The least number of packets of a flow: the shortest frames still carry a request, an answer, handshake and
 /// end.
 pub const SHORTEST: u16 = 11;
-/// And at most so many.
+/// The largest number of packets of a flow.
 pub const LONGEST: u16 = 256;
-/// Frames have at least so many bytes (without the frame check sequence), so that TCP over IPv4 and over IPv6
-/// carries ten.
+/// The least frame size over IPv4 and over IPv6, in bytes without the frame check sequence: TCP carries ten
+/// bytes of payload.
 pub const SMALLEST: (u16, u16) = (64, 84);
-/// And at most so many.
+/// The largest frame size, in bytes.
 pub const LARGEST: u16 = 9000;
 
 /// A flow of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Packets.
+    /// Number of packets.
     pub packets: u16,
-    /// Bytes of its full frames.
+    /// Size of its full frames, in bytes.
     pub size: u16,
     /// Index in [`CLASSES`].
     pub class: u8,
-    /// IPv6, else IPv4.
+    /// IPv6 if true, else IPv4.
     pub v6: bool,
 }
 
 impl Flow {
-    /// Its class.
+    /// The flow's class.
     #[must_use]
     pub fn class(&self) -> Class {
         CLASSES[usize::from(self.class)]
     }
 }
 
-/// Both ends of the flow with this number, client first. No two numbers below 115 million have the same.
+/// Both endpoints of the flow with this number, client first. Endpoints are unique for numbers below 115
+/// million.
 ///
-/// Addresses are those that are set aside for measuring (RFC 2544, RFC 5180) but for IPv4's clients, who are
-/// in 10.0.0.0/8: rules speak of a home network.
+/// Addresses are those reserved for benchmarks (RFC 2544, RFC 5180), except for IPv4's clients, which are in
+/// 10.0.0.0/8 because rules name a home network.
 #[must_use]
 pub fn ends(number: u64, flow: &Flow) -> (End, End) {
     const CLIENTS: u64 = 4096;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of flows as frames. What they carry is always a part of a few texts, so its share of the checksum
-//! is known beforehand: a frame costs a copy, and a sum over its headers.
+//! Packets of flows as frames. Payload is always a part of a few texts, whose share of the checksum is
+//! computed beforehand: a frame costs a copy, and a sum over its headers.
 
 use crate::flows::{CLASSES, Flow, LONGEST, ends};
 use crate::talk::{self, Source, Step, Texts};
@@ -9,14 +9,14 @@ use bartizan_testkit::packet::{
 };
 use std::net::IpAddr;
 
-/// A flow while it is played.
+/// A flow that is being played.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// Its place in the list, counted on over rounds of the list.
+    /// The flow's position in the list; numbering continues over rounds of the list.
     pub number: u64,
-    /// What it is.
+    /// The flow's description.
     pub flow: Flow,
-    /// Packets played.
+    /// Number of packets played.
     pub at: u16,
     /// The next sequence numbers: the client's, the server's.
     numbers: (u32, u32),
@@ -25,17 +25,17 @@ pub struct Conversation {
     shape: usize,
 }
 
-/// What frames of one size, IP version and protocol have in common.
+/// State that frames of one size, IP version and transport protocol share.
 struct Shape {
     flow: Flow,
     room: usize,
-    /// Of the client and of the server: all headers, with zeros for what differs from packet to packet.
+    /// Headers of the client and of the server, with zeros in the fields that differ from packet to packet.
     headers: [Vec<u8>; 2],
     texts: Texts,
-    /// Sums of the full parts of the texts.
+    /// Checksums of the full parts of the texts.
     answer: Vec<u16>,
     datagrams: Vec<u16>,
-    /// Of the request's parts, the last of which may be short.
+    /// Checksums of the request's parts, the last of which may be short.
     request: Vec<u16>,
 }
 
@@ -53,8 +53,8 @@ impl Shape {
                 mac: macs.1,
                 ..Ip::new(here, there, if flow.class().tcp { TCP } else { UDP })
             };
-            // Two full segments are under way before they are acknowledged: the largest window without an
-            // option.
+            // Two full segments are in flight before an acknowledgment: the largest window without window
+            // scaling.
             let segment = Segment { window: 0xffff, ..Segment::new((0, 0), (0, 0), ACK, &[]) };
             let bytes =
                 if flow.class().tcp { segment.unsummed() } else { Datagram::new((0, 0), &[]).unsummed() };
@@ -64,7 +64,7 @@ impl Shape {
         Shape { flow, room, headers, texts, answer, datagrams, request }
     }
 
-    /// The payload of a packet, and its sum.
+    /// The payload of a packet, and its checksum.
     fn payload(&self, step: &Step) -> (&[u8], u16) {
         let (part, length) = (usize::from(step.part), usize::from(step.length));
         let (text, sums) = match step.source {
@@ -77,13 +77,13 @@ impl Shape {
     }
 }
 
-/// Makes frames.
+/// Makes frames of the prepared shapes.
 pub struct Maker {
     shapes: Vec<Shape>,
 }
 
 impl Maker {
-    /// For flows of these frame sizes.
+    /// Prepares flows of these frame sizes.
     #[must_use]
     pub fn new(sizes: &[u16]) -> Self {
         let kinds = [(0, false), (0, true), (2, false), (2, true)];
@@ -92,10 +92,10 @@ impl Maker {
         Maker { shapes: sizes.iter().flat_map(of_size).map(Shape::new).collect() }
     }
 
-    /// The beginning of the flow with this number.
+    /// Starts the flow with this number.
     ///
     /// # Panics
-    /// If the flow's frame size is none of those that this maker is for.
+    /// If this maker was not built for the flow's frame size.
     #[must_use]
     pub fn begin(&self, number: u64, flow: Flow) -> Conversation {
         let alike = |shape: &Shape| {
@@ -104,14 +104,14 @@ impl Maker {
         };
         let shape = self.shapes.iter().position(alike).expect("a size of the plan");
         let (client, server) = ends(number, &flow);
-        // Any numbers, so that they wrap in some flows.
+        // Arbitrary initial sequence numbers, so that they wrap in some flows.
         let mixed = number.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let numbers = (mixed as u32, (mixed >> 32) as u32);
         Conversation { number, flow, at: 0, numbers, client, server, shape }
     }
 
-    /// Writes a packet of a flow as a frame and goes on in the flow. Returns the frame's length; `frame` has
-    /// room for the largest.
+    /// Writes the next packet of a flow as a frame and advances the flow. Returns the frame's length; `frame`
+    /// has room for the largest one.
     pub fn write(&self, talk: &mut Conversation, step: &Step, frame: &mut [u8]) -> usize {
         let shape = &self.shapes[talk.shape];
         let (tcp, v6) = (talk.flow.class().tcp, talk.flow.v6);
@@ -145,8 +145,8 @@ impl Maker {
             put(frame, layer4 + 4, size);
             layer4 + 6
         };
-        // The addresses lie right before the transport's header; the pseudo-header has nothing beside but
-        // length and protocol.
+        // The addresses lie right before the transport header; besides them the pseudo-header has only length
+        // and protocol.
         let begin = u32::from(payload_sum) + u32::from(size) + u32::from(if tcp { TCP } else { UDP });
         let right = !sum(begin, &frame[addresses..before]);
         put(frame, place, if right == 0 && !tcp { 0xffff } else { right });
@@ -155,7 +155,7 @@ impl Maker {
     }
 }
 
-/// Addresses, length and, of IPv4, the header's checksum. Where the addresses begin.
+/// Writes addresses, length and, in IPv4, the header checksum. Returns the offset of the addresses.
 fn put_ip(frame: &mut [u8], length: usize, from: IpAddr, to: IpAddr) -> usize {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::flows::LARGEST;
 
-    /// The same packet, made field by field.
+    /// Builds the packet field by field, as a reference.
     fn slowly(talk: &Conversation, step: &Step, payload: &[u8]) -> Vec<u8> {
         let (client, server, macs) = (talk.client, talk.server, (CLIENT_MAC, SERVER_MAC));
         let ((from, to), macs, (own, other)) = if step.from_client {

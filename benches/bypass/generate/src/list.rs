@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The list of flows. It follows from the seed, and each beginning of it has the shares of the whole: a run
-//! plays only as many as its rate reaches.
+//! The list of flows. It is a function of the seed, and each prefix of the list has the shares of the whole:
+//! a run plays only as many flows as its rate reaches.
 
 use crate::flows::{CLASSES, Flow, LONGEST, SHORTEST, SMALLEST};
 use crate::talk;
 use bartizan_testkit::random::Random;
 
-/// TCP's share of the bytes, of the text.
+/// TCP's share of the bytes in the cited text.
 pub const TCP_SHARE: f64 = 0.88;
 
-/// One flow in so many is long.
+/// One flow in this many is long.
 const LONG: usize = 10;
-/// Packets beyond the shortest, on average, of short flows and of long ones: 0.9 * 1 + 0.1 * 31 makes a mean
-/// of 15.
+/// Mean number of packets beyond the shortest flow, of short and of long flows: 0.9 * 1 + 0.1 * 31 makes a
+/// mean of 15.
 const BEYOND: (f64, f64) = (1.0, 31.0);
 
-/// What the list is made of.
+/// Parameters of the list.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Flows in the list.
+    /// Number of flows in the list.
     pub flows: usize,
-    /// Share of the bytes in flows that can be bypassed, 0 to 1. TCP's first: UDP's only beyond TCP's own
-    /// share.
+    /// Share of the bytes in flows that can be bypassed, 0 to 1. TCP flows are bypassable first; UDP flows
+    /// only beyond TCP's own share.
     pub bypassable: f64,
-    /// Share of the flows that speak IPv6, 0 to 1.
+    /// Share of the flows over IPv6, 0 to 1.
     pub v6: f64,
-    /// Sizes of full frames, each with its weight among flows.
+    /// Sizes of full frames in bytes, each with its weight among flows.
     pub sizes: Vec<(u16, u32)>,
-    /// All else follows from it.
+    /// Seed of all other choices.
     pub seed: u64,
 }
 
 impl Plan {
-    /// The share of the bytes that each class shall have.
+    /// The share of the bytes that each class is to have.
     #[must_use]
     pub fn shares(&self) -> [f64; 4] {
         let tcp = self.bypassable.min(TCP_SHARE);
@@ -40,8 +40,8 @@ impl Plan {
         [TCP_SHARE - tcp, tcp, 1.0 - TCP_SHARE - udp, udp]
     }
 
-    /// The list. Each flow is of the class that is furthest behind its share of the bytes; what else it is
-    /// does not depend on that.
+    /// Generates the list. Each flow belongs to the class that is furthest below its share of the bytes; its
+    /// other properties do not depend on the class.
     #[must_use]
     pub fn list(&self) -> Vec<Flow> {
         let mut seeds = Random::new(self.seed);
@@ -50,7 +50,7 @@ impl Plan {
         let classes: Vec<usize> = (0..CLASSES.len()).filter(|class| shares[*class] > 1e-9).collect();
         let (mut bytes, mut all) = ([0.0; CLASSES.len()], 0.0);
         let one = |_| {
-            // A generator of its own: no flow depends on how much another has drawn.
+            // A separate generator for each flow: no flow depends on how many numbers another one has drawn.
             let mut random = Random::new(seeds.draw());
             let packets = length(&mut random);
             let v6 = unit(&mut random) < self.v6;
@@ -68,7 +68,7 @@ impl Plan {
     }
 }
 
-/// From 0 to 1, 1 not included.
+/// A uniform number in [0, 1).
 fn unit(random: &mut Random) -> f64 {
     (random.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -83,10 +83,10 @@ fn pick(sizes: &[(u16, u32)], mut at: u32) -> u16 {
     sizes.last().map_or(SMALLEST.1, |(size, _)| *size)
 }
 
-/// Packets of a flow: most are short, one in ten is long; geometric beyond the shortest.
+/// Number of packets of a flow: most flows are short, one in ten is long; geometric beyond the shortest.
 fn length(random: &mut Random) -> u16 {
     let mean = if random.below(LONG) == 0 { BEYOND.1 } else { BEYOND.0 };
-    // A geometric distribution on 0, 1, ... of this mean.
+    // A geometric distribution on 0, 1, ... with this mean.
     let beyond = ((1.0 - unit(random)).ln() / (mean / (1.0 + mean)).ln()).floor();
     (f64::from(SHORTEST) + beyond).min(f64::from(LONGEST)) as u16
 }
@@ -105,7 +105,7 @@ mod tests {
         let (list, again) = (plan(0.7, &sizes).list(), plan(0.7, &sizes).list());
         assert_eq!(list, again);
         assert_ne!(list, Plan { seed: 8, ..plan(0.7, &sizes) }.list());
-        // Of a longer list the beginning is the same.
+        // The prefix of a longer list is the same.
         let longer = Plan { flows: 120_000, ..plan(0.7, &sizes) }.list();
         assert_eq!(list, longer[..list.len()]);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `generate`: plays generated flows into both ends of a pair of interfaces at an offered rate, and counts
-//! what comes out of them, by class. Prints one line of JSON. For test networks of one's own.
+//! arriving frames by class. Prints one line of JSON. For isolated test networks.
 
 use bartizan_generate::count::{COUNTERS, Counter};
 use bartizan_generate::flows::{CLASSES, LARGEST, SMALLEST};
@@ -21,10 +21,10 @@ struct Args {
     clients: String,
     /// Interface on the servers' side.
     servers: String,
-    /// Frames a second.
+    /// Frames per second.
     #[arg(long, default_value_t = 50_000)]
     rate: u64,
-    /// Seconds.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
     /// Percent of the bytes in flows that a rule on ports bypasses: TCP's to port 8443, and beyond 88 % UDP's
@@ -38,21 +38,21 @@ struct Args {
     /// Percent of the flows that speak IPv6.
     #[arg(long, default_value_t = 25.0)]
     ipv6: f64,
-    /// Flows at once.
+    /// Concurrent flows.
     #[arg(long, default_value_t = 8192)]
     concurrent: usize,
     /// Flows in the list.
     #[arg(long, default_value_t = 1_000_000)]
     flows: usize,
-    /// Number of the first flow to play: behind those of a run before.
+    /// Number of the first flow to play; set it past the flows of an earlier run.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// The list follows from it.
+    /// Seed of the list.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// `594` or `594:4`.
+/// Parses `594` or `594:4`.
 fn size(text: &str) -> Result<(u16, u32), String> {
     let (size, weight) = text.split_once(':').unwrap_or((text, "1"));
     let size: u16 = size.parse().map_err(|_| format!("`{size}` is no number of bytes"))?;
@@ -78,8 +78,8 @@ fn check(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until nothing has come for a while, two seconds at most. What came at the clients' side and at the
-/// servers'.
+/// Waits until no frame has arrived for a while, two seconds at most. Returns the counts at the clients' side
+/// and at the servers'.
 fn settle(counters: &[Counter; 2]) -> std::io::Result<[[Count; COUNTERS]; 2]> {
     const QUIET: Duration = Duration::from_millis(150);
     let begin = Instant::now();

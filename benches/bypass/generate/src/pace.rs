@@ -8,32 +8,32 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Between bursts.
+/// Pause between bursts.
 const PAUSE: Duration = Duration::from_micros(50);
-/// What a pause of this process has made late is sent at once up to so much time; beyond it is given up: it
-/// would be a burst that nobody asked for.
+/// Backlog, as time at the offered rate, that is sent at once after the process was delayed; older frames are
+/// given up, because they would make a burst above the rate.
 const LATE: Duration = Duration::from_millis(4);
 
-/// What was offered.
+/// Frames offered by a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offered {
-    /// By class.
+    /// Frames and bytes sent, by class.
     pub sent: [Count; CLASSES.len()],
-    /// Of these from the clients' side.
+    /// Frames among `sent` from the clients' side.
     pub from_clients: u64,
-    /// Frames that were not made because this process came too late.
+    /// Frames not made because this process was late.
     pub late: u64,
-    /// Frames that the interface did not take.
+    /// Frames that the interface rejected.
     pub refused: u64,
-    /// Frames of these that were offered at the rate: all but the resets at the end.
+    /// Frames among `sent` that were offered at the rate: all but the resets at the end.
     pub paced: u64,
-    /// Until the last of them.
+    /// Time until the last frame of `paced` was sent.
     pub took: Duration,
-    /// Processor time of sending all.
+    /// Processor time of sending all frames.
     pub processor: Duration,
 }
 
-/// Frames for one interface that wait for the next call.
+/// Frames queued for the next call on one interface.
 struct Side {
     socket: OwnedFd,
     buffers: Vec<Vec<u8>>,
@@ -58,7 +58,7 @@ impl Side {
             }
             let went = match sys::send(&self.socket, &frames[..left]) {
                 Ok(went) => went,
-                // The interface has no room: this one frame is lost, and told.
+                // The interface has no room: this one frame is lost, and counted.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => {
                     offered.refused += 1;
                     done += 1;
@@ -81,7 +81,7 @@ impl Side {
 
 /// Both sides of a pair.
 pub struct Pair {
-    /// The clients' side, the servers'.
+    /// The clients' side, then the servers'.
     sides: [Side; 2],
     frame: Vec<u8>,
 }
@@ -97,7 +97,7 @@ impl Pair {
 
     fn queue(&mut self, made: Made, offered: &mut Offered) -> io::Result<()> {
         let side = &mut self.sides[usize::from(!made.from_client)];
-        // The buffer that waits next takes the place of the one just written.
+        // The next free buffer takes the place of the one just written.
         std::mem::swap(&mut side.buffers[side.waiting.len()], &mut self.frame);
         side.waiting.push(made);
         if side.waiting.len() == sys::BATCH { side.flush(offered) } else { Ok(()) }
@@ -107,14 +107,14 @@ impl Pair {
         self.sides.iter_mut().try_for_each(|side| side.flush(offered))
     }
 
-    /// Plays so many frames a second for so long, then resets what is open at the same rate.
+    /// Plays `rate` frames per second for `length`, then resets the open flows at the same rate.
     ///
     /// # Errors
     /// As sendmsg(2).
     pub fn play(&mut self, player: &mut Player, rate: u64, length: Duration) -> io::Result<Offered> {
         let (mut offered, begun) = (Offered::default(), sys::thread_time());
         self.pace(rate, length, &mut offered, |frame| Some(player.make(frame)))?;
-        // Resets are no part of what the rate holds for.
+        // Resets do not count towards the rate.
         let (late, took) = (offered.late, offered.took);
         offered.paced = offered.sent.iter().map(|count| count.packets).sum();
         self.pace(rate, Duration::MAX, &mut offered, |frame| player.close(frame))?;
@@ -166,7 +166,7 @@ mod tests {
     use crate::frames::Maker;
     use crate::list::Plan;
 
-    /// Needs root. A pair of interfaces that are each other's far end, in a namespace of its own.
+    /// Needs root. Uses a pair of connected interfaces in its own namespace.
     #[test]
     fn what_is_offered_arrives_at_the_rate_and_is_counted() {
         match sys::own_namespace() {
@@ -197,7 +197,7 @@ mod tests {
             let came = Count { packets: one.packets + other.packets, bytes: one.bytes + other.bytes };
             assert_eq!(came, *sent, "{}", CLASSES[class].name);
         }
-        // What the clients' side sends arrives at the servers'.
+        // Frames that the clients' side sends arrive at the servers' side.
         let to_servers: u64 = at_servers[..CLASSES.len()].iter().map(|count| count.packets).sum();
         assert_eq!(to_servers, offered.from_clients);
         assert!(

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many flows at once: each says a packet by turns, and where one has ended the next one of the list begins.
+//! Many concurrent flows: each sends a packet in turn, and where one has ended the next one of the list
+//! begins.
 
 use crate::flows::{CLASSES, Flow};
 use crate::frames::{Conversation, Maker};
 use crate::talk;
 
-/// Flows begin within so many turns, so that not all are in the same phase.
+/// Turns over which the first flows begin, so that they are not all in the same phase.
 const SPREAD: usize = 16;
 
-/// Counts of a class.
+/// Frame and byte counts of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Frames.
+    /// Number of frames.
     pub packets: u64,
     /// Bytes of frames, without the frame check sequence.
     pub bytes: u64,
 }
 
-/// A frame that was made.
+/// Description of a generated frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// From the client's side, else from the server's.
+    /// Sent by the client if true, else by the server.
     pub from_client: bool,
     /// Index in [`CLASSES`].
     pub class: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// Plays flows of a list.
+/// Plays the flows of a list.
 pub struct Player {
     list: Vec<Flow>,
     maker: Maker,
@@ -36,18 +37,18 @@ pub struct Player {
     turn: usize,
     round: usize,
     next: u64,
-    /// Flows begun, by class.
+    /// Flows started, by class.
     pub begun: [u64; CLASSES.len()],
-    /// Flows said to the end, by class.
+    /// Flows played to the end, by class.
     pub ended: [u64; CLASSES.len()],
 }
 
 impl Player {
-    /// `concurrent` flows of a list at once, from the one with the number `first` on. Behind its end the list
-    /// begins anew, with other addresses and ports.
+    /// Plays `concurrent` flows of a list at once, from the one with the number `first` on. After the end of
+    /// the list it starts again, with other addresses and ports.
     ///
     /// # Panics
-    /// Without flows.
+    /// If there are no flows.
     #[must_use]
     pub fn new(list: Vec<Flow>, maker: Maker, concurrent: usize, first: u64) -> Self {
         assert!(!list.is_empty() && concurrent > 0, "no flows to play");
@@ -63,7 +64,7 @@ impl Player {
         }
     }
 
-    /// The number of the flow that would begin next.
+    /// The number of the flow that starts next.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.next
@@ -71,7 +72,7 @@ impl Player {
 
     /// Makes the next frame.
     pub fn make(&mut self, frame: &mut [u8]) -> Made {
-        // A flow that has not begun yet is passed over: at the very beginning only.
+        // Skips flows that have not started yet; happens only at the very beginning.
         while self.round < SPREAD && self.round < self.turn % SPREAD {
             self.step_on();
         }
@@ -95,9 +96,9 @@ impl Player {
         Made { from_client: step.from_client, class, length }
     }
 
-    /// Ends what is open, a frame each time: a TCP connection is reset by its client. Of one whose handshake
-    /// is not done or whose end has begun, and of UDP, nothing more is heard. `None` when nothing is open any
-    /// more.
+    /// Ends the open flows, one frame per call: the client resets an established TCP connection. UDP flows,
+    /// and connections whose handshake is incomplete or whose end has begun, are abandoned without a frame.
+    /// `None` when no flow is open any more.
     pub fn close(&mut self, frame: &mut [u8]) -> Option<Made> {
         while let Some(slot) = self.slots.pop() {
             if let Some(mut open) = slot.filter(|open| talk::is_open(&open.flow, open.at)) {

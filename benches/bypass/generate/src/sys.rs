@@ -24,11 +24,11 @@ const LINK_CREATE: i64 = 28;
 const LIVE_FRAMES: u32 = 1 << 1;
 /// `BPF_MAP_TYPE_ARRAY`.
 const ARRAY: u32 = 2;
-/// `BPF_XDP` of the kinds of attachment, and `XDP_FLAGS_DRV_MODE`: the driver runs the program.
+/// `BPF_XDP` among the attachment types, and `XDP_FLAGS_DRV_MODE`: the driver runs the program.
 const ATTACH_XDP: u32 = 37;
 const BY_DRIVER: u32 = 1 << 2;
 
-/// Frames sent by one call, at most.
+/// The largest number of frames sent by one call.
 pub const BATCH: usize = 64;
 
 fn check(result: i64) -> io::Result<i32> {
@@ -57,7 +57,7 @@ fn packet_socket() -> io::Result<OwnedFd> {
 /// The number of an interface.
 ///
 /// # Errors
-/// `ENODEV`: there is none of this name.
+/// `ENODEV`: there is no interface of this name.
 pub fn index(interface: &str) -> io::Result<u32> {
     let name = CString::new(interface)?;
     // SAFETY: `name` ends with a zero byte.
@@ -67,7 +67,7 @@ pub fn index(interface: &str) -> io::Result<u32> {
     }
 }
 
-/// Ties a packet socket to an interface, for all protocols if it shall `receive`.
+/// Binds a packet socket to an interface, for all protocols if `receive` is set.
 fn bind(socket: &OwnedFd, interface: &str, receive: bool) -> io::Result<()> {
     let index = index(interface)?;
     // SAFETY: all zeros are an address of no interface.
@@ -83,20 +83,20 @@ fn bind(socket: &OwnedFd, interface: &str, receive: bool) -> io::Result<()> {
     check(done.into()).map(drop)
 }
 
-/// A packet socket that frames leave through, past the queueing discipline.
+/// A packet socket that sends past the queueing discipline.
 ///
 /// # Errors
 /// As socket(2), setsockopt(2) and bind(2); `ENODEV` if there is no such interface.
 pub fn sender(interface: &str) -> io::Result<OwnedFd> {
     let socket = packet_socket()?;
     set(&socket, SOL_PACKET, QDISC_BYPASS, 1)?;
-    // Frames are the socket's until the far end has them.
+    // Frames are charged to the socket until the far end has them.
     set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 32 << 20)?;
     bind(&socket, interface, false)?;
     Ok(socket)
 }
 
-/// A packet socket whose frames a program of bpf(2) sees and nobody else.
+/// A packet socket whose frames only a program of bpf(2) sees.
 ///
 /// # Errors
 /// As [`sender`].
@@ -108,10 +108,10 @@ pub fn listener(interface: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Sends frames, [`BATCH`] at most. How many went before the device refused one.
+/// Sends frames, [`BATCH`] at most. Returns the number sent before the device rejected one.
 ///
 /// # Errors
-/// As sendmsg(2), if the first one did not go.
+/// As sendmsg(2), if the first frame was not sent.
 pub fn send(socket: &OwnedFd, frames: &[&[u8]]) -> io::Result<usize> {
     // SAFETY: all zeros are a message and a vector of nothing.
     let (mut parts, mut messages) =
@@ -128,8 +128,8 @@ pub fn send(socket: &OwnedFd, frames: &[&[u8]]) -> io::Result<usize> {
     Ok(check(sent.into())? as usize)
 }
 
-/// Processor time of the calling thread, with what the kernel does in its name: here also the far end's
-/// receiving.
+/// Processor time of the calling thread, including the kernel's work on its behalf: with the interfaces used
+/// here also the far end's receive path.
 #[must_use]
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -138,8 +138,7 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Attributes of bpf(2): the commands that are used here need no more; the kernel takes what is behind as
-/// zero.
+/// Attributes of bpf(2), as long as the commands used here need; the kernel takes the rest as zero.
 #[repr(C, align(8))]
 struct Attributes([u32; 32]);
 
@@ -150,7 +149,7 @@ impl Attributes {
         Attributes(all)
     }
 
-    /// Puts an address at a place counted in words, an even one.
+    /// Writes an address at an even index, counted in 32-bit words.
     fn address<T>(mut self, place: usize, what: *const T) -> Self {
         let address = what as u64;
         self.0[place] = address as u32;
@@ -168,7 +167,7 @@ impl Attributes {
     }
 }
 
-/// A map of bpf(2): an array of pairs of numbers.
+/// Creates an array map of bpf(2) whose values are pairs of numbers.
 ///
 /// # Errors
 /// As bpf(2).
@@ -178,7 +177,7 @@ pub fn array_of_pairs(entries: u32) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(Attributes::new(&[ARRAY, 4, 16, entries]).call(MAP_CREATE)?)) }
 }
 
-/// The pair at an index of such a map.
+/// The pair at an index of a map made by [`array_of_pairs`].
 ///
 /// # Errors
 /// As bpf(2): there is no such index.
@@ -191,21 +190,22 @@ pub fn pair(map: &OwnedFd, index: u32) -> io::Result<[u64; 2]> {
     Ok(value)
 }
 
-/// What runs a program: `BPF_PROG_TYPE_SOCKET_FILTER`, `BPF_PROG_TYPE_XDP`.
+/// Program type: `BPF_PROG_TYPE_SOCKET_FILTER` or `BPF_PROG_TYPE_XDP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// A packet socket, on each frame.
+    /// Run by a packet socket on each frame.
     Socket = 1,
-    /// A driver, on each frame that comes in.
+    /// Run by a driver on each incoming frame.
     Xdp = 6,
 }
 
-/// Lets the driver of an interface drop all that comes in, as long as what is given back is open. The
+/// Lets the driver of an interface drop all incoming frames while the returned descriptors are open. The
 /// interface counts the frames as received.
 ///
 /// # Errors
-/// As bpf(2): the driver runs no programs, or another one is there; `ENODEV` if there is no such interface.
+/// As bpf(2): the driver runs no programs, or another program is attached; `ENODEV` if there is no such
+/// interface.
 pub fn drop_all(interface: &str) -> io::Result<[OwnedFd; 2]> {
     // r0 = XDP_DROP; exit.
     let program = load(&[0xb7 | 1 << 32, 0x95], Kind::Xdp)?;
@@ -216,7 +216,7 @@ pub fn drop_all(interface: &str) -> io::Result<[OwnedFd; 2]> {
     Ok([program, link])
 }
 
-/// Runs an XDP program on so many copies of a frame, which are really sent where it redirects them.
+/// Runs an XDP program on `count` copies of a frame; frames that it redirects are really sent.
 ///
 /// # Errors
 /// As bpf(2).
@@ -228,7 +228,7 @@ pub fn run_live(program: &OwnedFd, frame: &[u8], count: u32) -> io::Result<()> {
     unsafe { attributes.call(PROG_TEST_RUN) }.map(drop)
 }
 
-/// Loads a program. What the kernel says of it stands in the error.
+/// Loads a program. The error contains the verifier's log.
 ///
 /// # Errors
 /// As bpf(2).
@@ -248,8 +248,8 @@ pub fn load(program: &[u64], kind: Kind) -> io::Result<OwnedFd> {
     })
 }
 
-/// Gives the calling thread a network namespace of its own, with nothing in it but a loopback interface that
-/// is down.
+/// Moves the calling thread into a network namespace of its own that has only a loopback interface, which is
+/// down.
 ///
 /// # Errors
 /// As unshare(2).

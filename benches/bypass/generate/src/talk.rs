@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow says, packet for packet.
+//! Content of a flow, packet by packet.
 //!
-//! TCP: a handshake, a request of HTTP/1.0, its answer up to the end of the connection with an acknowledgment
-//! for each second segment, and an orderly end from the server's side. UDP: full datagrams by turns. Neither
-//! depends on the class, so that flows that can be bypassed and others differ in nothing but their port.
+//! TCP: a handshake, a request of HTTP/1.0, an answer up to the end of the connection with an acknowledgment
+//! for each second segment, and an orderly close started by the server. UDP: full datagrams in alternating
+//! directions. Neither depends on the class, so bypassable flows and others differ only in their port.
 
 use crate::flows::{Flow, SMALLEST};
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN};
 use bartizan_testkit::random::Random;
 
-/// Which text of [`Texts`] a packet carries a part of.
+/// The text of [`Texts`] that a packet carries a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// None: a packet without payload.
@@ -25,32 +25,32 @@ pub enum Source {
 /// A packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// From the client, else from the server.
+    /// Sent by the client if true, else by the server.
     pub from_client: bool,
-    /// TCP flags; 0 of UDP.
+    /// TCP flags; 0 in UDP.
     pub flags: u16,
-    /// What it carries.
+    /// The text that the payload is part of.
     pub source: Source,
-    /// Which full payload of its text, from 0.
+    /// Index of the full payload within the text, from 0.
     pub part: u16,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub length: u16,
 }
 
-/// Bytes before the payload: Ethernet, IP, TCP or UDP.
+/// Length of the headers before the payload, in bytes: Ethernet, IP, TCP or UDP.
 #[must_use]
 pub fn headers(tcp: bool, v6: bool) -> u16 {
     14 + if v6 { 40 } else { 20 } + if tcp { 20 } else { 8 }
 }
 
-/// Bytes of payload of a full packet.
+/// Payload of a full packet, in bytes.
 #[must_use]
 pub fn room(flow: &Flow) -> u16 {
     let smallest = if flow.v6 { SMALLEST.1 } else { SMALLEST.0 };
     flow.size.max(smallest) - headers(flow.class().tcp, flow.v6)
 }
 
-/// The packet of a flow at a place, from 0 to `flow.packets`.
+/// The packet of a flow at an index below `flow.packets`.
 #[must_use]
 pub fn step(flow: &Flow, at: u16) -> Step {
     let room = room(flow);
@@ -69,7 +69,7 @@ pub fn step(flow: &Flow, at: u16) -> Step {
         0 => bare(true, SYN),
         1 => bare(false, SYN | ACK),
         2 => bare(true, ACK),
-        // The server has said all; the client takes note of it, and has said all as well.
+        // The server closes; the client acknowledges, and closes as well.
         _ if at == last => bare(false, FIN | ACK),
         _ if at == last + 1 => bare(true, ACK),
         _ if at == last + 2 => bare(true, FIN | ACK),
@@ -96,19 +96,19 @@ pub fn step(flow: &Flow, at: u16) -> Step {
     }
 }
 
-/// Is it a TCP connection that is established when so many packets are said, and not yet at its end?
+/// Whether the flow is a TCP connection that is established after `said` packets, and not yet closing.
 #[must_use]
 pub fn is_open(flow: &Flow, said: u16) -> bool {
     flow.class().tcp && said > 2 && said <= flow.packets - 4
 }
 
-/// What ends a TCP flow before its time: the client resets it.
+/// The packet that ends a TCP flow early: a reset by the client.
 #[must_use]
 pub fn reset() -> Step {
     Step { from_client: true, flags: RST | ACK, source: Source::Nothing, part: 0, length: 0 }
 }
 
-/// Bytes of all frames of a flow.
+/// Length of all frames of a flow, in bytes.
 #[must_use]
 pub fn bytes(flow: &Flow) -> u32 {
     let before = u32::from(headers(flow.class().tcp, flow.v6));
@@ -120,23 +120,24 @@ const REQUEST: &[u8] = b"GET /generated/text HTTP/1.0\r\nHost: host.example\r\nU
 const SHORT_ANSWER: &[u8] = b"HTTP/1.0 200 OK\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.0 200 OK\r\nServer: generated\r\nContent-Type: text/plain\r\n\r\n";
 
-/// The client's request: whole within a few packets, whatever their size.
+/// The client's request: complete within a few packets, whatever their size.
 #[must_use]
 pub fn request(room: u16) -> &'static [u8] {
     if usize::from(room) >= REQUEST.len() { REQUEST } else { SHORT_REQUEST }
 }
 
-/// The texts that packets of one size carry parts of: the answer, and datagrams; full packets of them all.
+/// The texts that packets of one size carry parts of: the answer, and datagrams; all parts are full packets.
 #[derive(Clone, Debug)]
 pub struct Texts {
-    /// The server's answer, as long as the longest flow.
+    /// The server's answer, long enough for the longest flow.
     pub answer: Vec<u8>,
-    /// Datagrams.
+    /// Content of the datagrams.
     pub datagrams: Vec<u8>,
 }
 
 impl Texts {
-    /// For packets with this room. Small letters that are no words: rules search them and find nothing.
+    /// Generates texts for packets with this room. They consist of small letters that form no words: rules
+    /// search them and find nothing.
     #[must_use]
     pub fn new(room: u16, parts: usize) -> Self {
         let length = usize::from(room) * parts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flows: UDP from many clients to one server, by number.
+//! The measured flows, by number: UDP from many clients to one server.
 
 use bartizan_base::{FlowId, Generation, LinkId, PacketDuration, Timestamp};
 use bartizan_flow::{FlowHasher, FlowKey, FlowScope, FlowTable, FlowTableConfig, Insert};
@@ -11,17 +11,17 @@ use bartizan_xdp::{ModeChoice, Options, Program, Tables};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// What goes wrong ends the program, with its words.
+/// An error that ends the program and is printed.
 pub type Failed = Box<dyn std::error::Error>;
 
 const GENERATION: Generation = Generation(1);
-/// Of the link that all of them cross.
+/// The link that all flows belong to.
 pub const LINK: LinkId = LinkId(0);
-/// Flows that go down between two turns of the manager: about as many packets as a batch has.
+/// Flows offloaded between two turns of the manager: about as many packets as a batch has.
 const BATCH: u32 = 64;
-/// A removal that takes more turns than this does not end.
+/// Turns after which a removal counts as stuck.
 const MOST_TURNS: u32 = 5_000;
-/// Packets' time between two turns.
+/// Packet time between two turns.
 pub const TURN: PacketDuration = PacketDuration::from_millis(1);
 
 /// Address and port of a flow's client.
@@ -30,7 +30,7 @@ pub fn client(flow: u32) -> (u32, u16) {
     (0x0a00_0000 | flow >> 4, 1024 + (flow & 15) as u16)
 }
 
-/// The server of all.
+/// Address and port of the server of all flows.
 pub const SERVER: (u32, u16) = (0xc000_0201, 9001);
 
 fn key(flow: u32) -> FlowKey {
@@ -39,7 +39,7 @@ fn key(flow: u32) -> FlowKey {
     FlowKey::ported(&scope, UDP, end(client(flow)), end(SERVER))
 }
 
-/// The level's program, with room for so many flows.
+/// Loads the level's program, with room for `flows` flows.
 pub fn program(flows: u32) -> Result<Program, Failed> {
     Ok(Program::load(&Options {
         flows,
@@ -51,21 +51,20 @@ pub fn program(flows: u32) -> Result<Program, Failed> {
     })?)
 }
 
-/// A worker as far as its flows below are concerned: a flow table, a flow manager, and its share of the
-/// level.
+/// The part of a worker that offloading needs: a flow table, a flow manager, and its share of the level.
 pub struct Share {
-    /// The flows.
+    /// The worker's flow table.
     pub table: FlowTable<()>,
-    /// Hands them down.
+    /// Moves the flows to the level and back.
     pub manager: FlowManager,
-    /// The packets' clock, which goes only as it is told to.
+    /// The packet clock, which only [`Share::turn`] advances.
     pub now: Timestamp,
-    /// Its flows.
+    /// Ids of the worker's flows.
     pub ids: Vec<FlowId>,
 }
 
 impl Share {
-    /// The flows from `first` on, all of them at the host.
+    /// Creates the flows from number `first` on, all of them at the host.
     pub fn new(tables: Arc<Tables>, first: u32, flows: u32) -> Result<Self, Failed> {
         let device = XdpDevice::new(tables, first, flows);
         let mut table = FlowTable::new(&FlowTableConfig::new(flows, FlowHasher::new([1, 2])))?;
@@ -79,14 +78,14 @@ impl Share {
         Ok(Share { table, manager, now, ids })
     }
 
-    /// A turn of the manager, so much later.
+    /// Advances the clock by `later` and runs a turn of the manager.
     pub fn turn(&mut self, later: PacketDuration) {
         self.now = self.now + later;
         self.manager.turn(&mut self.table, self.now);
         while self.manager.next_done().is_some() {}
     }
 
-    /// Hands all flows down. No time passes, so no counts are read meanwhile.
+    /// Offloads all flows. No time passes, so no counters are read meanwhile.
     pub fn sink(&mut self) -> Result<(), Failed> {
         for at in 0..self.ids.len() {
             let offer = Offer {
@@ -106,7 +105,7 @@ impl Share {
         self.check(self.ids.len())
     }
 
-    /// Takes all flows up: tells all, and then has as many turns as the steps of their removal take.
+    /// Takes all flows back: marks each for removal, and runs as many turns as the removals take.
     pub fn raise(&mut self) -> Result<(), Failed> {
         for at in 0..self.ids.len() {
             self.table.raise(self.ids[at], self.now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two interfaces joined by the XDP level, and a worker whose flows have all gone down.
+//! Holds two interfaces joined by the XDP level, with a worker whose flows are all offloaded.
 
 use crate::flows::{Failed, LINK, Share, TURN, program};
 use bartizan_testkit::namespace::number;
@@ -8,14 +8,14 @@ use serde_json::json;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-/// How often it says what the ports have counted.
+/// Interval between two reports of the ports' counters.
 const SAY_EVERY: Duration = Duration::from_millis(100);
 
-/// Holds the flows until the process is ended.
+/// Holds the flows until the process ends.
 pub fn run(names: [&str; 2], flows: u32) -> Result<(), Failed> {
     let mut program = program(flows)?;
     for (index, name) in (0u8..).zip(names) {
-        // Frames come by one side only; so sides need not be told apart.
+        // Frames enter by one side only, so the sides need no distinction.
         let side = Side::Unknown;
         let setup = PortSetup {
             ifindex: number(name),

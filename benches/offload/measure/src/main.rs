@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `measure-offload`: what entries of the XDP level cost, and frames of flows that have one. Each command
-//! prints lines of JSON. Needs root. For `benches/offload/run`.
+//! `measure-offload`: measures the cost of entries at the XDP level, and of frames of offloaded flows. Each
+//! command prints lines of JSON. Needs root. For `benches/offload/run`.
 
 mod flows;
 mod hold;
@@ -22,40 +22,41 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Takes flows down, reads the counts of all, and takes them up again.
+    /// Offloads flows, reads the counters of all, and takes them back.
     Tables {
-        /// Flows, of all workers together.
+        /// Number of flows of all workers together.
         flows: u32,
         /// Workers, each a thread with a flow manager and a share of the flows.
         #[arg(long, default_value_t = 1)]
         workers: u32,
     },
-    /// Joins two interfaces by the XDP level, with entries for flows, and drives their manager until it is
-    /// ended.
+    /// Joins two interfaces by the XDP level, with entries for flows, and drives the flow manager until the
+    /// process ends.
     Hold {
         /// Interface on the clients' side.
         clients: String,
         /// Interface on the servers' side.
         servers: String,
-        /// Flows.
+        /// Number of flows.
         flows: u32,
     },
-    /// Sends frames of 60 bytes as fast as it can, and counts at another interface what arrives, which is
-    /// dropped there by the driver.
+    /// Sends frames of 60 bytes as fast as it can, and counts the frames that arrive at another interface,
+    /// whose driver drops them.
     Send {
         /// Interface to send by.
         from: String,
-        /// Where they arrive.
+        /// Interface where the frames arrive.
         to: String,
-        /// Of so many flows, a power of two, in an order without pattern.
+        /// Number of flows, a power of two; their frames come in an order without pattern.
         flows: u32,
-        /// So many of one flow behind each other, a power of two.
+        /// Consecutive frames of one flow, a power of two.
         #[arg(long, default_value_t = 1)]
         train: u32,
-        /// By a packet socket, as programs send; else as a driver brings them, which costs a tenth.
+        /// Sends through a packet socket, as programs do; else as a driver delivers frames, at a tenth of the
+        /// cost.
         #[arg(long)]
         socket: bool,
-        /// Seconds.
+        /// Duration in seconds.
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
     },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames of many flows, as fast as they go, and how many of them arrive.
+//! Sends frames of many flows as fast as possible, and counts those that arrive.
 
 use crate::flows::{Failed, SERVER, client};
 use bartizan_generate::flood::{self, Flood, Flows};
@@ -11,18 +11,18 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Where the header of IPv4, its identification and source address, and port and sum of UDP stand in a frame.
+/// Offsets in a frame: IPv4 header, its identification and source address, UDP source port and checksum.
 const HEADER: std::ops::Range<usize> = 14..34;
 const IDENTIFICATION: std::ops::Range<usize> = 18..20;
 const ADDRESS: std::ops::Range<usize> = 26..30;
 const PORT: std::ops::Range<usize> = 34..36;
 const SUM: std::ops::Range<usize> = 40..42;
-/// The shortest frame of Ethernet without its check sequence: 42 bytes of headers and these.
+/// Payload of the shortest Ethernet frame without its check sequence, after 42 bytes of headers.
 const LOAD: [u8; 18] = [b'x'; 18];
-/// Frames of one system call: it takes some milliseconds to begin and to end, so it has to have many.
+/// Frames per system call: starting and ending one takes some milliseconds, so each sends many.
 const AT_ONCE: u32 = 1 << 19;
 
-/// A frame of 60 bytes of flow 0, as [`Flood`] wants it.
+/// A frame of 60 bytes of flow 0, in the form that [`Flood`] requires.
 fn frame() -> Vec<u8> {
     let end = |(address, port): (u32, u16)| (Ipv4Addr::from(address).into(), port);
     let mut frame = udp(end(client(0)), end(SERVER), &LOAD).frame();
@@ -32,17 +32,17 @@ fn frame() -> Vec<u8> {
     frame
 }
 
-/// Frames that an interface has received, those included that its driver's program drops.
+/// Frames that an interface has received, including those that its driver's program drops.
 fn received(interface: &str) -> Result<u64, Failed> {
     let text = said("ip", &format!("-j -s link show dev {interface}"));
     let value: Value = serde_json::from_str(&text)?;
     Ok(value[0]["stats64"]["rx"]["packets"].as_u64().ok_or("ip -s told no count of received frames")?)
 }
 
-/// What sends some frames, and says how many.
+/// Sends some frames and returns their number.
 type Step = Box<dyn FnMut() -> io::Result<u64>>;
 
-/// By a packet socket, past the queueing discipline: each frame is copied into a buffer of the socket's.
+/// Sends through a packet socket, past the queueing discipline: each frame is copied into a socket buffer.
 fn by_socket(interface: &str, Flows { flows, train }: Flows) -> io::Result<Step> {
     let socket = sys::sender(interface)?;
     let (mut frames, mut number) = (vec![frame(); BATCH], 0_u32);
@@ -59,13 +59,13 @@ fn by_socket(interface: &str, Flows { flows, train }: Flows) -> io::Result<Step>
     }))
 }
 
-/// As a driver would bring them.
+/// Sends as a driver would deliver the frames.
 fn by_driver(interface: &str, flows: Flows) -> io::Result<Step> {
     let flood = Flood::new(interface, frame(), flows)?;
     Ok(Box::new(move || flood.send(AT_ONCE).map(|()| AT_ONCE.into())))
 }
 
-/// Sends for so long.
+/// Sends for `seconds` and prints the rates.
 pub fn run([from, to]: [&str; 2], flows: Flows, socket: bool, seconds: f64) -> Result<(), Failed> {
     let _sink = sys::drop_all(to)?;
     let mut step = if socket { by_socket(from, flows)? } else { by_driver(from, flows)? };
@@ -75,7 +75,7 @@ pub fn run([from, to]: [&str; 2], flows: Flows, socket: bool, seconds: f64) -> R
         sent += step()?;
     }
     let (took, processor) = (begin.elapsed().as_secs_f64(), sys::thread_time() - processor);
-    // What is on its way arrives.
+    // Lets frames in flight arrive.
     std::thread::sleep(Duration::from_millis(200));
     let arrived = received(to)? - before;
     println!(

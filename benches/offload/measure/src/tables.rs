@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries through the flow manager: into the program's table, their counts, out of it. Workers begin each
-//! step together.
+//! Measures entries handled through the flow manager: insertion into the program's table, reading of their
+//! counters, removal. Workers start each step together.
 
 use crate::flows::{Failed, Share, TURN, program};
 use bartizan_offload::manager::READ_EVERY;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
-/// What a worker measured: seconds of each step.
+/// A worker's measurements: seconds of each step.
 type Measured = Vec<(&'static str, f64)>;
 
 /// The steps of one worker.
@@ -32,13 +32,13 @@ fn work(share: &mut Share, together: &Barrier) -> Result<Measured, Failed> {
     let down = step("insert", share, &Share::sink);
     let passed = step("pass", share, &a_pass);
     together.wait();
-    // Everybody is here, and nobody has let go of anything yet: the time for who measures memory.
+    // All workers have arrived and none has removed an entry yet: the moment to measure memory.
     let up = step("remove", share, &Share::raise);
     down.and(passed).and(up)?;
     Ok(steps)
 }
 
-/// Bytes of the maps that this process holds, as the kernel tells.
+/// Memory of the maps that this process holds, in bytes, as the kernel reports.
 fn maps() -> Result<u64, Failed> {
     let mut maps = BTreeMap::new();
     for entry in std::fs::read_dir("/proc/self/fdinfo")? {
@@ -51,14 +51,14 @@ fn maps() -> Result<u64, Failed> {
     Ok(maps.values().sum())
 }
 
-/// Bytes of this process's own memory, without maps of the kernel's.
+/// The process's anonymous memory in bytes, without the kernel's maps.
 fn anonymous() -> Result<u64, Failed> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("there is no RssAnon")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
-/// The table alone, without a manager, in seconds.
+/// Measures the table alone, without a manager, in seconds.
 fn table_alone(tables: &Tables, flows: u32) -> Result<Vec<(&'static str, f64)>, Failed> {
     let all: Vec<(Key, u32)> = (0..flows).map(|flow| (bare_key(flow), flow)).collect();
     let mut steps = Vec::new();
@@ -75,12 +75,12 @@ fn table_alone(tables: &Tables, flows: u32) -> Result<Vec<(&'static str, f64)>, 
     Ok(steps)
 }
 
-/// Any key will do here.
+/// A key; its exact value does not matter here.
 const fn bare_key(flow: u32) -> Key {
     [0, 0x0a00_0000 | flow as u64, 0, 0xc000_0201, 0, 1024 | 9001 << 16, 17]
 }
 
-/// Measures so many flows, divided among workers.
+/// Measures `flows` flows, divided among workers.
 pub fn run(flows: u32, workers: u32) -> Result<(), Failed> {
     let program = program(flows)?;
     let (tables, each) = (program.tables(), flows / workers.max(1));
@@ -89,7 +89,7 @@ pub fn run(flows: u32, workers: u32) -> Result<(), Failed> {
     let mut shares = (0..workers)
         .map(|worker| Share::new(Arc::clone(&tables), worker * each, each))
         .collect::<Result<Vec<_>, _>>()?;
-    // Of the workers and of who looks at the memory.
+    // Includes the workers and the thread that measures memory.
     let together = Barrier::new(shares.len() + 1);
     let before = anonymous()?;
     let mut grown = Ok(0);
@@ -98,7 +98,7 @@ pub fn run(flows: u32, workers: u32) -> Result<(), Failed> {
             .iter_mut()
             .map(|share| scope.spawn(|| work(share, &together).map_err(|error| error.to_string())))
             .collect();
-        // Before they go down, before the pass, and after it; then before they come up.
+        // The barriers before the insertion, before the pass, and after it; then before the removal.
         for _ in 0..3 {
             together.wait();
         }
