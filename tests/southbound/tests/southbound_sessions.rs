@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each side of a session against messages that a test makes: what is refused, counted, cut, kept.
+//! Each side of a session against messages made by a test: refusals, counters, ends of sessions, kept state.
 
 use bartizan_agent::session::{Action, End, Held, Session, SessionConfig};
 use bartizan_api::southbound::*;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 struct Office {
     wanted: Option<Arc<Wanted>>,
     running: Vec<u64>,
-    /// What the last acknowledgement said.
+    /// Content of the last acknowledgement.
     said: Option<Running>,
     ahead: Vec<u64>,
     twins: Vec<(String, String)>,
@@ -101,7 +101,7 @@ fn wanted(generation: u64, objects: &[Object]) -> Option<Arc<Wanted>> {
     Some(Arc::new(Wanted::new(generation, objects)))
 }
 
-/// A controller with connections that a test speaks on, in a version behind `hello`.
+/// A controller with connections that the test drives, and the version of messages after `hello`.
 struct Controller(Server<Office>, u8);
 
 impl Controller {
@@ -187,7 +187,7 @@ fn a_device_that_connects_anew_takes_the_place_of_its_dead_connection() {
     controller.greet(0, 1, 0);
     controller.greet(5, 2, 0);
     assert_eq!(code(&controller.answers(5, 1)), Some(RefuseCode::Replaced));
-    // The old one's end does not end the new one.
+    // The end of the old connection does not end the new one.
     controller.0.lost(1);
     assert_eq!(controller.0.devices().collect::<Vec<_>>(), [&id("edge-1")]);
 }
@@ -196,7 +196,7 @@ fn a_device_that_connects_anew_takes_the_place_of_its_dead_connection() {
 fn two_programs_with_one_certificate_are_noticed() {
     let mut controller = Controller::new(Office { wanted: wanted(1, &[]), ..Office::default() });
     controller.greet(0, 1, 0);
-    // The same agent, over another connection.
+    // The same agent over another connection.
     controller.greet(10, 2, 0);
     assert!(controller.0.backend().twins.is_empty());
     assert!(controller.0.connected(at(20), 3, peer("edge-1"), "there"));
@@ -222,9 +222,8 @@ fn numbers_that_nobody_was_sent_are_refused_and_none_is_used_up() {
     }
 }
 
-/// Whoever has a device's key says the highest number that is believed, again and again: numbers are left for
-/// as long as anybody could go on, and the device gets
-/// in step under the next one.
+/// The holder of a device's key claims the highest credible number again and again: numbers remain for as
+/// long as an attacker could go on, and the device gets in step under the next one.
 #[test]
 fn a_number_far_ahead_that_is_believed_leaves_the_device_its_way_back() {
     let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
@@ -233,13 +232,13 @@ fn a_number_far_ahead_that_is_believed_leaves_the_device_its_way_back() {
         number += BELIEVED_AHEAD;
         assert_eq!(code(&controller.greet(connection, connection, number)), None);
         assert_eq!(controller.0.backend().ahead.last(), Some(&number));
-        // What it is to run goes out under a higher number, as it does in a controller.
+        // The desired generation gets a higher number, as in a real controller.
         number += 1;
         controller.0.backend().wanted = wanted(number, &[]);
         controller.0.changed(&id("edge-1"));
         controller.0.lost(connection);
     }
-    // The device itself, which runs what it was sent before; and then what it was sent last.
+    // The device itself, first with the generation sent before, then with the one sent last.
     for (connection, runs) in [(200, 5), (201, number)] {
         assert_eq!(code(&controller.greet(connection, connection, runs)), None);
         controller.0.lost(connection);
@@ -267,7 +266,7 @@ fn a_device_that_says_much_leaves_others_their_turn() {
 
 #[test]
 fn silence_slowness_expiry_and_revocation_end_sessions() {
-    // No hello in time.
+    // No `hello` in time.
     let mut controller = Controller::new(Office::default());
     controller.0.connected(at(0), 1, peer("edge-1"), "here");
     controller.0.tick(at(9_999));
@@ -275,7 +274,7 @@ fn silence_slowness_expiry_and_revocation_end_sessions() {
     controller.0.tick(at(10_000));
     assert_eq!(controller.refused(RefuseCode::Silent), 1);
     assert!(controller.0.is_dead(1));
-    // It says something, but takes nothing: what there is to say is not queued, and it is cut.
+    // The device sends but does not read: the controller queues nothing for it, and ends the session.
     let mut controller = Controller::new(Office::default());
     controller.greet(0, 1, 0);
     for second in 1..=29 {
@@ -287,7 +286,7 @@ fn silence_slowness_expiry_and_revocation_end_sessions() {
     assert_eq!(controller.refused(RefuseCode::Silent), 0);
     (30..=31).for_each(|second| controller.0.tick(at(second * 1_000)));
     assert_eq!(controller.refused(RefuseCode::Silent), 1);
-    // The certificate's time, by the clock that is handed in.
+    // The certificate expires by the clock that the caller passes.
     let mut controller = Controller::new(Office::default());
     controller.greet(0, 1, 0);
     controller.0.tick(Now { ms: 1, unix: 1_000 });
@@ -308,7 +307,7 @@ fn only_what_is_missing_is_sent_and_of_its_tenants_only() {
     let answers = controller.greet(0, 1, 0);
     assert_eq!(answers.len(), 2);
     assert_eq!(answers[1], Message::Policy(4, PolicyMessage::Ask));
-    // It has b, and one that is gone.
+    // The device has b, and an object that no longer exists.
     let held = Manifest::of(&[policy(1, "b"), policy(1, "old")]);
     let inventory = PolicyMessage::Inventory(Inventory { objects: held, more: false });
     controller.say(1, 1, &Message::Policy(0, inventory.clone()));
@@ -321,7 +320,7 @@ fn only_what_is_missing_is_sent_and_of_its_tenants_only() {
     ];
     assert_eq!(controller.answers(1, 1), expected.map(|message| Message::Policy(4, message)));
     assert_eq!(controller.0.counters().withheld, 1);
-    // Nothing more before the answer, and nothing behind it.
+    // Nothing more is sent before the answer, and nothing after it.
     assert_eq!(controller.answers(2, 1), []);
     let running = |generation, manifest| {
         Message::Policy(
@@ -332,7 +331,7 @@ fn only_what_is_missing_is_sent_and_of_its_tenants_only() {
     controller.say(3, 1, &running(4, manifest));
     assert_eq!(controller.answers(3, 1), []);
     assert_eq!(controller.0.backend().running, [4]);
-    // An inventory that nobody asked for, or a generation that goes back, is none of an agent of ours.
+    // Our agents never send an unrequested inventory, or a generation that goes back.
     controller.say(4, 1, &Message::Policy(4, inventory));
     assert_eq!(code(&controller.answers(4, 1)), Some(RefuseCode::Protocol));
     controller.greet(5, 2, 4);
@@ -347,7 +346,7 @@ fn a_device_that_is_ahead_is_told_once_and_left_alone() {
     assert_eq!(controller.greet(0, 1, 9).len(), 1);
     controller.0.changed(&id("edge-1"));
     assert_eq!(controller.0.backend().ahead, [9]);
-    // The same number with other content is ahead, too; a newer one is not.
+    // The same number with other content is ahead, too; a newer generation is not.
     controller.greet(1, 2, 4);
     assert_eq!(controller.0.backend().ahead, [9, 4]);
     controller.0.backend().wanted = wanted(10, &[]);
@@ -387,7 +386,7 @@ fn connections_and_orders_are_bounded() {
     assert!(!controller.0.order(&id("edge-9"), 5, FunctionOrder::Health, "ids", serde_json::Map::new()));
 }
 
-/// Two workers, of which all levels run a generation.
+/// Two workers that run a generation at all levels.
 fn workers(generation: u64) -> Vec<WorkerRuns> {
     let levels = BTreeMap::from([("host".to_owned(), generation), ("xdp".to_owned(), generation)]);
     [0, 1].map(|worker| WorkerRuns { link: "wan".into(), worker, levels: levels.clone() }).to_vec()
@@ -404,7 +403,8 @@ fn an_acknowledgement_in_short_is_one_in_full_and_only_of_what_was_committed() {
             PolicyMessage::Running(Running { manifest, workers, took: None, stands: None }),
         )
     };
-    // A controller that has committed generation 5; whether the device has named its workers before.
+    // A controller that has committed generation 5; `named` means that the device has named its workers
+    // before.
     let committed = |named: bool| {
         let mut controller = Controller::new(Office { wanted: wanted(5, &[]), ..Office::default() });
         controller.1 = 3;
@@ -427,7 +427,7 @@ fn an_acknowledgement_in_short_is_one_in_full_and_only_of_what_was_committed() {
     let full =
         Running { manifest: Manifest::default().hash(), workers: workers(5), took: Some(took), stands: None };
     assert_eq!(office.said.as_ref(), Some(&full));
-    // Once more, of another one, before workers were named.
+    // A short acknowledgement of another generation, or before workers were named.
     let cases = [(true, 5), (true, 6), (true, 4), (false, 5)];
     for (index, (named, generation)) in cases.into_iter().enumerate() {
         let mut controller = committed(named);
@@ -451,7 +451,7 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
         session.applied(candidate.held.generation, outcome);
     };
     let mut session = in_step_with(running(3, &[]), 3);
-    // It has named no workers over this connection: what it said behind `welcome` had none.
+    // The agent has named no workers over this connection: its report after `welcome` had none.
     hear(&mut session, 3, &commit(4));
     apply(&mut session, Ok(workers(4)));
     let full = |generation| {
@@ -466,7 +466,8 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     hear(&mut session, 3, &commit(5));
     apply(&mut session, Ok(workers(5)));
     assert_eq!(said(&mut session), [done(5)]);
-    // What is known is not said again. What nobody asked for, and what was asked for again.
+    // Known workers are not reported again; changed ones are, in full. A repeated commit is answered in
+    // short.
     session.workers_changed(workers(5));
     assert!(said(&mut session).is_empty());
     session.workers_changed(Vec::new());
@@ -475,7 +476,7 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     assert_eq!(said(&mut session), [full(5)]);
     hear(&mut session, 3, &commit(5));
     assert_eq!(said(&mut session), [done(5)]);
-    // One that could not be stored was refused: that it runs later answers nothing.
+    // A generation that could not be stored was refused: running it later answers nothing.
     hear(&mut session, 3, &commit(6));
     apply(&mut session, Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 }));
     assert!(matches!(&said(&mut session)[..], [Message::Policy(6, PolicyMessage::Refused(_))]));
@@ -483,8 +484,8 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     session.tick(at(2_000));
     apply(&mut session, Ok(workers(6)));
     assert_eq!(said(&mut session), [full(6)]);
-    // What runs by that number is something else: a controller whose store was put back is not told that it
-    // has its way.
+    // The running generation of that number has other content: a controller whose store was restored gets no
+    // acknowledgement of it.
     hear(&mut session, 3, &commit(7));
     let other = PolicyMessage::Commit(Manifest::of(&[policy(1, "a")]).hash());
     hear(&mut session, 3, &Message::Policy(7, other));
@@ -493,7 +494,7 @@ fn an_agent_acknowledges_in_short_what_was_committed_over_the_connection_and_all
     assert_eq!(said_of_it.first(), Some(&full(7)));
     assert!(matches!(&said_of_it[1..], [Message::Policy(7, PolicyMessage::Refused(refusal))]
         if refusal.code == RefusalCode::Stale));
-    // A worker that is behind is named, and so is each with the next connection.
+    // A worker that lags is named, and every worker is named over the next connection.
     hear(&mut session, 3, &commit(8));
     let mut behind = workers(8);
     behind[1].levels.insert("xdp".into(), 7);
@@ -546,7 +547,7 @@ fn a_controller_is_told_of_links_and_ports_in_version_5_only() {
     controller.say(2, 1, &told("lan"));
     assert_eq!((controller.answers(2, 1), controller.0.is_session(1)), (vec![], true));
     assert_eq!(controller.0.backend().interfaces, [interfaces("wan"), interfaces("lan")]);
-    // Before `hello`, and of an older version.
+    // Before `hello`, and in an older version.
     let mut controller = Controller::new(Office::default());
     controller.0.connected(at(0), 1, peer("edge-1"), "here");
     let mut bytes = told("wan").encode(5).unwrap();
@@ -566,7 +567,7 @@ fn in_step(held: Held) -> Session {
     in_step_with(held, 1)
 }
 
-/// The same in a version.
+/// An agent in step, with this version of the protocol.
 fn in_step_with(held: Held, version: u8) -> Session {
     let mut session = Session::new(SessionConfig::new(id("edge-1"), 1), held, Vec::new());
     session.tick(at(0));
@@ -606,7 +607,7 @@ fn generations_that_are_not_newer_are_refused_and_counted() {
     let manifest = held.manifest().hash();
     let mut session = in_step(held.clone());
     let Object::Policy(other) = policy(1, "b") else { unreachable!() };
-    // Replayed: neither taken up nor run.
+    // Replayed messages are neither applied nor run.
     for generation in [4, 5] {
         hear(&mut session, 1, &Message::Policy(generation, PolicyMessage::Put(other.clone())));
         hear(&mut session, 1, &Message::Policy(generation, PolicyMessage::Delete(policy(1, "a").key())));
@@ -621,10 +622,11 @@ fn generations_that_are_not_newer_are_refused_and_counted() {
     }
     assert_eq!(session.counters().stale, 6);
     assert_eq!((session.action(), session.running()), (None, &held));
-    // The one that runs is acknowledged again: the answer may have been lost.
+    // The running generation is acknowledged again: the answer may have been lost.
     hear(&mut session, 1, &Message::Policy(5, PolicyMessage::Commit(manifest)));
     assert!(matches!(&said(&mut session)[..], [Message::Policy(5, PolicyMessage::Running(_))]));
-    // What is newer is built; the same once more meanwhile is not, another one is when that is done.
+    // A newer generation is built; a repeated commit of it is ignored meanwhile, another generation is built
+    // next.
     let commit = |generation| Message::Policy(generation, PolicyMessage::Commit(manifest));
     hear(&mut session, 1, &commit(6));
     hear(&mut session, 1, &commit(6));
@@ -652,7 +654,8 @@ fn what_is_refused_is_told_with_the_place_and_not_tried_again() {
     session.applied(1, Err(Refusal { code: RefusalCode::Policy, diagnostics, more: 0 }));
     let [Message::Policy(1, PolicyMessage::Refused(refusal))] = &said(&mut session)[..] else { panic!() };
     assert_eq!((refusal.diagnostics.len(), refusal.more), (limits::DIAGNOSTICS, 3));
-    // The next connection says so, and a controller does not send it again.
+    // The agent reports the refusal over the next connection, and a controller does not send the generation
+    // again.
     session.lost(at(0));
     session.tick(at(60_000));
     session.dialled(at(60_000));
@@ -673,7 +676,7 @@ fn what_could_not_be_stored_is_tried_again_over_the_same_connection() {
     let commit = |generation| Message::Policy(generation, PolicyMessage::Commit(Manifest::default().hash()));
     hear(&mut session, 1, &commit(4));
     let Some(Action::Apply(first)) = session.action() else { panic!("nothing is built") };
-    // Again and again, each time after a longer time, one minute at most.
+    // Retries wait longer each time, one minute at most.
     let (mut now, mut waited) = (0, Vec::new());
     for _ in 0..12 {
         session.applied(4, full());
@@ -691,7 +694,7 @@ fn what_could_not_be_stored_is_tried_again_over_the_same_connection() {
     assert!(waited[0] <= 750 && waited[11] >= 30_000, "{waited:?}");
     session.applied(4, Ok(Vec::new()));
     assert!(matches!(&said(&mut session)[..], [Message::Policy(4, PolicyMessage::Running(_))]));
-    // What came meanwhile takes its place.
+    // A generation that arrives meanwhile replaces it.
     hear(&mut session, 1, &commit(5));
     assert!(matches!(session.action(), Some(Action::Apply(_))));
     session.applied(5, full());
@@ -706,7 +709,7 @@ fn what_could_not_be_stored_is_tried_again_over_the_same_connection() {
     }
 }
 
-/// The controller gives a sign of life and time passes, until then.
+/// The controller sends a keep-alive, and time passes to `now`.
 fn live(session: &mut Session, now: u64) {
     session.receive(at(now), &Message::Session(SessionMessage::Alive).encode(1).unwrap());
     session.tick(at(now));
@@ -782,7 +785,7 @@ fn an_agent_whose_certificate_expires_hangs_up_and_does_not_dial() {
     assert_eq!(session.action(), Some(Action::HangUp(End::Expired)));
     session.tick(Now { ms: 100_000, unix: 201 });
     assert_eq!((session.action(), session.running().generation), (None, 3));
-    // With a new certificate it goes on.
+    // The agent goes on with a new certificate.
     session.set_valid_until(1_000);
     session.tick(Now { ms: 200_000, unix: 301 });
     assert_eq!(session.action(), Some(Action::Dial));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agents and a controller over a network that delays, splits, loses and doubles connections, while both
+//! Agents and a controller over a network that delays, splits, loses and duplicates connections, while both
 //! crash: seeded, without sockets or clocks. `BARTIZAN_SEED` plays one other seed.
 //!
-//! What has to hold at all times: a device runs what was published by that number and for its tenants, its
-//! generation never goes back, and what was acknowledged is durable there. What has to hold in the end:
-//! everybody runs what is wanted.
+//! Invariants at all times: a device runs the content published under that number for its tenants, its
+//! generation never goes back, and an acknowledged generation is durable on the device. At the end every
+//! device runs the desired generation.
 
 use bartizan_agent::session::{Action, Held, Session, SessionConfig};
 use bartizan_api::southbound::*;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 const DEVICES: usize = 8;
 const TENANTS: u16 = 4;
 
-/// What the controller's store has: it outlives a crash.
+/// The controller's durable store, which survives a crash.
 #[derive(Debug, Default, Clone)]
 struct Stored {
     generation: u64,
     objects: BTreeMap<ObjectKey, Arc<Object>>,
-    /// Every generation that was ever published.
+    /// All generations published so far.
     published: BTreeMap<u64, BTreeMap<ObjectKey, Arc<Object>>>,
     acknowledged: BTreeMap<DeviceId, u64>,
     refused: BTreeMap<DeviceId, u64>,
     received: BTreeMap<(DeviceId, u64), (u64, u64)>,
     counted: BTreeMap<(DeviceId, u64), u64>,
     alerts: BTreeMap<(DeviceId, u64), u64>,
-    /// Whether writing fails now.
+    /// Writes fail at present.
     failing: bool,
 }
 
@@ -103,7 +103,7 @@ impl Backend for Stored {
     }
 }
 
-/// One direction of a connection: pieces with the time at which they come.
+/// One direction of a connection: pieces with their arrival times.
 #[derive(Debug, Default)]
 struct Pipe(VecDeque<(u64, Vec<u8>)>);
 
@@ -112,9 +112,9 @@ struct Wire {
     id: Connection,
     up: Pipe,
     down: Pipe,
-    /// The agent has given it up; the controller does not know yet.
+    /// The agent has closed the connection; the controller does not know yet.
     abandoned: bool,
-    /// Nothing comes through any more, and nobody says so.
+    /// The connection loses everything silently.
     dead: bool,
 }
 
@@ -122,7 +122,7 @@ struct Wire {
 struct Device {
     id: DeviceId,
     session: Session,
-    /// The device's disk.
+    /// The device's durable state.
     disk: Held,
     building: VecDeque<(u64, Held)>,
     wire: Option<Connection>,
@@ -135,17 +135,17 @@ struct World {
     random: Random,
     now: u64,
     server: Option<Server<Stored>>,
-    /// What is on the controller's disk while it is down.
+    /// The controller's durable state while it is down.
     disk: Stored,
     devices: Vec<Device>,
     wires: BTreeMap<Connection, Wire>,
     next_wire: Connection,
     faults: bool,
-    /// Devices report nothing new.
+    /// Devices create no new reports.
     silent: bool,
-    /// Reports of starts of agents that ended: what they handed over.
+    /// Reports handed over by earlier starts of agents: device, instance and number.
     past: Vec<(DeviceId, u64, u64)>,
-    /// Sessions, and those that were replaced, of starts of the controller that ended.
+    /// Sessions, and replaced sessions, of earlier starts of the controller.
     sessions: u64,
     replaced: u64,
 }
@@ -180,7 +180,7 @@ impl World {
         Now { ms: self.now, unix: self.now / 1_000 }
     }
 
-    /// An operator changes some policies: a new generation.
+    /// An operator changes some policies, which makes a new generation.
     fn publish(&mut self) {
         let Some(server) = &mut self.server else { return };
         let changes = 1 + self.random.draw() % 4;
@@ -235,7 +235,7 @@ impl World {
             self.publish();
         }
         if self.chance(25) {
-            // A connection is cut, at once or in silence.
+            // Cuts a connection, with or without notice.
             let ids: Vec<Connection> = self.wires.keys().copied().collect();
             if !ids.is_empty() {
                 let id = ids[self.random.draw() as usize % ids.len()];
@@ -267,8 +267,8 @@ impl World {
         }
     }
 
-    /// What still waits comes: no report of an agent that lives is missing, but for those that it counted as
-    /// lost.
+    /// Delivers all pending reports and checks that no report of a living agent is missing, except those that
+    /// it counted as lost.
     fn drain(&mut self) {
         self.silent = true;
         for _ in 0..400 {
@@ -302,7 +302,7 @@ impl World {
         self.past.push((device.id.clone(), device.instance, device.counted));
         let wire = device.wire;
         self.devices[index] = Device::new(device.id.as_str(), device.disk.clone(), number);
-        // Its connection may be cut, or live on for the controller until that finds out.
+        // The connection is cut, or the controller keeps it until it detects the crash.
         match wire {
             Some(id) if self.chance(2) => self.cut(id),
             Some(id) => self.wires.get_mut(&id).into_iter().for_each(|wire| wire.abandoned = true),
@@ -339,7 +339,7 @@ impl World {
         }
     }
 
-    /// Carries out what a device's session asks for, and lets the device report.
+    /// Executes the actions of a device's session, and lets the device report.
     fn drive(&mut self, index: usize) {
         let now = self.at();
         let reports = self.chance(10) && !self.silent;
@@ -388,7 +388,7 @@ impl World {
         device.session.dialled(now);
     }
 
-    /// Takes what sessions have to say, as far as the connection has room, in pieces.
+    /// Moves the sessions' output to the connections in pieces, as far as there is room.
     fn send(&mut self) {
         let now = self.at();
         let mut over = Vec::new();
@@ -421,7 +421,7 @@ impl World {
         self.server.as_mut().map_or(&self.disk, |server| server.backend())
     }
 
-    /// What a device runs of a published generation.
+    /// The objects of a published generation that a device must run.
     fn expected(
         published: &BTreeMap<ObjectKey, Arc<Object>>,
         device: &DeviceId,
@@ -460,7 +460,7 @@ impl Device {
         Device { id, session, disk, building: VecDeque::new(), wire: None, instance, counted: 0, raised: 0 }
     }
 
-    /// A generation was built: store it, then say so. Some cannot be built.
+    /// A generation was built: stores it, then reports it. Some generations cannot be built.
     fn finish(&mut self, held: Held) {
         let generation = held.generation;
         assert!(generation > self.disk.generation, "{} went back", self.id);
@@ -468,7 +468,7 @@ impl Device {
             let refusal = Refusal { code: RefusalCode::Policy, diagnostics: Vec::new(), more: 0 };
             self.session.applied(generation, Err(refusal));
         } else if generation % 13 == 6 && self.instance.is_multiple_of(2) {
-            // The disk was full once; the device is started anew, or the connection, and it goes.
+            // The disk was full once; a new start of the device, or a new connection, succeeds.
             self.session.applied(
                 generation,
                 Err(Refusal { code: RefusalCode::Store, diagnostics: Vec::new(), more: 0 }),
@@ -512,7 +512,7 @@ fn play(seed: u64) -> World {
     for _ in 0..8_000 {
         world.step();
     }
-    // No faults any more, and a last generation that everybody takes.
+    // No more faults, and a last generation that every device accepts.
     world.faults = false;
     if world.server.is_none() {
         world.start_server();
@@ -556,7 +556,7 @@ fn whatever_the_network_does_everybody_runs_what_is_wanted_in_the_end() {
             assert_eq!(counters.malformed.len() as u64 + counters.out_of_place + counters.misaddressed, 0);
         }
     }
-    // The world was bad enough for the test to mean something.
+    // The faults were frequent enough for the test to mean something.
     println!("{sessions} sessions, {refused} devices refused, {lost} lost, {replaced} replaced");
     assert!(sessions > 400 && refused > 5 && lost > 10 && replaced > 3);
 }

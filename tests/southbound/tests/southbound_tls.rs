@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A controller and agents over loopback sockets with TLS: enrolment, policies, revocation, expiry, rotation,
-//! and what a stolen key gets. The clock of certificates is the test's.
+//! and the limits of a stolen key. The test sets the clock of certificates.
 
 use bartizan_agent::session::client::{Client, ClientConfig, ClientHandle, Device, EnrolFailure, enrol};
 use bartizan_agent::session::store::{FileStore, Store};
@@ -24,10 +24,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// 2026-01-01.
+/// 2026-01-01, in seconds since 1970.
 const START: u64 = 1_767_225_600;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -198,12 +198,12 @@ impl Site {
         shared.devices.keys().for_each(|device| self.handle.changed(device));
     }
 
-    /// An agent with the identity of one folder that says that it is a device.
+    /// An agent with the identity in one folder that claims to be device `says`.
     fn agent(&self, identity: &str, says: &str) -> Agent {
         self.agent_by(identity, says, self.clock())
     }
 
-    /// By a clock of its own.
+    /// An agent with a clock of its own.
     fn agent_by(&self, identity: &str, says: &str, clock: Clock) -> Agent {
         let folder = self.folder(identity);
         let applied = Arc::new(Mutex::new(Vec::new()));
@@ -247,7 +247,7 @@ fn server_tls(
     tls::server(clock.clone(), &issued.certificate, key, &trusted, revocations.for_tls()).unwrap()
 }
 
-/// What was built, and what runs.
+/// A device that records the generations it has built, and the one it runs.
 struct Worker(Arc<Mutex<Vec<Held>>>, Held);
 
 impl Device for Worker {
@@ -289,7 +289,7 @@ impl Drop for Agent {
     }
 }
 
-/// Waits, with patience: machines are busy.
+/// Waits until a condition holds, with a generous limit for busy machines.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -306,7 +306,7 @@ fn a_device_is_enrolled_gets_its_policies_and_reports() {
     site.publish(1, &[policy(1, "web"), policy(2, "other")]);
     let agent = site.agent("edge-1", "edge-1");
     until("generation 1", || site.acknowledged("edge-1") == 1);
-    // Only its tenant's, and only what changed comes with the next.
+    // Only the tenant's objects are sent, and only changed objects with the next generation.
     let keys = agent.applied.lock().unwrap()[0].objects.keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys, [ObjectKey::policy(1, "web")]);
     let sent = site.handle.counters().0.objects_sent;
@@ -333,7 +333,7 @@ fn a_device_is_enrolled_gets_its_policies_and_reports() {
     assert_eq!(site.shared.lock().unwrap().alerts[0].key, "mine");
     until("the foreign alert is counted", || site.handle.counters().0.alerts_foreign == 1);
     drop(agent);
-    // What runs outlives the process, and nothing is sent again.
+    // The running generation outlives the process, and nothing is sent again.
     let sent = site.handle.counters().0.objects_sent;
     let agent = site.agent("edge-1", "edge-1");
     assert_eq!(agent.applied.lock().unwrap()[0].generation, 2);
@@ -352,12 +352,12 @@ fn a_token_is_good_once_for_one_device_and_for_an_hour() {
     site.enrol("edge-1", &token).unwrap();
     let facts = Identity::load(&site.folder("edge-1")).unwrap().facts().unwrap();
     assert_eq!(facts.device.as_deref(), Some("edge-1"));
-    // Used: another key does not get a certificate for it.
+    // The token is used: another key gets no certificate for it.
     assert!(refused(site.enrol("edge-1", &token)).contains("unknown, used or expired"));
     let late = site.token("edge-3");
     site.time.fetch_add(3_601, Ordering::Relaxed);
     assert!(refused(site.enrol("edge-3", &late)).contains("expired"));
-    // Secrets are nowhere on the controller's disk, and others do not read what is there.
+    // The controller's disk holds no secrets, and other users cannot read its files.
     let path = site.authority.folder().join("tokens.json");
     let text = token.text();
     let secret = text.split('.').nth(2).unwrap();
@@ -366,7 +366,7 @@ fn a_token_is_good_once_for_one_device_and_for_an_hour() {
         let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600, "{}", file.display());
     }
-    // Guesses are slowed down, also for who has a good token.
+    // Guesses are slowed down, also for the holder of a valid token.
     for _ in 0..FAILURES {
         let _ = site.enrol("edge-1", &token);
     }
@@ -378,7 +378,7 @@ fn a_token_is_good_once_for_one_device_and_for_an_hour() {
 fn nobody_in_between_can_take_a_token() {
     let (site, other) = (Site::new("honest"), Site::new("between"));
     let token = site.token("edge-1");
-    // The device is led to another controller: that one sees no token.
+    // The device is redirected to another controller, which sees no token.
     let failure = enrol(&other.address, &token.text(), &id("edge-1"), &site.folder("edge-1"), &site.clock());
     assert!(matches!(failure, Err(EnrolFailure::Lost(_))), "{failure:?}");
     until("the handshake failed", || other.handle.counters().1.handshakes_failed == 1);
@@ -392,14 +392,14 @@ fn a_stolen_key_reads_only_what_its_device_serves() {
     site.add("edge-2", &[2]);
     site.publish(1, &[policy(1, "web"), policy(2, "web")]);
     site.enrol("edge-1", &site.token("edge-1")).unwrap();
-    // With the key of edge-1, as edge-2: refused and counted, nothing is sent.
+    // The key of edge-1 used as edge-2: refused and counted, nothing is sent.
     let thief = site.agent("edge-1", "edge-2");
     until("refused", || thief.ended_with("its certificate is that of `edge-1`"));
     until("it is counted", || site.handle.counters().0.refused.contains_key(&RefuseCode::Identity));
     assert_eq!(site.handle.counters().0.objects_sent, 0);
     assert!(thief.applied.lock().unwrap().is_empty());
     drop(thief);
-    // As edge-1: that device's tenant, and nothing else.
+    // Used as edge-1: it gets that device's tenant, and nothing else.
     let thief = site.agent("edge-1", "edge-1");
     until("generation 1", || site.acknowledged("edge-1") == 1);
     let applied = thief.applied.lock().unwrap();
@@ -407,7 +407,7 @@ fn a_stolen_key_reads_only_what_its_device_serves() {
         applied.iter().flat_map(|held| held.objects.values().map(|o| o.tenant())).collect();
     assert_eq!(tenants, BTreeSet::from([1]));
     until("it is counted", || site.handle.counters().0.withheld >= 1);
-    // Nor does it get a certificate of another device with it.
+    // The key gets no certificate of another device either.
     let forged = site.token("edge-1");
     assert!(site.enrol("edge-2", &forged).is_err());
 }
@@ -431,10 +431,10 @@ fn a_revoked_certificate_ends_the_session_and_makes_no_other() {
     until("no handshake", || site.handle.counters().1.handshakes_failed >= 1);
     assert!(site.handle.counters().1.last_failure.contains("Revoked"), "{:?}", site.handle.counters().1);
     until("the agent knows", || agent.ended_with("Revoked"));
-    // Nor is a token good that it had before.
+    // Nor is an older token of the device valid.
     let late = site.enrol("edge-1", &token).unwrap_err().to_string();
     assert!(late.contains("unknown, used or expired"), "{late}");
-    // It goes on with what it has.
+    // The device goes on with its generation.
     assert_eq!(agent.applied.lock().unwrap()[0].generation, 1);
 }
 
@@ -452,12 +452,12 @@ fn an_agent_whose_certificate_expired_goes_on_protecting() {
     assert!((status.generation, status.in_step) == (1, false), "{status:?}");
     assert_eq!(FileStore::new(&site.folder("edge-1")).load().unwrap().generation, 1);
     site.publish(2, &[]);
-    // A start with the expired certificate builds the last generation, too. No handshake comes about.
+    // A start with the expired certificate builds the last generation, too. No handshake succeeds.
     drop(agent);
     let agent = site.agent("edge-1", "edge-1");
     assert_eq!(agent.applied.lock().unwrap()[0].generation, 1);
     assert_eq!(site.acknowledged("edge-1"), 1);
-    // Enrolled anew it goes on.
+    // After a new enrolment the device goes on.
     drop(agent);
     site.enrol("edge-1", &site.token("edge-1")).unwrap();
     let _agent = site.agent("edge-1", "edge-1");
@@ -475,16 +475,16 @@ fn certificates_are_renewed_in_time_and_over_a_rotation() {
     until("in step", || agent.handle.status().in_step);
     site.authority.rotate(START, 3_650, 90).unwrap();
     site.time.store(START + 21 * DAY, Ordering::Relaxed);
-    // Authorities come first; key and certificate are one file.
+    // Authorities are renewed first; key and certificate are one file.
     until("renewed", || Identity::load(&folder).unwrap().certificate != before.certificate);
     let after = Identity::load(&folder).unwrap();
     assert!(after.facts().unwrap().valid_until >= before.facts().unwrap().valid_until + 20 * DAY);
     assert_ne!(after.key, before.key);
-    // Both authorities hold until the overlap is over.
+    // Both authorities are valid until the overlap ends.
     assert_eq!(chain(&after.authorities).unwrap().len(), 2);
     assert_eq!(chain(&site.authority.trusted(START + 91 * DAY).unwrap()).unwrap().len(), 1);
-    // A controller with a certificate of the new authority is taken with what came, and takes old and new
-    // devices.
+    // The device accepts a controller with a certificate of the new authority, and that controller accepts
+    // old and new devices.
     let now = START + 21 * DAY;
     let issued = site.authority.issue_controller("main", now, 365).unwrap();
     let revocations = Revocations::new(site.authority.clone()).unwrap();
@@ -501,7 +501,8 @@ fn a_certificate_that_a_controller_with_a_wrong_clock_gives_is_not_taken() {
     site.enrol("edge-1", &site.token("edge-1")).unwrap();
     let folder = site.folder("edge-1");
     let before = Identity::load(&folder).unwrap();
-    // The agent renews by its own clock, which is a day behind: what it gets is not valid yet.
+    // The agent renews by its own clock, which is a day behind: the certificate that it gets is not valid
+    // yet.
     let time = Arc::clone(&site.time);
     let behind = Arc::new(move || time.load(Ordering::Relaxed) - DAY);
     site.time.store(START + 22 * DAY, Ordering::Relaxed);
@@ -516,7 +517,7 @@ fn a_generation_that_cannot_be_stored_does_not_run() {
     let site = Site::new("full");
     site.add("edge-1", &[1]);
     site.enrol("edge-1", &site.token("edge-1")).unwrap();
-    // A folder in place of the file: writing fails, as it would on a full disk.
+    // A folder in place of the file: writing fails, as on a full disk.
     let in_the_way = site.folder("edge-1").join("generation.json.new");
     std::fs::create_dir(&in_the_way).unwrap();
     site.publish(1, &[policy(1, "web")]);
@@ -525,7 +526,7 @@ fn a_generation_that_cannot_be_stored_does_not_run() {
     assert_eq!(site.shared.lock().unwrap().refused[0].code, RefusalCode::Store);
     until("told", || agent.ended_with("cannot be stored"));
     assert!(agent.applied.lock().unwrap().is_empty());
-    // Once it can be stored it runs, over the same connection.
+    // Once the generation can be stored it runs, over the same connection.
     std::fs::remove_dir(&in_the_way).unwrap();
     until("generation 1", || site.acknowledged("edge-1") == 1);
     assert_eq!(agent.handle.status().counters.sessions, 1);
@@ -535,7 +536,7 @@ fn a_generation_that_cannot_be_stored_does_not_run() {
 fn strangers_get_nowhere() {
     use std::io::{Read, Write};
     let site = Site::new("strangers");
-    // Bytes that are no TLS.
+    // Bytes that are not TLS.
     let mut socket = std::net::TcpStream::connect(&site.address).unwrap();
     socket.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -564,10 +565,10 @@ fn connections_that_say_nothing_keep_no_device_out() {
     let mut silent = Vec::new();
     for _ in 0..UNPROVEN_MAX + more {
         silent.push(std::net::TcpStream::connect(&site.address).unwrap());
-        // Faster than they are taken the system itself would hold them up.
+        // Connections that arrive faster than the controller accepts them would wait in the system's queue.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    // On a machine that is busy some have been silent for too long before.
+    // On a busy machine some connections are closed earlier, for their silence.
     let gone = |links: &LinkCounters| links.gave_way + links.handshakes_late;
     until("the oldest gave way", || gone(&site.handle.counters().1) >= more as u64);
     site.add("edge-2", &[1]);
@@ -575,7 +576,7 @@ fn connections_that_say_nothing_keep_no_device_out() {
     site.publish(1, &[policy(1, "web")]);
     let _second = site.agent("edge-2", "edge-2");
     until("both run it", || site.acknowledged("edge-1") == 1 && site.acknowledged("edge-2") == 1);
-    // Who has a session never made room.
+    // A connection with a session never gave way.
     assert_eq!(agent.handle.status().counters.sessions, 1);
 }
 
@@ -598,7 +599,7 @@ fn keys_of_one_certificate_do_not_go_with_another() {
     for certificates in [1, 0] {
         assert_eq!(authority.revoke("edge-1", START).unwrap(), Withdrawn { certificates, tokens: 0 });
     }
-    // What expired long ago leaves the register.
+    // Certificates that expired long ago leave the register.
     authority.issue_controller("later", START + 200 * DAY, 10).unwrap();
     assert_eq!(authority.list().unwrap().len(), 1);
     let _: &Path = authority.folder();

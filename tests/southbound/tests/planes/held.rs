@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device refuses of one tenant keeps nobody else's change from it, and that tenant's policies stay as
-//! they were.
+//! A device's refusal of one tenant's policies delays no other tenant's change, and the refused tenant's
+//! policies stay as they were.
 
 use super::site::{Agent, Judge, Site, until};
 use bartizan_agent::session::Held;
@@ -9,7 +9,7 @@ use bartizan_controller::client::Answer;
 use bartizan_controller::rest::Method;
 use serde_json::{Value, json};
 
-/// A port that the device does not like.
+/// A port that the device refuses.
 const BAD: u16 = 666;
 
 fn refusal(code: RefusalCode, of: &[(ObjectKey, &str)]) -> Refusal {
@@ -30,7 +30,7 @@ fn text(object: &Object) -> Value {
     }
 }
 
-/// Policies with the port that it does not like, said of them.
+/// Refuses policies with the bad port, and names the policies.
 fn bad_ports(held: &Held) -> Option<Refusal> {
     let bad = |object: &Object| text(object).pointer("/policy/pfw/rules/0/to-ports/0") == Some(&json!(BAD));
     let of: Vec<_> = held.objects.iter().filter(|(_, object)| bad(object)).collect();
@@ -38,7 +38,7 @@ fn bad_ports(held: &Held) -> Option<Refusal> {
     (!of.is_empty()).then(|| refusal(RefusalCode::Policy, &of))
 }
 
-/// More policies than a tenant may have rules, said of the tenant.
+/// Refuses tenants with more policies than their quota of rules, and names the tenant.
 fn quotas(held: &Held) -> Option<Refusal> {
     let over = |(key, object): (&ObjectKey, &std::sync::Arc<Object>)| {
         let most = text(object).pointer("/tenant/quotas/rules")?.as_u64()?;
@@ -51,7 +51,7 @@ fn quotas(held: &Held) -> Option<Refusal> {
     (!of.is_empty()).then(|| refusal(RefusalCode::Policy, &of))
 }
 
-/// More than it holds: of nobody.
+/// Refuses more objects than the device holds, and names no object.
 fn limit(held: &Held) -> Option<Refusal> {
     (held.objects.len() > 6).then(|| refusal(RefusalCode::Limit, &[]))
 }
@@ -64,7 +64,7 @@ fn built(edge: &Agent) -> usize {
     edge.shared.lock().unwrap().built
 }
 
-/// Two tenants of one device, with a policy each. The generation that runs.
+/// Starts one device with two tenants that have a policy each. Returns the running generation as well.
 fn begin(name: &str, judge: Judge) -> (Site, Agent, u64) {
     let mut site = Site::new(name);
     site.tenant("acme", 1);
@@ -77,7 +77,7 @@ fn begin(name: &str, judge: Judge) -> (Site, Agent, u64) {
     (site, edge, generation)
 }
 
-/// A change by a tenant's operator, which waits for the devices.
+/// Changes a policy as a tenant's operator and waits for the devices.
 fn waits(site: &mut Site, tenant: &str, port: u16) -> Answer {
     let body = json!({ "name": tenant, "scope": "operator", "tenant": tenant });
     let token = site.post("/v1/tokens", &body)["token"].as_str().unwrap().to_owned();
@@ -99,13 +99,13 @@ fn what_a_device_refuses_of_a_tenant_keeps_no_other_from_theirs() {
     assert_eq!((&held["acme"]["runs"], &held["acme"]["refused"]), (&json!(good), &json!(bad)));
     assert_eq!((&held["acme"]["diagnostics"], &held["beta"]), (&said, &Value::Null));
     assert_eq!((port(&edge, "policy:1:web"), port(&edge, "policy:2:web")), (80, 81));
-    // Others go on, and at the first attempt: what is held back is not tried again for them.
+    // Other tenants' changes are applied at the first attempt: the held-back policy is not retried with them.
     let before = built(&edge);
     let next = site.policy("beta", "web", 82);
     site.runs_partly("edge", next);
     assert_eq!((port(&edge, "policy:1:web"), port(&edge, "policy:2:web")), (80, 82));
     assert_eq!(built(&edge), before + 1);
-    // Whoever may see it sees it, and nobody else.
+    // The status is visible to those who may see it, and to nobody else.
     let shown = site.get("/v1/tenants/acme/policies/web")["status"].take();
     assert_eq!(
         (&shown["held-back"]["edge"]["diagnostics"], &shown["held-back"]["edge"]["runs"]),
@@ -126,7 +126,7 @@ fn what_a_device_refuses_of_a_tenant_keeps_no_other_from_theirs() {
         "{answer}"
     );
     assert_eq!(port(&edge, "policy:1:web"), u64::from(BAD + 1));
-    // Mended, it runs.
+    // Once corrected, the policy runs.
     let mended = site.policy("acme", "web", 443);
     let status = site.runs("edge", mended);
     assert_eq!((port(&edge, "policy:1:web"), status.get("held-back")), (443, None));
@@ -151,7 +151,7 @@ fn what_is_held_back_outlives_controller_and_agent() {
     let next = site.policy("beta", "web", 84);
     site.runs_partly("edge", next);
     assert_eq!((port(&edge, "policy:1:web"), port(&edge, "policy:2:web")), (80, 84));
-    // What the tenant says next is tried, and refused anew: what runs of it is still the last that was good.
+    // The tenant's next change is tried and refused again: its last good policies still run.
     let group = site.put("/v1/tenants/acme/groups/lan", &json!({ "members": ["10.0.0.0/8"] }));
     let status = site.runs_partly("edge", group["generation"].as_u64().unwrap());
     assert_eq!(status["held-back"]["acme"]["refused"], group["generation"]);
@@ -165,7 +165,7 @@ fn what_is_held_back_outlives_controller_and_agent() {
 fn a_quota_that_an_administrator_lowers_keeps_nobody_else_either() {
     let (mut site, edge, _) = begin("held-quota", quotas);
     let tenant = |rules: u64| json!({ "select": { "vni": 1 }, "quotas": { "rules": rules } });
-    // As many rules as are counted here, more than the device finds.
+    // As many rules as the controller counts, but more than the device accepts.
     site.put("/v1/tenants/acme", &tenant(2));
     let mail = site.policy("acme", "mail", 25);
     site.runs("edge", mail);
@@ -183,14 +183,14 @@ fn a_quota_that_an_administrator_lowers_keeps_nobody_else_either() {
     assert_eq!(keys(&edge), ["policy:1:@tenant", "policy:1:mail", "policy:1:web"]);
     assert!(site.ask(Method::Delete, "/v1/tenants/acme/policies/scan", &Value::Null).done());
     until("it is mended", || site.status("edge")["state"] == "running");
-    // Now the quota is what is wrong: it stays as it was, and so does what it bounds.
+    // Now the quota is the fault: the quota and the policies that it bounds stay as they were.
     let agent = |edge: &Agent| edge.texts()["policy:1:@tenant"]["tenant"].clone();
     let rule = json!({ "chain": ["sfw"] });
     site.put("/v1/tenants/acme/policies/mail", &json!({ "policy": rule }));
     let lowered = json!({ "select": { "vni": 7 }, "quotas": { "rules": 1 } });
     let lowered = site.put("/v1/tenants/acme", &lowered)["generation"].as_u64().unwrap();
     site.runs_partly("edge", lowered);
-    // Whose traffic it is follows what stands.
+    // The tenant's selection of traffic stays as it was, too.
     assert_eq!(agent(&edge), json!({ "name": "acme", "select": { "vni": 7 }, "quotas": { "rules": 2 } }));
     let next = site.policy("beta", "web", 82);
     site.runs_partly("edge", next);
@@ -218,7 +218,7 @@ fn where_nobody_is_blamed_the_newest_change_is_held_back() {
     assert_eq!(edge.keys().len(), 6, "{:?}", edge.keys());
 }
 
-/// A default that lets traffic go on, or a library without some rule.
+/// Refuses a default that allows traffic, or a library without a certain rule.
 fn settings(held: &Held) -> Option<Refusal> {
     let bad = |object: &Object| {
         let text = text(object);
@@ -238,8 +238,8 @@ fn what_is_wrong_with_what_administrators_say_is_no_tenants_fault() {
     site.put("/v1/libraries/web", &library(&[]));
     let policy = json!({ "policy": { "chain": ["ids"], "ids": { "level": "web" } } });
     let named = site.put("/v1/tenants/acme/policies/detect", &policy)["generation"].as_u64().unwrap();
-    // What comes to a device together is judged together: without the tenant's policy nothing would name the
-    // library.
+    // A device judges all objects of a generation together: without the tenant's policy nothing would name
+    // the library.
     site.runs("edge", named);
     let allow = json!({ "action": "allow", "chain": ["ids"], "ids": { "level": "web" } });
     for (path, bad, good) in [
@@ -248,7 +248,7 @@ fn what_is_wrong_with_what_administrators_say_is_no_tenants_fault() {
     ] {
         site.put(path, &bad);
         until("it is refused", || site.status("edge")["state"] == "refused");
-        // Whoever says something meanwhile has not broken it.
+        // A tenant that makes a change meanwhile is not blamed for the fault.
         let next = site.policy("beta", "web", 82);
         until("it is refused again", || {
             let status = site.status("edge");
@@ -375,7 +375,7 @@ fn links_that_a_connected_device_does_not_have_are_refused_before_they_are_sent(
     assert_eq!(site.wrong("/v1/tenants/acme", &select), ["/select/link/0"]);
     let generation = site.put(path, &policy(json!("wan")))["generation"].as_u64().unwrap();
     site.runs("edge", generation);
-    // Of a device that is away nothing is known: it may come back with another host file.
+    // The links of a disconnected device are unknown: it may return with another host file.
     drop(edge);
     until("it is away", || site.status("edge")["session"]["connected"] == false);
     site.put(path, &policy(json!("wna")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A controller that is killed, again and again, while operators write and devices report: nothing that was
-//! answered is lost, nothing counts twice, and devices come to what is wanted.
+//! A controller that is killed repeatedly while operators write and devices report: no acknowledged change is
+//! lost, nothing counts twice, and devices reach the desired state.
 
 use super::site::{Site, config, until};
 use bartizan_api::southbound::{Alert, Delta};
@@ -15,11 +15,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Where the controller of a process keeps its state, and where agents find it.
+/// Environment variable with the address for agents and the folder of the controller's state.
 const PLACE: &str = "BARTIZAN_TEST_PLACE";
 const KILLS: u16 = 6;
 
-/// This program as a controller, until it is killed.
+/// Runs this program as a controller until it is killed.
 #[test]
 #[ignore = "a process of the next test"]
 fn a_controller_until_it_is_killed() {
@@ -32,7 +32,7 @@ fn a_controller_until_it_is_killed() {
     }
 }
 
-/// Kills it with the test.
+/// A child process that is killed with the test.
 struct Process(Child);
 
 impl Process {
@@ -47,7 +47,7 @@ impl Process {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let address = lines.find_map(|line| line.strip_prefix("listens ")?.parse().ok()).unwrap();
-        // Who says more is heard: it would die of a pipe that nobody reads.
+        // Drains further output: the controller would die of a pipe without a reader.
         std::thread::spawn(move || lines.for_each(drop));
         (Process(child), address)
     }
@@ -55,14 +55,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGKILL.
+        // Sends SIGKILL.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What an operator and a device do between two deaths of the controller; it dies without waiting for an end
-/// of it.
+/// An operator and a device act between two kills of the controller, which does not wait for either of them
+/// to finish.
 #[test]
 fn what_was_answered_survives_a_controller_that_is_killed() {
     let mut site = Site::new("killed");
@@ -80,7 +80,7 @@ fn what_was_answered_survives_a_controller_that_is_killed() {
                 policy["pfw"]["rules"][0]["to-ports"][0] == last
             });
         }
-        // The device is told and tells while the controller dies.
+        // The device receives and sends while the controller dies.
         until("the session", || site.status("edge")["session"]["connected"] == true);
         for port in 1..=20 {
             let port = round * 100 + port;

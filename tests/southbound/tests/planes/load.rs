@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long it takes from a REST call until the device's acknowledgement is shown, with many policies and
-//! sessions.
+//! Time from a REST call until REST shows the device's acknowledgement, with many policies and sessions.
 
 use super::site::{Agent, Site};
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ fn show(name: &str, times: &mut [Duration]) {
     println!("{name:<44} p50 {:>6} us   p99 {:>6} us", at(50), at(99));
 }
 
-/// Tenants with ten policies each.
+/// Creates tenants with ten policies each.
 fn fill(site: &mut Site, tenants: usize) {
     for tenant in 0..tenants {
         site.tenant(&format!("t{tenant}"), u32::try_from(tenant).unwrap() + 1);
@@ -85,7 +84,7 @@ fn run(tenants: usize, devices: usize, changes: usize) {
     assert_eq!(status["diagnostics"], json!([]));
 }
 
-/// Small, so that the measurement itself stays true.
+/// A small run that keeps the measurement itself correct.
 #[test]
 fn a_change_is_built_once_by_the_device_that_it_concerns() {
     run(20, 5, 10);

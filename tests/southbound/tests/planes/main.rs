@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Controller and agents joined: what is changed by REST comes to devices over TLS, and what they say comes
-//! out at REST.
+//! Controller and agents joined: changes made through REST reach devices over TLS, and the devices' reports
+//! appear in REST.
 
 mod held;
 mod killed;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use site::{Site, until};
 use std::collections::BTreeMap;
 
-/// The port that a policy lets go on, as a device has it.
+/// The port that a policy allows, as the device holds it.
 fn port(texts: &BTreeMap<String, Value>, key: &str) -> Option<u64> {
     texts.get(key)?.pointer("/policy/pfw/rules/0/to-ports/0")?.as_u64()
 }
@@ -41,18 +41,18 @@ fn a_change_comes_to_the_devices_that_it_concerns_and_to_no_others() {
         (&status["session"]["connected"], &status["session"]["address"]),
         (&json!(true), &json!("127.0.0.1"))
     );
-    // The other tenant's device has its own, and was not told of this.
+    // The other tenant's device has its own objects, and receives nothing of this change.
     until("far has its tenant", || far.keys() == ["policy:0:@default", "policy:2:@tenant"]);
     let built = far.shared.lock().unwrap().built;
     let generation = site.policy("acme", "web", 443);
     site.runs("edge", generation);
     assert_eq!((port(&edge.texts(), "policy:1:web"), far.shared.lock().unwrap().built), (Some(443), built));
-    // It serves another tenant: it has that one's, and nothing of the old one.
+    // The device serves another tenant now: it has that tenant's objects, and none of the old tenant's.
     let generation =
         site.put("/v1/devices/edge", &json!({ "tenants": ["beta"] }))["generation"].as_u64().unwrap();
     site.runs("edge", generation);
     assert_eq!(edge.keys(), ["policy:0:@default", "policy:2:@tenant"]);
-    // Only libraries that are named travel, and their files; once.
+    // Only libraries that a policy names are sent, with their files, once.
     let text = "# a\nalert tcp any any -> any any (msg:\"a\"; sid:1;)\n";
     let hash = {
         use sha2::{Digest, Sha256};
@@ -73,7 +73,7 @@ fn a_change_comes_to_the_devices_that_it_concerns_and_to_no_others() {
     site.runs("edge", generation);
     let keys = ["group:1", "policy:0:@default", "policy:0:@library/web", "policy:2:@tenant", "policy:2:ids"];
     assert_eq!(edge.keys(), keys);
-    // A device that is removed is sent away.
+    // A removed device is disconnected.
     assert!(site.ask(Method::Delete, "/v1/devices/edge", &Value::Null).done());
     until("edge is sent away", || edge.handle.status().last_end.is_some_and(|end| end.contains("any more")));
 }
@@ -87,7 +87,7 @@ fn older_generations_reach_devices_and_what_is_refused_is_told_with_its_place() 
     site.runs("edge", first);
     let second = site.policy("acme", "web", 2);
     site.runs("edge", second);
-    // An older one by a roll-out, and back again.
+    // A roll-out of an older generation, and back again.
     site.post("/v1/rollouts", &json!({ "generation": first }));
     let status = site.runs("edge", first);
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(1));
@@ -99,7 +99,7 @@ fn older_generations_reach_devices_and_what_is_refused_is_told_with_its_place() 
     site.post(&format!("/v1/rollouts/{name}/revert"), &Value::Null);
     site.runs("edge", second);
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(2));
-    // A restart in between: the controller knows the numbers still.
+    // A restart in between: the controller still knows the numbers.
     site.post("/v1/rollouts", &json!({ "generation": first }));
     site.runs("edge", first);
     site.restart();
@@ -107,11 +107,11 @@ fn older_generations_reach_devices_and_what_is_refused_is_told_with_its_place() 
     let third = site.policy("acme", "web", 3);
     site.runs("edge", third);
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(3));
-    // Everything as it was then, as a new generation.
+    // All objects as they were in the first generation, as a new generation.
     let restored = site.post(&format!("/v1/generations/{first}/restore"), &Value::Null);
     site.runs("edge", restored["generation"].as_u64().unwrap());
     assert_eq!(port(&edge.texts(), "policy:1:web"), Some(1));
-    // What it does not take is told with the place, and it tries again when it is told to.
+    // A refusal is reported with its place, and the device tries again when ordered to.
     let (pointer, message) = ("/policy/chain/0".to_owned(), "no such function here".to_owned());
     let diagnostic = Diagnostic { object: ObjectKey::policy(1, "web"), pointer, line: 0, column: 0, message };
     let refusal = Refusal { code: RefusalCode::Policy, diagnostics: vec![diagnostic], more: 2 };
@@ -147,7 +147,7 @@ fn a_store_that_was_put_back_overtakes_its_devices() {
         let generation = site.policy("acme", "web", port);
         site.runs("edge", generation);
     }
-    // The copy is put back: what the device runs was never said, as far as this store knows.
+    // The copy is restored: this store has no record of the generation that the device runs.
     drop(site.plane.take());
     for name in ["controller.db-wal", "controller.db-shm"] {
         let _ = std::fs::remove_file(site.folder.0.join("controller").join(name));
@@ -184,9 +184,9 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
         event: event.clone(),
     };
     edge.handle.alert(alert(1));
-    // Of a tenant that it does not serve.
+    // An alert of a tenant that the device does not serve.
     edge.handle.alert(Alert { key: "x".into(), ..alert(2) });
-    // Of the traffic of no tenant: for administrators.
+    // An alert of traffic without a tenant, which administrators see.
     edge.handle.alert(Alert { key: "nobody".into(), ..alert(0) });
     until("the alert", || !site.get("/v1/tenants/acme/alerts")["items"].as_array().unwrap().is_empty());
     edge.handle.alert(alert(1));
@@ -208,7 +208,7 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     edge.handle.statistics(delta(&[("link/wan/packets", 4)]));
     let sums = json!({ "link/wan/packets": 7, "tenant/acme/web/packets": 2 });
     until("the sums", || site.get("/v1/devices/edge/statistics")["counters"] == sums);
-    // They are there after a restart, and come once.
+    // The sums survive a restart, and are counted once.
     site.restart();
     until("the session", || site.status("edge")["session"]["connected"] == true);
     edge.handle.statistics(delta(&[("link/wan/packets", 1)]));
@@ -218,7 +218,7 @@ fn alerts_statistics_and_orders_come_out_at_rest() {
     let metrics = metrics.as_str().unwrap();
     assert!(metrics.contains("{what=\"agents-alerts-foreign\"} 0\n"), "a new process: {metrics}");
     assert!(metrics.contains("{what=\"agents-sessions\"} 1\n"), "{metrics}");
-    // Orders.
+    // Function orders.
     let answer = |site: &mut Site| site.status("edge")["functions"]["ids"].take();
     site.post("/v1/devices/edge/functions/ids", &json!({ "order": "configure", "settings": { "a": 1 } }));
     until("the answer", || answer(&mut site)["answered"].is_u64());
@@ -263,7 +263,7 @@ fn a_device_that_is_revoked_is_out_until_it_is_enrolled_again() {
     site.enrol("edge");
     let _edge = site.begin("edge");
     site.runs("edge", generation);
-    // Nobody but an administrator invites.
+    // Only an administrator can invite a device.
     let body = json!({ "name": "reader", "scope": "reader" });
     let token = site.post("/v1/tokens", &body)["token"].as_str().unwrap().to_owned();
     site.rest.set_token(Some(token));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole controller in this process, and agents with devices that build everything.
+//! A whole controller in this process, and agents with devices that accept every generation.
 
 use bartizan_agent::session::client::{Client, ClientConfig, ClientHandle, Device, enrol, wall_clock};
 use bartizan_agent::session::store::{FileStore, Store};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -38,13 +38,13 @@ impl Drop for Folder {
     }
 }
 
-/// A controller.
+/// A controller with a REST client.
 pub struct Site {
     pub folder: Folder,
     pub plane: Option<Plane>,
     pub rest: Rest,
     token: String,
-    /// Where agents connect: the same over restarts, since they know no other.
+    /// Address for agents: stays the same over restarts, since agents know no other.
     pub agents: SocketAddr,
 }
 
@@ -79,7 +79,7 @@ impl Site {
         Site { folder, plane: Some(plane), rest, token, agents }
     }
 
-    /// The controller of this process again, on the same state.
+    /// Restarts the controller of this process on the same state.
     pub fn restart(&mut self) {
         drop(self.plane.take());
         let plane = start(&config(&self.folder.0, self.agents)).unwrap();
@@ -87,7 +87,7 @@ impl Site {
         self.plane = Some(plane);
     }
 
-    /// A client with the administrator's token of a controller that listens elsewhere.
+    /// A client with the administrator's token, for a controller at another address.
     pub fn client(&self, address: SocketAddr) -> Rest {
         let certificate = self.folder.0.join("controller").join(state::CERTIFICATE);
         Rest::new(address, &certificate, Some(self.token.clone())).unwrap()
@@ -97,7 +97,7 @@ impl Site {
         self.rest.ask(method, path, (!body.is_null()).then_some(body), &[]).unwrap()
     }
 
-    /// What has to work.
+    /// Sends a PUT that must succeed, and returns the body.
     pub fn put(&mut self, path: &str, body: &Value) -> Value {
         let answer = self.ask(Method::Put, path, body);
         assert!(answer.done(), "{path}: {}", answer.body);
@@ -124,7 +124,7 @@ impl Site {
         self.put(&format!("/v1/tenants/{name}"), &json!({ "select": { "vni": vni } }));
     }
 
-    /// A policy that lets a port go on. The generation that it made.
+    /// Stores a policy that allows one port. Returns the generation that it created.
     pub fn policy(&mut self, tenant: &str, name: &str, port: u16) -> u64 {
         let rules = json!([{ "allow": "tcp", "to-ports": [port] }]);
         let policy = json!({ "chain": ["pfw"], "pfw": { "default": "drop", "rules": rules } });
@@ -132,7 +132,7 @@ impl Site {
         made["generation"].as_u64().unwrap()
     }
 
-    /// A rule file. Its name.
+    /// Uploads a rule file. Returns its name.
     pub fn rules(&mut self, text: &str) -> String {
         use sha2::{Digest, Sha256};
         let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -141,7 +141,7 @@ impl Site {
         hash
     }
 
-    /// Waits until a device runs a generation, as REST shows it.
+    /// Waits until REST shows that a device runs a generation.
     pub fn runs(&mut self, device: &str, generation: u64) -> Value {
         let mut status = Value::Null;
         until(&format!("{device} runs {generation}"), || {
@@ -151,7 +151,7 @@ impl Site {
         status
     }
 
-    /// What is refused as wrong: the pointers of its faults.
+    /// Sends a PUT that must be rejected as invalid, and returns the pointers of its faults.
     pub fn wrong(&mut self, path: &str, body: &Value) -> Vec<String> {
         let answer = self.ask(Method::Put, path, body);
         assert_eq!(answer.status, 422, "{path}: {}", answer.body);
@@ -159,7 +159,7 @@ impl Site {
         faults.map(|fault| fault["pointer"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until a device runs a generation but for what some tenants say.
+    /// Waits until a device runs a generation except the held-back parts of some tenants.
     pub fn runs_partly(&mut self, device: &str, generation: u64) -> Value {
         let mut status = Value::Null;
         until(&format!("{device} runs {generation} in part"), || {
@@ -169,7 +169,7 @@ impl Site {
         status
     }
 
-    /// A device with an agent, enrolled with a token made by REST.
+    /// Creates a device with an agent, enrolled with a token made through REST.
     pub fn agent(&mut self, device: &str, tenants: &[&str]) -> Agent {
         self.put(&format!("/v1/devices/{device}"), &json!({ "tenants": tenants }));
         self.enrol(device);
@@ -184,7 +184,7 @@ impl Site {
         enrol(&address, token, &id(device), &self.folder.0.join(device), &wall_clock()).unwrap();
     }
 
-    /// The agent of a device that is enrolled.
+    /// Starts the agent of an enrolled device.
     pub fn begin(&self, device: &str) -> Agent {
         let folder = self.folder.0.join(device);
         let config = ClientConfig {
@@ -202,30 +202,30 @@ impl Site {
     }
 }
 
-/// Starts of agents.
+/// Number of agent starts.
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
 pub fn id(name: &str) -> DeviceId {
     DeviceId::new(name).unwrap()
 }
 
-/// What a device was given, and what it does with it.
+/// State of a device that the test shares: its generation, and how the device answers.
 #[derive(Default)]
 pub struct Shared {
     pub runs: Held,
-    /// Generations that were built, and when the last of them came to be.
+    /// Number of generations built, and the time of the last one.
     pub built: usize,
     pub came: Option<Instant>,
-    /// It refuses with this.
+    /// The refusal with which the device answers every generation.
     pub refuses: Option<Refusal>,
-    /// What it says of a generation.
+    /// Decides on each generation whether the device refuses it.
     pub judges: Option<Judge>,
 }
 
-/// Why a device does not take a generation.
+/// Returns the refusal if the device refuses the generation.
 pub type Judge = fn(&Held) -> Option<Refusal>;
 
-/// Builds everything, and runs it on one worker with two levels.
+/// Builds every generation that is not refused, and runs it on one worker with two levels.
 struct Builder(Arc<Mutex<Shared>>, Held);
 
 impl Device for Builder {
@@ -272,7 +272,7 @@ impl Device for Builder {
     }
 }
 
-/// An agent.
+/// A running agent and the state of its device.
 pub struct Agent {
     pub handle: ClientHandle,
     pub shared: Arc<Mutex<Shared>>,
@@ -280,7 +280,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// What the policies say that it runs, by key.
+    /// The running policies as JSON, by key.
     pub fn texts(&self) -> BTreeMap<String, Value> {
         let shared = self.shared.lock().unwrap();
         let text = |object: &Arc<Object>| match object.as_ref() {
@@ -290,7 +290,7 @@ impl Agent {
         shared.runs.objects.iter().map(|(key, object)| (key.as_str().to_owned(), text(object))).collect()
     }
 
-    /// Keys of what it runs.
+    /// Keys of the running policies.
     pub fn keys(&self) -> Vec<String> {
         self.texts().into_keys().collect()
     }
@@ -303,7 +303,7 @@ impl Drop for Agent {
     }
 }
 
-/// Waits, with patience: machines are busy.
+/// Waits until a condition holds, with a generous limit for busy machines.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
