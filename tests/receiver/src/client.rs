@@ -1,62 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP client of our own as data: how it sends, where its connection stands, and the segments of its number
-//! space. What it does is in [`crate::tcp`].
+//! A TCP client of the harness as data: its style, the state of its connection, and the segments of its
+//! number space. Its behaviour is in [`crate::tcp`].
 
 use crate::strategy::Strategy;
 use bartizan_testkit::packet::{ACK, Ip, PSH, SYN, Segment};
 use bartizan_testkit::random::Random;
 
-/// How the data is sent.
+/// The way in which a client sends its data.
 #[derive(Clone, Debug)]
 pub enum Style {
-    /// In order, cut at these places.
+    /// In order, cut at these offsets.
     Pieces {
-        /// Ends of pieces.
+        /// Ends of the pieces.
         ends: Vec<usize>,
-        /// The next is sent when the one before is acknowledged; else after so many milliseconds.
+        /// Milliseconds between pieces; `None`: each piece waits for the acknowledgment of the one before.
         gap: Option<u64>,
     },
-    /// As [`crate::rough`] has it, in so many steps; then in order.
+    /// This many steps of [`crate::rough`]; then in order.
     Rough(usize),
     /// The first segment as fragments with decoys, once.
     Fragments,
-    /// Beside what is sent, packets of the server that the client has made itself: see [`crate::forged`].
+    /// In order, plus forged packets of the server: see [`crate::forged`].
     Forged,
-    /// These, as soon as the connection stands; then in order what is missing.
+    /// These steps as soon as the connection is established; then the missing data in order.
     Script(Vec<Step>),
 }
 
 /// One packet of a script.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
-    /// Milliseconds behind the one before.
+    /// Milliseconds after the step before.
     pub wait: u64,
-    /// Where its payload stands in the data.
+    /// Offset of its payload in the data.
     pub offset: i64,
     /// Flags.
     pub flags: u16,
     /// Urgent pointer.
     pub urgptr: u16,
-    /// Options in the place of those of the connection.
+    /// Options that replace those of the connection.
     pub options: Option<Vec<(u8, Vec<u8>)>>,
-    /// Milliseconds that the clock of its timestamp is behind; ignored with `options`.
+    /// Age of its timestamp in milliseconds; ignored with `options`.
     pub age: u32,
     /// Payload.
     pub load: Vec<u8>,
-    /// A frame in its place, which knows the ports and numbers only now: see [`crate::icmp`].
+    /// An ICMP error sent instead, whose ports and numbers are known only now: see [`crate::icmp`].
     pub icmp: Option<crate::icmp::Error>,
 }
 
-/// More segments with the SYN.
+/// An additional segment with the SYN.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// Distance from the true number.
+    /// Distance from the true sequence number.
     pub far: u32,
     /// Flags.
     pub flags: u16,
     /// Payload.
     pub load: Vec<u8>,
-    /// Before the true one.
+    /// Sent before the true SYN.
     pub first: bool,
 }
 
@@ -75,35 +75,35 @@ const PATIENCE: u64 = 1500;
 pub struct Client {
     /// Header of its packets.
     pub ip: Ip,
-    /// From, to.
+    /// Source and destination port.
     pub ports: (u16, u16),
-    /// What is sent in the end.
+    /// The data that the receiver is finally sent.
     pub truth: Vec<u8>,
-    /// What is sent beside it.
+    /// Decoy data of the same length as `truth`.
     pub lie: Vec<u8>,
-    /// How.
+    /// The way in which the data is sent.
     pub style: Style,
-    /// With the SYN.
+    /// Additional segments with the SYN.
     pub opening: Vec<Opening>,
-    /// What its packets go through.
+    /// Strategy that the client's packets go through.
     pub strategy: Option<Strategy>,
     /// TCP timestamps.
     pub timestamps: bool,
-    /// Milliseconds after which it is given up.
+    /// Milliseconds after which the connection is given up.
     pub patience: u64,
-    /// It ends without a word.
+    /// The connection ends without FIN or RST.
     pub silent: bool,
     /// Data with the first SYN.
     pub syn_load: Vec<u8>,
-    /// The connection that follows over the same ports.
+    /// A second connection that follows over the same ports.
     pub next: Option<Box<Client>>,
-    /// Bytes behind the options of the SYN, and of data.
+    /// Raw bytes after the options of the SYN, and of data segments.
     pub raw_options: [Vec<u8>; 2],
-    /// Bytes of answers.
+    /// Number of answer bytes received.
     pub heard: usize,
     /// All data and the FIN were acknowledged.
     pub complete: bool,
-    /// What the fragments were like.
+    /// Description of the fragments.
     pub note: String,
     pub(crate) random: Random,
     pub(crate) isn: u32,
@@ -120,11 +120,11 @@ pub struct Client {
     pub(crate) peer_closed: bool,
 }
 
-/// What leaves: when, and the frame.
+/// Frames to send, each with its time in milliseconds.
 pub type Out = Vec<(u64, Vec<u8>)>;
 
 impl Client {
-    /// A connection that sends `truth` in one piece.
+    /// Creates a connection that sends `truth` in one piece.
     #[must_use]
     pub fn new(ip: Ip, ports: (u16, u16), truth: Vec<u8>, lie: Vec<u8>, mut random: Random) -> Self {
         let isn =
@@ -162,13 +162,13 @@ impl Client {
         }
     }
 
-    /// Nothing more will come.
+    /// Whether the connection and its successor are over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over && self.next.is_none()
     }
 
-    /// When it wants to speak again.
+    /// Time of its next action, in milliseconds.
     #[must_use]
     pub fn due(&self) -> u64 {
         if self.phase == Phase::Over {
@@ -177,7 +177,7 @@ impl Client {
         self.due.min(self.begun + self.patience)
     }
 
-    /// A segment of the data's number space: its begin, and what it carries.
+    /// A segment of the data's number space with these flags, offset and payload.
     pub(crate) fn segment(&self, flags: u16, offset: i64, load: &[u8]) -> Segment {
         Segment {
             sport: self.ports.0,
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    /// The time of its timestamps.
+    /// The current value of its timestamps.
     pub(crate) fn now_stamp(&self) -> u32 {
         1_000_000u32.wrapping_add(self.now as u32)
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client that speaks for its server as well: packets with the server's addresses, from the client's side
-//! of the link. They never reach anybody, but who looks at them may believe that the server has acknowledged,
+//! A client that forges packets of its server: they have the server's addresses and come from the client's
+//! side of the link. They reach no host, but an observer may believe that the server has acknowledged,
 //! answered or reset.
 
 use crate::client::{Client, Out};
 use bartizan_testkit::packet::{ACK, CLIENT_MAC, FIN, Ip, PSH, Packet, RST, SERVER_MAC, SYN, Segment};
 
-/// Data that the receiver throws away, then what the server would say if it had taken them.
+/// Sends data that the receiver discards, then the server's reply as if it had accepted them.
 pub fn frames(client: &mut Client) -> Out {
     let mut out = Out::new();
     let mut clock = 0;
@@ -41,7 +41,7 @@ fn with(ip: &Ip, segment: Segment) -> Vec<u8> {
     packet.frame()
 }
 
-/// A packet of the server, about data up to `end`.
+/// A forged packet of the server that acknowledges data up to `end`.
 fn answer(client: &mut Client, end: usize) -> Vec<u8> {
     let mut ip = client.ip.clone();
     core::mem::swap(&mut ip.src, &mut ip.dst);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Good traffic beside the dirty one, from a host with an unmodified stack: all of it has to arrive.
+//! Good traffic next to the dirty traffic, from a host with an unmodified stack: all of it must arrive.
 
 use crate::net::{HONEST, SERVER};
 use crate::receivers::{Key, Service};
@@ -14,17 +14,17 @@ use std::time::Duration;
 pub struct Good {
     /// Its name.
     pub name: &'static str,
-    /// Part of the short run. Off while the program has a fault that it finds.
+    /// Part of the short run. Off while the program has a fault that this sort finds.
     pub holds: bool,
-    /// Once a run, not all the time.
+    /// Played once per run, not continuously.
     pub once: bool,
     play: fn(&mut Random, IpAddr) -> Result<Option<Sent>, String>,
 }
 
-/// What was sent, to be compared with the receiver's record.
+/// The data sent and its key, for comparison with the receiver's record.
 pub type Sent = (Key, Vec<u8>);
 
-/// All sorts.
+/// All sorts of good traffic.
 pub const GOODS: &[Good] = &[
     Good { name: "stream", holds: true, once: false, play: stream },
     Good { name: "fin-at-once", holds: true, once: false, play: fin_at_once },
@@ -34,24 +34,25 @@ pub const GOODS: &[Good] = &[
     Good { name: "keep-alive-past-depth", holds: true, once: true, play: keep_alive },
 ];
 
-/// What became of it.
+/// Result of the good traffic.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// How many of each sort, in the order of [`GOODS`].
+    /// Number played of each sort, in the order of [`GOODS`].
     pub played: Vec<u64>,
-    /// What did not arrive: sort and why.
+    /// Failures: the sort, and the reason.
     pub lost: Vec<(&'static str, String)>,
-    /// To be compared.
+    /// Data sent, to be compared with the receivers' records.
     pub sent: Vec<(&'static str, Sent)>,
 }
 
-/// The addresses that good traffic comes from.
+/// The source addresses of good traffic.
 #[must_use]
 pub fn addresses() -> Vec<IpAddr> {
     HONEST.iter().filter_map(|address| address.parse().ok()).collect()
 }
 
-/// Sends until `stop`, at least once of each sort that `wanted` names. Sorts of once a run only with `first`.
+/// Sends until `stop` is set, at least once of each sort in `wanted`. Sorts marked `once` are played only
+/// with `first`.
 pub fn play(seed: u64, wanted: &[usize], first: bool, stop: &AtomicBool) -> Report {
     let mut random = Random::new(seed);
     let mut report = Report { played: vec![0; GOODS.len()], ..Report::default() };
@@ -64,7 +65,7 @@ pub fn play(seed: u64, wanted: &[usize], first: bool, stop: &AtomicBool) -> Repo
         if sort.once && turn >= 2 * now.len() {
             continue;
         }
-        // Each sort over both versions.
+        // Plays each sort over both IP versions.
         let server = SERVER[(turn / now.len()) % 2].parse().unwrap_or(IpAddr::from([127, 0, 0, 1]));
         report.played[at] += 1;
         match (sort.play)(&mut random, server) {
@@ -87,7 +88,7 @@ fn connect(server: IpAddr, service: Service) -> Result<TcpStream, String> {
     Ok(socket)
 }
 
-/// Sends it and closes the sending half; the receiver then closes, too.
+/// Sends the data and closes the sending half; the receiver then closes, too.
 fn deliver(data: Vec<u8>, server: IpAddr, wait: bool) -> Result<Option<Sent>, String> {
     let mut socket = connect(server, Service::Raw)?;
     let own = socket.local_addr().map_err(|error| error.to_string())?;
@@ -112,7 +113,7 @@ fn fin_at_once(random: &mut Random, server: IpAddr) -> Result<Option<Sent>, Stri
     deliver(random.letters(length), server, false)
 }
 
-/// Requests in one connection, each with its answer.
+/// Sends requests in one connection, and reads each answer.
 fn ask(socket: &mut TcpStream, path: &str, times: usize) -> Result<(), String> {
     let mut buffer = vec![0; 16_384];
     for turn in 0..times {
@@ -142,8 +143,8 @@ fn requests(random: &mut Random, server: IpAddr) -> Result<Option<Sent>, String>
     Ok(None)
 }
 
-/// Answers beyond the depth of reassembly that settings ship with (1 MB), and as many requests again as
-/// transactions may be open.
+/// Reads answers beyond the default depth of reassembly (1 MB), with as many requests again as transactions
+/// may be open.
 fn keep_alive(_: &mut Random, server: IpAddr) -> Result<Option<Sent>, String> {
     ask(&mut connect(server, Service::Http)?, "/long", 1200)?;
     Ok(None)
@@ -166,7 +167,7 @@ fn datagram(random: &mut Random, server: IpAddr) -> Result<Option<Sent>, String>
     Ok(None)
 }
 
-/// Python's client, which is OpenSSL's: TLS 1.2 and 1.3.
+/// Client in Python, with OpenSSL: TLS 1.2 and 1.3.
 const TLS_CLIENT: &str = "
 import socket, ssl, sys
 for turn in range(20):

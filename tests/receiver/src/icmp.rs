@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ICMP errors about a connection, forged by its client: who believes them may think that it is over, or that
-//! its packets have to be smaller (RFC 792, 1191, 4443, 5927).
+//! ICMP errors about a connection, forged by its client: a stack that believes them may close the connection
+//! or send smaller packets (RFC 792, 1191, 4443, 5927).
 
 use bartizan_testkit::packet::{CLIENT_MAC, Ip, Packet, SERVER_MAC, Segment};
 use bartizan_testkit::random::Random;
 
-/// One such error.
+/// A forged ICMP error.
 #[derive(Clone, Debug)]
 pub struct Error {
     /// Type and code, for IPv4.
     pub v4: (u8, u8),
     /// Type and code, for IPv6.
     pub v6: (u8, u8),
-    /// The word behind the checksum: a path MTU.
+    /// The word after the checksum: a path MTU.
     pub word: u32,
-    /// It quotes a packet of the server, and looks as if it came from the client; else it quotes one of the
-    /// client's.
+    /// The error quotes a packet of the server, and looks as if it came from the client; else it quotes a
+    /// packet of the client.
     pub of_server: bool,
-    /// Bytes of the packet that it quotes.
+    /// Number of bytes of the quoted packet.
     pub quoted: usize,
 }
 
 impl Error {
-    /// One of those that stacks know.
+    /// A random error among those that stacks know.
     pub fn any(random: &mut Random) -> Self {
         let kinds = [
             ((3, 3), (1, 4)),
@@ -40,7 +40,7 @@ impl Error {
         Error { v4, v6, word, of_server: random.percent(50), quoted: *random.pick(&[28, 48, 60, 200]) }
     }
 
-    /// Its frame, about a segment of the client's with this header.
+    /// Builds the frame, about a segment of the client with this header.
     #[must_use]
     pub fn frame(&self, client: &Ip, mut quoted: Segment) -> Vec<u8> {
         let mut inner = client.clone();
@@ -51,7 +51,7 @@ impl Error {
         }
         let mut packet = Packet::tcp(&inner, quoted).frame().split_off(14);
         packet.truncate(self.quoted.max(if inner.src.is_ipv4() { 28 } else { 48 }));
-        // The error goes to who has sent what it quotes.
+        // The error goes to the sender of the quoted packet.
         let v4 = inner.src.is_ipv4();
         let mut outer = Ip::new(inner.dst, inner.src, if v4 { 1 } else { 58 });
         outer.mac = if self.of_server { SERVER_MAC } else { CLIENT_MAC };

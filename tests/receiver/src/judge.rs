@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was read is held against what may be read; what is wrong is kept so that it can be played again.
+//! Compares the receivers' records with the rules; violations are kept so that they can be played again.
 
 use crate::honest;
 use crate::kinds::{Case, KINDS};
@@ -11,75 +11,74 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// What is wrong.
+/// A violation found in a run.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// Family, or sort of good traffic.
     pub family: String,
     /// Number of the case.
     pub number: u64,
-    /// How the program ran.
+    /// Name of the program's setup.
     pub setup: String,
-    /// Forbidden bytes were read, or good ones lost.
+    /// The violation: forbidden bytes were read, or good ones lost.
     pub what: String,
-    /// What the case was like.
+    /// Description of the case.
     pub story: String,
     /// Seconds after the program's start.
     pub after: f64,
-    /// Its packets.
+    /// Capture of its packets.
     pub capture: Option<PathBuf>,
 }
 
-/// Numbers of a family.
+/// Counters of a family.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Cases.
+    /// Cases played.
     pub played: u64,
-    /// Whose application answered.
+    /// Cases whose receiving application answered.
     pub answered: u64,
-    /// Whose receiver read something forbidden.
+    /// Cases whose receiver read forbidden bytes.
     pub forbidden: u64,
-    /// Of these, without an alert.
+    /// Cases among `forbidden` without an alert.
     pub untold: u64,
-    /// That have to arrive.
+    /// Cases that must arrive.
     pub good: u64,
-    /// That did not.
+    /// Cases among `good` that did not arrive.
     pub lost: u64,
     /// Frames sent.
     pub frames: u64,
     /// Datagrams that were sent in fragments.
     pub fragmented: u64,
-    /// Dirty connections, and tries to make one.
+    /// Dirty connections, and attempts to open one.
     pub connections: u64,
 }
 
-/// What is known of a run of the program.
+/// Results of one run of the program.
 pub struct Judge {
-    /// How the program runs.
+    /// Name of the program's setup.
     pub setup: String,
     /// Forbidden reads are findings.
     pub prevention: bool,
-    /// Where captures go.
+    /// Folder for captures.
     pub folder: PathBuf,
-    /// By family.
+    /// Counters by family.
     pub tally: BTreeMap<&'static str, Tally>,
-    /// What is wrong.
+    /// Violations found so far.
     pub findings: Vec<Finding>,
-    /// By strategy of the list: whether it lived, whether something forbidden was read.
+    /// By strategy of the list: whether its application answered, whether forbidden bytes were read.
     pub strategies: BTreeMap<u64, (bool, bool)>,
-    /// Those whose receiver read something forbidden.
+    /// Hosts and ports whose receiver read forbidden bytes, with the family.
     pub readers: Vec<(IpAddr, u16, &'static str)>,
-    /// Good datagrams that did not arrive: to be played again.
+    /// Good datagrams that did not arrive and are to be played again.
     pub doubts: Vec<Doubt>,
-    /// Those of them that arrived then.
+    /// Doubts that arrived when they were played again.
     pub arrived_later: Vec<Doubt>,
 }
 
-/// A good datagram that did not arrive. A fault of the program does that again; a machine that was busy for a
-/// moment does not.
+/// A good datagram that did not arrive. A fault of the program repeats the loss; a busy machine does not.
 #[derive(Clone, Debug)]
 pub struct Doubt {
-    /// Place of the family in [`KINDS`].
+    /// Index of the family in [`KINDS`].
     pub kind: usize,
     /// Number of the case.
     pub number: u64,
@@ -88,11 +87,11 @@ pub struct Doubt {
     after: f64,
 }
 
-/// Captures of a family that are kept.
+/// The largest number of captures kept per family.
 const CAPTURES: usize = 5;
 
 impl Judge {
-    /// One for a run.
+    /// Creates the judge of a run.
     #[must_use]
     pub fn new(setup: String, prevention: bool, folder: PathBuf) -> Self {
         Judge {
@@ -108,18 +107,18 @@ impl Judge {
         }
     }
 
-    /// Looks at cases that have been played.
+    /// Judges cases that have been played.
     ///
     /// # Errors
-    /// A capture that cannot be written.
+    /// If a capture cannot be written.
     pub fn cases(&mut self, cases: &[Case], read: &HashMap<Key, Read>, after: f64) -> Result<(), Problem> {
         self.look(cases, read, after, false)
     }
 
-    /// Looks at cases of [`Judge::doubts`] that were played again: what is lost again is a finding.
+    /// Judges cases of [`Judge::doubts`] that were played again: a repeated loss is a finding.
     ///
     /// # Errors
-    /// A capture that cannot be written.
+    /// If a capture cannot be written.
     pub fn again(&mut self, cases: &[Case], read: &HashMap<Key, Read>, after: f64) -> Result<(), Problem> {
         self.look(cases, read, after, true)?;
         let lost = |doubt: &Doubt| {
@@ -130,8 +129,8 @@ impl Judge {
         Ok(())
     }
 
-    /// The run is over, and so many packets were lost by a busy machine, by its own counters. Good datagrams
-    /// that were lost once are findings if they are more.
+    /// Accounts for losses at the end of a run: `dropped` packets were lost by a busy machine, by its own
+    /// counters. Good datagrams that were lost once are findings if they are more.
     pub fn account(&mut self, dropped: u64) {
         let once = std::mem::take(&mut self.arrived_later);
         if once.is_empty() {
@@ -195,7 +194,7 @@ impl Judge {
             let Some(there) = copies(case, read) else { continue };
             let tally = self.tally.entry(case.family()).or_default();
             tally.good += 1;
-            // Without prevention the dirt may fill the receiver's own memory for fragments.
+            // Without prevention the dirty traffic may fill the receiver's own memory for fragments.
             if there != 1 && self.prevention {
                 let length = case.good.as_ref().map_or(0, Vec::len);
                 let what = format!("a good datagram of {length} bytes arrived {there} times");
@@ -234,7 +233,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Looks at good traffic.
+    /// Judges good traffic.
     pub fn good(&mut self, report: &honest::Report, read: &HashMap<Key, Read>, after: f64) {
         for (at, played) in report.played.iter().enumerate() {
             let tally = self.tally.entry(honest::GOODS[at].name).or_default();
@@ -250,7 +249,7 @@ impl Judge {
         }
     }
 
-    /// Something wrong with good traffic.
+    /// Adds a finding about good traffic.
     pub fn good_finding(&mut self, sort: &str, what: String, after: f64) {
         self.findings.push(Finding {
             family: sort.to_owned(),
@@ -263,7 +262,7 @@ impl Judge {
         });
     }
 
-    /// Marks those whose forbidden bytes no alert told.
+    /// Counts the forbidden reads that have no alert.
     pub fn told(&mut self, alerted: &std::collections::HashSet<(IpAddr, u16)>) {
         for (address, port, family) in &self.readers {
             if !alerted.contains(&(*address, *port)) {
@@ -272,7 +271,7 @@ impl Judge {
         }
     }
 
-    /// The numbers by family.
+    /// Prints the counters by family.
     pub fn table(&self) {
         println!("   family                  played answered   frames forbidden untold   good   lost");
         for (name, t) in &self.tally {
@@ -283,14 +282,14 @@ impl Judge {
         }
     }
 
-    /// Datagrams in fragments, and dirty connections, of all families.
+    /// Sums of fragmented datagrams and of dirty connections over all families.
     #[must_use]
     pub fn totals(&self) -> (u64, u64) {
         let sum = |(a, b): (u64, u64), tally: &Tally| (a + tally.fragmented, b + tally.connections);
         self.tally.values().fold((0, 0), sum)
     }
 
-    /// The same for programs.
+    /// The result as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         let families: serde_json::Map<String, Value> = self
@@ -307,7 +306,7 @@ impl Judge {
     }
 }
 
-/// How often a case's good datagram arrived; none if it has none.
+/// Number of copies of a case's good datagram that arrived; `None` if the case has no good datagram.
 fn copies(case: &Case, read: &HashMap<Key, Read>) -> Option<usize> {
     let good = case.good.as_ref()?;
     let record = read.get(&(case.peer.0, case.peer.1, case.service.port()));
@@ -318,7 +317,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Does this family find nothing because it cannot? Its forbidden bytes have to be read in the control.
+/// Families that cannot find anything: their forbidden bytes were not even read in the control run.
 #[must_use]
 pub fn toothless(control: &Judge) -> Vec<&'static str> {
     KINDS
@@ -328,7 +327,7 @@ pub fn toothless(control: &Judge) -> Vec<&'static str> {
         .collect()
 }
 
-/// A capture file of a case's frames.
+/// Writes a case's frames to a capture file.
 fn write_capture(path: &Path, case: &Case) -> Result<(), Problem> {
     let frames = case.frames.iter().map(|(time, _, frame)| (BEGIN + time * 1000, frame));
     let file = pcap(ETHERNET, frames);

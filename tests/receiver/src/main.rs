@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `attack`: the receiver harness as a program. Exit status: 0 nothing found, 1 something found, 2 it could
-//! not run.
+//! `attack`: the receiver harness as a program. Exit status: 0 no finding, 1 a finding, 2 the run failed.
 
 use bartizan_receiver::honest::GOODS;
 use bartizan_receiver::kinds::{KINDS, Listed};
@@ -12,53 +11,53 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Dirty traffic through the inline program to Linux receivers: what they read holds nothing forbidden, and
-/// good traffic arrives.
+/// Sends dirty traffic through the inline program to Linux receivers, and checks that they read no forbidden
+/// bytes and that good traffic arrives.
 #[derive(Parser)]
 #[command(name = "attack")]
 struct Args {
     /// The program under test.
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
-    /// Everything follows from it, but for timing.
+    /// Seed of everything except timing.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Cases of each setup.
+    /// Number of cases of each setup.
     #[arg(long, default_value_t = 13_500)]
     cases: u64,
-    /// Two setups and the families that hold, few cases.
+    /// Play only two setups, the families that hold, and few cases.
     #[arg(long)]
     short: bool,
     /// Families and sorts of good traffic, by name; `list` lists them.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     kinds: Vec<String>,
-    /// One case, some times: what a finding says.
+    /// Repeat one case, named as in a finding.
     #[arg(long, value_name = "FAMILY:NUMBER")]
     only: Option<String>,
-    /// The setup of this name, `[ids]x1`, or those whose name contains it, `x2`, `control`.
+    /// The setup of this name (`[ids]x1`), or those whose name contains it (`x2`, `control`).
     #[arg(long, value_name = "TEXT")]
     setup: Option<String>,
-    /// Published strategies: a list of objects with `strategy` and `test`; may be repeated.
+    /// File of published strategies: a list of objects with `strategy` and `test`; may be repeated.
     #[arg(long, value_name = "FILE")]
     strategies: Vec<PathBuf>,
-    /// Seconds for each setup.
+    /// Time limit of each setup, in seconds.
     #[arg(long, default_value_t = 900)]
     seconds: u64,
     /// A level below the program, which handles decided flows.
     #[arg(long, value_name = "LEVEL", value_parser = ["xdp"])]
     offload: Option<String>,
-    /// End a setup with its first round that finds something.
+    /// End a setup with its first round that has a finding.
     #[arg(long)]
     first: bool,
-    /// Captures of findings and logs.
+    /// Folder for logs and captures of findings.
     #[arg(long, value_name = "DIR", default_value = "target/attack")]
     out: PathBuf,
-    /// The result for programs.
+    /// File for the result as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Set in the child that has a network namespace of its own.
+/// Environment variable set in the child process that has its own network namespace.
 const INSIDE: &str = "BARTIZAN_ATTACK_INSIDE";
 
 fn main() -> ExitCode {
@@ -88,7 +87,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Runs this program again in a network namespace that ends with it, with room for many sockets.
+/// Runs this program again in a network namespace that ends with it, with a high limit of open files.
 fn in_namespace() -> Result<ExitCode, Problem> {
     for (tool, package) in [
         ("unshare", "util-linux"),
@@ -112,7 +111,7 @@ fn in_namespace() -> Result<ExitCode, Problem> {
     }
     let own = std::env::current_exe().map_err(|error| problem(error.to_string()))?;
     let path = std::env::var("PATH").unwrap_or_default();
-    // As many open files as are allowed.
+    // Raises the limit of open files to the maximum.
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
     let files = line.split_whitespace().nth(4).unwrap_or("1024");
@@ -205,7 +204,7 @@ fn plan(args: &Args) -> Result<Plan, Problem> {
     })
 }
 
-/// Those of the client's side, and those of the server's.
+/// Reads a list of strategies of the client's side and of the server's side.
 fn read_strategies(path: &Path) -> Result<Vec<Listed>, Problem> {
     let fail = |why: String| problem(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;

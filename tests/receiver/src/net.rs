@@ -3,9 +3,10 @@
 //! `b1`.
 //!
 //! The program lives in the network namespace of the process, which was made for it (`unshare -n`); receivers
-//! and clients in those of a thread each: were the receivers' addresses beside the program, the kernel would
-//! take for them what comes in at `a1`. None of the three has a name on the host, so nothing can be left
-//! behind. The hosts of the dirty traffic exist in the generator only: the kernel answers nothing for them.
+//! and clients each live in the namespace of a thread: with the receivers' addresses in the program's
+//! namespace, the kernel would accept the frames that arrive at `a1` itself. None of the three namespaces has
+//! a name on the host, so nothing can be left over. The hosts of the dirty traffic exist in the generator
+//! only: the kernel answers nothing for them.
 
 use std::fmt;
 use std::process::Command;
@@ -15,10 +16,10 @@ use std::sync::mpsc;
 pub const SERVER: [&str; 2] = ["10.66.0.2", "fd66::2"];
 /// The addresses of the host with an unmodified stack.
 pub const HONEST: [&str; 2] = ["10.66.0.1", "fd66::1"];
-/// Packets of hosts behind the hop that have fewer hops left than this do not reach the receivers.
+/// Packets of hosts beyond the hop with a lower hop limit than this do not reach the receivers.
 pub const HOPS: u8 = 12;
 
-/// Something that the person at the keyboard can act on.
+/// An error that the user can act on.
 #[derive(Debug)]
 pub struct Problem(pub String);
 
@@ -28,7 +29,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// One with this text.
+/// Creates a [`Problem`] with this text.
 pub fn problem(text: impl Into<String>) -> Problem {
     Problem(text.into())
 }
@@ -36,7 +37,7 @@ pub fn problem(text: impl Into<String>) -> Problem {
 /// Runs a command that must succeed.
 ///
 /// # Errors
-/// That it did not, with what it said.
+/// If the command fails, with its output.
 pub fn run(command: &str) -> Result<(), Problem> {
     let mut words = command.split_whitespace();
     let output = Command::new(words.next().unwrap_or_default())
@@ -54,17 +55,17 @@ fn sysctl(name: &str, value: &str) -> Result<(), Problem> {
     std::fs::write(&path, value).map_err(|error| problem(format!("{path}: {error}")))
 }
 
-/// Both links, with the program's ends in this namespace. `level`: ready for a level below the program, so
-/// that the far ends poll and take what is redirected.
+/// Creates both links, with the program's ends in this namespace. `level` prepares them for a level below the
+/// program: the far ends poll and accept redirected frames.
 ///
 /// # Errors
-/// What could not be set up.
+/// If a command fails.
 pub fn middle(level: bool) -> Result<(), Problem> {
     run("ip link set dev lo up")?;
     run("ip link add a0 address 02:00:00:00:00:01 type veth peer name a1")?;
     run("ip link add b0 address 02:00:00:00:00:02 type veth peer name b1")?;
     for end in ["a1", "b1"] {
-        // No frames of the kernel's own.
+        // Suppresses the kernel's own frames.
         sysctl(&format!("net.ipv6.conf.{end}.disable_ipv6"), "1")?;
     }
     for end in ["a0", "a1", "b1", "b0"] {
@@ -82,7 +83,7 @@ pub fn middle(level: bool) -> Result<(), Problem> {
 }
 
 /// Moves the calling thread, and the threads and programs that it starts, into a network namespace of its own
-/// with `device`. `give` is called in between, with the thread's number: it moves the device.
+/// with `device`. In between it calls `give` with the thread's number, which moves the device.
 fn side(
     device: &str,
     addresses: [&str; 2],
@@ -99,11 +100,11 @@ fn side(
     run(&format!("ip address add {}/64 dev {device} nodad", addresses[1]))
 }
 
-/// The receivers' side, for the calling thread as `side` has it. Whether there is a hop before the receivers
-/// (nftables makes it).
+/// Sets up the receivers' side for the calling thread (see `side`). Returns whether there is a hop before the
+/// receivers (made with nftables).
 ///
 /// # Errors
-/// What could not be set up.
+/// If the setup fails.
 pub fn receivers_side(give: impl FnOnce(i32) -> Result<(), Problem>) -> Result<bool, Problem> {
     side("b0", SERVER, give)?;
     neighbours("b0", HONEST, "02:00:00:00:00:01")?;
@@ -113,13 +114,13 @@ pub fn receivers_side(give: impl FnOnce(i32) -> Result<(), Problem>) -> Result<b
         run(&format!("ip route add fd{net}::/64 via fd66::3 dev b0"))?;
     }
     for (name, value) in [
-        // Fragments of many hosts at once are nothing special here.
+        // Allows fragments of many hosts at once.
         ("net.ipv4.ipfrag_max_dist", "0"),
         ("net.ipv4.ipfrag_high_thresh", "268435456"),
         ("net.ipv6.ip6frag_high_thresh", "268435456"),
         ("net.ipv4.tcp_max_syn_backlog", "65536"),
         ("net.core.somaxconn", "65536"),
-        // Data of a SYN is taken without a cookie, by every listener.
+        // Every listener accepts data of a SYN without a cookie.
         ("net.ipv4.tcp_fastopen", "1539"),
         ("net.ipv4.tcp_synack_retries", "1"),
         ("net.ipv4.tcp_retries2", "3"),
@@ -144,19 +145,19 @@ fn neighbours(device: &str, addresses: [&str; 2], mac: &str) -> Result<(), Probl
     addresses.into_iter().try_for_each(add)
 }
 
-/// The clients' side, for the calling thread as `side` has it.
+/// Sets up the clients' side for the calling thread (see `side`).
 ///
 /// # Errors
-/// What could not be set up.
+/// If the setup fails.
 pub fn clients_side(give: impl FnOnce(i32) -> Result<(), Problem>) -> Result<(), Problem> {
     side("a0", HONEST, give)?;
     neighbours("a0", SERVER, "02:00:00:00:00:02")
 }
 
-/// Runs something in a thread that gets a namespace of its own with `device`; gives what comes out of it.
+/// Runs `begin` in a thread that gets a namespace of its own with `device`; returns its result.
 ///
 /// # Errors
-/// What the thread says, or that it has ended.
+/// The thread's error, or that the thread has ended.
 pub fn in_side<T: Send + 'static>(
     device: &str,
     begin: impl FnOnce(&mut dyn FnMut(i32) -> Result<(), Problem>, mpsc::Sender<Result<T, Problem>>)

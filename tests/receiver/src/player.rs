@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plays cases, many at a time, over a raw port.
+//! Plays cases, many concurrently, over a raw port.
 
 use crate::kinds::Case;
 use crate::net::{Problem, problem};
@@ -11,14 +11,14 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Cases at a time.
+/// Concurrent cases.
 const TOGETHER: usize = 192;
-/// A frame: when it is due, the order among those, whose it is.
+/// A frame: its time, its sequence number among frames of that time, and the index of its case.
 type Waiting = (u64, u64, usize, Vec<u8>);
-/// Frames of a case that are kept.
+/// The largest number of frames kept per case.
 const KEPT: usize = 400;
 
-/// The port and the time.
+/// The port and the clock that play cases.
 pub struct Player {
     port: InlinePort,
     batch: Batch,
@@ -26,9 +26,9 @@ pub struct Player {
     begun: Instant,
     /// Frames sent.
     pub sent: u64,
-    /// Frames that did not leave.
+    /// Frames that could not be sent.
     pub unsent: u64,
-    /// Of these, for want of room in the ring.
+    /// Frames among `unsent` that found no room in the ring.
     pub crowded: u64,
 }
 
@@ -52,23 +52,23 @@ impl Player {
     }
 
     fn now(&self) -> u64 {
-        // 0 means not begun for a case.
+        // 0 means that a case has not begun.
         1 + self.begun.elapsed().as_millis() as u64
     }
 
-    /// Plays all of them, until they are over or `stop` says so.
+    /// Plays all cases, until they are over or `stop` returns true.
     ///
     /// # Errors
-    /// Failures of the port.
+    /// If the port fails.
     pub fn play(&mut self, cases: &mut [Case], stop: impl Fn() -> bool) -> Result<(), Problem> {
         let by_peer: HashMap<(IpAddr, u16), usize> =
             cases.iter().enumerate().map(|(at, case)| (case.peer, at)).collect();
-        // What is due: (time, number, case or frame).
+        // Pending actions: time, sequence number, and the case or the frame.
         let mut speaks: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
         let mut frames: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
         let (mut next, mut active, mut order) = (0, 0usize, 0u64);
         let mut over = vec![false; cases.len()];
-        // When each is to speak; other entries of the heap are out of date.
+        // Time of each case's next action; other entries of the heap are stale.
         let mut wake = vec![0; cases.len()];
         let mut out = Vec::new();
         loop {
@@ -150,7 +150,7 @@ impl Player {
                 Err(bartizan_ports::SendRefusal::RingFull) => {
                     self.port.flush().map_err(|error| problem(error.to_string()))?;
                 }
-                // Too long or too short for the link: part of the dirt.
+                // Too long or too short for the link: part of the dirty traffic.
                 Err(_) => break,
             }
         }

@@ -11,21 +11,21 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A way to run it.
+/// A way to run the program under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The chain's functions.
     pub chain: Vec<&'static str>,
-    /// How many workers.
+    /// Number of workers.
     pub workers: usize,
-    /// Prevention; else what would be refused passes: the control.
+    /// Prevention; `false` is the control, where violations pass.
     pub prevention: bool,
-    /// A level below it handles what is decided.
+    /// A level below the program handles decided flows.
     pub level: bool,
 }
 
 impl Setup {
-    /// For people and for folders.
+    /// Name for people and folders.
     #[must_use]
     pub fn name(&self) -> String {
         let mode = if self.prevention { "" } else { ",control" };
@@ -49,42 +49,42 @@ impl Setup {
     }
 }
 
-/// Beside the settings that Suricata ships with: a record of each refused packet.
+/// Settings besides Suricata's shipped ones: a record of each dropped packet.
 const SETTINGS: &[&str] = &[
     "outputs.1.eve-log.types.34=drop",
     "outputs.1.eve-log.types.34.drop.flows=all",
     "outputs.1.eve-log.types.34.drop.alerts=yes",
 ];
 
-/// It runs; it is ended with this.
+/// The running program, which ends when this is dropped.
 pub struct Program {
     child: Child,
     said: Arc<Mutex<Vec<String>>>,
     out: PathBuf,
 }
 
-/// What it said and wrote in a run.
+/// Output and records of the program in one run.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// Its summary.
+    /// The program's summary.
     pub summary: String,
-    /// Frames that it did not get or could not send, its rings being full.
+    /// Frames that the program did not receive or could not send because its rings were full.
     pub not_taken: u64,
     /// Frames that the level below the program has handled.
     pub below: u64,
-    /// Refused frames by reason.
+    /// Dropped frames by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Refused frames from and to honest hosts: reason and packet.
+    /// Dropped frames from and to honest hosts: reason and packet.
     pub good_refused: Vec<String>,
-    /// Hosts and ports for which there was an alert.
+    /// Hosts and ports with an alert.
     pub alerted: std::collections::HashSet<(IpAddr, u16)>,
 }
 
 impl Program {
-    /// Starts it; its files lie in `folder`.
+    /// Starts the program; its files are in `folder`.
     ///
     /// # Errors
-    /// That it does not start, with what it said.
+    /// If the program does not start, with its output.
     pub fn start(program: &Path, setup: &Setup, folder: &Path) -> Result<Self, Problem> {
         std::fs::create_dir_all(folder).map_err(|error| problem(format!("{}: {error}", folder.display())))?;
         let file = |name: &str, text: &str| {
@@ -133,10 +133,10 @@ impl Program {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
 
-    /// Fails when it has ended by itself.
+    /// Fails if the program has ended by itself.
     ///
     /// # Errors
-    /// What it said.
+    /// The program's output.
     pub fn is_alive(&mut self) -> Result<(), Problem> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -144,7 +144,7 @@ impl Program {
         }
     }
 
-    /// Ends it and reads what it has written.
+    /// Stops the program and reads its records.
     ///
     /// # Errors
     /// An exit status that is not 0.
@@ -205,8 +205,8 @@ impl Told {
     }
 }
 
-/// Frames that no ring had room for, by the summary: `a1: 10 received, 2 dropped in the ring, 8 sent`, `3 not
-/// sent: ring full`.
+/// Frames for which no ring had room, from the summary: `a1: 10 received, 2 dropped in the ring, 8 sent`, `3
+/// not sent: ring full`.
 fn not_taken(summary: &str) -> u64 {
     let before = |mark: &str| {
         let line = summary.lines().filter_map(|line| line.split_once(mark));

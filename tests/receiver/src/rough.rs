@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A sender that tries to make the engine and the receiver read different bytes: segments cut and ordered at
-//! random, sent again with other content, with flags, options, checksums, times and places that receivers
-//! refuse.
+//! random, sent again with other content, with flags, options, checksums, timestamps and sequence numbers
+//! that receivers reject.
 
 use crate::client::Client;
 use bartizan_testkit::packet::{ACK, FIN, Ip, PSH, RST, SYN, Segment, URG};
 use bartizan_testkit::random::Random;
 
-/// Some segments, right or wrong; with a header of their own where it is another one.
+/// Some segments, right or wrong, each with its own IP header where that differs.
 pub fn tricks(client: &mut Client) -> Vec<(Option<Ip>, Segment)> {
     let mut random = client.random.clone();
     let made = (0..random.within(1, 4)).map(|_| trick(client, &mut random)).collect();
@@ -15,7 +15,7 @@ pub fn tricks(client: &mut Client) -> Vec<(Option<Ip>, Segment)> {
     made
 }
 
-/// One of the two versions, or letters.
+/// Bytes of one of the two versions, or random letters.
 fn content(client: &Client, start: usize, length: usize, random: &mut Random) -> Vec<u8> {
     let of = |data: &[u8]| data.get(start..start + length).map(<[u8]>::to_vec);
     let (truth, lie) = (of(&client.truth), of(&client.lie));
@@ -45,7 +45,7 @@ fn range(client: &Client, random: &mut Random) -> (usize, usize) {
     (start, (start + length).min(all))
 }
 
-/// Makes it a packet that its receiver does not get, or throws away.
+/// Alters a packet so that its receiver does not get it, or discards it.
 fn lose(ip: &mut Ip, segment: &mut Segment, random: &mut Random) {
     match random.below(4) {
         0 => ip.mac = [2, 9, 9, 9, 9, 9],
@@ -56,7 +56,7 @@ fn lose(ip: &mut Ip, segment: &mut Segment, random: &mut Random) {
     }
 }
 
-/// Makes it a reset that its receiver does not believe. Whether it needs an IP header of its own.
+/// Turns a segment into a reset that its receiver rejects. Returns whether it needs its own IP header.
 fn reset(client: &Client, ip: &mut Ip, segment: &mut Segment, random: &mut Random) -> bool {
     let mut other = false;
     segment.flags = if random.percent(50) { RST } else { RST | ACK };
@@ -70,7 +70,7 @@ fn reset(client: &Client, ip: &mut Ip, segment: &mut Segment, random: &mut Rando
             place
         }
         3 => place.wrapping_add(1 << 30),
-        // The right one, which does not arrive.
+        // The right number, in a packet that does not arrive.
         _ => {
             other = true;
             lose(ip, segment, random);
@@ -100,9 +100,9 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
     match random.below(28) {
         0 => segment.chksum_error = random.within(1, 1000) as u16,
         1 if client.timestamps => segment.options = client.options(0, 1_000_000),
-        // No timestamp where one is due.
+        // No timestamp although one is required.
         2 if client.timestamps => segment.options.clear(),
-        // A signature that nobody asked for.
+        // An MD5 signature that was not negotiated.
         3 => segment.options.push((19, vec![7; 16])),
         4 => {
             segment.flags |= URG;
@@ -113,7 +113,7 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
                 _ => (load.len() + random.below(300)) as u16,
             };
         }
-        // A pointer without the flag.
+        // An urgent pointer without the flag.
         5 => segment.urgptr = random.within(1, load.len()) as u16,
         6 => segment.flags &= !ACK,
         7 => segment.flags |= SYN,
@@ -123,7 +123,7 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
             ip.mac = [2, 9, 9, 9, 9, 9];
             other = true;
         }
-        // Keep-alive with a byte.
+        // A keep-alive with a byte.
         11 => segment = client.segment(ACK, client.acked as i64 - 1, &random.letters(1)),
         12 => {
             let far =
@@ -162,7 +162,7 @@ fn trick(client: &Client, random: &mut Random) -> (Option<Ip>, Segment) {
         }
         22 => segment.dataofs = Some(random.within(4, 12) as u8),
         23 => segment.reserved = random.within(1, 7) as u8,
-        // An end, or times far ahead, that do not arrive.
+        // A FIN, or timestamps far ahead, that do not arrive.
         24 => {
             other = true;
             let load = if random.percent(50) { &load[..] } else { &[] };

@@ -15,61 +15,61 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// What is to be done.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The program under test.
     pub program: PathBuf,
-    /// Everything follows from it.
+    /// Seed of everything except timing.
     pub seed: u64,
-    /// Cases of each setup in prevention.
+    /// Number of cases of each setup in prevention.
     pub cases: u64,
-    /// Setups; the control is one of them.
+    /// Setups, including the control.
     pub setups: Vec<Setup>,
-    /// Families that are played: places in [`KINDS`].
+    /// Families to play: indexes in [`KINDS`].
     pub kinds: Vec<usize>,
-    /// Sorts of good traffic: places in [`GOODS`].
+    /// Sorts of good traffic: indexes in [`GOODS`].
     pub goods: Vec<usize>,
-    /// One case only.
+    /// A single case: family and number.
     pub only: Option<(usize, u64)>,
-    /// Strategies with their tests.
+    /// Published strategies with their tests.
     pub strategies: Vec<Listed>,
-    /// A setup ends after so much time.
+    /// Time limit of a setup.
     pub limit: Duration,
-    /// It ends with the first finding.
+    /// A setup ends with its first finding.
     pub first: bool,
-    /// Captures, logs.
+    /// Folder for captures and logs.
     pub folder: PathBuf,
 }
 
-/// Cases of a round.
+/// Number of cases in a round.
 const ROUND: u64 = 600;
-/// Good datagrams that were lost in a round and are played again, and how often each.
+/// Lost good datagrams of a round that are played again, and repetitions of each.
 const DOUBTS: usize = 20;
 const TIMES: usize = 5;
-/// How often that is done while receivers lose packets for want of room.
+/// Attempts to play them again while receivers lose packets for want of room.
 const TRIES: usize = 4;
 
-/// What was found.
+/// Result of a run.
 pub struct Outcome {
-    /// What is wrong.
+    /// Violations found.
     pub findings: Vec<Finding>,
-    /// For programs.
+    /// The result as JSON.
     pub json: serde_json::Value,
 }
 
 type Job = (Vec<Case>, u64, bool);
 type Done = Result<Played, Problem>;
 
-/// What was played.
+/// Result of the clients' thread for one round.
 struct Played {
     cases: Vec<Case>,
     good: honest::Report,
-    /// Frames that did not leave the player for want of room.
+    /// Frames that the player could not send for want of room.
     unsent: u64,
 }
 
-/// The clients' thread: it plays what it is given.
+/// The clients' thread, which plays the cases that it receives.
 struct Clients {
     jobs: mpsc::Sender<Job>,
     done: mpsc::Receiver<Done>,
@@ -126,7 +126,8 @@ fn receivers(plan: &Plan, records: &Arc<Records>) -> Result<(Web, Sinks, Callers
     })
 }
 
-/// What the program said of a setup: good frames that it refused, and a level that was not tested by it.
+/// Adds findings from the program's records of a setup: good frames that were dropped, and a level that
+/// handled no frames.
 fn judge_told(judge: &mut Judge, setup: &Setup, told: &Told, (after, single): (Duration, bool)) {
     if !setup.prevention {
         return;
@@ -139,10 +140,10 @@ fn judge_told(judge: &mut Judge, setup: &Setup, told: &Told, (after, single): (D
     }
 }
 
-/// Does it all.
+/// Runs all setups of a plan.
 ///
 /// # Errors
-/// What could not be set up or played; findings are no errors.
+/// If something could not be set up or played; findings are not errors.
 pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
     std::fs::create_dir_all(&plan.folder)
         .map_err(|error| problem(format!("{}: {error}", plan.folder.display())))?;
@@ -169,7 +170,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
             let Played { cases, good, unsent: more } =
                 clients.play(cases, plan.seed ^ hosts, rounds.number == 1)?;
             unsent += more;
-            // What is under way arrives.
+            // Lets frames in flight arrive.
             std::thread::sleep(Duration::from_millis(150));
             program.is_alive()?;
             web.collect(&records)?;
@@ -177,7 +178,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Problem> {
             let after = begun.elapsed().as_secs_f64();
             judge.cases(&cases, &read, after)?;
             judge.good(&good, &read, after);
-            // Until the machine has time for it.
+            // Retries until the machine has time for them.
             for turn in 1..=TRIES {
                 let again = again(plan, &judge, &mut hosts);
                 if again.is_empty() {
@@ -252,7 +253,7 @@ struct Rounds {
 
 impl Rounds {
     fn new(plan: &Plan, setup: &Setup) -> Self {
-        // Others in each setup, the same for the same seed.
+        // Other cases in each setup, the same for the same seed.
         let own = plan.setups.iter().position(|other| other == setup).unwrap_or(0) as u64;
         Rounds {
             left: plan.cases,
@@ -271,11 +272,11 @@ impl Rounds {
             *hosts
         };
         if let Some((kind, number)) = plan.only {
-            // Often: what depends on timing shows now and then.
+            // Repeats the case: effects of timing appear only now and then.
             return (self.number <= 3)
                 .then(|| (0..20).map(|_| kinds::make(kind, plan.seed, number, host())).collect());
         }
-        // The list first, over both versions, twice.
+        // The list first, over both IP versions, twice.
         if self.lists < 4 && !plan.strategies.is_empty() {
             let v6 = self.lists % 2 == 1;
             for (number, listed) in plan.strategies.iter().enumerate() {
@@ -317,7 +318,7 @@ fn again(plan: &Plan, judge: &Judge, hosts: &mut u64) -> Vec<Case> {
     doubts.flat_map(|doubt| std::iter::repeat_n(doubt, TIMES)).map(make).collect()
 }
 
-/// The table of the list: what a strategy did in the control and in prevention.
+/// The table of the list: result of each strategy in the control and in prevention.
 fn strategies(plan: &Plan, judges: &[(Setup, Judge)]) -> Vec<serde_json::Value> {
     if plan.strategies.is_empty() {
         return Vec::new();
@@ -344,8 +345,8 @@ fn strategies(plan: &Plan, judges: &[(Setup, Judge)]) -> Vec<serde_json::Value> 
     rows.collect()
 }
 
-/// The setups of a run: in `short` two, else all; with `control` that, too; `level`: with a level below the
-/// program.
+/// The setups of a run: two with `short`, else all; `control` adds the control; `level` uses a level below
+/// the program.
 #[must_use]
 pub fn setups(short: bool, control: bool, level: bool) -> Vec<Setup> {
     let chains: [&[&'static str]; 2] = [&["ids"], &["pfw", "sfw", "ids"]];
@@ -363,10 +364,10 @@ pub fn setups(short: bool, control: bool, level: bool) -> Vec<Setup> {
     setups
 }
 
-/// Places of names in [`KINDS`] and [`GOODS`]; an unknown name is given back.
+/// Indexes of names in [`KINDS`] and [`GOODS`].
 ///
 /// # Errors
-/// The unknown name.
+/// The first unknown name.
 pub fn places(names: &[String]) -> Result<(Vec<usize>, Vec<usize>), String> {
     let (mut kinds, mut goods) = (Vec::new(), Vec::new());
     for name in names {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP server of our own on raw frames, whose packets go through a strategy. The client is a socket of the
-//! receivers' kernel, or a program on one: see [`crate::receivers::Callers`]. Both may hold what is
-//! forbidden: the request, which this server reads, and the answer, which the client writes down.
+//! A TCP server of the harness on raw frames, whose packets go through a strategy. The client is a socket of
+//! the receivers' kernel, or a program on one: see [`crate::receivers::Callers`]. Both can hold the forbidden
+//! bytes: the request, which this server reads, and the answer, which the client records.
 //!
-//! Not done: congestion control, selective acknowledgments, the client's window (an answer fits into the
+//! Not supported: congestion control, selective acknowledgments, the client's window (an answer fits into the
 //! first one).
 
 use crate::client::Out;
@@ -12,14 +12,14 @@ use bartizan_testkit::packet::{ACK, Answer, FIN, Ip, Layer, PSH, Packet, RST, SY
 use bartizan_testkit::random::Random;
 use std::net::SocketAddr;
 
-/// Whom a client is to call, and what it says.
+/// A call that a client makes.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The server.
+    /// The server's address.
     pub to: SocketAddr,
-    /// What is sent at once.
+    /// Bytes that the client sends at once.
     pub request: Vec<u8>,
-    /// A program asks for a page, in the place of a socket that sends the request.
+    /// A program requests a page, instead of a socket that sends the request.
     pub browser: bool,
 }
 
@@ -34,9 +34,9 @@ enum Phase {
 
 /// Milliseconds after which a connection is given up.
 const PATIENCE: u64 = 1500;
-/// Milliseconds until something is sent again.
+/// Milliseconds until a retransmission.
 const AGAIN: u64 = 250;
-/// Bytes of a segment.
+/// Payload of a segment, in bytes.
 const SEGMENT: usize = 1360;
 
 /// One connection.
@@ -44,15 +44,15 @@ const SEGMENT: usize = 1360;
 pub struct Server {
     /// Header of its packets; `dst` is the client.
     pub ip: Ip,
-    /// What it answers.
+    /// Bytes that the server answers.
     pub answer: Vec<u8>,
-    /// Ends of the segments of the answer, beside those that must be.
+    /// Ends of the answer's segments, besides the necessary ones.
     pub ends: Vec<usize>,
-    /// How many bytes the request has; 0 for one that ends with an empty line.
+    /// Length of the request in bytes; 0 for a request that ends with an empty line.
     pub wanted: usize,
-    /// What its packets go through.
+    /// Strategy that the server's packets go through.
     pub strategy: Option<Strategy>,
-    /// What it has read.
+    /// Bytes that the server has read.
     pub heard: Vec<u8>,
     ports: (u16, u16),
     random: Random,
@@ -69,7 +69,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that waits for a call at this port.
+    /// Creates a server that listens at this port.
     #[must_use]
     pub fn new(ip: Ip, port: u16, answer: Vec<u8>, mut random: Random) -> Self {
         let isn =
@@ -96,19 +96,19 @@ impl Server {
         }
     }
 
-    /// Nothing more will come.
+    /// Whether the connection is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// When it wants to speak again.
+    /// Time of its next action, in milliseconds.
     #[must_use]
     pub fn due(&self) -> u64 {
         self.due.min(self.begun + PATIENCE)
     }
 
-    /// A segment at this place of the answer; the SYN stands at -1.
+    /// Sends a segment at this offset of the answer; the SYN is at -1.
     fn emit(&mut self, flags: u16, offset: i64, load: &[u8], out: &mut Out) {
         let segment = Segment {
             sport: self.ports.0,
@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Takes a packet of the client.
+    /// Handles a packet of the client.
     pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
         self.now = now;
         if answer.udp {
@@ -157,7 +157,7 @@ impl Server {
         }
         let acked = segment.ack.wrapping_sub(self.isn.wrapping_add(1));
         if segment.flags & RST != 0 {
-            // As receivers do: the one that stands where the next byte belongs.
+            // As receivers do: accepts only a reset with the number of the next expected byte.
             if self.phase != Phase::Waiting && segment.seq == self.peer {
                 self.phase = Phase::Over;
             }
@@ -169,7 +169,7 @@ impl Server {
                 self.peer = segment.seq.wrapping_add(1);
                 (self.phase, self.tries, self.due) = (Phase::Opening, 0, self.now);
             } else if segment.flags & ACK != 0 {
-                // Both sides have opened: its SYN again, and ours is acknowledged.
+                // A simultaneous open: the client sends its SYN again and acknowledges the server's.
                 if self.phase == Phase::Opening && acked == 0 {
                     (self.phase, self.tries) = (Phase::Open, 0);
                 }
@@ -207,7 +207,7 @@ impl Server {
         }
     }
 
-    /// Has it read a whole request?
+    /// Whether the server has read a whole request.
     #[must_use]
     pub fn asked(&self) -> bool {
         match self.wanted {
@@ -216,7 +216,7 @@ impl Server {
         }
     }
 
-    /// Speaks, when it is due.
+    /// Sends what is due.
     pub fn speak(&mut self, now: u64, out: &mut Out) {
         self.now = now;
         if self.begun == 0 {
@@ -244,7 +244,7 @@ impl Server {
         }
     }
 
-    /// The answer from where it is acknowledged, and its end when it is.
+    /// Sends the unacknowledged rest of the answer, and the FIN after it.
     fn send(&mut self, out: &mut Out) {
         let all = self.answer.len();
         self.tries += 1;
@@ -252,7 +252,7 @@ impl Server {
             (self.phase, self.tries, self.due) = (Phase::Closing, 0, self.now);
             return;
         }
-        // Some at once; all again only after a while.
+        // Some segments at once; all of them again only after a while.
         let mut begin = if self.tries == 1 { self.sent.max(self.acked) } else { self.acked };
         if begin >= all {
             return;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that the standard library does not have.
+//! System calls that the standard library lacks.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Gives a socket room for so many bytes that were not read yet, few or beyond what is allowed to others.
-/// Asks for the right to administer the network.
+/// Sets a socket's receive buffer to `bytes`, which may be very small or beyond the system's limit. Needs the
+/// right to administer the network.
 ///
 /// # Errors
 /// As setsockopt(2).
 pub fn set_receive_buffer(socket: &impl AsRawFd, bytes: i32) -> io::Result<()> {
     let length = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the descriptor is open while `socket` is borrowed; the kernel reads `length` bytes of a number
-    // that lives on.
+    // that outlives the call.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -32,7 +32,7 @@ pub fn thread() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Gives the calling thread a network namespace of its own. Returns the thread's number.
+/// Moves the calling thread into a network namespace of its own. Returns the thread's number.
 ///
 /// # Errors
 /// As unshare(2).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP client of our own on raw frames: it follows the protocol as far as its style wants, through a
-//! strategy or as fragments where asked. It has two versions of its data of the same length, `truth` and
+//! A TCP client of the harness on raw frames: it follows the protocol as far as its style allows, through a
+//! strategy or as fragments if configured. It has two versions of its data of the same length, `truth` and
 //! `lie`.
 //!
-//! Not done: congestion control, selective acknowledgments, windows (what it sends fits into the first one).
+//! Not supported: congestion control, selective acknowledgments, windows (the data fits into the first one).
 
 use crate::client::{Client, Out, Phase, Step, Style};
 use crate::forged;
@@ -11,25 +11,25 @@ use crate::kinds::fragments;
 use crate::rough;
 use bartizan_testkit::packet::{ACK, Answer, FIN, PSH, Packet, RST, SYN, Segment};
 
-/// Milliseconds until something is sent again.
+/// Milliseconds until a retransmission.
 const AGAIN: u64 = 250;
 
 impl Client {
-    /// Sends a segment, through the strategy where there is one.
+    /// Sends a segment, through the strategy if there is one.
     fn emit(&mut self, segment: Segment, out: &mut Out) {
         let packet = Packet::tcp(&self.ip, segment);
         match &mut self.strategy {
             None => out.push((self.now, packet.frame())),
             Some(strategy) => {
                 for (wait, packet) in strategy.out(packet, &mut self.random) {
-                    // Strategies of the wild wait for seconds; what they wait for takes milliseconds here.
+                    // Published strategies wait for seconds; the awaited events take milliseconds here.
                     out.push((self.now + wait.min(300), packet.frame()));
                 }
             }
         }
     }
 
-    /// Takes an answer.
+    /// Handles a packet from the receiver.
     pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
         self.now = now;
         if let Some(strategy) = &mut self.strategy {
@@ -65,7 +65,8 @@ impl Client {
                 if !with_data && !self.opening.iter().any(|other| other.far == acked) {
                     return;
                 }
-                // It answers one of the SYNs: that is the connection. Data of the SYN may be part of it.
+                // The answer to one of the SYNs establishes the connection. Data of the SYN may be part of
+                // it.
                 if with_data {
                     (self.acked, self.sent) = (acked as usize, acked as usize);
                 } else {
@@ -104,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Speaks, when it is due.
+    /// Sends what is due.
     pub fn speak(&mut self, now: u64, out: &mut Out) {
         self.now = now;
         if self.begun == 0 {
@@ -203,14 +204,14 @@ impl Client {
             }
             Style::Script(_) => self.send_piece(&[all], None, out),
             Style::Forged => self.send_piece(&[all], None, out),
-            // What was cut is not sent again whole.
+            // A fragmented segment is not sent again whole.
             Style::Fragments => self.give_up(out),
             Style::Pieces { ends, gap } => self.send_piece(&ends, gap, out),
             Style::Rough(_) => self.send_piece(&[all], None, out),
         }
     }
 
-    /// The frame of a script's step.
+    /// Builds the frame of a script's step.
     fn step(&self, step: &Step) -> Vec<u8> {
         if let Some(error) = &step.icmp {
             let quoted = self.segment(ACK, self.acked as i64, &self.truth[..self.truth.len().min(64)]);
@@ -265,7 +266,7 @@ impl Client {
         self.due = self.now + AGAIN;
     }
 
-    /// Ends it with a reset, so that the receiver does not go on.
+    /// Resets the connection, so that the receiver stops.
     fn give_up(&mut self, out: &mut Out) {
         if !self.silent && self.phase != Phase::Opening && !(self.complete && self.peer_closed) {
             let segment = self.segment(RST | ACK, self.acked as i64, &[]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One case of dirty traffic: what it sends and when, and what it has heard.
+//! One case of dirty traffic: the frames it sends, their times, and the answers it has received.
 
 use crate::client::{Client, Out};
 use crate::receivers::Service;
@@ -9,38 +9,39 @@ use std::net::IpAddr;
 
 /// One case.
 pub struct Case {
-    /// Of which family: its place in [`super::KINDS`], or none for a strategy of a list.
+    /// Index of its family in [`super::KINDS`], or none for a strategy of a list.
     pub kind: Option<usize>,
-    /// Its number in it.
+    /// Number of the case in its family.
     pub number: u64,
-    /// Who it is for the receiver.
+    /// Address and port as the receiver sees them.
     pub peer: (IpAddr, u16),
-    /// To which receiver.
+    /// Receiver that the case is sent to.
     pub service: Service,
-    /// It must arrive: what was sent.
+    /// Data that must arrive, if the case is a good one.
     pub good: Option<Vec<u8>>,
-    /// What it is like, for people.
+    /// Description for people.
     pub note: String,
-    /// Who is to call it, before it speaks.
+    /// Call that a client makes to this case before it sends anything.
     pub call: Option<Call>,
-    /// Datagrams that it sends in fragments.
+    /// Number of datagrams sent in fragments.
     pub fragmented: u64,
-    /// When, whether sent by us, and the frame.
+    /// Frames sent and received: time, whether the case sent it, and bytes.
     pub frames: Vec<(u64, bool, Vec<u8>)>,
     pub(super) play: Play,
 }
 
 pub(super) enum Play {
-    /// Frames at their times.
+    /// Frames with their times.
     Frames(Out),
-    /// A connection.
+    /// A connection to a receiver.
     Tcp(Box<Client>),
-    /// A connection of a client that is Linux.
+    /// A connection of a Linux client to this server.
     Server(Box<Server>),
 }
 
 impl Case {
-    /// Frames that are to be sent now, and when it has to be asked again; none when it is over.
+    /// Puts the frames to be sent now into `out`. Returns the time of the next call, or `None` when the case
+    /// is over.
     pub fn speak(&mut self, now: u64, out: &mut Out) -> Option<u64> {
         match &mut self.play {
             Play::Frames(frames) => {
@@ -58,7 +59,7 @@ impl Case {
         }
     }
 
-    /// Takes an answer.
+    /// Handles a packet from the receiver.
     pub fn hear(&mut self, answer: &Answer, now: u64, out: &mut Out) {
         match &mut self.play {
             Play::Frames(_) => {}
@@ -67,7 +68,7 @@ impl Case {
         }
     }
 
-    /// The receiver's application has answered.
+    /// Whether the receiver's application has answered.
     #[must_use]
     pub fn answered(&self) -> bool {
         matches!(&self.play, Play::Tcp(client) if client.heard > 0)
@@ -75,24 +76,24 @@ impl Case {
             || matches!(self.play, Play::Frames(_)) && self.frames.iter().any(|(_, ours, _)| !ours)
     }
 
-    /// A server of ours has read this.
+    /// Whether the case's own server has read these bytes.
     #[must_use]
     pub fn holds(&self, bytes: &[u8]) -> bool {
         let Play::Server(server) = &self.play else { return false };
-        // Half of a request is none.
+        // An incomplete request does not count.
         if self.service == Service::WebAnswers && !server.asked() {
             return false;
         }
         server.heard.windows(bytes.len()).any(|window| window == bytes)
     }
 
-    /// It is a connection, or the try to make one.
+    /// Whether the case is a connection, or an attempt to open one.
     #[must_use]
     pub fn is_connection(&self) -> bool {
         !matches!(self.play, Play::Frames(_))
     }
 
-    /// What it was like.
+    /// Description of the case after it was played.
     #[must_use]
     pub fn story(&self) -> String {
         match &self.play {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages in forms that their receivers understand otherwise than one might think: answers of HTTP with
-//! encodings and framings for curl, requests with odd framing for two servers, DNS queries.
+//! Messages that receivers understand in another way than they appear: HTTP answers with encodings and
+//! framings for curl, requests with odd framing for two servers, DNS queries.
 
 use super::case::Play;
 use super::made::Made;
@@ -26,8 +26,7 @@ fn adler(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// Deflate (RFC 1951) with the fixed code, literals only, in blocks of `size`; stored blocks where chance
-/// says so.
+/// Deflate (RFC 1951) with the fixed code, literals only, in blocks of `size`; random blocks are stored.
 fn deflate(bytes: &[u8], size: usize, random: &mut Random) -> Vec<u8> {
     let (mut out, mut word, mut used) = (Vec::new(), 0u32, 0u32);
     let mut put = |out: &mut Vec<u8>, value: u32, count: u32| {
@@ -57,7 +56,7 @@ fn deflate(bytes: &[u8], size: usize, random: &mut Random) -> Vec<u8> {
         }
         put(&mut out, 1, 2);
         for byte in *block {
-            // Codes go with their highest bit first.
+            // Huffman codes are sent with their highest bit first.
             let (code, count) =
                 if *byte < 144 { (u32::from(*byte) + 0x30, 8) } else { (u32::from(*byte) + 0x100, 9) };
             put(&mut out, code.reverse_bits() >> (32 - count), count);
@@ -68,7 +67,7 @@ fn deflate(bytes: &[u8], size: usize, random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// A member of gzip with parts of a header that may be there.
+/// A gzip member (RFC 1952) with random optional header fields.
 fn gzip(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let flags = if random.percent(50) { 0 } else { random.below(32) as u8 };
     let mut out = vec![0x1f, 0x8b, 8, flags, 0, 0, 0, 0, *random.pick(&[0, 2, 4]), 3];
@@ -104,25 +103,25 @@ fn zlib(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// Brotli (RFC 7932) in blocks that are stored.
+/// Brotli (RFC 7932) in stored (uncompressed) blocks.
 fn brotli(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut out = Vec::new();
-    // The first block's head has a bit before it, which says how large the window is.
+    // The first block's header is preceded by a bit for the window size.
     let mut before = 1;
     let size = random.within(1, 400);
     for block in bytes.chunks(size) {
-        // Not the last one (1 bit), a length of four digits (2), the length less one (16), stored (1).
+        // Not the last block (1 bit), four digits of length (2), the length minus one (16), stored (1).
         let head = ((block.len() as u32 - 1) << 3 | 1 << 19) << before;
         out.extend(&head.to_le_bytes()[..3]);
         out.extend(block);
         before = 0;
     }
-    // The last one, which is empty.
+    // The last block, which is empty.
     out.push(3);
     out
 }
 
-/// A body in some coding, and what the answer calls that.
+/// A body in a random coding, and the name of the coding in the answer.
 fn code(body: Vec<u8>, random: &mut Random) -> (Vec<u8>, &'static str) {
     match random.below(11) {
         9 | 10 => (brotli(&body, random), "br"),
@@ -150,7 +149,7 @@ fn code(body: Vec<u8>, random: &mut Random) -> (Vec<u8>, &'static str) {
     }
 }
 
-/// A body in some framing, which is added to the header's lines.
+/// A body in a random framing, whose header lines are added to `lines`.
 fn frame(coded: Vec<u8>, lines: &mut Vec<String>, random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         0 => {
@@ -181,7 +180,7 @@ fn frame(coded: Vec<u8>, lines: &mut Vec<String>, random: &mut Random) -> Vec<u8
     }
 }
 
-/// An answer with something forbidden in its body, for curl, which undoes what it knows.
+/// An answer with forbidden bytes in its body, for curl, which decodes the codings that it knows.
 pub(super) fn answers(made: &mut Made<'_>) -> Play {
     made.service = Service::WebAnswers;
     let length = made.random.within(30, 900);
@@ -269,7 +268,7 @@ pub(super) fn answers(made: &mut Made<'_>) -> Play {
     Play::Server(Box::new(server))
 }
 
-/// Chunks, with all that may stand around them.
+/// Chunked framing, with random optional elements around the chunks.
 fn chunks(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = bytes;
@@ -291,7 +290,7 @@ fn chunks(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// What a request before the forbidden one asks for.
+/// Method and target of a request before the forbidden one.
 fn asked(random: &mut Random) -> (&'static str, &'static str) {
     let method = *random.pick(&["POST", "POST", "GET", "PUT", "CONNECT", "OPTIONS", "HEAD", "PATCH"]);
     let target = match method {
@@ -324,8 +323,7 @@ pub(super) fn framings(made: &mut Made<'_>) -> Play {
                 4 => format!("Content-Length: +{size}"),
                 5 => format!("Content-Length: {size}, {size}"),
                 6 => format!("content-length:\t{size} "),
-                // Python's server reads two lines here, and what is a body for it is a request line for
-                // others.
+                // Python's server reads two lines here; its body is a request line for other servers.
                 7 => format!("X: y\rContent-Length: {size}"),
                 _ => format!("Content-Length: {size}"),
             });
@@ -392,7 +390,7 @@ pub(super) fn framings(made: &mut Made<'_>) -> Play {
         "GET http://a/%65%76il HTTP/1.1\r\nHost: a\r\n\r\n",
     ]);
     if random.percent(15) {
-        // Alone.
+        // The forbidden request alone.
         bytes.clear();
     }
     bytes.extend(last.bytes());
@@ -402,7 +400,7 @@ pub(super) fn framings(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// Queries that servers read and that do not look like the common ones.
+/// Queries that servers accept although they look unusual.
 pub(super) fn queries(made: &mut Made<'_>) -> Play {
     made.service = Service::Dns;
     made.ip.protocol = UDP;
@@ -445,7 +443,7 @@ pub(super) fn queries(made: &mut Made<'_>) -> Play {
     Play::Frames(out)
 }
 
-/// Two hellos of one client, the second because the server asks for it.
+/// Two hellos of one client, the second because the server requests a retry.
 pub(super) fn hellos(made: &mut Made<'_>) -> Play {
     made.service = Service::Tls;
     let (bytes, first, note) = payload::tls_again(made.random);
@@ -453,7 +451,7 @@ pub(super) fn hellos(made: &mut Made<'_>) -> Play {
     let all = bytes.len();
     let mut client = made.client_of(bytes.clone(), bytes);
     if made.random.percent(70) {
-        // As clients do: the second when the server has asked for it.
+        // As real clients do: the second hello follows the server's request.
         client.style = Style::Pieces { ends: vec![first, all], gap: Some(40) };
     } else {
         pieces(&mut client, made.random);
@@ -467,9 +465,9 @@ mod tests {
 
     #[test]
     fn what_is_packed_has_the_right_sums() {
-        // The check values of both (RFC 1950, 1952).
+        // The check values of both checksums (RFC 1950, 1952).
         assert_eq!((crc(b"123456789"), adler(b"123456789")), (0xcbf4_3926, 0x091e_01de));
-        // "a" as zlib packs it with the fixed code.
+        // "a" in zlib format with the fixed code.
         let mut seed = 0;
         let packed = loop {
             let packed = deflate(b"a", 10, &mut Random::new(seed));

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A datagram in fragments, with decoys between them: fragments that say something else, most of which a
-//! receiver throws away for one of many reasons.
+//! A datagram in fragments, with decoys between them: fragments of other content, most of which a receiver
+//! discards for one of many reasons.
 //!
-//! Where a decoy stands for a true fragment its bytes have the same sum, so that the checksum of the whole
-//! holds with either.
+//! A decoy in place of a true fragment has the same checksum, so that the checksum of the datagram holds with
+//! either of them.
 
 use bartizan_testkit::packet::{Ip, Piece, sum};
 use bartizan_testkit::random::Random;
 
-/// What is sent.
+/// The frames of a case.
 pub struct Plan {
-    /// Milliseconds from now, and frames.
+    /// Frames, each with its delay in milliseconds.
     pub frames: Vec<(u64, Vec<u8>)>,
-    /// Nothing but the fragments themselves, each once.
+    /// Only the true fragments, each once.
     pub clean: bool,
-    /// What it is like, for people.
+    /// Description for people.
     pub note: String,
 }
 
@@ -25,7 +25,7 @@ struct Part {
     more: bool,
 }
 
-/// Fragments of `truth` with decoys of `lie`, which is as long.
+/// Fragments of `truth` with decoys of `lie`, which has the same length.
 pub fn plan(ip: &Ip, truth: &[u8], lie: &[u8], random: &mut Random) -> Plan {
     let mut ip = ip.clone();
     ip.id = random.draw() as u32;
@@ -41,7 +41,7 @@ pub fn plan(ip: &Ip, truth: &[u8], lie: &[u8], random: &mut Random) -> Plan {
     let frame = |ip: &Ip, part: &Part, bytes: &[u8]| {
         ip.frame(bytes, Some(Piece { offset: part.offset, more: part.more }))
     };
-    // Each frame with the part that it carries; decoys carry none.
+    // Each frame with the index of its part; decoys have none.
     let mut frames: Vec<(Option<usize>, Vec<u8>)> = order
         .iter()
         .map(|&at| (Some(at), frame(&ip, &parts[at], &truth[parts[at].offset..parts[at].end])))
@@ -60,7 +60,7 @@ pub fn plan(ip: &Ip, truth: &[u8], lie: &[u8], random: &mut Random) -> Plan {
             _ => random.letters(part.end - part.offset),
         };
         if part.offset == 0 {
-            // The same header, so the same ports and the same checksum.
+            // The same header, hence the same ports and the same checksum.
             let header = 8.min(bytes.len());
             bytes[..header].copy_from_slice(&truth[..header]);
             if ip.protocol == bartizan_testkit::packet::TCP {
@@ -79,7 +79,7 @@ pub fn plan(ip: &Ip, truth: &[u8], lie: &[u8], random: &mut Random) -> Plan {
         let own = frames.iter().position(|(of, _)| *of == Some(at)).unwrap_or(0);
         let mut to = random.below(frames.len() + 1);
         if random.percent(60) {
-            // Behind all the others, before the true one.
+            // After all other fragments, before the true one.
             let last = frames.remove(own);
             frames.push(last);
             to = frames.len() - 1;
@@ -108,7 +108,7 @@ fn cut(length: usize, random: &mut Random) -> Vec<Part> {
     let most = (units - 1).min(6);
     let mut ends: Vec<usize> =
         (0..random.within(most.min(1), most)).map(|_| random.within(1, units - 1) * 8).collect();
-    // What does not fit into a frame is cut anyhow.
+    // Cuts payload that does not fit into a frame.
     ends.extend((1..=length / 1392).map(|n| n * 1392));
     ends.push(length);
     ends.sort_unstable();
@@ -122,7 +122,7 @@ fn cut(length: usize, random: &mut Random) -> Vec<Part> {
     ends.into_iter().map(part).collect()
 }
 
-/// Changes the last word of `bytes` so that its sum is that of `like`.
+/// Changes the last word of `bytes` so that its checksum equals that of `like`.
 pub(super) fn balance(bytes: &mut [u8], like: &[u8]) {
     let at = (bytes.len() / 2) * 2;
     if at < 10 || bytes.len() != like.len() {
@@ -135,11 +135,11 @@ pub(super) fn balance(bytes: &mut [u8], like: &[u8]) {
     bytes[word].copy_from_slice(&difference.to_be_bytes());
 }
 
-/// Makes a packet one that receivers take differently, or not at all; says how.
+/// Alters a packet so that receivers read it differently, or not at all. Returns a description.
 fn spoil(ip: &mut Ip, part: &mut Part, bytes: &mut Vec<u8>, random: &mut Random) -> &'static str {
     let v4 = ip.src.is_ipv4();
     match random.below(16) {
-        // As it is: an overlap.
+        // Unchanged: an overlap.
         0 => "overlap",
         1 if part.offset > 0 => {
             let back = random.within(1, part.offset / 8).min(4) * 8;
@@ -160,7 +160,7 @@ fn spoil(ip: &mut Ip, part: &mut Part, bytes: &mut Vec<u8>, random: &mut Random)
     }
 }
 
-/// Something in the header; says what.
+/// Alters the IP header. Returns a description.
 pub fn header(ip: &mut Ip, v4: bool, random: &mut Random) -> &'static str {
     match random.below(6) {
         0 => {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests that only lenient servers take: behind white space, without a version, of odd methods, with odd
-//! ends, behind a CONNECT; and forms
-//! with a forbidden file, whose parts some servers find where others see none.
+//! Requests that only lenient servers accept: after white space, without a version, with odd methods, with
+//! odd line ends, after a CONNECT; and forms with a forbidden file, whose parts some servers find and others
+//! do not.
 
 use super::case::Play;
 use super::made::Made;
 use crate::receivers::Service;
 use bartizan_testkit::random::Random;
 
-/// A connection with Python's server, which is made lenient, in segments of any length.
+/// A connection to Python's server in its lenient mode, in segments of any length.
 fn send(made: &mut Made<'_>, bytes: Vec<u8>) -> Play {
     made.service = Service::Web;
     made.note = bytes.escape_ascii().to_string();
@@ -17,7 +17,7 @@ fn send(made: &mut Made<'_>, bytes: Vec<u8>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// White space that some server passes over before a request.
+/// White space that some servers skip before a request.
 fn blank(random: &mut Random) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..random.within(1, 4) {
@@ -28,7 +28,7 @@ fn blank(random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// A forbidden request that a lenient server takes.
+/// A forbidden request that a lenient server accepts.
 pub(super) fn requests(made: &mut Made<'_>) -> Play {
     let random = &mut *made.random;
     let mut bytes = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn requests(made: &mut Made<'_>) -> Play {
     send(made, bytes)
 }
 
-/// A part's header with a name.
+/// Header of a form's part with a file name.
 fn head(name: &str, random: &mut Random) -> String {
     let file = match random.below(6) {
         0 => format!("filename={name}"),

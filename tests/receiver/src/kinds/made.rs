@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the families make a case from.
+//! The inputs from which the families build a case.
 
 use super::case::Play;
 use super::payload;
@@ -10,7 +10,7 @@ use crate::strategy::Strategy;
 use bartizan_testkit::packet::{Datagram, Ip, Layer, Packet, UDP};
 use bartizan_testkit::random::Random;
 
-/// What a case is made from.
+/// Inputs and results of building one case.
 pub(super) struct Made<'r> {
     pub(super) random: &'r mut Random,
     pub(super) ip: Ip,
@@ -40,14 +40,14 @@ impl Made<'_> {
         self.service = *self.random.pick(&[Service::Raw, Service::Http, Service::Http, Service::Tls]);
     }
 
-    /// A request through a strategy.
+    /// A request that goes through a strategy.
     pub(super) fn with(&mut self, strategy: Strategy) -> Play {
         if self.service != Service::Dns {
             let mut client = self.client();
             client.strategy = Some(strategy);
             return Play::Tcp(Box::new(client));
         }
-        // A client that asks three times.
+        // A client that sends the query three times.
         let mut strategy = strategy;
         self.ip.protocol = UDP;
         let mut out = Out::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of dirty traffic. A case of a kind follows from the seed and its number; a family of attacks is
-//! a kind, and its members are cases.
+//! The kinds of dirty traffic: each kind is a family of attacks, whose cases are a function of the seed and
+//! the case's number.
 
 mod case;
 mod forms;
@@ -24,20 +24,21 @@ use case::Play;
 use made::Made;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A family.
+/// A family of attacks.
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// How often, beside the others.
+    /// Relative frequency among the families.
     pub weight: usize,
-    /// Part of the short run that has to be silent. Off while the program has a fault that it finds.
+    /// Part of the short run, which must find nothing. Off while the program has a fault that this family
+    /// finds.
     pub holds: bool,
-    /// What it is, for people.
+    /// Description for people.
     pub what: &'static str,
     make: fn(&mut Made<'_>) -> Play,
 }
 
-/// All kinds. The flags say which are part of the short run.
+/// All kinds. The flags mark those that are part of the short run.
 pub const KINDS: &[Kind] = &[
     kind(
         "udp-fragments",
@@ -110,8 +111,8 @@ const fn kind(
     Kind { name, weight, holds, what, make }
 }
 
-/// The address of the host with this number. The first half of them stands beside the receivers, the others
-/// behind a hop that drops what runs out of hops.
+/// The address of the host with this number. Half of the hosts are adjacent to the receivers, the others
+/// beyond a hop that drops packets whose hop limit runs out.
 #[must_use]
 pub fn address(number: u64, hop: bool, v6: bool) -> IpAddr {
     let net = if hop { 68 } else { 67 };
@@ -124,7 +125,7 @@ pub fn address(number: u64, hop: bool, v6: bool) -> IpAddr {
     }
 }
 
-/// Case `number` of kind `kind`; `host` is the number of its host.
+/// Builds case `number` of kind `kind`; `host` is the number of its host.
 #[must_use]
 pub fn make(kind: usize, seed: u64, number: u64, host: u64) -> Case {
     let random = &mut Random::of(seed, &[kind as u64, number]);
@@ -156,7 +157,7 @@ fn case(
         fragmented: 0,
     };
     let play = make(&mut made);
-    // A server is known by its port.
+    // Receivers know a server by its port.
     let sport = if matches!(play, Play::Server(_)) { made.service.port() } else { sport };
     Case {
         kind,
@@ -177,13 +178,13 @@ fn case(
 pub struct Listed {
     /// The strategy.
     pub strategy: Strategy,
-    /// What it was found with: `dns`, one with `https`, or HTTP.
+    /// Test that the strategy was found with: `dns`, a name that contains `https`, or HTTP.
     pub test: String,
-    /// The server plays it, towards a client that is Linux.
+    /// The server plays the strategy, towards a Linux client.
     pub server: bool,
 }
 
-/// A case of a strategy with a request of `test`: `dns`, one with `https`, or HTTP.
+/// A case of a strategy with a request of `test`: `dns`, a name that contains `https`, or HTTP.
 #[must_use]
 pub fn of_strategy(listed: &Listed, number: u64, host: u64, v6: bool, seed: u64) -> Case {
     let random = &mut Random::of(seed, &[77, number]);
@@ -218,7 +219,7 @@ fn udp_pair(made: &mut Made<'_>, long: bool) -> (Vec<u8>, Vec<u8>) {
 
 fn udp_fragments(made: &mut Made<'_>) -> Play {
     let (evil, good) = udp_pair(made, true);
-    // A clean one is to arrive; between a clean one's fragments decoys may say what is forbidden.
+    // A clean datagram must arrive; decoys between its fragments may contain forbidden bytes.
     let (truth, lie) = if made.random.percent(65) { (&evil, &good) } else { (&good, &evil) };
     let ports = (made.sport, Service::Udp.port());
     let sum = if made.ip.src.is_ipv4() && made.random.percent(20) { Some(0) } else { None };
@@ -250,7 +251,7 @@ fn udp_headers(made: &mut Made<'_>) -> Play {
             made.random.percent(5).then_some(0),
             made.random.percent(10).then(|| made.random.below(600) as u16),
         );
-        // The checksum is that of the true destination.
+        // The checksum covers the true destination.
         let bytes = Datagram { chksum: sum, len, ..Datagram::new(ports, load) }.bytes(&made.ip);
         ip.trailer = if made.random.percent(10) { made.random.below(30) } else { 0 };
         frames.push((0, ip.frame(&bytes, None)));
@@ -258,7 +259,7 @@ fn udp_headers(made: &mut Made<'_>) -> Play {
     Play::Frames(frames)
 }
 
-/// All packets of the case have the same odd header.
+/// A case whose packets all have the same odd header.
 fn odd_packets(made: &mut Made<'_>) -> Play {
     made.service =
         *made.random.pick(&[Service::Udp, Service::Udp, Service::Dns, Service::Raw, Service::Http]);
@@ -290,7 +291,7 @@ fn odd_packets(made: &mut Made<'_>) -> Play {
     Play::Frames(frames)
 }
 
-/// A forbidden query, behind datagrams that its receiver never reads and that look like something else.
+/// A forbidden query, after datagrams that its receiver never reads and that look like something else.
 fn decoy_datagrams(made: &mut Made<'_>) -> Play {
     made.service = Service::Dns;
     made.ip.protocol = UDP;
@@ -302,7 +303,7 @@ fn decoy_datagrams(made: &mut Made<'_>) -> Play {
             0 => payload::pair(Service::Dns, made.random).1,
             1 => made.random.bytes(length),
             2 => {
-                // An answer, as if the client were the server; nobody waits for it.
+                // An answer, as if the client were the server; no resolver expects it.
                 let mut answer = payload::pair(Service::Dns, made.random).1;
                 answer[2] |= 0x80;
                 answer
@@ -409,7 +410,7 @@ fn tcp_options(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// Cuts it at random and sends piece after piece.
+/// Cuts the data at random offsets and sends piece after piece.
 fn pieces(client: &mut Client, random: &mut Random) {
     let all = client.truth.len();
     let mut ends: Vec<usize> = match random.below(4) {
@@ -441,7 +442,8 @@ fn tls_forms(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// Segments of letters, in one of which, not cut and not overtaken, stands what a rule forbids there.
+/// Segments of letters, one of which, not cut and not overtaken, contains the bytes that a rule forbids at
+/// this depth.
 fn depth(made: &mut Made<'_>) -> Play {
     let form = made.random.below(3);
     made.service = Service::Depth(form as u8);

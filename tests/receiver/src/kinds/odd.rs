@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole packets that receivers read otherwise than they look, or not at all: lengths that lie, lists of
-//! options and chains of headers that are broken or only look so, and datagrams with a fault by which a
-//! receiver throws them away.
+//! Whole packets that receivers read differently from their appearance, or not at all: wrong lengths, option
+//! lists and header chains that are broken or only look broken, and datagrams with a fault for which a
+//! receiver discards them.
 
 use super::fragments;
 use crate::receivers::Service;
 use bartizan_testkit::packet::{Datagram, Ip};
 use bartizan_testkit::random::Random;
 
-/// Makes a header odd; says how. What comes of it may be read all the same.
+/// Makes a header odd and returns a description. Receivers may still read the packet.
 pub fn header(ip: &mut Ip, random: &mut Random) -> &'static str {
     if random.percent(8) {
-        // Tags of VLAN 0 say nothing but a priority.
+        // Tags of VLAN 0 carry only a priority.
         ip.tags = vec![random.below(8) as u16 * 0x2000; random.within(1, 6)];
         return "VLAN tags without a VLAN";
     }
@@ -42,7 +42,7 @@ fn header_v4(ip: &mut Ip, random: &mut Random) -> &'static str {
             "option with an odd length"
         }
         4 => {
-            // Behind the end of the list nobody looks.
+            // Receivers ignore bytes after the end of the list.
             ip.options = vec![*random.pick(&[0, 1]), 0, 7, 200, 130, 1, 0, 44];
             "a list that ends before its last bytes"
         }
@@ -107,13 +107,13 @@ fn header_v6(ip: &mut Ip, random: &mut Random) -> &'static str {
     }
 }
 
-/// A datagram whose length field is odd and whose checksum is right for who takes it as it is meant.
+/// A datagram whose length field is odd and whose checksum is right for a receiver that accepts the length.
 pub fn odd_length(ip: &Ip, ports: (u16, u16), load: &[u8], random: &mut Random) -> (Vec<u8>, &'static str) {
     let all = load.len() + 8;
     let (length, covered) = match random.below(5) {
         0 | 1 => (0, all),
         2 => (random.within(1, 7), all),
-        // What is cut off a query leaves none.
+        // A truncated query is no query.
         3 if ports.1 != Service::Dns.port() => {
             let length = random.within(8, all);
             (length, length)
@@ -130,7 +130,7 @@ pub fn odd_length(ip: &Ip, ports: (u16, u16), load: &[u8], random: &mut Random) 
     (bytes, "length of UDP")
 }
 
-/// A datagram that its receiver throws away, and why.
+/// A datagram that its receiver discards, and the reason.
 pub fn decoy(ip: &Ip, ports: (u16, u16), load: &[u8], random: &mut Random) -> (Vec<u8>, &'static str) {
     let mut own = ip.clone();
     let (bytes, fault) = match random.below(7) {
@@ -139,7 +139,7 @@ pub fn decoy(ip: &Ip, ports: (u16, u16), load: &[u8], random: &mut Random) -> (V
             bytes[7] ^= 1 + random.below(255) as u8;
             (bytes, "checksum of UDP")
         }
-        // Over IPv4 there is none then, and it is taken.
+        // Over IPv4 the receiver accepts a datagram without checksum.
         2 if !ip.src.is_ipv4() => (Datagram::new(ports, load).unsummed(), "no checksum of UDP"),
         3 => odd_length(ip, ports, load, random),
         4 => (Datagram::new(ports, load).bytes(ip), header(&mut own, random)),

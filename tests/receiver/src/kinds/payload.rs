@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What connections say: for each receiver a forbidden and a clean version of the same length, and requests
+//! Payload of connections: for each receiver a forbidden and a clean version of the same length, and requests
 //! and hellos in odd forms that real receivers understand.
 
 use crate::receivers::Service;
 use bartizan_testkit::random::Random;
 
-/// A forbidden text and a clean one, as long.
+/// A forbidden text and a clean one of the same length.
 pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
     match service {
         Service::Http | Service::WebAnswers | Service::Web => {
@@ -19,7 +19,7 @@ pub fn pair(service: Service, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
         }
         Service::Tls => {
             let mut both = [b"www.evil.example", b"www.good.example"].into_iter().map(|name| {
-                // The same random numbers in both.
+                // The same random numbers in both texts.
                 let mut random = random.clone();
                 record(0x0301, &hello(&[(0, name.to_vec())], false, &mut random))
             });
@@ -50,7 +50,7 @@ fn query(name: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A request for something forbidden in a form that a server may understand.
+/// A request for a forbidden path in a form that a server may understand.
 pub fn http_form(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     if random.percent(45) {
@@ -60,7 +60,7 @@ pub fn http_form(random: &mut Random) -> Vec<u8> {
     }
     let host = "Host: a\r\n";
     for _ in 0..*random.pick(&[0, 0, 0, 1, 2]) {
-        // Good ones before it in the same connection.
+        // Good requests before it in the same connection.
         let good = [
             format!("GET /good HTTP/1.1\r\n{host}\r\n"),
             format!("POST /good HTTP/1.1\r\n{host}Content-Length: 5\r\n\r\nabcde"),
@@ -125,7 +125,7 @@ fn hello(names: &[(u8, Vec<u8>)], odd: bool, random: &mut Random) -> Vec<u8> {
     hello_of(names, None, odd, random)
 }
 
-/// The same; `key` says whether there is a key of its group, else chance does.
+/// A ClientHello; `key` decides whether it has a key share of its group, `None` leaves this to chance.
 fn hello_of(names: &[(u8, Vec<u8>)], key: Option<bool>, odd: bool, random: &mut Random) -> Vec<u8> {
     let with_key = key;
     let list: Vec<u8> = names.iter().flat_map(|(kind, name)| [&[*kind][..], &short(name)].concat()).collect();
@@ -172,8 +172,8 @@ fn hello_of(names: &[(u8, Vec<u8>)], key: Option<bool>, odd: bool, random: &mut 
     [&[1, 0][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
-/// A hello that leaves the server no key of its group, so that it asks for another, and that other one. The
-/// name that is forbidden stands in the second, or in both. Says how long the first one is.
+/// Two hellos: one without a key share that the server accepts, so that the server requests a retry, and the
+/// second one. The forbidden name is in the second, or in both. Returns also the length of the first.
 pub fn tls_again(random: &mut Random) -> (Vec<u8>, usize, String) {
     let own = random.clone();
     let names: [&[u8]; 2] = *random.pick(&[
@@ -184,7 +184,7 @@ pub fn tls_again(random: &mut Random) -> (Vec<u8>, usize, String) {
     ]);
     let (mut bytes, mut first) = (Vec::new(), 0);
     for (turn, name) in names.into_iter().enumerate() {
-        // The same numbers in both, but for the key.
+        // The same numbers in both, except for the key share.
         let mut random = own.clone();
         let list = if name.is_empty() { Vec::new() } else { vec![(0, name.to_vec())] };
         let message = hello_of(&list, Some(turn == 1), false, &mut random);
@@ -207,7 +207,7 @@ pub fn tls_again(random: &mut Random) -> (Vec<u8>, usize, String) {
     )
 }
 
-/// A hello for something forbidden in a form that a server may understand; and what it is like.
+/// A hello for a forbidden name in a form that a server may understand, and a description.
 pub fn tls_form(random: &mut Random) -> (Vec<u8>, String) {
     let mut name = random
         .pick(&[
@@ -225,7 +225,7 @@ pub fn tls_form(random: &mut Random) -> (Vec<u8>, String) {
     }
     let mut names = vec![(0, name)];
     if random.percent(5) {
-        // Another type of name.
+        // A name of another type.
         names.insert(0, (1, b"www.good.example".to_vec()));
     }
     let message = hello(&names, true, random);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! More than one datagram in fragments: numbers used again, datagrams between each other, parts that come
-//! late, parts without a byte, parts of one byte more or less, and datagrams that are one fragment.
+//! Several datagrams in fragments: reused identifications, interleaved datagrams, late parts, empty parts,
+//! parts of one byte more or less, and datagrams that are one fragment.
 //!
-//! Checksums hold with either content, see [`super::fragments`].
+//! Checksums hold with either content (see [`super::fragments`]).
 
 use super::case::Play;
 use super::made::Made;
@@ -12,12 +12,12 @@ use crate::receivers::Service;
 use bartizan_testkit::packet::{Datagram, Ip, Piece, UDP};
 use bartizan_testkit::random::Random;
 
-/// A datagram and what is cut from it.
+/// A datagram and its parts.
 struct Whole {
     ip: Ip,
     bytes: Vec<u8>,
     lie: Vec<u8>,
-    /// Parts: offset and end; the last one goes to the end.
+    /// Parts: offset and end; the last one extends to the end.
     parts: Vec<(usize, usize)>,
 }
 
@@ -35,7 +35,7 @@ fn whole(made: &mut Made<'_>, evil: bool) -> Whole {
     let ports = (made.sport, made.service.port());
     let bytes = Datagram::new(ports, truth).bytes(&made.ip);
     let mut other = Datagram::new(ports, lie).bytes(&made.ip);
-    // One header for both, and the same sum.
+    // Both have the same header and the same checksum.
     other[..8].copy_from_slice(&bytes[..8]);
     let length = bytes.len();
     fragments::balance(&mut other[8..], &bytes[8..]);
@@ -43,7 +43,7 @@ fn whole(made: &mut Made<'_>, evil: bool) -> Whole {
     let mut ends: Vec<usize> =
         (0..made.random.within(1, 4)).map(|_| made.random.within(1, units - 1) * 8).collect();
     if made.random.percent(20) {
-        // The smallest first one: nothing but a header.
+        // The smallest first fragment: only a header.
         ends.push(8);
     }
     ends.extend((1..=length / 1392).map(|n| n * 1392));
@@ -74,7 +74,7 @@ pub(super) fn runs(made: &mut Made<'_>) -> Play {
     let ids: Vec<u32> = {
         let first = made.random.draw() as u32;
         let same = made.random.percent(50);
-        // In IPv4 the upper half does not count.
+        // In IPv4 the upper half is not sent.
         (0..count as u32)
             .map(|at| if same { first } else { first.wrapping_add(at << *made.random.pick(&[0, 0, 16])) })
             .collect()
@@ -103,11 +103,11 @@ pub(super) fn runs(made: &mut Made<'_>) -> Play {
         let part = queues[at].remove(0);
         frames.push(wholes[at].frame(part, false));
         match made.random.below(10) {
-            // Again with other content, before or behind.
+            // The part again with other content, after or before it.
             0 => frames.push(wholes[at].frame(part, true)),
             1 => frames.insert(frames.len() - 1, wholes[at].frame(part, true)),
             2 => {
-                // Nothing at all, here or at the end.
+                // An empty part, here or at the end.
                 let whole = &wholes[at];
                 let offset = if made.random.percent(50) {
                     whole.parts[part].0
@@ -117,14 +117,14 @@ pub(super) fn runs(made: &mut Made<'_>) -> Play {
                 frames.push(whole.ip.frame(&[], Some(Piece { offset, more: made.random.percent(50) })));
             }
             3 => {
-                // A last one that ends earlier or later.
+                // A last part that ends earlier or later.
                 let whole = &wholes[at];
                 let offset = made.random.below(whole.bytes.len()) / 8 * 8;
                 let load = made.random.letters(1);
                 frames.push(whole.ip.frame(&load, Some(Piece { offset, more: false })));
             }
             4 => {
-                // The whole as one fragment.
+                // The whole datagram as one fragment.
                 let whole = &wholes[at];
                 let bytes = if made.random.percent(50) { &whole.lie } else { &whole.bytes };
                 if bytes.len() < 1400 {
@@ -158,7 +158,7 @@ pub(super) fn queries(made: &mut Made<'_>) -> Play {
     made.ip.protocol = UDP;
     made.fragmented = 1;
     let (mut evil, mut good) = payload::pair(Service::Dns, made.random);
-    // Both with one id, and with an option that fills.
+    // Both have the same id, and an option as padding.
     good[..2].copy_from_slice(&evil[..2]);
     let length = made.random.within(8, 300);
     let filling = made.random.letters(length);

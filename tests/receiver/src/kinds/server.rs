@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A server that bends its own packets, towards a client that is Linux: what is forbidden stands in the
-//! request, which the server reads, or in the answer, which the client reads.
+//! A server that alters its own packets, towards a Linux client: the forbidden bytes are in the request,
+//! which the server reads, or in the answer, which the client reads.
 
 use super::case::Play;
 use super::made::Made;
@@ -11,7 +11,7 @@ use crate::strategy::{Strategy, random as trees};
 use bartizan_testkit::random::Random;
 use std::net::SocketAddr;
 
-/// A random strategy of the server's side.
+/// A case with a random strategy of the server's side.
 pub(super) fn tree(made: &mut Made<'_>) -> Play {
     let strategy = trees::server_strategy(made.random);
     made.note = strategy.to_string();
@@ -19,7 +19,7 @@ pub(super) fn tree(made: &mut Made<'_>) -> Play {
     play(made, web, Some(strategy))
 }
 
-/// A connection with HTTP or a plain stream, whose server has this strategy.
+/// A connection with HTTP or a plain stream, whose server plays this strategy.
 pub(super) fn play(made: &mut Made<'_>, web: bool, strategy: Option<Strategy>) -> Play {
     made.service = if web { Service::WebAnswers } else { Service::Answers };
     let asks = made.random.percent(50);
@@ -39,7 +39,7 @@ pub(super) fn play(made: &mut Made<'_>, web: bool, strategy: Option<Strategy>) -
     Play::Server(Box::new(server))
 }
 
-/// The server of a case.
+/// Creates the server of a case.
 pub(super) fn new(made: &mut Made<'_>, answer: Vec<u8>) -> Server {
     let random = Random::new(made.random.draw());
     Server::new(made.ip.clone(), made.service.port(), answer, random)

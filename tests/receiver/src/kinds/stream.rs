@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections that use what TCP has beside its data: urgent bytes, times, data with the SYN, ports used
-//! again, windows, bad news by ICMP.
+//! Connections that use other features of TCP than plain data: urgent bytes, timestamps, data with the SYN,
+//! reused ports, windows, ICMP errors.
 
 use super::case::Play;
 use super::made::Made;
@@ -10,13 +10,13 @@ use crate::icmp;
 use crate::receivers::Service;
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, URG};
 
-/// The forbidden text with bytes in it that Linux takes out of the stream, or leaves in it: urgent ones.
+/// The forbidden text with urgent bytes, which Linux removes from the stream or leaves in it.
 pub(super) fn urgent(made: &mut Made<'_>) -> Play {
     made.service = *made.random.pick(&[Service::Raw, Service::Raw, Service::Http, Service::Tls]);
     let (evil, _) = payload::pair(made.service, made.random);
     let word = made.service.forbidden();
     let at = evil.windows(word.len()).position(|window| window == word).unwrap_or(0);
-    // Cut inside the word; each part may have an urgent byte at its end, or somewhere.
+    // Cuts inside the word; each part may have an urgent byte at its end, or elsewhere.
     let mut cuts: Vec<usize> =
         (0..made.random.within(1, 3)).map(|_| at + made.random.within(0, word.len())).collect();
     cuts.push(evil.len());
@@ -32,7 +32,7 @@ pub(super) fn urgent(made: &mut Made<'_>) -> Play {
             load.insert(place, *made.random.pick(b"XYZ"));
             step.flags |= URG;
             step.urgptr = match made.random.below(8) {
-                // Behind it, as Linux understands the pointer; at it, as RFC 1122 does.
+                // After the byte, as Linux reads the pointer; at the byte, as RFC 1122 does.
                 0..=5 => place as u16 + 1,
                 6 => place as u16,
                 _ => (load.len() + made.random.below(20)) as u16,
@@ -47,7 +47,7 @@ pub(super) fn urgent(made: &mut Made<'_>) -> Play {
         made.random.shuffle(&mut steps);
     }
     if made.random.percent(25) {
-        // A pointer alone, before or behind.
+        // A pointer without data, before or after the rest.
         let offset = made.random.below(data.len()) as i64;
         let urgptr = made.random.within(0, 40) as u16;
         let place = made.random.below(steps.len() + 1);
@@ -60,7 +60,7 @@ pub(super) fn urgent(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// Decoys with times, or options twice, by which Linux throws a segment away or does not.
+/// Decoys with timestamps, or duplicate options, for which Linux discards a segment or does not.
 pub(super) fn times(made: &mut Made<'_>) -> Play {
     made.tcp_service();
     let mut client = made.client();
@@ -80,7 +80,7 @@ pub(super) fn times(made: &mut Made<'_>) -> Play {
         step.age = *made.random.pick(&[0, 0, 1, 2, 1000, 1 << 31, (1 << 31) - 1, u32::MAX, u32::MAX - 1000]);
         step.wait = *made.random.pick(&[0, 0, 1, 5]);
         if made.random.percent(50) {
-            // Linux takes the last one of its kind; a list may be too odd for its fast way.
+            // Linux takes the last option of its kind; an odd list takes Linux's slow path.
             let stamp = |value: u32| (8, [value.to_be_bytes(), [0; 4]].concat());
             let old = *made.random.pick(&[1u32, 999_000, 1 << 31]);
             let new = 1_000_000 + made.random.below(5000) as u32;
@@ -106,7 +106,7 @@ pub(super) fn times(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// Data with the SYN, for listeners that take it (RFC 7413): once, twice with other content, with faults.
+/// Data with the SYN, for listeners that accept it (RFC 7413): once, twice with other content, with faults.
 pub(super) fn syn_data(made: &mut Made<'_>) -> Play {
     made.tcp_service();
     let mut client = made.client();
@@ -141,7 +141,7 @@ pub(super) fn syn_data(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// A connection, and another one at once over the same ports; which of them is forbidden, differs.
+/// A connection, and another one right after it over the same ports; either of them may be the forbidden one.
 pub(super) fn again(made: &mut Made<'_>) -> Play {
     made.tcp_service();
     let mut first = made.client();
@@ -162,7 +162,7 @@ pub(super) fn again(made: &mut Made<'_>) -> Play {
         _ => second.isn,
     };
     if made.random.percent(30) {
-        // The first never ends.
+        // The first connection never ends.
         first.silent = true;
     }
     if made.random.percent(30) {
@@ -177,7 +177,7 @@ pub(super) fn again(made: &mut Made<'_>) -> Play {
 }
 
 /// Packets that belong to no connection, before the one that opens on their ports. Receivers answer them with
-/// a RST and forget them.
+/// a RST and keep no state.
 pub(super) fn strays(made: &mut Made<'_>) -> Play {
     made.tcp_service();
     let mut client = made.client();
@@ -197,7 +197,7 @@ pub(super) fn strays(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// ICMP errors about the connection before its data, between its parts, and behind them.
+/// ICMP errors about the connection before its data, between its parts, and after them.
 pub(super) fn icmp_errors(made: &mut Made<'_>) -> Play {
     made.tcp_service();
     let mut client = made.client();
@@ -223,7 +223,7 @@ pub(super) fn icmp_errors(made: &mut Made<'_>) -> Play {
     Play::Tcp(Box::new(client))
 }
 
-/// A receiver with a small window that reads late: what does not fit is thrown away, and comes again with
+/// A receiver with a small window that reads late: data beyond the window is discarded, and comes again with
 /// other content.
 pub(super) fn windows(made: &mut Made<'_>) -> Play {
     made.service = Service::Slow;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients on the receivers' side: sockets of the kernel that send a request and write down what comes, and
-//! curl, which undoes the encodings of what it gets. They call servers that exist in the generator only.
+//! Clients on the receivers' side: kernel sockets that send a request and record the answer, and curl, which
+//! decodes answers. They call servers that exist in the generator only.
 
 use super::{Key, Records, Service};
 use crate::server::Call;
@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// Calls at a time.
+/// Concurrent calls.
 const TOGETHER: usize = 64;
-/// For a connection to stand.
+/// Time limit for a connection to be established.
 const OPENS: Duration = Duration::from_millis(900);
-/// For an answer, from when it stands.
+/// Time limit for an answer, from establishment on.
 const ANSWERS: Duration = Duration::from_millis(1200);
 
 /// The clients' threads; they end with the sender.
@@ -22,7 +22,7 @@ const ANSWERS: Duration = Duration::from_millis(1200);
 pub struct Callers(mpsc::Sender<Call>);
 
 impl Callers {
-    /// Starts them in this thread's network namespace.
+    /// Starts the threads in this thread's network namespace.
     #[must_use]
     pub fn start(records: &Arc<Records>) -> Self {
         let (calls, todo) = mpsc::channel::<Call>();
@@ -41,7 +41,7 @@ impl Callers {
         Callers(calls)
     }
 
-    /// One more.
+    /// Queues a call.
     pub fn call(&self, call: Call) {
         let _ = self.0.send(call);
     }
@@ -65,8 +65,8 @@ fn ask(call: &Call, key: Key, records: &Records) {
     }
 }
 
-/// Whether a client finds a body in what it heard: it begins as an answer of HTTP, and a line without
-/// anything ends its headers, by whichever line ends. What stands in headers is none.
+/// Whether a client finds a body in the bytes received: they begin as an HTTP answer, and an empty line ends
+/// the headers, with any kind of line end. Header content does not count.
 fn has_body(heard: &[u8]) -> bool {
     let ends: [&[u8]; 4] = [b"\n\n", b"\n\r", b"\r\r", b"\r\n\r\n"];
     heard.starts_with(b"HTTP/1.") && ends.iter().any(|end| heard.windows(end.len()).any(|some| some == *end))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The receivers: sockets of the kernel with applications on them that write down what they have read.
+//! The receivers: kernel sockets with applications that record the bytes they read.
 
 mod callers;
 mod sinks;
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-/// Which receiver.
+/// A receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// Datagrams.
@@ -22,7 +22,7 @@ pub enum Service {
     Dns,
     /// A stream.
     Raw,
-    /// A stream, with rules that look at the beginnings of segments.
+    /// A stream, with rules that match at the beginning of segments.
     Depth(u8),
     /// A stream whose receiver has a small window and reads late.
     Slow,
@@ -32,14 +32,14 @@ pub enum Service {
     Web,
     /// OpenSSL.
     Tls,
-    /// Not a receiver but a server of our own, which a socket calls: a stream. See [`Callers`].
+    /// A server of the harness that a client calls, with a plain stream. See [`Callers`].
     Answers,
-    /// The same with HTTP.
+    /// A server of the harness that a client calls, with HTTP.
     WebAnswers,
 }
 
 impl Service {
-    /// Its port.
+    /// The service's port.
     #[must_use]
     pub fn port(self) -> u16 {
         match self {
@@ -54,7 +54,7 @@ impl Service {
         }
     }
 
-    /// What the rules forbid it to read.
+    /// The bytes that the rules forbid the receiver to read.
     #[must_use]
     pub fn forbidden(self) -> &'static [u8] {
         match self {
@@ -66,7 +66,7 @@ impl Service {
     }
 }
 
-/// The rules, which forbid what [`Service::forbidden`] says.
+/// The rules, which forbid the bytes of [`Service::forbidden`].
 pub const RULES: &str = r#"drop udp any any -> any 9000 (msg:"datagram"; content:"EVIL-UDP"; sid:1;)
 drop dns any any -> any 53 (msg:"query"; dns.query; content:"evil"; sid:2;)
 drop tcp any any -> any 9001 (msg:"stream"; flow:established,to_server; content:"EVIL-RAW"; sid:3;)
@@ -82,18 +82,19 @@ drop http any any -> any any (msg:"file"; flow:established,to_server; file.name;
 drop tls any any -> any any (msg:"name"; flow:established,to_server; tls.sni; content:"evil"; nocase; sid:30;)
 "#;
 
-/// What one host has sent from one port, as it was read.
+/// Record of the bytes read from one host and port.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
-    /// Of a stream, or texts (paths, names) one behind the other.
+    /// Bytes of a stream, or concatenated texts (paths, names).
     pub stream: Vec<u8>,
     /// Datagrams.
     pub datagrams: Vec<Vec<u8>>,
 }
 
 impl Read {
-    /// Does a server take this for a query? Not if it says that it is an answer or holds answers (dnsmasq
-    /// refuses it, others find its format wrong), or that it asks more than fits.
+    /// Whether a server accepts the message as a query. It does not if the message is marked as an answer or
+    /// holds answers (dnsmasq rejects it, other servers report a format error), or claims more questions than
+    /// fit.
     fn is_query(message: &[u8]) -> bool {
         let asked = message.get(4..6).map_or(0, |count| u16::from_be_bytes([count[0], count[1]]));
         message.len() > 12
@@ -102,7 +103,7 @@ impl Read {
             && usize::from(asked) * 5 <= message.len() - 12
     }
 
-    /// Does any of it hold these bytes? Names are compared in small letters.
+    /// Whether any part of the record contains these bytes. Names are compared in lower case.
     #[must_use]
     pub fn holds(&self, service: Service, bytes: &[u8]) -> bool {
         let find = |text: &[u8]| text.windows(bytes.len()).any(|window| window == bytes);
@@ -117,10 +118,10 @@ impl Read {
     }
 }
 
-/// Who sent it, and to which port.
+/// Sender's address and port, and the receiver's port.
 pub type Key = (IpAddr, u16, u16);
 
-/// All that was read.
+/// All records of the receivers.
 #[derive(Default)]
 pub struct Records(Mutex<HashMap<Key, Read>>);
 
@@ -131,7 +132,7 @@ impl Records {
         add(all.entry(key).or_default());
     }
 
-    /// Takes everything out.
+    /// Removes and returns all records.
     pub fn take(&self) -> HashMap<Key, Read> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Receivers of datagrams and of streams: sockets of the kernel, read in threads.
+//! Receivers of datagrams and of streams: kernel sockets, read in threads.
 
 use super::{Key, Records, Service};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -9,28 +9,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a socket holds that its thread has not read yet: many rounds' worth, so that a busy machine loses
-/// nothing here.
+/// Receive buffer of a socket in bytes: room for many rounds, so that a busy machine loses nothing here.
 const ROOM: i32 = 16 << 20;
-/// Of the receiver with a small window; and how long it does not read.
+/// Receive buffer of the receiver with a small window, in bytes; and its pause before it reads.
 const SMALL: i32 = 2304;
 const LATE: Duration = Duration::from_millis(15);
-/// A stream on which nothing comes for so long is closed.
+/// A stream is closed after this idle time.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// The sockets and their threads.
 pub struct Sinks {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    /// A thread of theirs, by its number: it has their network namespace.
+    /// Number of one of the threads, for access to its network namespace.
     thread: i32,
 }
 
 impl Sinks {
-    /// Opens them in this thread's network namespace. Everything from hosts of `honest` is sent back.
+    /// Opens the sockets in this thread's network namespace. Data from the hosts in `honest` is echoed.
     ///
     /// # Errors
-    /// A port that cannot be opened.
+    /// If a port cannot be opened.
     pub fn open(records: &Arc<Records>, honest: [IpAddr; 2]) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
@@ -47,7 +46,7 @@ impl Sinks {
             ports.iter().map(|port| TcpListener::bind(("::", *port))).collect();
         let listeners = listeners?;
         listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
-        // What is accepted there has it, too.
+        // Accepted connections inherit the buffer size.
         listeners.last().map_or(Ok(()), |slow| crate::sys::set_receive_buffer(slow, SMALL))?;
         let (records, ended) = (Arc::clone(records), Arc::clone(&stop));
         let (tell, told) = std::sync::mpsc::channel();
@@ -58,9 +57,9 @@ impl Sinks {
         Ok(Sinks { stop, threads, thread: told.recv().unwrap_or(0) })
     }
 
-    /// Datagrams that were lost here since the beginning because the machine was busy, by the kernel's
-    /// counters: sockets that had no room (`drops` in /proc/net/udp6), packets that no processor took up in
-    /// time (of the whole machine, /proc/net/softnet_stat).
+    /// Datagrams lost so far because the machine was busy, by the kernel's counters: sockets without room
+    /// (`drops` in /proc/net/udp6), packets that no processor handled in time (of the whole machine,
+    /// /proc/net/softnet_stat).
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let read = |file: &str| {
@@ -102,7 +101,7 @@ fn datagrams(
         let key = key(from, service.port());
         let bytes = buffer[..length].to_vec();
         if service == Service::Dns && length > 3 {
-            // The message as an answer without one.
+            // The message as a response without answers.
             let answer = [&bytes[..2], &[0x81, 0x83], &bytes[4..]].concat();
             let _ = socket.send_to(&answer, from);
         } else if honest.contains(&key.0) {
@@ -137,7 +136,7 @@ fn streams(listeners: &[TcpListener], records: &Records, stop: &AtomicBool) {
 }
 
 impl Stream {
-    /// Reads what is there; whether it goes on.
+    /// Reads the available bytes. Returns whether the stream goes on.
     fn read(&mut self, buffer: &mut [u8], records: &Records) -> bool {
         if self.key.2 == Service::Slow.port() && self.last.elapsed() < LATE {
             return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nginx, whose access log is its record; a TLS server on OpenSSL, which prints the names it was asked for;
-//! the web server of Python's library, which prints paths.
+//! nginx, whose access log is its record; a TLS server on OpenSSL, which prints the requested names; the web
+//! server of Python's library, which prints paths.
 
 use super::{Records, Service};
 use crate::net::{Problem, problem};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// All three, ended with it.
+/// The three servers, which end when this is dropped.
 pub struct Web {
     nginx: Child,
     tls: Child,
@@ -20,16 +20,16 @@ pub struct Web {
 }
 
 impl Web {
-    /// Starts them; their files lie in `folder`.
+    /// Starts the servers; their files are in `folder`.
     ///
     /// # Errors
-    /// What cannot be started.
+    /// If a server cannot be started.
     pub fn start(folder: &Path, records: &Arc<Records>) -> Result<Self, Problem> {
         let folder =
             std::path::absolute(folder).map_err(|error| problem(format!("{}: {error}", folder.display())))?;
         let show = folder.display();
         let log = folder.join("access.log");
-        // Not what an earlier run has served.
+        // Clears the log of an earlier run.
         put(&log, "")?;
         let long = "long ".repeat(400);
         let config = format!(
@@ -68,7 +68,7 @@ http {{
         listen(&mut tls, port, records, &ready);
         let program = folder.join("web.py");
         put(&program, include_str!("web.py"))?;
-        // From here on all are ended when something goes wrong.
+        // From here on an error ends all servers.
         let mut web = Web { nginx, tls, python: python(&program, Service::Web, &[])?, log, read: 0 };
         listen(&mut web.python, Service::Web.port(), records, &ready);
         for _ in 0..2 {
@@ -85,17 +85,17 @@ http {{
         Ok(web)
     }
 
-    /// Adds what nginx has served since the last time to the records.
+    /// Adds nginx's new log lines to the records.
     ///
     /// # Errors
-    /// A log that cannot be read.
+    /// If the log cannot be read.
     pub fn collect(&mut self, records: &Records) -> Result<(), Problem> {
         let fail = |error: std::io::Error| problem(format!("{}: {error}", self.log.display()));
         let mut file = std::fs::File::open(&self.log).map_err(fail)?;
         file.seek(SeekFrom::Start(self.read)).map_err(fail)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(fail)?;
-        // A line that is not complete waits for the next time.
+        // An incomplete line is left for the next call.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.read += whole as u64;
         for line in String::from_utf8_lossy(&bytes[..whole]).lines() {
@@ -108,7 +108,7 @@ http {{
             ) else {
                 continue;
             };
-            // What it refuses as malformed it has not served.
+            // A request that nginx rejected as malformed was not served.
             if status < 400 {
                 let key = (address.to_canonical(), port as u16, Service::Http.port());
                 records.add(key, |read| {
@@ -121,7 +121,7 @@ http {{
     }
 }
 
-/// A program in Python at the service's port.
+/// Starts a Python program at the service's port.
 fn python(program: &Path, service: Service, more: &[PathBuf]) -> Result<Child, Problem> {
     Command::new("python3")
         .arg(program)
@@ -134,7 +134,7 @@ fn python(program: &Path, service: Service, more: &[PathBuf]) -> Result<Child, P
         .map_err(|error| problem(format!("python3: {error}")))
 }
 
-/// Takes what it says, in a thread: that it is ready, and names with who asked for them.
+/// Reads the program's output in a thread: a line when it is ready, then names or paths with their clients.
 fn listen(child: &mut Child, own: u16, records: &Arc<Records>, ready: &mpsc::Sender<()>) {
     let lines = child.stdout.take().map(BufReader::new);
     let (records, ready) = (Arc::clone(records), ready.clone());
@@ -164,7 +164,7 @@ fn put(path: &Path, text: &str) -> Result<(), Problem> {
 
 impl Drop for Web {
     fn drop(&mut self) {
-        // The master tells its worker; a killed one could not.
+        // The master process stops its worker; a killed one could not.
         let _ = Command::new("kill").args(["-TERM", &self.nginx.id().to_string()]).status();
         for child in [&mut self.tls, &mut self.python] {
             let _ = child.kill();

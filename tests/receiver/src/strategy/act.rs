@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet through the trees of a strategy.
+//! Runs a packet through the trees of a strategy.
 
 use super::{Action, Change, Gas, Strategy, Tree, fields};
 use bartizan_testkit::packet::{Layer, Packet, Piece};
 use bartizan_testkit::random::Random;
 
-/// What comes out: packets in order, each with the milliseconds that it waits behind the packet that went in.
+/// The resulting packets in order, each with its delay in milliseconds after the original packet.
 pub type Sent = Vec<(u64, Packet)>;
 
 impl Strategy {
-    /// What is sent in the place of a packet.
+    /// The packets sent in place of a packet.
     pub fn out(&mut self, packet: Packet, random: &mut Random) -> Sent {
         run(&mut self.outbound, packet, random)
     }
 
-    /// What is received in the place of a packet.
+    /// The packets received in place of a packet.
     pub fn heard(&mut self, packet: Packet, random: &mut Random) -> Sent {
         run(&mut self.inbound, packet, random)
     }
@@ -91,7 +91,7 @@ fn act(action: &Action, mut packet: Packet, random: &mut Random, clock: &mut u64
     }
 }
 
-/// Two segments; what cannot be cut comes twice.
+/// Cuts into two segments; a packet that cannot be cut is duplicated.
 fn cut_segment(packet: &Packet, size: i64, overlap: usize) -> (Packet, Packet) {
     let Layer::Tcp(tcp) = &packet.layer else { return (packet.clone(), packet.clone()) };
     let length = tcp.load.len();
@@ -112,7 +112,7 @@ fn cut_segment(packet: &Packet, size: i64, overlap: usize) -> (Packet, Packet) {
     (part(0, (size + overlap).min(length)), part(size, length))
 }
 
-/// Two fragments; what cannot be cut comes twice.
+/// Cuts into two fragments; a packet that cannot be cut is duplicated.
 fn cut_packet(packet: &Packet, size: i64) -> (Packet, Packet) {
     let bytes = packet.payload();
     let size = match usize::try_from(size).map(|units| units * 8) {

@@ -38,7 +38,7 @@ fn option(field: &str) -> Option<(u8, usize)> {
     OPTIONS.iter().find(|(known, ..)| *known == name).map(|(_, kind, length)| (*kind, *length))
 }
 
-/// Does the field have this value? A packet without the protocol has none.
+/// Whether the field has this value; `false` without a header of the protocol.
 #[must_use]
 pub fn matches(packet: &Packet, protocol: &str, field: &str, value: &str) -> bool {
     let Some(own) = get(packet, protocol, field) else { return false };
@@ -51,7 +51,7 @@ pub fn matches(packet: &Packet, protocol: &str, field: &str, value: &str) -> boo
     own == value
 }
 
-/// A field as text.
+/// The value of a field as text.
 #[must_use]
 pub fn get(packet: &Packet, protocol: &str, field: &str) -> Option<String> {
     let ip = &packet.ip;
@@ -112,7 +112,7 @@ fn number(value: &[u8]) -> u64 {
     value.iter().take(4).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Sets a field; what is unknown, or of a protocol that the packet does not have, stays.
+/// Sets a field; an unknown field, or one of an absent protocol, is ignored.
 pub fn set(packet: &mut Packet, protocol: &str, field: &str, value: &str) {
     let amount = value.parse::<i64>().unwrap_or(0);
     let ip = &mut packet.ip;
@@ -178,7 +178,7 @@ fn ip_flags(text: &str) -> u8 {
     }
 }
 
-/// An option's value: bytes in hexadecimal digits where it is longer than a number, else a number.
+/// An option's value: hexadecimal digits if it is longer than a number, else a number.
 fn option_value(text: &str, amount: i64, length: usize) -> Vec<u8> {
     if length > 8 || text.len() == 2 * length && length > 4 {
         let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
@@ -186,7 +186,7 @@ fn option_value(text: &str, amount: i64, length: usize) -> Vec<u8> {
     }
     let bytes = (amount as u64).to_be_bytes();
     match length {
-        // A time and no echo of one.
+        // A timestamp and an echo of zero.
         8 => [&bytes[4..], &[0; 4]].concat(),
         _ => bytes[8 - length.min(8)..].to_vec(),
     }
@@ -197,11 +197,11 @@ fn set_option(tcp: &mut Segment, kind: u8, value: Vec<u8>) {
         Some((_, own)) => *own = value,
         None => tcp.options.push((kind, value)),
     }
-    // Another option is another header length.
+    // Another option changes the header length.
     (tcp.dataofs, tcp.chksum) = (None, None);
 }
 
-/// A random value as text; none for a field that has none.
+/// A random value as text; `None` for a field without random values.
 #[must_use]
 pub fn random(packet: &Packet, protocol: &str, field: &str, random: &mut Random) -> Option<String> {
     Some(match (protocol, field) {
@@ -213,7 +213,7 @@ pub fn random(packet: &Packet, protocol: &str, field: &str, random: &mut Random)
         ("TCP", "window") => (random.within(1, 19) * 10).to_string(),
         (_, "chksum") => random.within(1, 65_535).to_string(),
         ("TCP" | "UDP", "load") => {
-            // As long as before half of the time.
+            // Half of the time as long as before.
             let before = get(packet, protocol, "load").map_or(0, |load| load.len());
             let length = if random.percent(50) && before > 0 { before } else { random.within(1, 40) };
             String::from_utf8_lossy(&random.letters(length)).into_owned()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Evasion strategies in the grammar of the project Geneva: `OUTBOUND \/ INBOUND`, each of action trees
-//! `[PROTO:FIELD:VALUE]-ACTION-|`.
+//! Evasion strategies in the grammar of the project Geneva: `OUTBOUND \/ INBOUND`, each a list of action
+//! trees `[PROTO:FIELD:VALUE]-ACTION-|`.
 //!
-//! [`parse`](Strategy::parse) reads them, [`out`](Strategy::out) plays a packet through them,
-//! [`random::strategy`] makes new ones. The meaning is that of Bock et al., "Geneva: Evolving Censorship
-//! Evasion Strategies" (CCS 2019), and of the project's documentation. Not done: changes inside DNS messages
-//! (`DNS:...`), and `load` of HTTP by parts.
+//! [`parse`](Strategy::parse) reads strategies, [`out`](Strategy::out) runs a packet through one,
+//! [`random::strategy`] generates new ones. The meaning is that of Bock et al., "Geneva: Evolving Censorship
+//! Evasion Strategies" (CCS 2019), and of the project's documentation. Not supported: changes inside DNS
+//! messages (`DNS:...`), and `load` of HTTP by parts.
 
 mod act;
 mod fields;
@@ -15,94 +15,94 @@ pub mod random;
 pub use act::Sent;
 pub use parse::Wrong;
 
-/// A strategy. It remembers how often its triggers have fired: one for each connection.
+/// A strategy. It counts the firings of its triggers, so each connection has its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strategy {
-    /// For packets that are sent.
+    /// Trees for sent packets.
     pub outbound: Vec<Tree>,
-    /// For packets that are received.
+    /// Trees for received packets.
     pub inbound: Vec<Tree>,
 }
 
 /// One tree with its trigger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// For which packets.
+    /// Condition that selects packets.
     pub trigger: Trigger,
-    /// What becomes of them.
+    /// Action on the selected packets.
     pub action: Action,
 }
 
-/// A field that has a value.
+/// A condition on the value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     /// `IP`, `TCP`, `UDP`.
     pub protocol: String,
     /// The field.
     pub field: String,
-    /// Its value as text; with `*` at the end, what it holds.
+    /// Required value as text; with `*` at the end, a text that the field contains.
     pub value: String,
-    /// How often.
+    /// Limit on its firings.
     pub gas: Gas,
 }
 
-/// How often a trigger fires. It is used up as packets come.
+/// Limit on a trigger's firings, used up as packets match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gas {
-    /// Always.
+    /// No limit.
     Unlimited,
-    /// The first times.
+    /// Fires for the first matches only.
     Times(u32),
-    /// From behind so many times on; written as a negative number.
+    /// Fires after this many matches; written as a negative number.
     After(u32),
 }
 
-/// What becomes of a packet.
+/// An action on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is sent.
+    /// Sends the packet.
     Send,
-    /// It is not.
+    /// Drops the packet.
     Drop,
-    /// Twice, left first.
+    /// Plays both actions on a copy each, left first.
     Duplicate(Box<Action>, Box<Action>),
-    /// A field is changed.
+    /// Changes a field.
     Tamper {
         /// `IP`, `TCP`, `UDP`.
         protocol: String,
         /// The field.
         field: String,
-        /// How.
+        /// The change.
         how: Change,
-        /// And then.
+        /// Action on the changed packet.
         next: Box<Action>,
     },
-    /// Cut in two.
+    /// Cuts the packet in two.
     Fragment {
-        /// Into segments, not into fragments.
+        /// TCP segments if true, else IP fragments.
         segments: bool,
-        /// After so many bytes (fragments: units of 8); -1: in the middle.
+        /// Length of the first part in bytes (fragments: units of 8); -1: half.
         size: i64,
-        /// The first part first.
+        /// Whether the first part is sent first.
         in_order: bool,
-        /// Bytes of the second part that the first has, too.
+        /// Bytes of the second part that the first part repeats.
         overlap: usize,
-        /// The part that comes first.
+        /// Action on the part that is sent first.
         left: Box<Action>,
-        /// The other.
+        /// Action on the other part.
         right: Box<Action>,
     },
-    /// Waits, in milliseconds, also those behind it.
+    /// Delays this packet and those after it, in milliseconds.
     Sleep(u64, Box<Action>),
 }
 
-/// How a field changes.
+/// The change of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// To this value.
+    /// Sets this value.
     Replace(String),
-    /// To a random one.
+    /// Sets a random value.
     Corrupt,
-    /// By this amount.
+    /// Adds this amount.
     Add(i64),
 }

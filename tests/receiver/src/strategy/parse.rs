@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Strategies from text and back.
+//! Parses strategies from text and writes them as text.
 
 use super::{Action, Change, Gas, Strategy, Tree, Trigger};
 use std::fmt;
 
-/// Why a text is no strategy.
+/// The error of a text that is no strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
-    /// At which byte.
+    /// Byte offset of the error.
     pub at: usize,
 }
 
@@ -20,17 +20,17 @@ impl fmt::Display for Wrong {
 }
 
 impl Strategy {
-    /// Reads a strategy.
+    /// Parses a strategy.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The first error and its offset.
     pub fn parse(text: &str) -> Result<Self, Wrong> {
         let (end, begin) = text.find("\\/").map_or((text.len(), text.len()), |at| (at, at + 2));
         Ok(Strategy { outbound: trees(&text[..end], 0)?, inbound: trees(&text[begin..], begin)? })
     }
 }
 
-/// The trees of a part that begins at byte `base` of the strategy.
+/// Parses the trees of a part that begins at byte `base` of the strategy.
 fn trees(text: &str, base: usize) -> Result<Vec<Tree>, Wrong> {
     let mut reader = Reader { text, at: 0, base };
     let mut trees = Vec::new();
@@ -101,7 +101,7 @@ impl<'t> Reader<'t> {
         Ok(Tree { trigger, action })
     }
 
-    /// An action; nothing stands for sending.
+    /// Parses an action; an empty text means to send.
     fn action(&mut self) -> Result<Action, Wrong> {
         self.skip();
         let length = self.rest().find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(self.rest().len());

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random strategies.
+//! Generates random strategies.
 //!
-//! As the project makes them, trees for received packets do not branch. Most triggers are flags, as in what
-//! was published: a trigger that fires for no packet tests nothing.
+//! As in Geneva, trees for received packets do not branch. Most triggers are flags, as in published
+//! strategies: a trigger that fires for no packet tests nothing.
 
 use super::{Action, Change, Gas, Strategy, Tree, Trigger, fields};
 use bartizan_testkit::random::Random;
 
-/// Fields that are tampered with, more often the more often they stand here.
+/// Fields to tamper with; repeated entries are chosen more often.
 const FIELDS: &[(&str, &str)] = &[
     ("TCP", "flags"),
     ("TCP", "flags"),
@@ -41,19 +41,19 @@ const FIELDS: &[(&str, &str)] = &[
     ("IP", "ihl"),
 ];
 
-/// Flags of packets that a client sends, for triggers, and of those that it gets.
+/// Flags that triggers name for a client: of packets that it sends, and of those that it receives.
 const CLIENT: [&[&str]; 2] =
     [&["PA", "PA", "PA", "S", "S", "S", "A", "A", "A", "FA", "R"], &["SA", "SA", "A", "PA", "FA", "R", "RA"]];
-/// The same of a server.
+/// Flags that triggers name for a server: of packets that it sends, and of those that it receives.
 const SERVER: [&[&str]; 2] =
     [&["SA", "SA", "SA", "SA", "PA", "PA", "PA", "A", "A", "FA", "RA"], &["S", "S", "A", "PA", "FA", "R"]];
 
-/// A client's strategy that follows from the generator's state.
+/// A random strategy of a client, a function of the generator's state.
 pub fn strategy(random: &mut Random) -> Strategy {
     of(CLIENT, random)
 }
 
-/// A server's.
+/// A random strategy of a server.
 pub fn server_strategy(random: &mut Random) -> Strategy {
     of(SERVER, random)
 }
@@ -64,7 +64,7 @@ fn of([sent, heard]: [&[&str]; 2], random: &mut Random) -> Strategy {
         let flags = *random.pick(sent);
         let depth = random.within(1, 4);
         let tree = Tree { trigger: trigger(flags, random), action: action(depth, true, random) };
-        // No change is no test.
+        // An action that only sends tests nothing.
         if tree.action != Action::Send {
             strategy.outbound.push(tree);
         }
