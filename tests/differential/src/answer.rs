@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program said of a pair, and the file of answers.
+//! A program's answer to a pair, and the file of answers.
 //!
 //! An answer is a multiset of findings: `0@5>1.0:allowed` is an alert of the first rule at the fifth frame,
-//! sent to the server, by the flow of the first host's first port; `drop@5:rules` a packet that was dropped,
-//! `refused:1` a rule that was not loaded; what is left are records and their number, with their flow
-//! (`http~3.1`) where the pair has several.
+//! sent to the server, in the flow of the first host's first port; `drop@5:rules` is a dropped packet with
+//! its reason, `refused:1` a rule that was not loaded; all other findings are names of records, with their
+//! flow (`http~3.1`) where the pair has several.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Findings with their number.
+/// Findings, each with its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer(BTreeMap<String, u32>);
 
 impl Answer {
-    /// One more finding; blanks in it become dots.
+    /// Adds a finding; spaces in it become dots.
     pub fn add(&mut self, finding: String) {
         *self.0.entry(finding.replace(' ', ".")).or_default() += 1;
     }
 
-    /// Findings that one has and the other has not, with a minus for what `self` lacks and a plus for what it
-    /// has beyond.
+    /// The findings that only one of the two answers has: with a minus those that `self` lacks, with a plus
+    /// those that `expected` lacks.
     #[must_use]
     pub fn differences(&self, expected: &Answer) -> Vec<String> {
         let mut names: Vec<&String> = self.0.keys().chain(expected.0.keys()).collect();
@@ -42,12 +42,12 @@ impl Answer {
         lines
     }
 
-    /// What was found.
+    /// The names of the findings.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether some finding begins like this.
+    /// Whether some finding begins with this text.
     #[must_use]
     pub fn has(&self, begin: &str) -> bool {
         self.0.keys().any(|name| name.starts_with(begin))
@@ -79,19 +79,20 @@ impl std::fmt::Display for Answer {
     }
 }
 
-/// Answers of the peer to the pairs of a seed.
+/// Suricata's answers to the pairs of a seed.
 #[derive(Clone, Debug, Default)]
 pub struct File {
     /// The seed.
     pub seed: u64,
-    /// By the pair's number: its digest, and what was said passive and in prevention.
+    /// By the pair's number: its digest, and the answers passive and in prevention.
     pub answers: BTreeMap<u32, (u64, [Answer; 2])>,
 }
 
 const HEAD: &str = "# Answers of Suricata 8.0.8; docs/differential.md says how they are made. Seed: ";
 
 impl File {
-    /// As text: a line a pair; in prevention `=` where it is the same as passive.
+    /// The file's text: one line per pair; `=` stands for an answer in prevention that equals the passive
+    /// one.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{HEAD}{}\n", self.seed);
@@ -102,11 +103,11 @@ impl File {
         text
     }
 
-    /// Reads such a text.
+    /// Parses the text of a file.
     ///
     /// # Errors
     ///
-    /// The line that is no answer.
+    /// The first line that is not an answer.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
         let seed = lines.next().and_then(|line| line.strip_prefix(HEAD)).and_then(|seed| seed.parse().ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that are on purpose: each names what it takes for the difference to be of it, so
-//! that a fault that looks otherwise is not taken for it. docs/limits.md has the reasons.
+//! Causes of intended differences: each checks the evidence of its cause, so that a fault with other evidence
+//! is not excused. docs/limits.md has the reasons.
 
 use crate::answer::Answer;
 use crate::finding::{Alert, Finding, FlowKey, What};
@@ -8,22 +8,22 @@ use crate::pair::{Body, Pair, Rule};
 use crate::passage::{Passage, ahead, key};
 use bartizan_testkit::packet::{ACK, FIN, RST, SYN, URG};
 
-/// What requests begin with.
+/// First bytes of requests.
 pub(crate) const REQUESTS: [&[u8]; 6] = [b"GET /", b"POST /", b"PUT /", b"HEAD /", b"DELETE /", b"OPTIONS /"];
 
-/// A pair that answers differ on.
+/// A pair on which the two answers differ.
 pub struct Case<'c> {
     /// The pair.
     pub pair: &'c Pair,
-    /// Its packets.
+    /// The pair's packets and frames.
     pub passage: Passage<'c>,
-    /// In prevention.
+    /// Run in prevention.
     pub ips: bool,
     /// This program's alerts.
     pub ours: Vec<Alert>,
-    /// Suricata's.
+    /// Suricata's alerts.
     pub theirs: Vec<Alert>,
-    /// What differs.
+    /// The differing findings.
     pub findings: Vec<Finding>,
     /// This program's answer.
     pub got: &'c Answer,
@@ -40,13 +40,13 @@ impl Case<'_> {
         self.rule(alert).is_some_and(|rule| rule.options.iter().any(begins))
     }
 
-    /// Whether an alert's rule looks at a buffer of a protocol.
+    /// Whether an alert's rule inspects a buffer of a protocol.
     pub(crate) fn is_on_buffers(&self, alert: &Alert) -> bool {
         const BUFFERS: &[&str] = &["http", "dns.", "tls.", "ja3", "ja4", "file", "uricontent"];
         self.asks(alert, BUFFERS) || self.is_on_body(alert)
     }
 
-    /// Whether an alert's rule looks at a part of a message of HTTP, also with a modifier behind its content.
+    /// Whether an alert's rule inspects a part of an HTTP message, also with a modifier after its content.
     pub(crate) fn is_on_http(&self, alert: &Alert) -> bool {
         let modified = |option: &String| option.contains("; http_");
         self.asks(alert, &["http", "uricontent", "urilen"])
@@ -63,7 +63,8 @@ impl Case<'_> {
         self.asks(alert, BODIES) || self.rule(alert).is_some_and(|rule| rule.options.iter().any(of_option))
     }
 
-    /// The other program's alert of the same kind that this one's comes before: what differs is when.
+    /// Whether this program has an alert earlier than the other program has a like one: only the time
+    /// differs.
     pub(crate) fn comes_earlier(&self, finding: &Finding) -> bool {
         let What::Alert(alert) = &finding.what else { return false };
         self.findings.iter().any(|other| match &other.what {
@@ -75,7 +76,7 @@ impl Case<'_> {
         })
     }
 
-    /// Whether an alert's rule looks at payloads, and only for what must not be there.
+    /// Whether an alert's rule inspects payloads, and only for content that must be absent.
     pub(crate) fn only_denies(&self, alert: &Alert) -> bool {
         let negated = |option: &String| {
             let looks = ["content:", "pcre:", "isdataat:"].iter().find_map(|word| option.strip_prefix(word));
@@ -86,7 +87,8 @@ impl Case<'_> {
         !looks.is_empty() && looks.iter().all(|negated| *negated) && !self.is_on_buffers(alert)
     }
 
-    /// Whether both programs refuse an alert's flow with the same later packet, before what else would come.
+    /// Whether both programs block an alert's flow with the same later packet, before anything else would
+    /// follow.
     pub(crate) fn is_refused_behind(&self, alert: &Alert) -> bool {
         let refuses = |one: &&Alert| one.blocked && one.flow == alert.flow && one.place() > alert.place();
         self.theirs
@@ -95,18 +97,18 @@ impl Case<'_> {
             .any(|one| self.ours.iter().filter(refuses).any(|ours| ours.place() == one.place()))
     }
 
-    /// Whether this program has alerted alike before.
+    /// Whether this program has raised a like alert before.
     fn was_told(&self, alert: &Alert) -> bool {
         self.ours.iter().any(|one| one.is_like(alert) && one.place() < alert.place())
     }
 
-    /// Whether this program has no alert in an alert's flow from there on, as where a `pass` holds for the
+    /// Whether this program has no alert in an alert's flow from this alert on, as after a `pass` on the
     /// flow.
     pub(crate) fn is_quiet(&self, alert: &Alert) -> bool {
         !self.ours.iter().any(|one| one.flow == alert.flow && one.place() >= alert.place())
     }
 
-    /// Whether a finding's flow is like this: that of an alert or frame, or of a record.
+    /// Whether the flow of a finding (an alert, a frame or a record) meets a condition.
     pub(crate) fn concerns(&self, finding: &Finding, is: impl Fn(FlowKey) -> bool) -> bool {
         match &finding.what {
             What::Alert(alert) => is(alert.flow),
@@ -127,7 +129,7 @@ pub(crate) fn told_once(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     is.then_some("an event of a transaction is told once, also when Suricata's parser raises it twice")
 }
 
-/// A `pass` on a body ends inspection of its flow when the bytes come; Suricata waits for more of the body,
+/// A `pass` on a body ends inspection of its flow when the bytes arrive; Suricata waits for more of the body,
 /// and alerts until then.
 pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
@@ -148,8 +150,8 @@ pub(crate) fn passed_by_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'s
     is.then_some("prevention looks at bodies as they come: a `pass` on one holds from there on; Suricata's holds when there is more of the body")
 }
 
-/// A handshake message of a type that nobody knows is told when its head is there; Suricata waits for all
-/// that it says will come.
+/// A handshake message of unknown type is reported when its head is there; Suricata waits for the announced
+/// length.
 pub(crate) fn message_of_no_type(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const TYPES: &[u8] = &[0, 1, 2, 4, 11, 12, 13, 14, 15, 16, 20, 21, 22];
     let What::Record(name) = &finding.what else { return None };
@@ -183,10 +185,10 @@ pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'stati
                 .findings
                 .iter()
                 .any(|one| one.more && matches!(&one.what, What::Record(name) if name == "flow:TCP:failed"));
-            // It is asked of the other side, too, when one is known to speak none.
+            // The condition also holds for the other side once the protocol of one side is known to be none.
             let known = if finding.more { case.got.has("flow:TCP:failed") } else { failed };
             let unknown = known && case.asks(alert, &["app-layer-protocol:unknown"]);
-            // What matches once matches then.
+            // A rule that matches once has matched by then.
             let here = finding.more || case.comes_earlier(finding);
             unknown || here && case.rule(alert).is_some_and(|rule| rule.options.iter().any(decides))
         }
@@ -196,8 +198,8 @@ pub(crate) fn closes_early(case: &Case<'_>, finding: &Finding) -> Option<&'stati
         .then_some("in prevention detection of the protocol ends as soon as no more bytes can tell")
 }
 
-/// Prevention looks for a request that no pattern knows: a side that may yet be one keeps detection open,
-/// until the flow is over.
+/// Prevention waits for a request that no pattern recognises: a side that may still send one keeps detection
+/// open until the flow ends.
 pub(crate) fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const DNS: u16 = 53;
     let is = match &finding.what {
@@ -216,7 +218,7 @@ pub(crate) fn stays_open(case: &Case<'_>, finding: &Finding) -> Option<&'static 
             _ => false,
         })
     };
-    // An alert's place says what was known by then.
+    // An alert's packet tells which data was known by then.
     let at = match &finding.what {
         What::Alert(Alert { frame: Some(frame), .. }) => case.passage.packet(*frame).map(|(at, _)| at + 1),
         _ => None,
@@ -236,20 +238,20 @@ pub(crate) fn held_until_known(case: &Case<'_>, finding: &Finding) -> Option<&'s
         .then_some("prevention holds first bytes until their protocol is known, where a rule asks for it")
 }
 
-/// Suricata 8.0.8 shows a side's random only when the other side's is there, and zeros before a side has
-/// spoken.
+/// Suricata 8.0.8 exposes a side's random only once the other side's is there, and zeros before a side has
+/// sent data.
 pub(crate) fn random_of_the_other_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    // A record's head, a message's, a version and the random.
+    // Header of a record, header of a message, a version and the random.
     const RANDOM: usize = 5 + 4 + 2 + 32;
     let silent =
         |to_server: bool, at: usize| case.passage.said_before(alert.flow, to_server, at).len() < RANDOM;
     let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
-    // Where this program has alerted before, Suricata does so when the other side's is there.
-    // Of a hello that is broken it is looked at when the connection ends.
+    // If this program has alerted before, Suricata does so when the other side's random is there.
+    // The random of a broken hello is inspected when the connection ends.
     let broken =
         case.got.has("anomaly:HANDSHAKE_INVALID_LENGTH") && case.ours.iter().any(|one| one.is_like(alert));
-    // A rule that counts, on both sides, has counted what Suricata shows of the side that had said nothing.
+    // A rule for both sides that counts has counted Suricata's zeros for the silent side.
     let counted = || {
         case.asks(alert, &["detection_filter", "threshold"])
             && case.rule(alert).is_some_and(|rule| rule.head.contains("<>"))
@@ -272,7 +274,7 @@ pub(crate) fn state_of_the_handshake(case: &Case<'_>, finding: &Finding) -> Opti
     is.then_some("`ssl_state` is asked again while the handshake goes on; Suricata gives up what did not hold when it first asked")
 }
 
-/// Whether a packet has none of the flags of a kind that a rule does not want.
+/// Whether a packet has none of the flags of a kind that a rule negates.
 fn lacks(option: &str, flags: u16) -> bool {
     let unwanted = option.strip_prefix("flags:!").and_then(|rest| rest.split(',').next()).unwrap_or_default();
     let ends = unwanted.contains(['S', 'F', 'R']) && flags & (SYN | FIN | RST) == 0;
@@ -280,19 +282,19 @@ fn lacks(option: &str, flags: u16) -> bool {
     ends || rare
 }
 
-/// The same where such a rule passes.
+/// A `pass` rule with negated flags holds for a packet that has none of their kind.
 pub(crate) fn passed_without_flags(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
     let passes =
         |rule: &Rule| rule.action == "pass" && rule.options.iter().any(|option| lacks(option, segment.flags));
-    // What passes a packet lets no other rule alert on it.
+    // A `pass` on a packet keeps all other rules from alerting on it.
     let quiet = !case.ours.iter().any(|one| (one.frame, one.flow) == (alert.frame, alert.flow));
     (!finding.more && !segment.load.is_empty() && quiet && case.pair.rules.iter().any(passes))
         .then_some("a `pass` with `flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
 }
 
-/// A rule that refuses in silence when the handshake is somewhere is asked with each packet.
+/// A drop rule without alerts on the state of the handshake is evaluated with each packet.
 pub(crate) fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Drop(Some(frame), reason) = &finding.what else { return None };
     let silent = |rule: &Rule| {
@@ -300,7 +302,7 @@ pub(crate) fn silent_on_the_handshake(case: &Case<'_>, finding: &Finding) -> Opt
         matches!(rule.action, "drop" | "reject") && has("noalert") && has("ssl_state")
     };
     let flow = key(case.passage.packet(*frame)?.1);
-    // This program refuses first: a packet without data of a flow in which a side has begun a handshake.
+    // This program drops first: a packet without data of a flow in which a side has begun a handshake.
     let before = case.findings.iter().any(|other| match &other.what {
         What::Drop(Some(first), reason) if other.more && first <= frame && reason == "rules" => {
             let Some((at, packet, segment)) = case.passage.segment(*first) else { return false };
@@ -324,8 +326,7 @@ pub(crate) fn depth_that_varies(case: &Case<'_>, finding: &Finding) -> Option<&'
     is.then_some("`depth` by a variable holds beside `dsize`; Suricata then reads another variable")
 }
 
-/// Suricata looks at a rule with such flags only if the packet has one of their kind, also where the rule
-/// says that they must not be there.
+/// Suricata evaluates a rule with negated flags only if the packet has a flag of their kind.
 pub(crate) fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (_, _, segment) = case.passage.segment(alert.frame?)?;
@@ -333,7 +334,7 @@ pub(crate) fn flags_that_are_not_there(case: &Case<'_>, finding: &Finding) -> Op
     is.then_some("`flags:!` holds for packets without any flag of that kind; Suricata does not look at those")
 }
 
-/// Suricata takes the number out of the value before the transform.
+/// Suricata extracts the number from the value before the transform.
 pub(crate) fn behind_a_transform(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let rule = match &finding.what {
         What::Alert(alert) => alert.rule,
@@ -382,8 +383,8 @@ pub(crate) fn asked_again(case: &Case<'_>, finding: &Finding) -> Option<&'static
         .then_some("in prevention each datagram of an unknown flow is asked what it is")
 }
 
-/// A reset that its receiver does not take changes nothing for it: what follows is looked at as part of the
-/// stream. Suricata looks at packets alone.
+/// A reset that its receiver rejects changes nothing: the following data is inspected as part of the stream.
+/// Suricata inspects single packets then.
 pub(crate) fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     if !case.ips || !finding.more && !matches!(finding.what, What::Alert(_)) {
         return None;
@@ -401,7 +402,7 @@ pub(crate) fn behind_a_reset(case: &Case<'_>, finding: &Finding) -> Option<&'sta
             case.passage.packet(*frame).is_some_and(|(at, _)| goes_on(*flow, at))
         }
         What::Alert(alert) => goes_on(alert.flow, usize::MAX),
-        // What refuses there refuses the flow, whose stream goes on.
+        // A drop here drops the flow, whose stream goes on.
         What::Drop(Some(frame), reason) if reason == "flow.drop" => {
             let refused = |flow: FlowKey| {
                 case.ours.iter().any(|alert| {
@@ -425,7 +426,7 @@ pub(crate) fn behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
     let edge = case.passage.contiguous(alert.flow, alert.to_server, at)?;
-    // Once it is filled, it has been.
+    // If the hole is filled later, this program must have alerted then.
     let end = case.passage.contiguous(alert.flow, alert.to_server, usize::MAX)?;
     let later = |one: &Alert| one.is_like(alert) && one.place() > alert.place();
     let looked_at = ahead(segment.seq, end) > 0 || case.ours.iter().any(later);
@@ -447,7 +448,7 @@ pub(crate) fn sent_again(case: &Case<'_>, finding: &Finding) -> Option<&'static 
 
 pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    // Something of the body is there with this program's alert.
+    // A part of the body is there with this program's alert.
     let begun = |ours: &Alert| {
         let Some(frame) = ours.frame else { return true };
         let Some((at, _)) = case.passage.packet(frame) else { return false };
@@ -455,7 +456,7 @@ pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Optio
         let lines = said.windows(4).position(|end| end == b"\r\n\r\n").map(|head| head + 4);
         let line = said.windows(2).position(|end| end == b"\n\n").map(|head| head + 2);
         let head = lines.into_iter().chain(line).min();
-        // What has no head is a body as a whole.
+        // A message without a head is a body as a whole.
         head.map_or(!said.is_empty() && !ours.to_server && !said.starts_with(b"HTTP/"), |head| {
             said.len() > head
         })
@@ -467,14 +468,14 @@ pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Optio
     if !first.is_some_and(begun) {
         return None;
     }
-    // Or Suricata has refused the flow by then, and this program does with the same packet.
+    // Or Suricata has blocked the flow by then, and this program blocks it with the same packet.
     let refused = |one: &Alert| one.blocked && one.flow == alert.flow && one.place() <= alert.place();
     let here = |one: &Alert| refused(one) && one.place() == alert.place();
     let over = finding.more && case.theirs.iter().any(refused) && case.ours.iter().any(here);
     let over = over || finding.more && case.is_refused_behind(alert);
-    // Or the packet is another one, of which the rule asks something else.
+    // Or it is another packet, for which other conditions of the rule differ.
     let over = over || finding.more && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"]);
-    // Or what brings the part was put together of fragments, and is no frame.
+    // Or the part comes in a reassembled datagram, which is not a frame.
     let ours = |one: &Finding, there: &Alert| one.more && there.frame.is_none() && there.is_like(alert);
     let theirs = |one: &Finding, there: &Alert| !one.more && there.is_like(alert);
     let some = |is: &dyn Fn(&Finding, &Alert) -> bool| {
@@ -490,7 +491,7 @@ pub(crate) fn body_before_it_leaves(case: &Case<'_>, finding: &Finding) -> Optio
     )
 }
 
-/// A line that ends with its segment: libhtp goes on with the next one.
+/// A line that ends with its segment: libhtp waits for the next one.
 pub(crate) fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const RECENT: usize = 3;
     let What::Alert(alert) = &finding.what else { return None };
@@ -516,7 +517,7 @@ pub(crate) fn line_that_is_over(case: &Case<'_>, finding: &Finding) -> Option<&'
     is.then_some("a line of HTTP that ends with its segment is looked at when it is known to be over; Suricata waits for the next line")
 }
 
-/// Whether a line behind which a CR stands alone is the last one is known with the next byte.
+/// After a line with a lone CR, only the next byte decides whether this line is the last one.
 pub(crate) fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (ours, theirs) = case.findings.iter().find_map(|other| match &other.what {
@@ -540,7 +541,7 @@ pub(crate) fn line_before_a_return(case: &Case<'_>, finding: &Finding) -> Option
     )
 }
 
-/// TLS is known from the server's side where the client's first bytes did not come; Suricata gives the
+/// TLS is detected from the server's side if the client's first bytes are missing; Suricata gives the
 /// connection up.
 pub(crate) fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const WRONG: &str = "anomaly:APPLAYER_WRONG_DIRECTION_FIRST_DATA";
@@ -548,7 +549,7 @@ pub(crate) fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'s
         .findings
         .iter()
         .any(|other| !other.more && matches!(&other.what, What::Record(name) if name == WRONG));
-    // Its beginning is missing, or was acknowledged before it came.
+    // The beginning of the flow is missing, or was acknowledged before it arrived.
     let headless = |flow: FlowKey| {
         let first = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0);
         let edge = case.passage.contiguous(flow, true, usize::MAX);
@@ -558,7 +559,7 @@ pub(crate) fn other_side_first(case: &Case<'_>, finding: &Finding) -> Option<&'s
     };
     let is = match &finding.what {
         What::Record(name) => finding.more || name == WRONG || name == "flow:TCP:failed",
-        // What it has given up has no protocol, also by direction.
+        // A connection that Suricata has given up has no protocol, in either direction.
         What::Alert(alert) => {
             finding.more || case.asks(alert, &["app-layer-protocol:!", "app-layer-protocol:failed"])
         }
@@ -574,7 +575,7 @@ pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'st
         option.starts_with("http.header") && !option.contains("http.header_")
             || option.contains("http_header")
     };
-    // As they are read: a keep-alive brings a byte that was there.
+    // The bytes as they are read: a keep-alive repeats one byte.
     const MOST: u32 = 1 << 13;
     let said = [
         case.passage.said(alert.flow, alert.to_server),
@@ -582,14 +583,14 @@ pub(crate) fn chunked_trailer(case: &Case<'_>, finding: &Finding) -> Option<&'st
     ]
     .concat()
     .to_ascii_lowercase();
-    // Both have told it with a datagram of fragments, which is no packet of the capture.
+    // Both have alerted on a reassembled datagram, which is not a packet of the capture.
     let in_fragments = || {
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
         let told = |all: &[Alert]| all.iter().any(|one| one.is_like(alert) && one.frame.is_none());
         let mut before = case.passage.of_flow(alert.flow).take_while(|(place, _)| *place < at);
         told(&case.ours) && told(&case.theirs) && before.any(|(_, packet)| packet.fragments.is_some())
     };
-    // A rule that counts has matched before without an alert: it alerts when the last chunk has come.
+    // A rule that counts has matched before without an alert: it alerts when the last chunk has arrived.
     let counted = || {
         let at = alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at);
         let so_far = case.passage.said_before(alert.flow, alert.to_server, at.saturating_add(1));
@@ -624,11 +625,11 @@ pub(crate) fn shown_twice(case: &Case<'_>, finding: &Finding) -> Option<&'static
     is.then_some("data behind a hole is looked at once; Suricata looks at it again when the connection ends")
 }
 
-/// A far segment moves Suricata's idea of what comes next.
+/// A segment far ahead moves the next sequence number that Suricata expects.
 pub(crate) fn end_in_order(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Drop(Some(frame), reason) = &finding.what else {
         let What::Record(name) = &finding.what else { return None };
-        // What is then known of the flow goes with it.
+        // The flow's record differs together with the drop.
         let other = |one: &Finding| matches!(one.what, What::Drop(..)) && end_in_order(case, one).is_some();
         return (name.starts_with("flow:TCP:") && case.findings.iter().any(other)).then_some(FIN_IN_ORDER);
     };
@@ -658,7 +659,7 @@ pub(crate) fn old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static st
 
 pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HEADER: usize = 20;
-    // The flow and the frame of a refused fragment.
+    // The flow and the frame of a dropped fragment.
     let refused = |finding: &Finding| match &finding.what {
         What::Drop(Some(frame), reason) if finding.more && reason == "defrag.error" => {
             let (_, packet, _) = case.passage.segment(*frame)?;
@@ -669,8 +670,8 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
     };
     let refusals: Vec<(FlowKey, u32, bool)> = case.findings.iter().filter_map(refused).collect();
     let behind = |flow: FlowKey, frame: u32| refusals.iter().any(|one| one.0 == flow && one.1 <= frame);
-    // What is missed: of the datagram itself anything, behind it what looks at the bytes of its side, which
-    // has a hole, or counts packets, or looks at what parsers make of both sides.
+    // Missing alerts: all on the datagram itself; after it those on bytes of its side, which has a hole, on
+    // packet counts, or on parsed content of both sides.
     let misses = |alert: &Alert| {
         const BYTES: &[&str] = &["content:", "pcre:", "byte_", "isdataat:", "base64_"];
         const COUNTS: &[&str] =
@@ -686,13 +687,13 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
             || case.asks(alert, COUNTS)
             || side && case.asks(alert, BYTES)
     };
-    // The datagram whose fragment is refused has a match that refuses its flow.
+    // The datagram whose fragment is dropped has a match that blocks its flow.
     let would_refuse =
         |flow: FlowKey| case.theirs.iter().any(|one| one.blocked && one.frame.is_none() && one.flow == flow);
-    // What is refused leaves a hole, which ends parsers.
+    // The drop leaves a hole, which ends parsers.
     let follows = match &finding.what {
         What::Record(name) => {
-            // What is left is read without what is missing.
+            // The remaining data is parsed without the missing part.
             const FOLLOWS: [&str; 9] = [
                 "http",
                 "anomaly:INVALID_GAP",
@@ -715,11 +716,11 @@ pub(crate) fn header_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'s
         }
         What::Drop(None, _) => !finding.more && !refusals.is_empty(),
         What::Alert(alert) => {
-            // A field may begin before what is missing and end behind it.
+            // A field may begin before the hole and end after it.
             let on_message = case.is_on_http(alert) || case.asks(alert, &["file"]);
             let field = || on_message && case.got.has("anomaly:INVALID_GAP");
             let more = would_refuse(alert.flow) || !case.is_on_buffers(alert) || field();
-            // What is counted by hosts has one packet less in all of their flows.
+            // Counts by host have one packet less in all flows of that host.
             let counted = case.asks(alert, &["detection_filter", "threshold"])
                 && refusals.iter().any(|one| one.1 <= alert.place());
             (if finding.more { more } else { misses(alert) || would_refuse(alert.flow) })
@@ -744,8 +745,8 @@ pub(crate) fn drop_that_drops_nothing(case: &Case<'_>, finding: &Finding) -> Opt
     is.then_some("where nothing can be dropped, what follows a match of `drop` is recorded; Suricata parses no more of it")
 }
 
-/// A FIN shows Suricata's rules a stream in which nothing is readable yet: what must not be there is not
-/// there.
+/// A FIN makes Suricata evaluate its rules on a stream with no readable data yet: absent content counts as
+/// absent.
 pub(crate) fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, packet, segment) = case.passage.segment(alert.frame?)?;
@@ -771,12 +772,12 @@ pub(crate) fn nothing_to_look_at(case: &Case<'_>, finding: &Finding) -> Option<&
             && other.place() < alert.place()
             && nothing_to_look_at(case, &told).is_some()
     };
-    // Asked only here: each look at an alert before asks no further.
+    // Checked last, because each check of an earlier alert would recurse.
     let is = !case.ips && if finding.more { case.theirs.iter().any(told_later) } else { at_a_fin };
     is.then_some("content that must not be there wants something to be looked at; Suricata looks at nothing when a FIN comes and nothing is acknowledged")
 }
 
-/// Suricata takes `dsize:!N` for a size that all contents have to fit in.
+/// Suricata takes `dsize:!N` for a size that all contents must fit in.
 pub(crate) fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let rule = match &finding.what {
         What::Alert(alert) if finding.more => alert.rule,
@@ -790,8 +791,7 @@ pub(crate) fn size_that_must_not_be(case: &Case<'_>, finding: &Finding) -> Optio
     is.then_some("a rule may say `dsize:!N` with longer contents; Suricata refuses it")
 }
 
-/// Where flows may begin in the middle, Suricata asks what one side says for both, as it may be the other
-/// one.
+/// If flows may begin midstream, Suricata probes one side's data for both sides, as either may be the client.
 pub(crate) fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let midstream = crate::engine::SETTINGS.get(case.pair.setting)?.contains(&"stream.midstream=true");
@@ -811,7 +811,7 @@ pub(crate) fn silent_side_of_a_pickup(case: &Case<'_>, finding: &Finding) -> Opt
     is.then_some("in prevention a connection that is met in the middle stays open for what the side says that has said nothing; Suricata has asked for both")
 }
 
-/// A rule on a transaction and on the stream: Suricata looks at it when a message is parsed.
+/// A rule on a transaction and on the stream: Suricata evaluates it when a message is parsed.
 pub(crate) fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HEAD: usize = 5;
     let What::Alert(alert) = &finding.what else { return None };
@@ -830,23 +830,22 @@ pub(crate) fn stream_within_a_record(case: &Case<'_>, finding: &Finding) -> Opti
     is.then_some("a rule on a TLS session and on its stream is asked again within a record; Suricata asks when one is parsed")
 }
 
-/// Suricata looks at a rule on the stream that asks for a bit of a rule on transactions with each
-/// transaction.
+/// Suricata evaluates a stream rule that requires a bit of a transaction rule with each transaction.
 pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let asks = case.asks(alert, &["flowbits:isset"]) && !case.is_on_buffers(alert);
-    // The same bit.
+    // Both rules name the same bit.
     let sets = (0..case.pair.rules.len()).any(|rule| {
         let other = Alert { rule, ..alert.clone() };
         case.asks(&other, &["flowbits:set"])
             && case.is_on_buffers(&other)
             && crate::times::hangs_on(case, finding, &other)
     });
-    // Both have found it in this flow and direction; how often differs.
+    // Both have alerted in this flow and direction; only the number differs.
     let known = |alerts: &[Alert]| alerts.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
     let again = case.ips && known(&case.ours) && known(&case.theirs);
-    // Passively Suricata asks before the transaction that comes with the same packet sets it.
-    // Nor does it with a datagram that is no message.
+    // Passively Suricata evaluates the rule before the transaction of the same packet sets the bit. A
+    // datagram that is not a message sets none.
     let no_message = || {
         let packet = alert.frame.and_then(|frame| case.passage.packet(frame));
         packet.is_some_and(
@@ -857,8 +856,8 @@ pub(crate) fn asked_by_transaction(case: &Case<'_>, finding: &Finding) -> Option
     is.then_some("a rule on the stream that asks for a flowbit is asked with what the stream shows; Suricata asks with each transaction if one on transactions sets the bit")
 }
 
-/// A keep-alive brings a byte that was there: it leaves as it was inspected. Suricata looks at the one that
-/// came.
+/// A keep-alive repeats a byte: this program forwards and inspects the first copy, Suricata inspects the new
+/// one.
 pub(crate) fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let frame = match &finding.what {
         What::Alert(alert) => alert.frame?,
@@ -875,7 +874,7 @@ pub(crate) fn byte_of_a_keep_alive(case: &Case<'_>, finding: &Finding) -> Option
     is.then_some("the byte of a keep-alive leaves as it was inspected; Suricata looks at the one that came")
 }
 
-/// What must not be in a body is not in what has come of it.
+/// A content that must be absent from a body is absent from the part that has arrived.
 pub(crate) fn denied_in_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, ..) = case.passage.segment(alert.frame?)?;

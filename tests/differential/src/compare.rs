@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program answers, held against the peer's answers; and what is known to differ.
+//! Compares a program's answers with Suricata's, and knows the open differences.
 
 use crate::answer::{Answer, File};
 use crate::engine::Program;
@@ -8,17 +8,17 @@ use crate::make::pair;
 use crate::pair::Pair;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How pairs are run, by number.
+/// Modes in which pairs are run; their index is the mode's number.
 pub const MODES: [&str; 2] = ["passive", "prevention"];
 
 /// A pair whose answer differs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
-    /// The pair.
+    /// The pair's number.
     pub number: u32,
-    /// Of [`MODES`].
+    /// Index in [`MODES`].
     pub mode: usize,
-    /// What differs.
+    /// Lines of the difference.
     pub lines: Vec<String>,
 }
 
@@ -28,22 +28,22 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     /// Differences without a reason.
     pub differences: Vec<Difference>,
-    /// How many have a reason, by reason.
+    /// Number of explained differences, by reason.
     pub explained: BTreeMap<&'static str, u32>,
-    /// What differs with a reason, and the reason; for who mistrusts it.
+    /// Explained lines with their reasons, for review.
     pub lines: Vec<String>,
 }
 
-/// The pairs of a file of answers.
+/// Generates the pairs of a file of answers.
 ///
 /// # Errors
 ///
-/// One of them is not the one that was asked about.
+/// A generated pair differs from the one that was answered.
 pub fn pairs(file: &File) -> Result<Vec<Pair>, String> {
     let pairs: Vec<Pair> = file.answers.keys().map(|number| pair(file.seed, *number)).collect();
     match pairs.iter().find(|pair| file.answers[&pair.number].0 != pair.digest()) {
@@ -101,7 +101,7 @@ pub fn compare(program: &Program, pairs: &[Pair], file: &File, batch: usize) -> 
     Ok(comparison)
 }
 
-/// Differences that are known and still to be mended, a line each; lines with `#` are for people.
+/// Known open differences, one per line; lines with `#` are comments.
 #[must_use]
 pub fn known(text: &str) -> BTreeSet<&str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conversations in DNS, over UDP and TCP.
+//! DNS conversations over UDP and TCP.
 
 use crate::scene::{Scene, Target};
 use crate::talk::{Message, Way};
@@ -74,7 +74,7 @@ pub fn scene(random: &mut Random) -> Scene {
     Scene { messages, way: Way { udp, port: 53, ..Way::default() }, targets, beside: Vec::new() }
 }
 
-/// Further conditions of rules on DNS.
+/// Additional conditions of DNS rules.
 pub const CONDITIONS: &[&str] = &[
     "dns.opcode:0",
     "dns.opcode:!0",
@@ -101,7 +101,7 @@ pub fn is_cut_short(query: &[u8]) -> bool {
         let Some(label) = after.get(usize::from(*length)..) else { return true };
         rest = label;
     }
-    // The end of the name, the question's type and class.
+    // The end of the name, then the question's type and class.
     rest.len() < 1 + 2 + 2
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that come of the order in which flows end with their capture, and of how far a
-//! stream is shown behind a hole; as in [`crate::causes`].
+//! Causes of differences from the order in which flows end with their capture, and from the end of the
+//! inspected stream after a hole; as in [`crate::causes`].
 
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, What};
@@ -8,8 +8,8 @@ use crate::passage::ahead;
 use crate::times::PLACES;
 use bartizan_testkit::packet::ACK;
 
-/// Of flows that end with the capture Suricata shows those first whose place in its table comes first: what
-/// counts by host alerts in another one.
+/// Suricata ends the flows that are open at the end of the capture in the order of its table: a rule that
+/// counts by host alerts in another flow.
 pub(crate) fn counted_in_another_order(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let counts = |option: &String| {
@@ -31,8 +31,8 @@ pub(crate) fn counted_in_another_order(case: &Case<'_>, finding: &Finding) -> Op
     is.then_some("of flows that end with the capture the first one is shown first: a rule that counts by host alerts there; Suricata goes by their places in its table")
 }
 
-/// Passively Suricata takes the bytes of an acknowledged hole for room, and shows as many behind it that
-/// nobody has acknowledged: with them what is shown ends elsewhere.
+/// Passively Suricata adds the bytes of an acknowledged hole to the inspected range, and so inspects as many
+/// unacknowledged bytes after it: the range ends elsewhere.
 pub(crate) fn shown_before_it_is_acknowledged(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, one) = case.passage.segment(alert.frame?)?;
@@ -40,7 +40,7 @@ pub(crate) fn shown_before_it_is_acknowledged(case: &Case<'_>, finding: &Finding
     let others = case.passage.before(alert.flow, !alert.to_server, at);
     let acknowledged =
         others.filter(|other| other.flags & ACK != 0).map(|other| ahead(other.ack, edge)).max()?;
-    // Where what lies behind the hole begins.
+    // Offset of the first data after the hole.
     let behind = case.passage.before(alert.flow, alert.to_server, at + 1).filter(|one| !one.load.is_empty());
     let begin = behind.map(|one| ahead(one.seq, edge)).filter(|begin| *begin > 0).min()?;
     let (from, length) = (ahead(one.seq, edge), one.load.len() as i32);
@@ -55,7 +55,7 @@ pub(crate) fn shown_before_it_is_acknowledged(case: &Case<'_>, finding: &Finding
     is.then_some("passively what nobody has acknowledged is shown when it is; behind an acknowledged hole Suricata shows as many bytes of it as the hole has")
 }
 
-/// Whether it matters to a rule on the stream where what is shown begins or ends.
+/// Whether a stream rule depends on the beginning or end of the inspected range.
 fn looks_at_an_end(case: &Case<'_>, alert: &Alert) -> bool {
     !case.is_on_buffers(alert) && case.asks(alert, PLACES)
 }
@@ -78,8 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_unacknowledged_explains_rules_on_its_end_only() {
-        // Packet 8 is the last before the hole, packet 11 lies behind it; rule 2 has `$`, rule 0 is on a
-        // buffer.
+        // Packet 8 is the last before the hole, packet 11 is after it; rule 2 has `$`, rule 0 is on a buffer.
         let left = |ips, want: &[&str]| left_of(152, 1138, ips, &[], want);
         assert!(left(false, &["2@11>1.0:allowed"]).is_empty());
         assert_eq!(left(false, &["2@8>1.0:allowed"]), ["-2@8>1.0:allowed"], "before the hole");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs of a program on pairs, many at once.
+//! Runs a program on many pairs at once.
 
 use crate::answer::Answer;
 use crate::pair::{MAX_RULES, Pair, owner};
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Settings that pairs are run with.
+/// Settings that pairs are run with; a pair names one by its index.
 pub const SETTINGS: &[&[&str]] = &[
     &[],
     &["stream.midstream=true"],
@@ -18,7 +18,7 @@ pub const SETTINGS: &[&[&str]] = &[
     &["stream.async-oneside=true"],
 ];
 
-/// Bytes of the window of a setting that the stream is shown with inline.
+/// Size in bytes of the stream window that a setting inspects inline.
 #[must_use]
 pub fn window(setting: usize) -> i32 {
     const DEFAULT: i32 = 2_560;
@@ -29,25 +29,25 @@ pub fn window(setting: usize) -> i32 {
 
 const CONFIG: &str = include_str!("../suricata.yaml");
 
-/// A program that answers.
+/// A program under comparison.
 #[derive(Clone, Debug)]
 pub enum Program {
-    /// This project's.
+    /// This project's program.
     Bartizan(PathBuf),
-    /// Suricata, in the root of another system or in this one's.
+    /// Suricata, in the root directory of another system or in this system.
     Suricata(Option<PathBuf>),
 }
 
-/// What a program answered, by the pairs' numbers.
+/// A program's answers, by the pairs' numbers.
 pub type Answers = BTreeMap<u32, Answer>;
 
 impl Program {
-    /// Runs pairs, `batch` of one setting at once; those to which it matters when the run ends are runs of
-    /// their own.
+    /// Runs pairs, `batch` of one setting per run; pairs whose answer depends on the end of the run get a run
+    /// of their own.
     ///
     /// # Errors
     ///
-    /// A message when a file cannot be written or the program does not end well.
+    /// A message when a file cannot be written or the program fails.
     pub fn run(&self, pairs: &[Pair], ips: bool, batch: usize) -> Result<Answers, String> {
         let mut answers = Answers::new();
         for setting in 0..SETTINGS.len() {
@@ -77,7 +77,7 @@ impl Program {
                 return Err(format!("{command:?} ended with {}:\n{text}", output.status));
             }
             if let Program::Bartizan(program) = self {
-                // A run names the first refused rules only.
+                // A run names only the first rejected rules.
                 let checked = Command::new(program).arg("check").arg(inside.join("rules")).output();
                 let checked = checked.map_err(|error| format!("{}: {error}", program.display()))?;
                 text = [checked.stdout, checked.stderr]
@@ -133,7 +133,7 @@ impl Program {
     }
 }
 
-/// Writes what a pair alone is run with, for people.
+/// Writes the files of a single pair, for people.
 ///
 /// # Errors
 ///
@@ -142,11 +142,11 @@ pub fn write(pair: &Pair, dir: &Path) -> Result<(), String> {
     Batch::write(&[pair], dir).map(|_| ())
 }
 
-/// Pairs in one capture.
+/// Pairs that share one capture and rule file.
 struct Batch {
-    /// Of each pair: its number, that of its first frame, from 1, and whether it has several flows.
+    /// Number of each pair, number of its first frame (from 1), and whether it has several flows.
     begins: Vec<(u32, u64, bool)>,
-    /// Of each rule, by its line: its pair, its place there.
+    /// Pair and index of each rule, by line of the rule file.
     lines: Vec<(u32, usize)>,
 }
 
@@ -176,7 +176,7 @@ impl Batch {
         Ok(Batch { begins, lines })
     }
 
-    /// What was answered: events in `dir`, refused rules in the messages.
+    /// Reads the answers: events in `dir`, rejected rules in the messages.
     fn read(&self, dir: &Path, messages: &str) -> Result<Answers, String> {
         let mut answers: Answers =
             self.begins.iter().map(|(number, ..)| (*number, Answer::default())).collect();
@@ -240,8 +240,8 @@ impl Batch {
     }
 }
 
-/// The line of the rule file that a message refuses: Suricata's and this project's way to say it. `code`: the
-/// heading that a place stands under; those from D100 to D119 are refusals.
+/// The line of the rule file that a message rejects, in Suricata's or this project's format. `code` is the
+/// heading above the position; D100 to D119 are rejections.
 fn line_of(message: &str, code: &str) -> Option<usize> {
     let digits =
         |text: &str| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Differences that are on purpose; docs/limits.md has the reasons, [`crate::causes`] what makes a difference
-//! one of them.
+//! Explains intended differences; docs/limits.md has the reasons, [`crate::causes`] the conditions of each.
 
 use crate::answer::Answer;
 use crate::causes::Case;
@@ -10,7 +9,7 @@ use crate::passage::{Passage, key};
 use crate::reasons::CAUSES;
 use std::collections::BTreeSet;
 
-/// What is left of a difference, and the reasons of what is not.
+/// The unexplained lines of a difference; if there are none, the reasons of the others.
 #[must_use]
 pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<String>, BTreeSet<&'static str>) {
     let said = reasons(pair, ips, got, want);
@@ -21,18 +20,18 @@ pub fn explain(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> (Vec<Stri
     (left, because)
 }
 
-/// What a line of a difference comes from.
+/// The explanation of one line of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nothing that is known.
+    /// No known cause.
     Open,
-    /// It is on purpose.
+    /// An intended difference.
     Reason(&'static str),
-    /// It follows from a refusal, or from a bit, that has a reason.
+    /// A consequence of a block, or of a bit, that has a reason.
     Follows,
 }
 
-/// Each line of a difference, and what it comes from.
+/// Each line of a difference with its explanation.
 #[must_use]
 pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(String, Why)> {
     let lines = got.differences(want);
@@ -49,7 +48,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     let reason = |finding: &Finding| CAUSES.iter().find_map(|cause| cause(&case, finding));
     let reasons: Vec<Option<&'static str>> =
         read.iter().map(|finding| finding.as_ref().and_then(reason)).collect();
-    // Where one program has refused a flow for a reason that is known, all that follows differs.
+    // After one program has blocked a flow for a known reason, everything later in it differs.
     let blocks: Vec<Refused<'_>> = read
         .iter()
         .zip(&reasons)
@@ -63,7 +62,7 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
             _ => None,
         })
         .collect();
-    // Rules that ask for what the rule of an alert sets that has a reason.
+    // Alerts with a reason whose rules set a bit that other rules require.
     let sets: Vec<(&Alert, bool)> = read
         .iter()
         .zip(&reasons)
@@ -90,8 +89,8 @@ pub fn reasons(pair: &Pair, ips: bool, got: &Answer, want: &Answer) -> Vec<(Stri
     lines.into_iter().zip(whys).collect()
 }
 
-/// Whether a rule that counts has used its count up with an alert that the other program has not, so that a
-/// later one is missing.
+/// Whether a counting rule has used its count on an alert that the other program lacks, so that a later alert
+/// is missing.
 fn was_counted(case: &Case<'_>, finding: &Finding, other: &Alert, more: bool) -> bool {
     let What::Alert(alert) = &finding.what else { return false };
     let counts = &["threshold:", "detection_filter:"];
@@ -101,21 +100,19 @@ fn was_counted(case: &Case<'_>, finding: &Finding, other: &Alert, more: bool) ->
         && case.asks(alert, counts)
 }
 
-/// Whether a match would have refused its flow, passively: no more of it is looked at either.
+/// Whether a match would have blocked its flow: in passive mode, too, nothing more of it is inspected.
 fn decides(pair: &Pair, ips: bool, alert: &Alert) -> bool {
     !ips && pair.rules.get(alert.rule).is_some_and(|rule| matches!(rule.action, "drop" | "reject"))
 }
 
-/// The end of what comes to pass in a frame's datagram: the frame was refused with it, as the last of its
-/// fragments.
+/// Drop reason of a frame that is the last fragment of a dropped datagram.
 const LAST_FRAGMENT: &str = "tunnel.packet.drop";
 
-/// A flow that was refused with an alert: by this program, or only by the other one.
+/// A flow that an alert has blocked: in this program, or only in the other one.
 struct Refused<'a> {
     alert: &'a Alert,
     ours: bool,
-    /// The frame from which on it is refused. A datagram of fragments has none of its own: that of the
-    /// fragment that was last.
+    /// The first dropped frame. A reassembled datagram has no frame of its own; its last fragment counts.
     place: u32,
 }
 
@@ -129,12 +126,12 @@ impl<'a> Refused<'a> {
         Refused { alert, ours, place }
     }
 
-    /// Whether a finding follows from it.
+    /// Whether a finding follows from the block.
     fn brings(&self, passage: &Passage<'_>, finding: &Finding) -> bool {
         let Refused { alert: refused, ours, place } = *self;
         let of_fragments = refused.frame.is_none() && place != u32::MAX;
         match &finding.what {
-            // No more alerts where it was refused.
+            // No more alerts after the block.
             What::Alert(alert) => {
                 finding.more != ours && alert.flow == refused.flow && alert.place() >= place
             }
@@ -153,7 +150,7 @@ impl<'a> Refused<'a> {
                 };
                 finding.more != ours || of_fragments && reason == "rules" || reason == "flow.drop" && later()
             }
-            // What was not let through is not recorded, or not in full.
+            // Dropped traffic is not recorded, or not in full.
             What::Record(name) => {
                 finding.flow.is_none_or(|flow| flow == refused.flow)
                     && (finding.more != ours || name.starts_with("flow:"))
@@ -174,7 +171,7 @@ fn alerts(answer: &Answer) -> Vec<Alert> {
     answer.names().filter_map(alert).collect()
 }
 
-/// What is left of a difference of a pair.
+/// Unexplained lines of a pair's difference.
 #[cfg(test)]
 pub(crate) fn left_of(seed: u64, number: u32, ips: bool, got: &[&str], want: &[&str]) -> Vec<String> {
     let answer = |items: &[&str]| {
@@ -189,7 +186,7 @@ pub(crate) fn left_of(seed: u64, number: u32, ips: bool, got: &[&str], want: &[&
 mod tests {
     use super::*;
 
-    /// What is left of a difference of a pair of seed 1.
+    /// Unexplained lines of a pair of seed 1.
     fn left(number: u32, ips: bool, got: &[&str], want: &[&str]) -> Vec<String> {
         left_of(1, number, ips, got, want)
     }
@@ -200,7 +197,7 @@ mod tests {
         assert!(left(1648, true, &["1@4>1.0:allowed"], &[]).is_empty());
         assert_eq!(left(1648, true, &["0@4>1.0:allowed"], &[]), ["+0@4>1.0:allowed"]);
         assert_eq!(left(1648, false, &[], &["1@7>1.0:allowed"]), ["-1@7>1.0:allowed"], "a missed one");
-        // Packet 5 is packet 4 again.
+        // Packet 5 repeats packet 4.
         assert!(left(350, true, &["3@4>1.0:allowed"], &["3@4>1.0:allowed", "3@5>1.0:allowed"]).is_empty());
         assert_eq!(left(350, true, &[], &["3@4>1.0:allowed"]), ["-3@4>1.0:allowed"]);
         assert_eq!(
@@ -208,7 +205,7 @@ mod tests {
             ["-3@5>1.0:allowed"],
             "not told before either"
         );
-        // A segment that lies far ahead; the FIN behind it, and another packet.
+        // A segment that lies far ahead; the FIN after it, and another packet.
         assert!(left(1626, true, &[], &["drop@10:stream.error"]).is_empty());
         assert_eq!(left(1626, true, &[], &["drop@9:stream.error"]), ["-drop@9:stream.error"]);
         assert_eq!(left(1626, false, &[], &["drop@10:stream.error"]), ["-drop@10:stream.error"]);
@@ -218,8 +215,8 @@ mod tests {
     fn holes_and_crossed_acknowledgments_explain_what_they_bring_only() {
         const GAP: &str = "anomaly:INVALID_GAP";
         const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
-        // The answer is acknowledged with the client's FIN, the hello with the server's; in the other pair
-        // all in its time.
+        // The response is acknowledged with the client's FIN, the hello with the server's; in the other pair
+        // all are acknowledged in time.
         assert!(left(1522, false, &["tls"], &[]).is_empty());
         assert_eq!(left(1522, true, &["tls"], &[]), ["+tls"]);
         assert_eq!(left(695, false, &["tls"], &[]), ["+tls"]);
@@ -234,7 +231,7 @@ mod tests {
             ["+anomaly:INVALID_GAP"],
             "no hole before a request"
         );
-        // The certificate's rules in such a connection; the client's side.
+        // Rules on the certificate in such a connection; the client's side.
         assert!(left(1522, false, &["1@9<1.0:allowed"], &[]).is_empty());
         assert_eq!(left(1522, false, &["1@9>1.0:allowed"], &[]), ["+1@9>1.0:allowed"]);
     }
@@ -243,7 +240,7 @@ mod tests {
     fn what_libhtp_and_dns_make_of_a_segment_alone_is_explained_where_it_is_cut_only() {
         let left = left_of;
         const CHUNK: &str = "anomaly:INVALID_REQUEST_CHUNK_LEN";
-        // Packet 36 goes on with letters where packet 34 has ended in a length.
+        // Packet 36 continues with letters after packet 34 has ended within a length.
         assert!(left(2, 298, true, &[], &[CHUNK, "drop@36:applayer.error"]).is_empty());
         assert_eq!(left(2, 298, true, &[], &[CHUNK, "drop@34:applayer.error"]), ["-drop@34:applayer.error"]);
         assert_eq!(left(2, 298, true, &[], &["drop@36:applayer.error"]), ["-drop@36:applayer.error"]);
@@ -263,7 +260,7 @@ mod tests {
         assert_eq!(left(560, true, &ours, &["1@3>1.0:allowed"]), ["-1@3>1.0:allowed"], "before it");
         let other = ["0@4>1.0:allowed", "drop@5:flow.drop"];
         assert_eq!(left(560, true, &other, &[]), ["+drop@5:flow.drop"], "nothing was refused");
-        // The hello's last segment comes in fragments: packets 10 and 11.
+        // The hello's last segment arrives in fragments: packets 10 and 11.
         let ours = ["0@->1.0:blocked", "drop@-:rules", "drop@11:tunnel.packet.drop", "drop@12:flow.drop"];
         assert!(left_of(105, 754, true, &ours, &["3@15<1.0:allowed"]).is_empty());
         assert_eq!(left_of(105, 754, true, &ours, &["3@9<1.0:allowed"]), ["-3@9<1.0:allowed"]);
@@ -273,7 +270,7 @@ mod tests {
 
     #[test]
     fn bodies_that_pass_and_messages_of_no_type_explain_themselves_only() {
-        // Rule 0 passes a body, which packets 13 and 15 bring.
+        // Rule 0 passes a body, which arrives in packets 13 and 15.
         assert!(left_of(3, 302, true, &[], &["1@19<1.0:allowed"]).is_empty());
         let other = ["2@21<1.0:allowed"];
         assert_eq!(
@@ -290,7 +287,7 @@ mod tests {
             ["-3@4>1.0:allowed"],
             "before the body"
         );
-        // The hello's type and length come from a segment that was there first.
+        // The hello's type and length come from an earlier segment.
         const MESSAGE: &str = "anomaly:INVALID_HANDSHAKE_MESSAGE";
         assert!(left_of(3, 822, true, &[MESSAGE], &[]).is_empty());
         assert_eq!(left_of(3, 816, true, &[MESSAGE], &[]), ["+anomaly:INVALID_HANDSHAKE_MESSAGE"]);
@@ -298,8 +295,8 @@ mod tests {
 
     #[test]
     fn detection_stays_open_for_what_may_become_a_request_only() {
-        // The client's two bytes say that 258 follow; nobody acknowledges its FIN. Pair 600, its scene, is
-        // closed as it should be.
+        // The client's two bytes announce 258 more; its FIN is never acknowledged. Pair 600, its scene,
+        // closes normally.
         let (open, failed) = (["flow:TCP:-"], ["flow:TCP:failed"]);
         assert!(left(604, true, &open, &failed).is_empty());
         assert_eq!(left(604, false, &open, &failed), ["+flow:TCP:-", "-flow:TCP:failed"]);
@@ -309,7 +306,7 @@ mod tests {
 
     #[test]
     fn flags_states_and_depths_explain_rules_that_have_them_only() {
-        // Rule 0 passes packets without a SYN; that of pair 1208, its scene, does not ask for flags.
+        // Rule 0 passes packets without a SYN; in pair 1208, its scene, that rule has no flags.
         assert!(left_of(4, 1213, true, &[], &["1@4>1.0:allowed"]).is_empty());
         assert_eq!(left_of(4, 1213, true, &[], &["1@1>1.0:allowed"]), ["-1@1>1.0:allowed"], "a SYN");
         assert_eq!(left_of(4, 1208, true, &[], &["1@4>1.0:allowed"]), ["-1@4>1.0:allowed"]);
@@ -326,9 +323,9 @@ mod tests {
         assert!(left_of(5, 582, true, &[], &["0@7>1.0:blocked", "drop@7:rules"]).is_empty());
         assert_eq!(left_of(5, 582, true, &[], &["0@6>1.0:blocked"]), ["-0@6>1.0:blocked"]);
         assert_eq!(left_of(5, 582, false, &[], &["0@7>1.0:allowed"]), ["-0@7>1.0:allowed"]);
-        // Packet 9 is one, and leaves with another byte.
+        // Packet 9 is a keep-alive, and leaves with another byte.
         assert!(left_of(83, 1882, true, &["2@9<1.0:allowed"], &[]).is_empty());
-        // Rule 2 denies a content in a body that packets 47 and 49 bring.
+        // Rule 2 denies a content in a body that arrives in packets 47 and 49.
         assert!(left_of(6, 1642, true, &["2@47<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(6, 1642, false, &["2@47<1.0:allowed"], &[]), ["+2@47<1.0:allowed"]);
         assert_eq!(
@@ -336,13 +333,13 @@ mod tests {
             ["+3@47<1.0:allowed"],
             "not on a body"
         );
-        // The client's first bytes were acknowledged before they came.
+        // The client's first bytes were acknowledged before they arrived.
         let refused = ["drop@12:applayer.error", "flow:TCP:tls"];
         assert!(left_of(2, 1778, true, &refused, &["flow:TCP:tls"]).is_empty());
         assert_eq!(left_of(2, 1776, true, &refused, &["flow:TCP:tls"]), ["+drop@12:applayer.error"]);
-        // The client's end is lost, and its first bytes may be the length of a message.
+        // The client's FIN is lost, and its first bytes may be the length of a message.
         assert!(left_of(6, 70, true, &["flow:TCP:-"], &["flow:TCP:failed"]).is_empty());
-        // The client of a connection that is met in the middle is the only one to speak.
+        // In a connection without its opening only the client sends.
         assert!(left_of(4, 1754, true, &["flow:TCP:-"], &["flow:TCP:failed"]).is_empty());
         assert_eq!(
             left_of(4, 1754, false, &["flow:TCP:failed"], &["flow:TCP:-"]),
@@ -359,16 +356,16 @@ mod tests {
             left_of(4, 2312, false, &["2@8>1.0:allowed", UNMATCHED], &[UNMATCHED]),
             ["+2@8>1.0:allowed"]
         );
-        // Rule 2 asks for the bit that rule 1 sets on a transaction; how often it matches differs, whether it
-        // does must not.
+        // Rule 2 requires the bit that rule 1 sets on a transaction; the number of matches may differ, but
+        // not whether it matches.
         let before = "2@10<1.0:allowed";
         assert!(left_of(6, 2223, true, &[before, "2@14<1.0:allowed"], &[before]).is_empty());
         assert_eq!(left_of(6, 2223, true, &[], &["2@14<1.0:allowed"]), ["-2@14<1.0:allowed"]);
-        // A datagram is asked what it is; rule 3 is on a query.
+        // Each datagram goes through protocol detection; rule 3 is on a query.
         let (ours, theirs) = (["3@2>1.0:allowed", "dns", "flow:UDP:dns"], ["flow:UDP:failed"]);
         assert!(left_of(5, 356, true, &ours, &theirs).is_empty());
         assert_eq!(left_of(5, 356, false, &["3@2>1.0:allowed"], &[]), ["+3@2>1.0:allowed"]);
-        // The first query of two is cut short; only the answer says what the flow is.
+        // The first of two queries is cut short; only the response shows the flow's protocol.
         let ours = ["2@2>1.0:allowed", "dns", "flow:UDP:dns"];
         assert!(left_of(100, 1634, true, &ours, &["flow:UDP:dns"]).is_empty());
         assert_eq!(left_of(100, 1634, true, &["2@1>1.0:allowed"], &[]), ["+2@1>1.0:allowed"]);
@@ -391,22 +388,22 @@ mod tests {
     #[test]
     fn what_seeds_5_to_18_found_is_explained_where_its_cause_is_only() {
         const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
-        // The beginning of the second answer is lost; pair 200 is the scene.
+        // The beginning of the second response is lost; pair 200 is the scene.
         let (ours, theirs) = (["2@-<1.0:allowed", "http"], ["2@31<1.0:allowed", "http", "http", UNMATCHED]);
         assert!(left_of(5, 202, false, &ours, &theirs).is_empty());
         assert_eq!(left_of(5, 202, false, &["http"], &["http", "http"]), ["-http"], "not without the event");
         assert!(!left_of(5, 200, false, &ours, &theirs).is_empty());
-        // A window of 64 bytes; packet 6 is the first that goes beyond it.
+        // A window of 64 bytes; packet 6 is the first that exceeds it.
         assert!(left_of(10, 64, true, &["0@6>1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(10, 64, true, &["0@4>1.0:allowed"], &[]), ["+0@4>1.0:allowed"]);
         assert_eq!(left_of(10, 64, false, &["0@6>1.0:allowed"], &[]), ["+0@6>1.0:allowed"]);
         // Rule 2 denies a content within more bytes than its size.
         assert!(left_of(16, 1352, false, &[], &["refused:2"]).is_empty());
         assert_eq!(left_of(16, 1352, false, &[], &["refused:0"]), ["-refused:0"]);
-        // Rule 1 looks at a random: earlier, but not never.
+        // Rule 1 is on a random: it may match earlier, but must match.
         assert!(left_of(18, 1648, true, &["1@4>1.0:allowed"], &["1@8>1.0:allowed"]).is_empty());
         assert_eq!(left_of(18, 1648, true, &[], &["1@8>1.0:allowed"]), ["-1@8>1.0:allowed"]);
-        // Packet 15 is sent again behind the client's end.
+        // Packet 15 is sent again after the client's FIN.
         assert!(left_of(12, 1602, false, &["2@15<1.0:allowed"], &["2@16<1.0:allowed"]).is_empty());
         assert_eq!(left_of(12, 1602, false, &[], &["2@16<1.0:allowed"]), ["-2@16<1.0:allowed"]);
         assert_eq!(left_of(12, 1602, true, &[], &["2@16<1.0:allowed"]), ["-2@16<1.0:allowed"]);
@@ -414,29 +411,29 @@ mod tests {
 
     #[test]
     fn what_later_seeds_found_is_explained_where_its_cause_is_only() {
-        // Rule 1 asks for the size of the stream beside a regular expression; rule 0 has a content.
+        // Rule 1 has a stream size and a regular expression; rule 0 has a content.
         assert!(left_of(41, 814, false, &["1@34<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(41, 814, false, &["0@33>1.0:allowed"], &[]), ["+0@33>1.0:allowed"]);
         assert_eq!(left_of(41, 814, false, &[], &["1@34<1.0:allowed"]), ["-1@34<1.0:allowed"]);
-        // The client has encrypted with packet 30, the server has not yet.
+        // The client encrypts from packet 30 on, the server not yet.
         assert!(left_of(107, 1586, false, &["0@43<1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(107, 1586, false, &["0@29<1.0:allowed"], &[]), ["+0@29<1.0:allowed"]);
         assert_eq!(left_of(107, 1586, false, &[], &["0@43<1.0:allowed"]), ["-0@43<1.0:allowed"]);
-        // A part of the chunked body comes in fragments, with which the headers were told; rule 3 is on them.
+        // A part of the chunked body arrives in fragments, with an alert on the headers; rule 3 is on them.
         let told = ["3@-<1.0:allowed"];
         assert!(left_of(123, 2124, false, &told, &["3@-<1.0:allowed", "3@33<1.0:allowed"]).is_empty());
         assert_eq!(left_of(123, 2124, false, &[], &["3@33<1.0:allowed"]), ["-3@33<1.0:allowed"]);
-        // The client encrypts with packet 4; until then rule 0, which passes, is asked by both.
+        // The client encrypts from packet 4 on; until then both evaluate rule 0, which passes.
         assert!(left_of(120, 1586, false, &[], &["3@10>1.0:allowed"]).is_empty());
         assert_eq!(left_of(120, 1586, false, &[], &["3@2>1.0:allowed"]), ["-3@2>1.0:allowed"]);
-        // A part of the body comes in fragments; rule 2 is on a field.
+        // A part of the body arrives in fragments; rule 2 is on a field.
         assert!(left_of(31, 1772, true, &["1@-<1.0:allowed"], &["1@24<1.0:allowed"]).is_empty());
         assert_eq!(left_of(31, 1772, true, &[], &["1@24<1.0:allowed"]), ["-1@24<1.0:allowed"]);
         assert_eq!(
             left_of(31, 1772, true, &["2@-<1.0:allowed"], &["2@18<1.0:allowed"]),
             ["+2@-<1.0:allowed", "-2@18<1.0:allowed"]
         );
-        // Rule 1 is on a field behind a fragment that is refused.
+        // Rule 1 is on a field after a fragment that is dropped.
         let (gap, refused) = ("anomaly:INVALID_GAP", "drop@8:defrag.error");
         assert!(
             left_of(71, 1676, true, &["1@19>1.0:allowed", gap, refused], &["1@17>1.0:allowed"]).is_empty()
@@ -459,7 +456,7 @@ mod tests {
             1,
             "no end"
         );
-        // The server's first bytes are lost, and rule 1 asks for the event of a hole.
+        // The server's first bytes are lost, and rule 1 is on the event of a hole.
         let theirs = ["1@13<1.0:allowed", "flow:TCP:-"];
         assert!(left_of(92, 1950, false, &["flow:TCP:-"], &theirs).is_empty());
         assert_eq!(left_of(92, 1950, true, &["flow:TCP:-"], &theirs), ["-1@13<1.0:allowed"]);
@@ -468,7 +465,7 @@ mod tests {
             ["-1@13<1.0:allowed"],
             "a protocol is known"
         );
-        // Rule 0 counts to three by source; packet 12 comes behind a reset.
+        // Rule 0 counts to three by source; packet 12 comes after a reset.
         let theirs = ["0@21>1.0:allowed"];
         assert!(left_of(141, 1978, true, &["0@12>1.1:allowed"], &theirs).is_empty());
         assert_eq!(left_of(141, 1978, true, &[], &theirs), ["-0@21>1.0:allowed"]);
@@ -476,23 +473,23 @@ mod tests {
             left_of(141, 1978, true, &["3@12>1.1:allowed"], &theirs),
             theirs.map(|one| format!("-{one}"))
         );
-        // The flow is refused with the client's random; later packets of it come in fragments.
+        // The flow is blocked on the client's random; later packets of it arrive in fragments.
         let ours = ["0@4>1.0:blocked", "drop@-:flow.drop", "drop@12:tunnel.packet.drop", "drop@4:rules"];
         assert!(left_of(152, 886, true, &ours, &[]).is_empty());
         assert_eq!(left_of(152, 886, true, &ours[1..3], &[]).len(), 2, "it is not refused");
-        // With packet 13 the client has said one word, later what is none.
+        // With packet 13 the client has sent one word; its later data is not a request.
         const FAILED: &str = "flow:TCP:failed~1.0";
         assert!(left_of(147, 1272, true, &["2@13<1.0:allowed", FAILED], &[FAILED]).is_empty());
         assert_eq!(left_of(147, 1272, true, &["2@27<1.0:allowed"], &[]), ["+2@27<1.0:allowed"]);
-        // A datagram of another flow is refused, and rule 1 counts by both hosts; rule 3 does not count.
+        // A datagram of another flow is dropped, and rule 1 counts by both hosts; rule 3 does not count.
         let (ours, theirs) = (["drop@4:defrag.error"], ["1@25>1.1:allowed"]);
         assert!(left_of(153, 380, true, &ours, &theirs).is_empty());
         assert_eq!(left_of(153, 380, true, &ours, &["3@25>1.1:allowed"]), ["-3@25>1.1:allowed"]);
         assert_eq!(left_of(153, 380, true, &[], &theirs), ["-1@25>1.1:allowed"]);
-        // A datagram of fragments goes beyond a window of 64 bytes; it is the client's.
+        // A reassembled datagram of the client exceeds a window of 64 bytes.
         assert!(left_of(145, 28, true, &["1@->1.0:allowed"], &[]).is_empty());
         assert_eq!(left_of(145, 28, true, &["1@-<1.0:allowed"], &[]), ["+1@-<1.0:allowed"]);
-        // Two copies of the server's hello differ; packet 27 is behind them, packet 15 before.
+        // Two copies of the server's hello differ; packet 27 is after them, packet 15 before.
         let ours = ["flow:TCP:tls", "tls"];
         let theirs = |drop: &'static str| ["flow:TCP:tls", "tls", drop];
         assert!(left_of(144, 2036, true, &ours, &theirs("drop@27:applayer.error")).is_empty());
@@ -501,7 +498,7 @@ mod tests {
             ["-drop@15:applayer.error"]
         );
         assert_eq!(left_of(144, 2036, true, &ours, &theirs("drop@27:rules")), ["-drop@27:rules"]);
-        // Rule 0 has a size that a content and what must not be behind it do not fit in.
+        // Rule 0 has a size that a content plus a negated content after it exceed.
         assert!(left_of(140, 2320, false, &[], &["refused:0"]).is_empty());
         assert_eq!(left_of(140, 2320, false, &[], &["refused:1"]), ["-refused:1"]);
     }

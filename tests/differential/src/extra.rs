@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conditions beside the bytes: flow, size, header fields, counts, thresholds; and protocols of a rule's
+//! Conditions besides the bytes: flow, size, header fields, counts, thresholds; and protocols of a rule's
 //! head.
 
 use bartizan_testkit::random::Random;
 
-/// What is known of the conversation, so that numbers are near the truth.
+/// Sizes of the conversation, so that numbers in rules are near the true values.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
-    /// Bytes of the message that is looked at.
+    /// Bytes of the inspected message.
     pub size: usize,
-    /// Bytes that the client sends in all.
+    /// Total bytes that the client sends.
     pub client: usize,
-    /// Bytes that the server sends in all.
+    /// Total bytes that the server sends.
     pub server: usize,
     /// Number of messages.
     pub messages: usize,

@@ -9,7 +9,7 @@ use crate::usual::usual;
 use crate::{dns, http, tls};
 use bartizan_testkit::random::Random;
 
-/// All families; those that stand twice come up more often.
+/// All families; an entry that appears twice is chosen twice as often.
 pub const FAMILIES: &[Family] = &[
     Family { name: "tcp", scene: raw_tcp, conditions: &[], rule: usual },
     Family { name: "http", scene: http::scene, conditions: HTTP_CONDITIONS, rule: usual },
@@ -80,7 +80,7 @@ pub(crate) fn raw_udp(random: &mut Random) -> Scene {
     over(random, messages, way, &["udp", "udp", "udp", "ip"])
 }
 
-/// The same words again and again, from several clients in several flows: what counts and remembers is asked.
+/// Words that several clients repeat in several flows: tests rules that count or remember.
 pub(crate) fn repeated(random: &mut Random) -> Scene {
     let words: Vec<Vec<u8>> = (0..2).map(|_| data(random, 4)).collect();
     let mut messages = Vec::new();

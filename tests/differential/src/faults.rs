@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planted faults: what a program with a fault would answer, made by giving the program rules or packets in
-//! which it cannot but do as if it had it. The comparison must find each kind.
+//! Planted faults: the program gets rules or packets that make it answer as if it had the fault. The
+//! comparison must find each kind.
 
 use crate::pair::{Body, Pair};
 use std::collections::BTreeMap;
 
 /// A fault.
 pub struct Fault {
-    /// What the program gets wrong.
+    /// Description of the fault.
     pub name: &'static str,
-    /// Makes the program do so.
+    /// Changes a pair so that the program behaves as with the fault.
     pub plant: fn(&mut Pair),
 }
 
-/// One of each kind.
+/// One fault of each kind.
 pub const FAULTS: &[Fault] = &[
     Fault {
         name: "letter case: `nocase` has no effect",
@@ -61,7 +61,7 @@ pub const FAULTS: &[Fault] = &[
         plant: |pair| {
             for rule in &mut pair.rules {
                 let names = |option: &String| option.starts_with("ip.src") || option.starts_with("ip.dst");
-                // What is of one packet cannot stand beside a transaction.
+                // A packet condition cannot stand next to a transaction.
                 let parsed = |option: &String| {
                     ["http", "tls", "dns", "file", "ja3", "ja4"].iter().any(|name| option.starts_with(name))
                 };
@@ -109,7 +109,7 @@ fn options(pair: &mut Pair, change: fn(String) -> String) {
     }
 }
 
-/// The number behind `word` is one more.
+/// Adds one to the number after `word`.
 fn more(option: &str, word: &str) -> String {
     let Some(at) = option.find(word).map(|at| at + word.len()) else { return option.into() };
     let (head, rest) = option.split_at(at);
@@ -120,7 +120,7 @@ fn more(option: &str, word: &str) -> String {
     }
 }
 
-/// Gives segments beyond what came before a wrong checksum.
+/// Gives out-of-order segments a wrong checksum.
 fn out_of_order(pair: &mut Pair) {
     let mut next: BTreeMap<(u8, u16, bool), u32> = BTreeMap::new();
     for packet in &mut pair.packets {

@@ -1,63 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A line of a difference, taken apart.
+//! A parsed line of a difference.
 
-/// A flow of a pair: the client's host number, and its port counted from the first (the largest number: a
-/// packet has none).
+/// A flow of a pair: the client's host number, and its port counted from the first (the largest number for a
+/// packet without ports).
 pub type FlowKey = (u8, u16);
 
-/// What a line is about.
+/// The subject of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// An alert: rule, frame (`None`: of no packet), flow, direction, whether it blocked.
+    /// An alert.
     Alert(Alert),
-    /// A dropped frame and the reason.
+    /// A dropped frame (`None`: no frame of the capture) and the reason.
     Drop(Option<u32>, String),
-    /// Something else by its name: records, anomalies, flows, refusals.
+    /// Another finding by its name: records, anomalies, flows, rejected rules.
     Record(String),
 }
 
 /// An alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// The rule's place in the pair.
+    /// Index of the rule in the pair.
     pub rule: usize,
-    /// The frame, from 1; `None` for one of no packet of the capture.
+    /// The frame, from 1; `None` if it is not of a frame of the capture.
     pub frame: Option<u32>,
     /// The flow.
     pub flow: FlowKey,
-    /// Of a packet to the server.
+    /// On a packet to the server.
     pub to_server: bool,
-    /// The packet was refused.
+    /// The packet was dropped.
     pub blocked: bool,
 }
 
 impl Alert {
-    /// Whether another alert is one of the same rule in the same flow and direction.
+    /// Whether another alert has the same rule, flow and direction.
     #[must_use]
     pub fn is_like(&self, other: &Alert) -> bool {
         (self.rule, self.flow, self.to_server) == (other.rule, other.flow, other.to_server)
     }
 
-    /// Its place in time: what is of no packet comes last.
+    /// Position in time: alerts without a frame come last.
     #[must_use]
     pub fn place(&self) -> u32 {
         self.frame.unwrap_or(u32::MAX)
     }
 }
 
-/// A finding that one program has and the other has not.
+/// A finding that only one of the programs has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// This program has it.
+    /// `true` if this program has it, `false` if Suricata has it.
     pub more: bool,
-    /// What it is.
+    /// The finding itself.
     pub what: What,
     /// A record's flow, where its pair has several.
     pub flow: Option<FlowKey>,
 }
 
 impl Finding {
-    /// Reads a line of [`crate::answer::Answer::differences`].
+    /// Parses a line of [`crate::answer::Answer::differences`].
     #[must_use]
     pub fn read(line: &str) -> Option<Self> {
         let more = line.starts_with('+');
@@ -69,7 +69,7 @@ impl Finding {
 }
 
 impl What {
-    /// Reads a finding of an answer.
+    /// Parses a finding of an answer.
     #[must_use]
     pub fn read(name: &str) -> Self {
         if let Some((place, reason)) = name.strip_prefix("drop@").and_then(|rest| rest.split_once(':')) {
@@ -79,15 +79,15 @@ impl What {
     }
 }
 
-/// `1.0`.
+/// Parses `1.0`.
 fn flow_key(text: &str) -> Option<FlowKey> {
     let (client, port) = text.split_once('.')?;
-    // A packet without ports has none that could be counted.
+    // A packet without ports has an offset that overflows.
     let port = u16::try_from(port.parse::<u64>().ok()?).unwrap_or(u16::MAX);
     Some((client.parse().ok()?, port))
 }
 
-/// `2@5>1.0:allowed`.
+/// Parses `2@5>1.0:allowed`.
 fn alert(name: &str) -> Option<Alert> {
     let (rule, rest) = name.split_once('@')?;
     let at = rest.find(['>', '<'])?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that hang on how the bytes came: some are missing, cut in the middle, or
-//! acknowledged in another order than they were sent; as in [`crate::causes`].
+//! Causes of differences that depend on the arrival of bytes: some are missing, cut in the middle, or
+//! acknowledged out of order; as in [`crate::causes`].
 
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
@@ -8,7 +8,7 @@ use crate::pair::Packet;
 use crate::passage::{ahead, key, segment};
 use bartizan_testkit::packet::{ACK, FIN, Segment};
 
-/// Suricata parses no answer before its request: where the answer is acknowledged first, it takes the
+/// Suricata parses no response before its request: if the response is acknowledged first, it takes the
 /// client's encrypted data for the end of the handshake, and the certificate comes too late for a record.
 pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ENCRYPTED: &[u8] = &[0x17, 3];
@@ -27,10 +27,11 @@ pub(crate) fn certificate_behind_the_end(case: &Case<'_>, finding: &Finding) -> 
         .then_some("a certificate that is acknowledged before the client's hello is looked at and has its record; Suricata has ended the handshake by then")
 }
 
-/// Passively that answer is parsed first: the state is then what its question says.
+/// Passively this program parses a response that is acknowledged first before its request: the state is then
+/// that of the request.
 pub(crate) fn state_of_the_question(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    // It holds with what the answer says, and not with what the question says.
+    // The condition holds for the response's state, and not for the request's.
     let of_answer = |option: &String| {
         let Some(states) = option.strip_prefix("ssl_state:") else { return false };
         let (wanted, states) = states.strip_prefix('!').map_or((true, states), |states| (false, states));
@@ -50,7 +51,7 @@ fn answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     let asked = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, true));
     let answered = case.passage.of_flow(flow).find_map(|(_, packet)| data(packet, false));
     let (Some(asked), Some(answered)) = (asked, answered) else { return false };
-    // Where each side first acknowledges something of the other.
+    // Index of the packet in which each side first acknowledges data of the other.
     let acknowledged = |by_client: bool, seq: u32| {
         case.passage.of_flow(flow).find_map(|(at, packet)| {
             let one = segment(packet).filter(|_| packet.to_server == by_client)?;
@@ -61,11 +62,11 @@ fn answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     both.is_some_and(|(answer, question)| answer < question)
 }
 
-/// Passively an answer that is acknowledged first stands alone; Suricata does not look at the body of the
-/// request that comes then.
+/// Passively a response that is acknowledged first stands alone; Suricata does not inspect the body of the
+/// request that follows.
 pub(crate) fn request_behind_its_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    // Prevention reads what has come.
+    // Prevention reads data on arrival.
     let came = |to_server: bool| {
         case.passage.of_flow(alert.flow).find_map(|(at, packet)| data(packet, to_server).map(|_| at))
     };
@@ -78,12 +79,12 @@ pub(crate) fn request_behind_its_answer(case: &Case<'_>, finding: &Finding) -> O
     is.then_some("the body of a request that is read behind its answer is looked at; Suricata passes over it")
 }
 
-/// A packet's segment, if it has data and is of that direction.
+/// A packet's segment, if it has data and this direction.
 fn data(packet: &Packet, to_server: bool) -> Option<&Segment> {
     segment(packet).filter(|one| packet.to_server == to_server && !one.load.is_empty())
 }
 
-/// The last bytes before a FIN are missing: Suricata tells parsers of a hole only when data is behind it.
+/// The last bytes before a FIN are missing: Suricata reports a hole to parsers only when data follows it.
 pub(crate) fn hole_before_the_end(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let edge = case.passage.contiguous(alert.flow, alert.to_server, usize::MAX)?;
@@ -104,8 +105,8 @@ pub(crate) fn hole_before_the_end(case: &Case<'_>, finding: &Finding) -> Option<
     is.then_some("a body whose last bytes before a FIN are missing is looked at when the connection closes; Suricata does not tell its parser of that hole")
 }
 
-/// Suricata notes the event at the transaction before, the answer to a request that was not seen, and tells
-/// it unless that is recorded.
+/// Suricata attaches the event to the previous transaction, the response to an unseen request, and reports it
+/// unless that transaction is already recorded.
 pub(crate) fn hole_before_a_request(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let answered = |flow: FlowKey| {
@@ -114,7 +115,7 @@ pub(crate) fn hole_before_a_request(case: &Case<'_>, finding: &Finding) -> Optio
             data(packet, true).is_some_and(|one| lies_ahead(case, (flow, true), at, one) && spoken())
         })
     };
-    // Or what is missing came when it was acknowledged already.
+    // Or the missing data arrived after it was acknowledged.
     let late = |flow: FlowKey| {
         case.passage.of_flow(flow).any(|(at, packet)| {
             let spoken = || case.passage.before(flow, false, at).any(|one| !one.load.is_empty());
@@ -134,15 +135,15 @@ pub(crate) fn hole_before_a_request(case: &Case<'_>, finding: &Finding) -> Optio
     is.then_some("a hole before a request is told with that request; Suricata tells it with the answer before, unless that is recorded")
 }
 
-/// Whether a segment lies behind a hole when it comes, and the hole is never filled.
+/// Whether a segment is after a hole when it arrives, and the hole is never filled.
 fn lies_ahead(case: &Case<'_>, (flow, to_server): (FlowKey, bool), at: usize, one: &Segment) -> bool {
     let behind =
         |at| case.passage.contiguous(flow, to_server, at).is_some_and(|edge| ahead(one.seq, edge) > 0);
     behind(at) && behind(usize::MAX)
 }
 
-/// Suricata looks for a message of DNS in each segment alone, and takes one that is too short to tell for its
-/// beginning.
+/// Suricata looks for a DNS message in each segment alone, and takes a segment that is too short to decide
+/// for a beginning.
 pub(crate) fn message_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let headless = |flow: FlowKey, to_server: bool, upto: usize| {
         case.passage.of_flow(flow).any(|(at, packet)| {
@@ -165,12 +166,12 @@ pub(crate) fn message_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Optio
     )
 }
 
-/// The place of an alert's packet; beyond all for one of none.
+/// The index of an alert's packet; the largest number for an alert without one.
 fn place(case: &Case<'_>, alert: &Alert) -> usize {
     alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at)
 }
 
-/// libhtp looks at the rest of a chunk's length without what came before, and takes it for none.
+/// Libhtp parses the rest of a chunk's length without its beginning, and finds it invalid.
 pub(crate) fn chunk_line_in_pieces(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENTS: [(&str, bool); 2] =
         [("anomaly:INVALID_REQUEST_CHUNK_LEN", true), ("anomaly:INVALID_RESPONSE_CHUNK_LEN", false)];
@@ -178,7 +179,7 @@ pub(crate) fn chunk_line_in_pieces(case: &Case<'_>, finding: &Finding) -> Option
         case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(name) if name == event))
     };
     let (event, to_server) = EVENTS.into_iter().find(|(event, _)| lacks(event))?;
-    // Where a segment goes on in the middle of such a line with what is none by itself.
+    // A segment continues such a line with bytes that are invalid by themselves.
     let cut = |flow: FlowKey| {
         case.passage.of_flow(flow).find_map(|(at, packet)| {
             let first = data(packet, to_server)?.load.first().copied()?;
@@ -209,22 +210,22 @@ pub(crate) fn chunk_line_in_pieces(case: &Case<'_>, finding: &Finding) -> Option
     is.then_some("a chunk's length that is cut in the middle is put together; Suricata looks at its rest alone and takes it for none")
 }
 
-/// Whether what a server says does not begin with a status line.
+/// Whether a server's data does not begin with a status line.
 fn is_headless(case: &Case<'_>, flow: FlowKey) -> bool {
     const BEGIN: &[u8] = b"HTTP/";
     let first = case.passage.first(flow, false, BEGIN.len() as u32);
     first.len() == BEGIN.len() && first != BEGIN
 }
 
-/// Whether the first byte of a server is missing, and others come.
+/// Whether the first byte of a server is missing while later bytes arrive.
 fn begins_with_a_hole(case: &Case<'_>, flow: FlowKey) -> bool {
     case.passage.has_hole(flow, false) && case.passage.first(flow, false, 1).is_empty()
 }
 
-/// What a server says without a status line is a body: Suricata shows it to some rules only.
+/// Server data without a status line is a body: Suricata shows it to some rules only.
 pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
-    // What a rule refuses has no record.
+    // A transaction that a rule blocks has no record.
     let lacks = |name: &str| {
         case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(other) if other == name))
     };
@@ -236,16 +237,16 @@ pub(crate) fn body_without_status(case: &Case<'_>, finding: &Finding) -> Option<
     is.then_some("an answer that has no status line is a body, which rules look at; Suricata may record it and look at nothing")
 }
 
-/// An answer whose beginning is missing has no status line: libhtp takes its lines for a body that ends with
-/// a line that its segment ends with, and what follows for an answer to nothing. Here the next bytes say
-/// whether it was the last one.
+/// A response without its beginning has no status line: libhtp takes its lines for a body that ends at a line
+/// end at the end of a segment, and the following bytes for a response to no request. Here the next bytes
+/// decide whether that line was the last one.
 pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
     const OF_UNMATCHED: &str = "app-layer-event:http.unable_to_match_response_to_request";
     let lacks = |name: &str| {
         case.findings.iter().any(|one| !one.more && matches!(&one.what, What::Record(other) if other == name))
     };
-    // A segment behind a hole of the answer ends with its line, and more follows.
+    // A segment of the response after a hole ends with a line end, and more follows.
     let cut = |flow: FlowKey| {
         let mut ended = false;
         case.passage.of_flow(flow).any(|(at, packet)| {
@@ -256,7 +257,8 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
             follows
         })
     };
-    // What follows is then the answer to the next request, where there is one: only the body of that is more.
+    // The following bytes are then the response to the next request, if there is one: only its body is
+    // additional.
     let next = |flow: FlowKey| {
         let said = case.passage.said(flow, true);
         cut(flow) && said.windows(4).filter(|end| *end == b"\r\n\r\n").count() > 1
@@ -271,17 +273,17 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
                 && [UNMATCHED, "http", "fileinfo"].contains(&name.as_str())
                 && case.concerns(finding, cut)
         }
-        // What comes of an answer to nothing is not told either.
+        // Findings of a response to no request are missing, too.
         What::Alert(alert)
             if !finding.more
                 && (unmatched && case.asks(alert, &["absent"]) || case.asks(alert, &[OF_UNMATCHED])) =>
         {
             unmatched && !alert.to_server && cut(alert.flow)
         }
-        // The body is looked at when it is over.
+        // The body is inspected when it ends.
         What::Alert(alert) => {
             let others = if finding.more { &case.theirs } else { &case.ours };
-            // In prevention a rule that refuses ends it all: there is one record.
+            // In prevention a blocking rule ends the transaction: there is one record.
             let refused = || case.ips && alert.blocked && lacks("fileinfo") && lacks("http");
             (unmatched || lacks("fileinfo") && next(alert.flow) || refused())
                 && !alert.to_server
@@ -296,7 +298,7 @@ pub(crate) fn line_without_status(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
-/// Suricata records a message with a hole when the other side's is over; later events of it are lost.
+/// Suricata records a message with a hole when the other side's ends; later events of it are lost.
 pub(crate) fn told_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENTS: [(&str, bool); 2] =
         [("anomaly:INVALID_REQUEST_CHUNK_LEN", true), ("anomaly:INVALID_RESPONSE_CHUNK_LEN", false)];
@@ -310,7 +312,7 @@ pub(crate) fn told_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&
     is.then_some("what is wrong with a body behind a hole is told; Suricata has recorded its message by then")
 }
 
-/// Whether bytes of a direction come when they were acknowledged already.
+/// Whether bytes of a direction arrive after they were acknowledged.
 pub(crate) fn is_filled_late(case: &Case<'_>, flow: FlowKey, to_server: bool) -> bool {
     case.passage.of_flow(flow).any(|(at, packet)| {
         let Some(one) = segment(packet).filter(|_| packet.to_server != to_server) else { return false };
@@ -320,8 +322,8 @@ pub(crate) fn is_filled_late(case: &Case<'_>, flow: FlowKey, to_server: bool) ->
     })
 }
 
-/// In prevention the parser of HTTP goes on behind a hole that was acknowledged; what fills it later is
-/// inspected, and is no message's.
+/// In prevention the HTTP parser continues after a hole that was acknowledged; data that fills it later is
+/// inspected, but belongs to no message.
 pub(crate) fn hole_filled_late(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const MESSAGES: [&str; 3] = ["anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST", "http", "fileinfo"];
     let What::Record(name) = &finding.what else { return None };

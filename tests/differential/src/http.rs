@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conversations in HTTP, and what rules look at in them.
+//! HTTP conversations, and the buffers of their messages.
 
 use crate::scene::{Scene, Target};
 use crate::talk::{Message, Way};
@@ -39,7 +39,7 @@ pub fn scene(random: &mut Random) -> Scene {
     }
     messages.extend(answers);
     if random.percent(8) {
-        // The last request stays without an answer.
+        // The last request has no response.
         messages.pop();
     }
     Scene {
@@ -168,7 +168,7 @@ fn response(random: &mut Random, head: bool) -> Said {
     if gzip {
         headers.push(("Content-Encoding", "gzip".into()));
     }
-    // Without either the body goes to the end of the connection.
+    // Without a length or chunks the body extends to the end of the connection.
     match random.below(10) {
         0 => {}
         1..=3 if !sent.is_empty() => {
@@ -197,7 +197,7 @@ fn response(random: &mut Random, head: bool) -> Said {
     Said { bytes: text, values }
 }
 
-/// Writes headers, and adds the buffers that hold them all.
+/// Writes headers, and adds the buffers that hold all headers.
 fn common(
     values: &mut Vec<(&'static str, Vec<u8>)>,
     text: &mut Vec<u8>,
@@ -219,7 +219,7 @@ fn common(
     values.push(("http.header_names", format!("{names}\r\n").into_bytes()));
 }
 
-/// An URI as it is sent, and normalised.
+/// A URI in raw and normalised form.
 fn uri(random: &mut Random) -> (String, String) {
     let (mut raw, mut normal) = (String::new(), String::new());
     for _ in 0..random.within(1, 3) {
@@ -259,7 +259,7 @@ fn chunks(random: &mut Random, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A gzip file that stores its bytes (RFC 1951, 3.2.4; RFC 1952): the same on every machine.
+/// A gzip file with stored blocks (RFC 1951, 3.2.4; RFC 1952), the same on every machine.
 fn stored(body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1];
     let length = body.len() as u16;

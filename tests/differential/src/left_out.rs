@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that are on purpose: rules and parsers that are left out, and rules that are told
-//! once.
+//! Causes of intended differences: unsupported rules and parsers, and rules that alert once.
 
 use crate::causes::Case;
 use crate::finding::{Finding, What};
 
-/// A rule asks whether something is not set that a rule would set which was left out: here it is skipped, in
-/// Suricata it holds always.
+/// A rule requires that a bit is unset which an unsupported rule would set: this program skips the rule, in
+/// Suricata it always holds.
 pub(crate) fn asks_for_what_was_left_out(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let is_skipped = |rule: usize| {
         let asks = ["flowbits:isnotset", "xbits:isnotset", "hostbits:isnotset", "flowint:"];
@@ -27,7 +26,7 @@ pub(crate) fn asks_for_what_was_left_out(case: &Case<'_>, finding: &Finding) -> 
     is.then_some("a rule that asks whether something is not set, whose setter was left out, is skipped")
 }
 
-/// A flow over UDP that Suricata takes for QUIC.
+/// A UDP flow that Suricata detects as QUIC.
 pub(crate) fn no_parser_of_quic(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let quic = |finding: &Finding| {
         !finding.more && matches!(&finding.what, What::Record(name) if name == "flow:UDP:quic")
@@ -37,7 +36,7 @@ pub(crate) fn no_parser_of_quic(case: &Case<'_>, finding: &Finding) -> Option<&'
     is.then_some("QUIC has no parser")
 }
 
-/// A rule that is written for both ways, and fits a packet both ways.
+/// A bidirectional rule that matches a packet in both directions.
 pub(crate) fn fits_both_ways(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let both = case.pair.rules.get(alert.rule).is_some_and(|rule| rule.head.contains("<>"));
@@ -45,7 +44,7 @@ pub(crate) fn fits_both_ways(case: &Case<'_>, finding: &Finding) -> Option<&'sta
         .then_some("a rule for both ways that fits a packet both ways is told once")
 }
 
-/// A rule on nothing but an unknown protocol, in prevention.
+/// A rule whose only condition is an unknown protocol, in prevention.
 pub(crate) fn unknown_alone(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let rule = case.pair.rules.get(alert.rule)?;

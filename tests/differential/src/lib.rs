@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The differential test: generated pairs of a rule file and a conversation, whose alerts, records and
-//! refusals are Suricata's, passive and in prevention. docs/differential.md says how it is used.
+//! The differential test: generated pairs of a rule file and a conversation, on which this program must have
+//! the same alerts, records and rejected rules as Suricata, passive and in prevention. docs/differential.md
+//! describes its use.
 //!
-//! * [`pair`]: what a pair is, and its frames.
-//! * [`text`], [`look`], [`extra`]: bytes to look for, and the keywords that look for them.
-//! * [`talk`], [`twist`]: conversations over TCP and UDP, and what happens to their packets on the way.
-//! * [`http`], [`dns`], [`tls`]: what is said in them.
+//! * [`pair`]: a pair and its frames.
+//! * [`text`], [`look`], [`extra`]: bytes to match, and the keywords that match them.
+//! * [`talk`], [`twist`]: conversations over TCP and UDP, and changes to their packets on the way.
+//! * [`http`], [`dns`], [`tls`]: content of the conversations.
 //! * [`scene`], [`order`], [`usual`], [`family`], [`make`]: scenes, and pairs that differ from them by one
 //!   feature.
-//! * [`wider`]: families that ask for what is negated, absent, empty or has no ports, and for states and
+//! * [`wider`]: families on negated, absent or empty content, packets without ports, states and
 //!   protocols.
-//! * [`engine`], [`answer`]: a run of either program, and what it answered.
-//! * [`compare`]: one held against the other. [`explained`]: differences that have a reason; [`causes`],
-//!   [`ends`], [`holes`], [`left_out`], [`lost`], [`numbers`], [`silent`], [`times`]: which; [`finding`],
-//!   [`passage`]: what they look at. [`faults`]: planted ones.
-//! * [`shrink`]: the least that still differs.
+//! * [`engine`], [`answer`]: a run of either program, and its answer.
+//! * [`compare`]: comparison of answers. [`explained`]: differences that have a reason; [`causes`],
+//!   [`ends`], [`holes`], [`left_out`], [`lost`], [`numbers`], [`silent`], [`times`]: their causes;
+//!   [`finding`], [`passage`]: inputs of the causes. [`faults`]: planted faults.
+//! * [`shrink`]: reduces a pair to the least that still differs.
 //!
-//! Everything follows from the seed, on every machine.
+//! Everything is a function of the seed, on every machine.
 
 pub mod answer;
 pub mod bodies;

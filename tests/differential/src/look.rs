@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways to look at bytes: each content modifier, regular expressions and the byte keywords, with numbers that
-//! are right, or one beside it.
+//! Ways to match bytes: each content modifier, regular expressions and the byte keywords, with numbers that
+//! are right, or off by one.
 
 use crate::text::{at, content, expression, near, near_positive, other_case, place};
 use bartizan_testkit::random::Random;
 
-/// Makes options that look at `data`, which may be a payload or the value of a buffer.
+/// Makes options that match `data`, which may be a payload or the value of a buffer.
 pub type Look = fn(&mut Random, &[u8]) -> Vec<String>;
 
-/// All of them, by name.
+/// All ways to match, by name.
 pub const LOOKS: &[(&str, Look)] = &[
     ("content", |r, d| {
         let piece = place(r, d, 8);
@@ -286,7 +286,7 @@ pub const LOOKS: &[(&str, Look)] = &[
 
 const OPERATORS: &[&str] = &["=", "=", "<", ">", "<=", ">=", "&", "^", "!=", "!"];
 
-/// Two places, the second behind the first.
+/// Two places; the second one follows the first without overlap if there is room.
 pub(crate) fn two(random: &mut Random, data: &[u8]) -> ((usize, usize), (usize, usize)) {
     let (a, b) = (place(random, data, 4), place(random, data, 4));
     let (a, b) = if a.0 <= b.0 { (a, b) } else { (b, a) };
@@ -301,28 +301,28 @@ pub(crate) fn gap(a: (usize, usize), b: (usize, usize)) -> usize {
     b.0.saturating_sub(a.0 + a.1)
 }
 
-/// How many bytes a number has, and where it begins.
+/// The length of a number in bytes, and its offset.
 fn number(random: &mut Random, data: &[u8]) -> (usize, usize) {
     let bytes = *random.pick(&[1, 1, 1, 2, 4]);
-    // A small number is one that can be jumped by.
+    // Prefers a small number, which a jump can use.
     let small: Vec<usize> = (0..data.len()).filter(|at| usize::from(data[*at]) < data.len()).collect();
     let from =
         if bytes == 1 && !small.is_empty() { *random.pick(&small) } else { random.below(data.len().max(1)) };
     (bytes, from)
 }
 
-/// Where a digit stands.
+/// The offset of a digit.
 fn digits(random: &mut Random, data: &[u8]) -> usize {
     let places: Vec<usize> = (0..data.len()).filter(|at| data[*at].is_ascii_digit()).collect();
     if places.is_empty() { 0 } else { *random.pick(&places) }
 }
 
-/// The number in big endian order, as far as there are bytes.
+/// The big-endian number at an offset, as far as there are bytes.
 fn big(data: &[u8], from: usize, bytes: usize) -> u64 {
     data.iter().skip(from).take(bytes).fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Sometimes negated.
+/// A keyword with its argument, sometimes negated.
 fn not(random: &mut Random, keyword: &str, argument: &str) -> String {
     format!("{keyword}{}{argument}", if random.percent(35) { "!" } else { "" })
 }

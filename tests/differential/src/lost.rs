@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences where bytes are lost and connections go on, or may begin in the middle; as in
+//! Causes of differences where bytes are lost and connections go on, or begin midstream; as in
 //! [`crate::causes`].
 
 use crate::causes::{Case, REQUESTS};
@@ -8,13 +8,13 @@ use crate::passage::{ahead, key, segment};
 use crate::text::looked_for;
 use bartizan_testkit::packet::{ACK, FIN, SYN};
 
-/// A TCP header; a datagram whose first fragment has less of it is refused in prevention.
+/// Bytes of a TCP header; prevention drops a datagram whose first fragment has less of it.
 const HEADER: usize = 20;
 
-/// A message's length and head, by which DNS over TCP is known.
+/// Bytes of a message's length and head, by which DNS over TCP is detected.
 const DNS_HEAD: u32 = 14;
 
-/// Whether the server acknowledges first bytes of the client that nobody saw (they may come later).
+/// Whether the server acknowledges first bytes of the client before they are seen (they may arrive later).
 pub(crate) fn begins_late(case: &Case<'_>, flow: FlowKey) -> bool {
     let Some(syn) = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0) else {
         return false;
@@ -35,21 +35,21 @@ pub(crate) fn begins_late(case: &Case<'_>, flow: FlowKey) -> bool {
     false
 }
 
-/// Whether the first byte of the client comes at all.
+/// Whether the first byte of the client arrives at all.
 fn fills_its_beginning(case: &Case<'_>, flow: FlowKey) -> bool {
     let syn = case.passage.before(flow, true, usize::MAX).find(|one| one.flags & SYN != 0);
     let edge = case.passage.contiguous(flow, true, usize::MAX);
     syn.zip(edge).is_some_and(|(syn, edge)| ahead(edge, syn.seq.wrapping_add(1)) > 0)
 }
 
-/// Whether an alert is of a connection's end: of no packet, or of one behind the ends of both sides.
+/// Whether an alert belongs to a connection's end: it has no packet, or one after the FINs of both sides.
 fn is_behind_the_end(case: &Case<'_>, alert: &Alert) -> bool {
     let Some((at, _)) = alert.frame.and_then(|frame| case.passage.packet(frame)) else { return true };
     let ended = |to_server| case.passage.before(alert.flow, to_server, at).any(|one| one.flags & FIN != 0);
     ended(true) && ended(false)
 }
 
-/// The parser of HTTP is told of first bytes that are missing; Suricata's begins with what it gets.
+/// The HTTP parser knows of missing first bytes; Suricata's begins with the first bytes that it gets.
 pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const FOLLOWS: &[&str] = &[
         "http",
@@ -62,7 +62,7 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         "anomaly:REQUEST_LINE_LEADING_WHITESPACE",
         "fileinfo",
     ];
-    // What has no body after its request is known by the request that it answers.
+    // Whether a response has no body depends on its request.
     const OF_ANSWERS: &str = "anomaly:RESPONSE_BODY_UNEXPECTED";
     let unmatched = case.got.has("anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST");
     let is = match &finding.what {
@@ -70,8 +70,8 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
             (FOLLOWS.contains(&name.as_str()) || name == OF_ANSWERS && unmatched)
                 && case.concerns(finding, |flow| begins_late(case, flow))
         }
-        // What is left of the request is parsed later than Suricata has it.
-        // What stands at another transaction, or at none, has other parts, and lacks others.
+        // The rest of the request is parsed later than in Suricata. A message at another transaction, or at
+        // none, has other parts, and lacks others.
         What::Alert(alert)
             if case.asks(alert, &["absent"])
                 && (unmatched || case.got.has("anomaly:INVALID_GAP"))
@@ -81,7 +81,7 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         }
         What::Alert(alert) if finding.more => {
             let told = case.theirs.iter().any(|one| one.is_like(alert) && one.place() < alert.place());
-            // An answer that stands at no request is inspected for itself.
+            // A response without a request is inspected by itself.
             let answer = unmatched;
             let head = case.pair.rules.get(alert.rule)?.head.starts_with("http");
             case.ips
@@ -90,7 +90,7 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
                 && (alert.to_server && (told || case.comes_earlier(finding) || case.is_refused_behind(alert))
                     || answer)
         }
-        // The other program's, when its connection ends.
+        // Suricata's alert, when its connection ends.
         What::Alert(alert) => {
             let head = case.pair.rules.get(alert.rule)?.head.starts_with("http");
             case.ips
@@ -102,7 +102,7 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         What::Drop(..) => false,
     };
     let alert = matches!(finding.what, What::Alert(_));
-    // A body whose answer stands at no request, or whose request is none.
+    // A body whose response has no request, or an invalid one.
     let file =
         unmatched && matches!(&finding.what, What::Record(name) if name == "fileinfo" || name == OF_ANSWERS);
     ((finding.more || alert || file) && is && case.got.has("flow:TCP:http")).then_some(
@@ -111,7 +111,7 @@ pub fn request_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
     )
 }
 
-/// Passively a hole ends TLS of its direction only.
+/// Passively a hole ends TLS parsing of its direction only.
 pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const TLS: &[&str] = &["tls.", "tls_", "ssl_", "ja3", "ja4"];
     let is = match &finding.what {
@@ -122,8 +122,8 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
         What::Alert(alert) => case.asks(alert, TLS) && case.passage.has_hole(alert.flow, !alert.to_server),
         What::Drop(..) => false,
     };
-    // What Suricata has given up it asks once more when the connection ends: then other numbers of the flow
-    // hold.
+    // Suricata evaluates a session that it has given up once more when the connection ends, with the flow's
+    // counters of then.
     let at_the_end = || match &finding.what {
         What::Alert(alert) => {
             alert.frame.is_none() && case.asks(alert, &["stream_size:", "flow.pkts", "flow.bytes"])
@@ -136,7 +136,8 @@ pub fn other_side_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     )
 }
 
-/// So its stream is shown record by record; in Suricata what is left of it is shown when the connection ends.
+/// Passively the stream opposite a hole in a TLS connection is inspected record by record; Suricata inspects
+/// the rest when the connection ends.
 pub fn stream_beside_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let hole = |alert: &Alert| {
@@ -161,8 +162,8 @@ pub fn stream_beside_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     )
 }
 
-/// Of first bytes that are missing, where no protocol is known: Suricata tells the event of the hole with
-/// each packet, and at the end.
+/// First bytes are missing and no protocol is known: Suricata repeats the event of the hole with each packet,
+/// and at the end.
 pub fn hole_told_again(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let unknown = ["flow:TCP:-", "flow:TCP:failed"].iter().any(|name| case.got.has(name));
@@ -177,11 +178,11 @@ pub fn hole_told_again(case: &Case<'_>, finding: &Finding) -> Option<&'static st
     )
 }
 
-/// In prevention a session of TLS whose first bytes were acknowledged before they came cannot be inspected.
+/// In prevention a TLS session whose first bytes were acknowledged before they arrived cannot be inspected.
 pub fn session_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const REASON: &str = "a TLS session whose first bytes were acknowledged before they came is refused: its parser cannot go on; Suricata leaves it alone";
     let What::Drop(Some(frame), reason) = &finding.what else {
-        // Of what is refused there is no record.
+        // Dropped traffic has no record.
         let What::Record(name) = &finding.what else { return None };
         let refused =
             |one: &Finding| matches!(one.what, What::Drop(..)) && session_without_a_head(case, one).is_some();
@@ -194,7 +195,7 @@ pub fn session_without_a_head(case: &Case<'_>, finding: &Finding) -> Option<&'st
         .then_some(REASON)
 }
 
-/// Suricata finds no further messages of a DNS connection behind one that was lost in part.
+/// Suricata finds no further messages of a DNS connection after one that was partly lost.
 pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let hole = |flow| case.passage.has_hole(flow, true) || case.passage.has_hole(flow, false);
     let is = match &finding.what {
@@ -203,7 +204,7 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
             finding.more && case.concerns(finding, |flow| hole(flow) && headless(flow))
         }
         What::Record(name) => finding.more && name == "dns" && case.concerns(finding, hole),
-        // The stream is shown when a message is parsed.
+        // The stream is inspected when a message is parsed.
         What::Alert(alert) => {
             let of_dns = case.pair.rules.get(alert.rule)?.head.starts_with("dns ");
             (of_dns || !case.is_on_buffers(alert)) && hole(alert.flow) && case.comes_earlier(finding)
@@ -215,8 +216,8 @@ pub fn messages_behind_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'st
     )
 }
 
-/// In prevention first bytes that come when they were acknowledged already are read with what lies behind
-/// them, before the server answers.
+/// In prevention first bytes that arrive after their acknowledgment are read together with the following
+/// data, before the server answers.
 pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const RECORDS: [&str; 5] =
         ["tls", "http", "dns", "fileinfo", "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION"];
@@ -241,7 +242,7 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
             };
             let head = &case.pair.rules.get(alert.rule)?.head;
             let parsed = case.is_on_buffers(alert) || PARSED.iter().any(|name| head.starts_with(name));
-            // Suricata never tells the protocol of a side that it has given up.
+            // Suricata never reports the protocol of a side that it has given up.
             let asks = || case.asks(alert, &["app-layer-protocol:"]);
             let place = || alert.frame.and_then(|frame| case.passage.packet(frame)).map(|(at, _)| at + 1);
             alert.to_server
@@ -265,8 +266,8 @@ pub fn filled_before_the_protocol(case: &Case<'_>, finding: &Finding) -> Option<
     )
 }
 
-/// Whether a rule is about what came until a packet of what lies before a request: of its contents all stand
-/// in it; behind a transform they do not say so.
+/// Whether a rule matches the data before a request that has arrived by a packet: that data has all its
+/// contents. With a transform the contents say nothing, and any data suffices.
 fn is_about_what_came(
     case: &Case<'_>,
     alert: &Alert,
@@ -289,8 +290,8 @@ fn is_about_what_came(
     Some(!data.is_empty() && (transforms || all))
 }
 
-/// In prevention a request that lies behind first bytes which its receiver says to have is parsed before it
-/// leaves; what fills the hole then is no message's, and before real receivers it is refused.
+/// In prevention a request after first bytes that its receiver acknowledged is parsed before it leaves; data
+/// that fills the hole later belongs to no message, and before real receivers it is dropped.
 pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let behind = |flow: FlowKey, until: usize| {
         case.passage.of_flow(flow).find_map(|(at, packet)| {
@@ -311,7 +312,7 @@ pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&
                 && begins_late(case, alert.flow)
                 && behind(alert.flow, until).is_some_and(is_about)
         }
-        // What is told of the request that comes late.
+        // Records of the late request.
         What::Record(name) => {
             name == "anomaly:HOST_HEADER_AMBIGUOUS"
                 && case.concerns(finding, |flow| {
@@ -327,8 +328,7 @@ pub fn request_before_what_fills(case: &Case<'_>, finding: &Finding) -> Option<&
     )
 }
 
-/// Ports that Suricata asks a probe at: how many bytes of the client it takes to answer, and how many of the
-/// server.
+/// Ports with a probe in Suricata: port, bytes of the client that the probe needs, and bytes of the server.
 const PROBES: [(u16, i32, i32); 3] = [(53, 15, 15), (80, 25, 9), (443, 3, 4)];
 
 fn midstream(case: &Case<'_>) -> bool {
@@ -346,8 +346,8 @@ fn begin(case: &Case<'_>, flow: FlowKey, to_server: bool) -> Option<u32> {
     syn.map(|one| one.seq.wrapping_add(1)).or_else(acked)
 }
 
-/// Whether the server's probe has answered when detection has seen a flow's packets up to one, and whether
-/// the client's has not. Passively what is acknowledged was seen, in prevention what came.
+/// Whether, after the packets of a flow up to `until`, the server's probe has an answer, and whether the
+/// client's has none. In passive mode acknowledged data counts, in prevention received data.
 fn probes(case: &Case<'_>, flow: FlowKey, until: usize) -> Option<(bool, bool)> {
     let (_, first) = case.passage.of_flow(flow).next()?;
     let (_, of_client, of_server) = PROBES.into_iter().find(|(port, ..)| *port == first.port)?;
@@ -358,7 +358,7 @@ fn probes(case: &Case<'_>, flow: FlowKey, until: usize) -> Option<(bool, bool)> 
             let seq = if case.ips { one.seq.wrapping_add(one.load.len() as u32) } else { one.ack };
             begin.map_or(0, |begin| ahead(seq, begin))
         };
-        // Data that a direction sent, or what the other one says it has of it.
+        // Data sent by a direction, or acknowledged by the other one.
         let from = to_server == case.ips;
         case.passage
             .before(flow, from, until + 1)
@@ -370,7 +370,7 @@ fn probes(case: &Case<'_>, flow: FlowKey, until: usize) -> Option<(bool, bool)> 
     Some((seen(false) >= of_server, seen(true) < of_client))
 }
 
-/// Whether the server's probe answers before the client's, or the flow is met with data of its server.
+/// Whether the server's probe answers before the client's, or the flow begins with data of its server.
 fn is_answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     let met = case.passage.of_flow(flow).next().is_some_and(|(_, packet)| {
         !packet.to_server && segment(packet).is_some_and(|one| one.flags & SYN == 0)
@@ -379,8 +379,8 @@ fn is_answered_first(case: &Case<'_>, flow: FlowKey) -> bool {
     case.passage.of_flow(flow).any(first)
 }
 
-/// Where flows may begin in the middle, Suricata's detection of the client's side does not end once a probe
-/// was asked about the server's.
+/// If flows may begin midstream, Suricata's detection of the client's side does not end once the server's
+/// side was probed.
 pub(crate) fn answer_before_a_probe(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Record(name) = &finding.what else { return None };
     let is = matches!((finding.more, name.as_str()), (true, "flow:TCP:failed") | (false, "flow:TCP:-"))
@@ -391,8 +391,8 @@ pub(crate) fn answer_before_a_probe(case: &Case<'_>, finding: &Finding) -> Optio
     )
 }
 
-/// There, what no pattern knows is not taken for a request by Suricata when the server's answer tells the
-/// protocol.
+/// With midstream flows, Suricata does not take unrecognised client data for a request when the server's
+/// answer shows the protocol.
 pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const ONE_SIDE: &str = "anomaly:APPLAYER_DETECT_PROTOCOL_ONLY_ONE_DIRECTION";
     const METHOD: u32 = 20;
@@ -400,7 +400,7 @@ pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) ->
         .findings
         .iter()
         .any(|one| one.more && matches!(&one.what, What::Record(name) if name == ONE_SIDE));
-    // Its first word is no method.
+    // The first word is not a method.
     let unlike = |flow: FlowKey| {
         let first = case.passage.first(flow, true, METHOD);
         let word: Vec<u8> = first.iter().copied().take_while(|byte| *byte != b' ').collect();
@@ -420,7 +420,7 @@ pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) ->
             matches!(name.as_str(), "http" | "fileinfo" | "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST")
                 && case.concerns(finding, of)
         }
-        // Suricata's come when the connection ends.
+        // Suricata's alerts come when the connection ends.
         What::Alert(alert) => {
             (finding.more || is_behind_the_end(case, alert) && case.comes_earlier(finding))
                 && alert.to_server
@@ -434,11 +434,11 @@ pub(crate) fn no_request_before_an_answer(case: &Case<'_>, finding: &Finding) ->
     )
 }
 
-/// A session whose hello has a version that no list has is read on, with an event; Suricata's parser fails at
+/// A session whose hello has an unlisted version is parsed further, with an event; Suricata's parser fails at
 /// the next record.
 pub(crate) fn version_that_no_list_has(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const EVENT: &str = "anomaly:INVALID_RECORD_VERSION";
-    // A record's head, a hello's, and its version.
+    // Header of a record, header of a hello, and its version.
     const HELLO: u32 = 10;
     let told =
         case.findings.iter().any(|one| one.more && matches!(&one.what, What::Record(name) if name == EVENT));
@@ -490,12 +490,11 @@ mod tests {
         let dns = &["flow:TCP:dns"];
         assert!(left_of(3, 678, true, &["dns", "flow:TCP:dns"], dns).is_empty());
         assert_eq!(left_of(3, 678, true, dns, &["dns", "flow:TCP:dns"]), ["-dns"]);
-        // The first bytes of the client are acknowledged and never come, or come later; packets 17 and 76 end
-        // the connections.
+        // The first bytes of the client are acknowledged and never arrive, or arrive later; packets 17 and 76
+        // end the connections.
         let http = "flow:TCP:http";
         assert!(left_of(42, 204, true, &["0@5>1.0:allowed", http], &["0@17>1.0:allowed", http]).is_empty());
-        // What comes late is read: a rule on the request, or on the name of an answer's file, misses nothing
-        // for it.
+        // Late data is read: a rule on the request, or on the file name of a response, has all its data.
         const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
         assert_eq!(
             left_of(41, 1868, true, &[GAP, http], &["2@76>1.0:allowed", http])[0],
@@ -504,14 +503,14 @@ mod tests {
         assert_eq!(left_of(72, 554, true, &[GAP, http], &["3@18>1.0:allowed", http])[0], "-3@18>1.0:allowed");
         let left = left_of(36, 782, true, &[GAP, UNMATCHED, http], &["1@38<1.0:allowed", http]);
         assert_eq!(left[0], "-1@38<1.0:allowed");
-        // The client's first bytes come with packet 6, when they were acknowledged; rule 0 is on the query.
+        // The client's first bytes arrive with packet 6, after their acknowledgment; rule 0 is on the query.
         let (ours, theirs) = (["0@6>1.0:blocked", "drop@6:rules"], ["0@16>1.0:blocked", "drop@16:rules"]);
         assert!(left_of(36, 2084, true, &ours, &theirs).is_empty());
         assert_eq!(left_of(36, 2084, true, &[], &theirs), ["-0@16>1.0:blocked", "-drop@16:rules"]);
         assert_eq!(left_of(36, 2084, true, &["0@5>1.0:allowed"], &["0@16>1.0:allowed"]).len(), 2);
         assert!(left_of(2, 1778, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]).is_empty());
         assert_eq!(left_of(2, 1776, true, &["tls", "flow:TCP:tls"], &["flow:TCP:tls"]), ["+tls"]);
-        // A request lies behind the one that was acknowledged before it came; rule 1 is on requests.
+        // A request follows the one that was acknowledged before it arrived; rule 1 is on requests.
         assert!(left_of(54, 174, true, &[], &["1@14>1.0:allowed"]).is_empty());
         assert_eq!(left_of(54, 174, false, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
         assert_eq!(left_of(54, 168, true, &[], &["1@14>1.0:allowed"]), ["-1@14>1.0:allowed"]);
@@ -527,11 +526,11 @@ mod tests {
     fn detection_where_flows_may_begin_in_the_middle_is_explained_at_ports_with_a_probe_only() {
         let (failed, open) = (["flow:TCP:failed"], ["flow:TCP:-"]);
         let both = ["-flow:TCP:-", "+flow:TCP:failed"];
-        // The server speaks first at port 53; at port 80 nothing of the client is acknowledged.
+        // The server sends first at port 53; at port 80 no data of the client is acknowledged.
         assert!(left_of(32, 728, false, &failed, &open).is_empty());
         assert_eq!(left_of(32, 728, false, &open, &failed).len(), 2);
         assert!(left_of(45, 2270, false, &failed, &open).is_empty());
-        // Flows do not begin in the middle; a port without a probe.
+        // Flows may not begin midstream; a port without a probe.
         assert_eq!(left_of(1, 600, false, &failed, &open), both);
         assert_eq!(left_of(32, 1854, false, &failed, &open), both);
         // The client begins with rubbish; pair 968 is its scene.
@@ -541,7 +540,7 @@ mod tests {
         assert!(left_of(37, 970, false, &ours, &theirs).is_empty());
         assert_eq!(left_of(37, 968, false, &ours, &theirs).len(), 3);
         assert_eq!(left_of(37, 970, false, &["flow:TCP:http"], &theirs).len(), 2, "it is not read");
-        // The first request comes behind the second one, and names two hosts.
+        // The first request arrives after the second one, and names two hosts.
         const HOSTS: &str = "anomaly:HOST_HEADER_AMBIGUOUS";
         assert!(left_of(95, 1162, true, &[], &[HOSTS]).is_empty());
         assert_eq!(left_of(95, 1162, false, &[], &[HOSTS]).len(), 1);
@@ -554,18 +553,18 @@ mod tests {
 
     #[test]
     fn versions_and_heads_explain_what_they_bring_only() {
-        // The copy of the hello's version that came first is rubbish; pair 48 is its scene.
+        // The first copy of the hello's version is rubbish; pair 48 is its scene.
         let ours = ["anomaly:INVALID_RECORD_VERSION", "flow:TCP:tls"];
         let theirs = ["drop@9:applayer.error", "flow:TCP:tls"];
         assert!(left_of(38, 52, true, &ours, &theirs).is_empty());
         assert_eq!(left_of(38, 48, true, &ours, &theirs).len(), 2);
         assert_eq!(left_of(38, 52, true, &ours[1..], &theirs), ["-drop@9:applayer.error"], "it is not told");
-        // The server begins with rubbish; a line that a segment ends with is in it. Pair 2344 is its scene.
+        // The server begins with rubbish, which has a line that a segment ends with. Pair 2344 is its scene.
         const UNMATCHED: &str = "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST";
         let (ours, theirs) = (["flow:TCP:http"], [UNMATCHED, "http", "fileinfo", "flow:TCP:http"]);
         assert!(left_of(51, 2350, false, &ours, &theirs).is_empty());
         assert_eq!(left_of(51, 2344, false, &ours, &theirs).len(), 3);
-        // Rule 0 is on the body, which is all that the server says.
+        // Rule 0 is on the body, which is all data of the server.
         assert!(left_of(50, 1614, false, &["0@-<1.0:allowed", "fileinfo"], &["fileinfo"]).is_empty());
         assert_eq!(left_of(50, 1614, false, &["fileinfo"], &["0@-<1.0:allowed", "fileinfo"]).len(), 1);
         assert_eq!(left_of(50, 1608, false, &["0@-<1.0:allowed", "fileinfo"], &["fileinfo"]).len(), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `differential`: makes pairs, runs programs on them, compares. Exit status: 0 no difference without a
-//! reason, 1 some, 2 it could not run.
+//! `differential`: makes pairs, runs programs on them, compares. Exit status: 0 all differences are
+//! explained, 1 some are not, 2 it could not run.
 
 use bartizan_differential::answer::{Answer, File};
 use bartizan_differential::compare::{MODES, compare, known, pairs};
@@ -15,84 +15,84 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Generated rules and conversations: the same alerts, records and refusals as Suricata.
+/// Tests that generated rules and conversations give the same alerts, records and rejected rules as Suricata.
 #[derive(Parser)]
 #[command(name = "differential")]
 struct Args {
     #[command(subcommand)]
     command: Task,
-    /// Pairs of one run of a program.
+    /// Number of pairs in one run of a program.
     #[arg(long, global = true, default_value_t = 100)]
     batch: usize,
-    /// The root of a system that has Suricata; without it that of the environment's
-    /// `SURICATA_ROOT`, else this one's.
+    /// Root directory of a system that has Suricata; default: `SURICATA_ROOT` of the environment, else this
+    /// system.
     #[arg(long, global = true, value_name = "DIR")]
     suricata_root: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum Task {
-    /// Compare a program with answers that stand in a file.
+    /// Compare a program with the answers in a file.
     Check {
-        /// The program.
+        /// The program under test.
         #[arg(long, value_name = "FILE")]
         program: PathBuf,
-        /// Differences that are known to be open: one more is an error.
+        /// File of known open differences: any other difference is an error.
         #[arg(long, value_name = "FILE")]
         open: Option<PathBuf>,
-        /// Write that file.
+        /// Write the file of open differences.
         #[arg(long, requires = "open")]
         write_open: bool,
-        /// Print each line that differs with a reason, and the reason.
+        /// Print each explained line, and its reason.
         #[arg(long)]
         why: bool,
-        /// The answers.
+        /// File of answers.
         #[arg(value_name = "ANSWERS")]
         answers: PathBuf,
     },
-    /// Plant faults of several kinds and see that each is found.
+    /// Plant faults of several kinds and check that each is found.
     Planted {
-        /// The program.
+        /// The program under test.
         #[arg(long, value_name = "FILE")]
         program: PathBuf,
-        /// The answers.
+        /// File of answers.
         #[arg(value_name = "ANSWERS")]
         answers: PathBuf,
     },
-    /// Ask Suricata, and write its answers.
+    /// Run Suricata, and write its answers.
     Answers {
-        /// Everything follows from it.
+        /// Seed of all pairs.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// How many pairs.
+        /// Number of pairs.
         #[arg(long, default_value_t = 5_000)]
         pairs: u32,
-        /// Where to.
+        /// File to write.
         #[arg(value_name = "ANSWERS")]
         answers: PathBuf,
     },
     /// Print the rules of pairs.
     Rules {
-        /// Everything follows from it.
+        /// Seed of all pairs.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// The pairs.
+        /// Numbers of the pairs.
         numbers: Vec<u32>,
     },
-    /// Write a pair alone as files, and what both programs answer.
+    /// Write the files of a single pair, and the answers of both programs.
     Show {
-        /// The program.
+        /// The program under test.
         #[arg(long, value_name = "FILE")]
         program: PathBuf,
-        /// Everything follows from it.
+        /// Seed of all pairs.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// The pair.
+        /// Number of the pair.
         number: u32,
-        /// Cut away what the difference does not need.
+        /// Remove everything that the difference does not need.
         #[arg(long)]
         shrink: bool,
-        /// Where to.
+        /// Folder to write to.
         #[arg(long, value_name = "DIR", default_value = "target/differential")]
         out: PathBuf,
     },
@@ -203,10 +203,10 @@ fn check(
     Ok(fresh == 0)
 }
 
-/// So many pairs are run with a fault at most, of all that it touches.
+/// The largest number of pairs run with one fault, of all that it affects.
 const MOST: usize = 80;
 
-/// Whether each planted fault is found: more pairs differ with it than without.
+/// Whether each planted fault is found: more pairs differ with the fault than without.
 fn planted(ours: &Program, from: &Path, batch: usize) -> Result<bool, String> {
     let file = read(from)?;
     let pairs = pairs(&file).map_err(|problem| format!("{}: {problem}", from.display()))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pairs of a seed: groups of a scene and its variants, which differ from it by one feature.
+//! The pairs of a seed: groups of a scene and its variants, which differ from it by one feature.
 
 use crate::family::FAMILIES;
 use crate::order::{Family, Order};
@@ -11,13 +11,13 @@ use crate::twist::{TWISTS, UDP_TWISTS, UDP_WAYS, WAYS};
 use crate::wider::WIDER;
 use bartizan_testkit::random::Random;
 
-/// Pairs of a group: the scene, and its variants.
+/// Number of pairs in a group: the scene, and its variants.
 pub const GROUP: u32 = 8;
 
 /// The number of the first pair of the wider grammar.
 pub const FIRST_WIDER: u32 = 2_400;
 
-/// What a pair is made of.
+/// The parts from which a pair is made.
 #[derive(Clone)]
 struct Draft {
     scene: Scene,
@@ -59,7 +59,7 @@ pub fn pair(seed: u64, number: u32) -> Pair {
     }
 }
 
-/// Puts packets among others, as far from each other as they can be.
+/// Distributes packets among others, as far from each other as possible.
 fn spread(packets: &mut Vec<Packet>, beside: &[Packet]) {
     let all = packets.len();
     for (at, packet) in beside.iter().enumerate().rev() {
@@ -114,14 +114,14 @@ fn other_way(random: &mut Random, draft: &mut Draft) -> String {
     }
     let (name, twist) = random.pick(if udp { UDP_TWISTS } else { TWISTS });
     if !udp && random.percent(60) {
-        // Enough segments that something can happen to one of them.
+        // Enough segments for a twist to affect one of them.
         draft.scene.way.sizes = vec![random.within(10, 40)];
     }
     draft.twist = Some((*twist, random.draw()));
     format!("twist:{name}")
 }
 
-/// Two of the rules belong together.
+/// Links two of the rules.
 fn bond(random: &mut Random, draft: &mut Draft) -> String {
     let (name, make) = random.pick(BONDS);
     let (first, second) = make(random);

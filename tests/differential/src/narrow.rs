@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planted differences that look like those of a cause and are none of it: what a cause must not swallow.
+//! Planted differences that resemble those of a cause but have another one: a cause must not excuse them.
 
 use crate::answer::Answer;
 use crate::explained::{explain, left_of};
 
 #[test]
 fn headers_are_matched_again_behind_a_chunked_body_only() {
-    // Rule 1 counts to two, and is about `http.header`; rule 3 is about names. The last chunk is packet 94,
-    // the headers end with packet 78.
+    // Rule 1 counts to two, and is on `http.header`; rule 3 is on names. The last chunk is packet 94, the
+    // headers end with packet 78.
     let left = |want: &[&str]| left_of(164, 2060, false, &[], want);
     assert!(left(&["1@97<1.0:allowed"]).is_empty());
     assert_eq!(left(&["1@80<1.0:allowed"]), ["-1@80<1.0:allowed"], "the body goes on");
@@ -45,17 +45,17 @@ fn an_incomplete_line_follows_from_a_body_that_nobody_expected_only() {
     assert_eq!(left(&["flow:TCP:http", INCOMPLETE]), ["-anomaly:REQUEST_LINE_INCOMPLETE"]);
     let other = left_of(151, 2222, true, &["flow:TCP:http", INCOMPLETE], &["flow:TCP:http", UNEXPECTED]);
     assert_eq!(other, ["+anomaly:REQUEST_LINE_INCOMPLETE"], "more here");
-    // So is one request more.
+    // The same holds for an additional request.
     let more = |want: &[&str]| left_of(170, 1710, false, &["flow:TCP:http", "http"], want);
     assert!(more(&["flow:TCP:http", UNEXPECTED]).is_empty());
     assert_eq!(more(&["flow:TCP:http"]), ["+http"]);
-    // The length of a body comes with packet 24, when packet 22 has acknowledged it.
+    // The length of a body arrives with packet 24, after packet 22 has acknowledged it.
     let late = |ips| left_of(143, 108, ips, &["flow:TCP:http"], &["flow:TCP:http", UNEXPECTED]);
     assert!(late(true).is_empty());
     assert_eq!(late(false), ["-anomaly:REQUEST_BODY_UNEXPECTED"], "passively it is waited for");
 }
 
-/// What is left of a difference of a pair one of whose rules has other options.
+/// Unexplained lines of a difference of a pair whose rule `rule` gets other options.
 fn left_with(
     (seed, number): (u64, u32),
     rule: usize,
@@ -74,8 +74,8 @@ fn left_with(
 
 #[test]
 fn a_segment_without_new_bytes_has_bytes() {
-    // A part of the server's certificate is lost; packet 51 is the client's FIN, which has none. With packet
-    // 37 sides encrypt.
+    // A part of the server's certificate is lost; packet 51 is the client's FIN, which has no data. Both
+    // sides encrypt from packet 37 on.
     let tls = "flow:TCP:tls";
     let left = left_of(143, 1524, true, &["3@37>1.0:allowed", tls], &["3@51>1.0:allowed", tls]);
     assert_eq!(left, ["-3@51>1.0:allowed"]);
@@ -92,7 +92,7 @@ fn streams_are_looked_on_at_when_sides_encrypt_only() {
 
 #[test]
 fn a_silent_bit_is_set_by_what_is_there_only() {
-    // Rule 1 sets it with the client's random, which packet 4 brings; packet 3 acknowledges.
+    // Rule 1 sets the bit on the client's random, which arrives with packet 4; packet 3 only acknowledges.
     assert!(left_of(32, 631, true, &["2@4>1.0:allowed"], &[]).is_empty());
     assert_eq!(left_of(32, 631, true, &["2@3>1.0:allowed"], &[]), ["+2@3>1.0:allowed"]);
 }
@@ -109,8 +109,8 @@ fn a_body_comes_earlier_where_something_of_it_is_there_only() {
 
 #[test]
 fn a_rule_that_asks_for_a_bit_is_asked_with_the_transaction_that_sets_that_bit_only() {
-    // Rule 3 asks for a bit of its own, and rule 1 sets another one on a transaction.
-    // Packet 3 is a datagram that is no message, packet 4 is one; rule 3 asks for no bit.
+    // Rule 3 requires another bit than the one that rule 1 sets on a transaction.
+    // Packet 3 is a datagram that is not a message, packet 4 is one; rule 3 requires no bit.
     let left = |got: &str| left_of(173, 2343, true, &[got], &[]);
     assert!(left("2@3>1.0:allowed").is_empty());
     assert_eq!(left("2@4<1.0:allowed"), ["+2@4<1.0:allowed"]);
@@ -145,7 +145,7 @@ fn a_body_without_a_status_line_is_refused_where_suricata_records_it_only() {
 
 #[test]
 fn data_that_comes_again_behind_a_fin_counts_in_suricata_only() {
-    // Packet 7 brings packet 4 again, behind the FIN of packet 6. Rule 3 counts, rule 0 does not.
+    // Packet 7 repeats packet 4 after the FIN of packet 6. Rule 3 counts, rule 0 does not.
     let left = |ips, want: &str| left_of(172, 794, ips, &[], &[want]);
     assert!(left(false, "3@7>1.0:allowed").is_empty());
     assert_eq!(left(false, "3@4>1.0:allowed"), ["-3@4>1.0:allowed"], "the first time");
@@ -155,19 +155,18 @@ fn data_that_comes_again_behind_a_fin_counts_in_suricata_only() {
 
 #[test]
 fn what_is_asked_when_a_given_up_session_ends_hangs_on_numbers_of_the_flow_only() {
-    // Packet 14, the server's, has a wrong checksum. Rule 0 asks for the size of both streams, rule 3 does
-    // not.
+    // Packet 14, the server's, has a wrong checksum. Rule 0 is on the size of both streams, rule 3 is not.
     let left = |ips, want: &str| left_of(172, 1652, ips, &["flow:TCP:tls"], &["flow:TCP:tls", want]);
     assert!(left(false, "0@->1.0:allowed").is_empty());
     assert_eq!(left(false, "0@13>1.0:allowed"), ["-0@13>1.0:allowed"], "before the end");
     assert_eq!(left(true, "0@->1.0:allowed"), ["-0@->1.0:allowed"], "in prevention");
-    // Rule 2 is on the certificate, which the hole is in.
+    // Rule 2 is on the certificate, which has the hole.
     assert_eq!(left(false, "2@-<1.0:allowed"), ["-2@-<1.0:allowed"], "its own side");
 }
 
 #[test]
 fn a_request_that_is_taken_for_a_body_is_looked_at_at_another_time_only() {
-    // Rule 0 is on the head of requests; packet 22 is the third one, packet 54 is behind both ends.
+    // Rule 0 is on the head of requests; packet 22 is the third one, packet 54 is after both FINs.
     const UNEXPECTED: &str = "anomaly:REQUEST_BODY_UNEXPECTED";
     let left = |got: &[&str], want: &str| {
         let got: Vec<&str> = got.iter().copied().chain(["flow:TCP:http"]).collect();
@@ -180,7 +179,7 @@ fn a_request_that_is_taken_for_a_body_is_looked_at_at_another_time_only() {
 
 #[test]
 fn a_rule_on_a_failed_protocol_matches_earlier_where_detection_ends_only() {
-    // Rule 2 matches once, and asks for `failed`; rule 3 does not.
+    // Rule 2 matches once, and requires `failed`; rule 3 does not.
     let left = |ips, got: &[&str], want: &str| left_of(167, 767, ips, got, &[want]);
     assert!(left(true, &["2@4>1.0:allowed"], "2@8>1.0:allowed").is_empty());
     assert_eq!(left(true, &[], "2@8>1.0:allowed"), ["-2@8>1.0:allowed"], "nothing here");

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences that have to do with sequence numbers: such as wrap, are far ahead, or are old; as
-//! in [`crate::causes`].
+//! Causes of differences from sequence numbers that wrap, are far ahead, or are old; as in [`crate::causes`].
 
 use crate::causes::{Case, old_data};
 use crate::finding::{Finding, FlowKey, What};
 use crate::passage::{ahead, key};
 use bartizan_testkit::packet::{FIN, RST, SYN};
 
-/// What Suricata has looked at of a stream is compared with its numbers without regard to their wrapping: it
-/// takes such a stream for one that has more to show, and shows nothing, to packets without data.
+/// Suricata compares its inspected position in a stream with sequence numbers regardless of wrapping: after a
+/// wrap it assumes pending data, and evaluates rules on an empty range with packets without data.
 pub fn numbers_that_wrapped(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, _, segment) = case.passage.segment(alert.frame?)?;
@@ -24,10 +23,10 @@ pub fn numbers_that_wrapped(case: &Case<'_>, finding: &Finding) -> Option<&'stat
     is.then_some("a packet without data behind a FIN shows rules nothing; Suricata shows it once more where sequence numbers have wrapped")
 }
 
-/// A segment that lies beyond any window is part of the stream that leaves: what refuses it refuses the flow.
+/// A segment beyond any window is part of the outgoing stream: a drop of it drops the flow.
 pub fn refused_far_ahead(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const WINDOW: i32 = 65_535;
-    // A rule that refuses in silence: both programs refuse such a packet, and there is no alert of it.
+    // A drop rule without alerts: both programs drop such a packet, and neither alerts.
     let silent = |flow: FlowKey, upto: u32| {
         let refuses = |rule: &crate::pair::Rule| {
             matches!(rule.action, "drop" | "reject") && rule.options.iter().any(|option| option == "noalert")
@@ -62,7 +61,7 @@ pub fn refused_far_ahead(case: &Case<'_>, finding: &Finding) -> Option<&'static 
     (case.ips && is).then_some("`drop` on a segment far ahead refuses the flow, whose stream it is of; Suricata refuses the packet alone")
 }
 
-/// What lies far ahead is looked at when its side closes.
+/// Data far ahead is inspected when its side closes.
 pub fn shown_with_the_fin(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (at, packet, segment) = case.passage.segment(alert.frame?)?;
@@ -82,7 +81,7 @@ pub fn shown_with_the_fin(case: &Case<'_>, finding: &Finding) -> Option<&'static
     )
 }
 
-/// Rules on packets see data that comes again behind its FIN, since it goes on unless they refuse it.
+/// Packet rules see data that is repeated after its FIN, since it is forwarded unless they drop it.
 pub fn told_of_old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let goes_on = case.findings.iter().any(|other| {
@@ -93,7 +92,7 @@ pub fn told_of_old_data(case: &Case<'_>, finding: &Finding) -> Option<&'static s
         .then_some("rules see data that comes again at a connection's end; Suricata drops it before")
 }
 
-/// A receiver answers a RST in its window whose number is not the next one, and the sender of a true one
+/// A receiver answers a RST within its window whose number is not the next one, and a genuine sender then
 /// resets with the exact number (RFC 5961 section 3.2).
 pub(crate) fn reset_in_the_window(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Drop(Some(frame), reason) = &finding.what else { return None };
@@ -101,7 +100,7 @@ pub(crate) fn reset_in_the_window(case: &Case<'_>, finding: &Finding) -> Option<
     let resets = segment.flags & RST != 0 && segment.load.is_empty();
     let of_the_stream =
         |one: &Finding| !one.more && one.what == What::Drop(Some(*frame), "stream.error".into());
-    // A rule may refuse what leaves otherwise.
+    // A rule may drop a packet that is forwarded otherwise.
     let is = of_the_stream(finding)
         || finding.more && reason == "rules" && case.findings.iter().any(of_the_stream);
     let is = case.ips && resets && is;
@@ -114,14 +113,14 @@ mod tests {
 
     #[test]
     fn numbers_explain_packets_of_their_kind_only() {
-        // Numbers wrap; packet 10 is the last acknowledgment. Rule 2 only says what must not be there, rule 0
-        // does not.
+        // Numbers wrap; packet 10 is the last acknowledgment. Rule 2 has only negated content, rule 0 does
+        // not.
         assert!(left_of(3, 1028, false, &[], &["2@10>1.0:allowed"]).is_empty());
         assert_eq!(left_of(3, 1028, false, &[], &["2@6>1.0:allowed"]), ["-2@6>1.0:allowed"]);
         assert_eq!(left_of(3, 1028, false, &[], &["0@10>1.0:allowed"]), ["-0@10>1.0:allowed"]);
         assert_eq!(left_of(3, 1028, true, &[], &["2@10>1.0:allowed"]), ["-2@10>1.0:allowed"]);
         assert_eq!(left_of(3, 1024, false, &[], &["2@10>1.0:allowed"]), ["-2@10>1.0:allowed"], "no wrap");
-        // Packet 4 lies far ahead.
+        // Packet 4 is far ahead.
         let ours = ["0@4<1.0:blocked", "drop@5:flow.drop"];
         let theirs = ["0@4<1.0:blocked", "0@5<1.0:blocked", "drop@5:rules"];
         assert!(left_of(3, 862, true, &ours, &theirs).is_empty());
@@ -133,7 +132,7 @@ mod tests {
         assert!(left_of(10, 3180, true, &["drop@9:rules"], &theirs).is_empty());
         assert_eq!(left_of(10, 3180, true, &["drop@9:rules"], &[]), ["+drop@9:rules"]);
         assert_eq!(left_of(10, 3180, true, &["drop@8:rules"], &theirs), ["+drop@8:rules"], "another packet");
-        // Packet 13 is packet 10 again, behind the FIN.
+        // Packet 13 repeats packet 10, after the FIN.
         assert!(left_of(3, 926, true, &["1@13>1.0:allowed"], &["drop@13:stream.error"]).is_empty());
         assert_eq!(left_of(3, 926, true, &["1@13>1.0:allowed"], &[]), ["+1@13>1.0:allowed"]);
     }

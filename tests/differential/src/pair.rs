@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pair: one rule file with one conversation.
 //!
-//! Pairs have addresses, rule numbers and names of their own, which follow from the pair's number. So many
-//! pairs can be one run of a program, and each can be run alone.
+//! Each pair has its own addresses, rule numbers and names, derived from the pair's number. Many pairs can
+//! therefore share one run of a program, and each can be run alone.
 
 use bartizan_testkit::packet::{Datagram, FIN, ICMP, ICMPV6, Ip, RST, Segment, TCP, UDP};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The most rules of a pair.
+/// The largest number of rules in a pair.
 pub const MAX_RULES: u32 = 16;
 
-/// Times of a pair's packets begin at a multiple of this, in microseconds; a pair is shorter.
+/// Length of a pair's time slot in the capture, in microseconds; a pair is shorter.
 pub const SLOT: u64 = 4_000_000;
 
-/// When captures begin, in seconds since 1970.
+/// Start of captures, in seconds since 1970.
 const EPOCH: u64 = 1_760_000_000;
 
 /// A rule; `@C`, `@S` and `@N` in its text stand for the client's and the server's address and the pair's
 /// number.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// `alert`, `drop`, ...
+    /// `alert`, `drop`, and the like.
     pub action: &'static str,
-    /// Protocol to port: `tcp @C any -> @S any`.
+    /// The header from protocol to port: `tcp @C any -> @S any`.
     pub head: String,
     /// Options without `msg` and `sid`.
     pub options: Vec<String>,
 }
 
-/// What a packet carries.
+/// The payload of a packet.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// A segment; its ports are set when the frame is made.
@@ -44,11 +44,11 @@ pub enum Body {
 /// A packet of a conversation.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// Microseconds after the packet before.
+    /// Microseconds after the previous packet.
     pub after: u64,
-    /// Which client: a host of its own.
+    /// Index of the client, each a host of its own.
     pub client: u8,
-    /// Which flow of the client: a port of its own.
+    /// Index of the client's flow, each with a port of its own.
     pub flow: u16,
     /// The server's port.
     pub port: u16,
@@ -58,7 +58,7 @@ pub struct Packet {
     pub ttl: u8,
     /// Type of service.
     pub tos: u8,
-    /// Cut into fragments with this many bytes each, a multiple of 8.
+    /// Fragment size in bytes, a multiple of 8, if the packet is fragmented.
     pub fragments: Option<usize>,
     /// VLAN tag.
     pub vlan: Option<u16>,
@@ -67,7 +67,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// For people.
+    /// Description for people.
     #[must_use]
     pub fn describe(&self) -> String {
         let arrow = if self.to_server { '>' } else { '<' };
@@ -95,11 +95,11 @@ impl Packet {
 pub struct Pair {
     /// Its number among the pairs of a seed.
     pub number: u32,
-    /// What kind of scene it comes from, and by which feature it differs from the first pair of its group.
+    /// The family of its scene, and the feature by which it differs from the first pair of its group.
     pub name: String,
     /// Over IPv6.
     pub v6: bool,
-    /// Which of [`crate::engine::SETTINGS`] it is run with.
+    /// Index of its setting in [`crate::engine::SETTINGS`].
     pub setting: usize,
     /// Its rules.
     pub rules: Vec<Rule>,
@@ -111,19 +111,19 @@ pub struct Pair {
 pub type Frame = (u64, Vec<u8>);
 
 impl Pair {
-    /// The address of a host: 1 and 3 and further are clients, 2 is the server.
+    /// The address of a host: 2 is the server, 1 and from 3 on are clients.
     #[must_use]
     pub fn address(&self, host: u8) -> IpAddr {
         address(self.number, self.v6, host)
     }
 
-    /// The number of a rule.
+    /// The `sid` of a rule.
     #[must_use]
     pub fn sid(&self, rule: usize) -> u32 {
         1_000_000 + self.number * MAX_RULES + rule as u32
     }
 
-    /// The rule file.
+    /// The lines of the rule file.
     #[must_use]
     pub fn rules(&self) -> Vec<String> {
         let client = self.address(1).to_string();
@@ -147,7 +147,7 @@ impl Pair {
             .collect()
     }
 
-    /// The conversation, in a place of the capture (in slots).
+    /// The frames of the conversation, in this slot of the capture.
     #[must_use]
     pub fn frames(&self, slot: usize) -> Vec<Frame> {
         let mut at = EPOCH * 1_000_000 + slot as u64 * SLOT;
@@ -162,8 +162,8 @@ impl Pair {
         frames
     }
 
-    /// Whether answers can depend on when the run ends: a rule counts by time, and a connection is still
-    /// open, so that what is left of it is looked at then.
+    /// Whether answers can depend on the end of the run: a rule counts by time, and a connection is still
+    /// open, whose rest is inspected then.
     #[must_use]
     pub fn hangs_on_the_end(&self) -> bool {
         let by_time = |option: &String| option.contains("seconds ") || option.contains("expire ");
@@ -177,7 +177,7 @@ impl Pair {
         self.packets.first().is_some_and(|first| self.packets.iter().any(|one| flow(one) != flow(first)))
     }
 
-    /// Whether some connection has neither a reset nor an end of both sides.
+    /// Whether some connection has neither a reset nor FINs of both sides.
     fn is_left_open(&self) -> bool {
         let flags = |of: &Packet, to_server: bool| {
             let same = self.packets.iter().filter(|one| (one.client, one.flow) == (of.client, of.flow));
@@ -192,7 +192,7 @@ impl Pair {
         })
     }
 
-    /// How many frames each packet is.
+    /// Number of frames of each packet.
     #[must_use]
     pub fn frame_counts(&self) -> Vec<usize> {
         self.packets.iter().enumerate().map(|(at, packet)| self.frame(packet, at as u32).len()).collect()
@@ -229,7 +229,7 @@ impl Pair {
         }
     }
 
-    /// A number that changes when rules or frames do (FNV-1a).
+    /// A hash of rules and frames (FNV-1a).
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -261,7 +261,7 @@ pub fn address(number: u32, v6: bool, host: u8) -> IpAddr {
     }
 }
 
-/// The pair and the host that have an address.
+/// The pair and the host that own an address.
 #[must_use]
 pub fn owner(address: IpAddr) -> Option<(u32, u8)> {
     match address {

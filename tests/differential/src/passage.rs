@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the frames of a pair are, as far as reasons for differences ask: whose they are, what they bring that
-//! was not there.
+//! The frames of a pair, as the causes of differences need them: the owner of each frame, and the new bytes
+//! it carries.
 
 use crate::finding::FlowKey;
 use crate::pair::{Body, Packet, Pair};
@@ -9,12 +9,12 @@ use bartizan_testkit::packet::{ACK, FIN, RST, SYN, Segment};
 /// The frames of a pair, and its packets.
 pub struct Passage<'p> {
     packets: &'p [Packet],
-    /// Of each frame its packet.
+    /// Packet index of each frame.
     frames: Vec<usize>,
 }
 
 impl<'p> Passage<'p> {
-    /// Of a pair.
+    /// The frames and packets of a pair.
     #[must_use]
     pub fn of(pair: &'p Pair) -> Self {
         let counts = pair.frame_counts();
@@ -22,7 +22,7 @@ impl<'p> Passage<'p> {
         Passage { packets: &pair.packets, frames: frames.collect() }
     }
 
-    /// The packet that a frame belongs to, by its place among the packets.
+    /// The packet that a frame belongs to, with its index.
     #[must_use]
     pub fn packet(&self, frame: u32) -> Option<(usize, &'p Packet)> {
         let at = *self.frames.get(usize::try_from(frame).ok()?.checked_sub(1)?)?;
@@ -36,12 +36,12 @@ impl<'p> Passage<'p> {
         segment(packet).map(|segment| (at, packet, segment))
     }
 
-    /// The packets of a flow, with their places.
+    /// The packets of a flow, with their indexes.
     pub fn of_flow(&self, flow: FlowKey) -> impl Iterator<Item = (usize, &'p Packet)> + '_ {
         self.packets.iter().enumerate().filter(move |(_, packet)| key(packet) == flow)
     }
 
-    /// The segments of one direction of a flow before a place.
+    /// The segments of one direction of a flow before a packet index.
     pub fn before(
         &self,
         flow: FlowKey,
@@ -65,14 +65,14 @@ impl<'p> Passage<'p> {
         })
     }
 
-    /// How far the data of a direction is without a hole before a place, as a sequence number.
+    /// The end of a direction's contiguous data before a packet index, as a sequence number.
     #[must_use]
     pub fn contiguous(&self, flow: FlowKey, to_server: bool, at: usize) -> Option<u32> {
         let first = self.before(flow, to_server, at).find(|segment| segment.flags & SYN != 0)?;
         let mut edge = first.seq.wrapping_add(1);
         let data: Vec<&Segment> = self.before(flow, to_server, at).collect();
-        // Each may bring the edge to where another one begins. Most come in order, so that a look or two are
-        // enough.
+        // Each segment may move the edge to where another one begins. Most arrive in order, so one or two
+        // passes suffice.
         let mut before = None;
         while before.replace(edge) != Some(edge) {
             for one in &data {
@@ -85,7 +85,7 @@ impl<'p> Passage<'p> {
         Some(edge)
     }
 
-    /// Whether bytes of a direction are missing that lie before others, at the end.
+    /// Whether a direction has a hole before later bytes at the end of the flow.
     #[must_use]
     pub fn has_hole(&self, flow: FlowKey, to_server: bool) -> bool {
         let all = usize::MAX;
@@ -95,26 +95,26 @@ impl<'p> Passage<'p> {
         })
     }
 
-    /// All that a direction says.
+    /// All payload of a direction, in order of arrival.
     #[must_use]
     pub fn said(&self, flow: FlowKey, to_server: bool) -> Vec<u8> {
         self.said_before(flow, to_server, usize::MAX)
     }
 
-    /// What a direction says before a place.
+    /// Payload of a direction before a packet index, in order of arrival.
     #[must_use]
     pub fn said_before(&self, flow: FlowKey, to_server: bool, at: usize) -> Vec<u8> {
         self.before(flow, to_server, at).flat_map(|one| one.load.iter().copied()).collect()
     }
 
-    /// The first bytes of a direction as prevention reads them: of each the copy that came first. Fewer where
+    /// The first `count` bytes of a direction as prevention reads them: the first copy of each byte. Fewer if
     /// some are missing.
     #[must_use]
     pub fn first(&self, flow: FlowKey, to_server: bool, count: u32) -> Vec<u8> {
         self.first_before(flow, to_server, count, usize::MAX)
     }
 
-    /// The same of what comes before a place.
+    /// The first `count` bytes of a direction, from the packets before index `at`.
     fn first_before(&self, flow: FlowKey, to_server: bool, count: u32, at: usize) -> Vec<u8> {
         let Some(syn) = self.before(flow, to_server, at).find(|segment| segment.flags & SYN != 0) else {
             return Vec::new();
@@ -129,8 +129,8 @@ impl<'p> Passage<'p> {
         (0..count).map_while(byte).collect()
     }
 
-    /// Whether a client that talks to that port has not said all of a message that begins with its length,
-    /// and no end of it was acknowledged.
+    /// Whether a client of that port has sent only a part of a message that begins with its length, and no
+    /// FIN of it was acknowledged.
     #[must_use]
     pub fn awaits_more(&self, flow: FlowKey, port: u16) -> bool {
         let all = usize::MAX;
@@ -142,14 +142,14 @@ impl<'p> Passage<'p> {
             rest = next;
         }
         let of_port = self.of_flow(flow).any(|(_, packet)| packet.port == port);
-        // An end that was lost is none: what was acknowledged may have been more of the message.
+        // A lost FIN does not count: the acknowledged bytes may have been more of the message.
         let ended = self.before(flow, true, all).any(|one| one.flags & FIN != 0);
         let reaches = |one: &Segment| one.flags & ACK != 0 && ahead(one.ack, edge) > 0;
         of_port && !rest.is_empty() && !(ended && self.before(flow, false, all).any(reaches))
     }
 
-    /// Whether what a client says before a place may be the beginning of a request that no pattern knows: a
-    /// word, white space, and no line end yet.
+    /// Whether a client's data before a packet index may begin a request that no pattern recognises: a word,
+    /// white space, and no line end yet.
     #[must_use]
     pub fn may_become_a_request(&self, flow: FlowKey, at: usize) -> bool {
         const METHOD: usize = 32;
@@ -167,7 +167,7 @@ impl<'p> Passage<'p> {
         })
     }
 
-    /// Whether a connection was opened by a side that nobody is seen to have answered.
+    /// Whether only one side of a connection is seen to send a SYN.
     #[must_use]
     pub fn is_one_sided(&self, flow: FlowKey) -> bool {
         let opens =
@@ -175,7 +175,7 @@ impl<'p> Passage<'p> {
         opens(true) != opens(false)
     }
 
-    /// The place of a flow's first reset.
+    /// The packet index of a flow's first reset.
     #[must_use]
     pub fn reset(&self, flow: FlowKey) -> Option<usize> {
         self.of_flow(flow)
@@ -184,7 +184,7 @@ impl<'p> Passage<'p> {
     }
 }
 
-/// How far a sequence number lies beyond another.
+/// Signed distance from sequence number `of` to `seq`.
 #[must_use]
 pub const fn ahead(seq: u32, of: u32) -> i32 {
     seq.wrapping_sub(of).cast_signed()

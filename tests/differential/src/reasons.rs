@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All causes of differences that are on purpose, in the order in which they are asked.
+//! All causes of intended differences, in the order of their evaluation.
 
 use crate::causes::Case;
 use crate::finding::Finding;
 
-/// Says why a finding differs.
+/// Returns the reason for a finding if the cause applies.
 pub type Cause = fn(&Case<'_>, &Finding) -> Option<&'static str>;
 
-/// All of them.
+/// All causes.
 pub const CAUSES: &[Cause] = &[
     crate::left_out::asks_for_what_was_left_out,
     crate::left_out::no_parser_of_quic,

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scene: what is said, and what rules can look at in it.
+//! A scene: a conversation, and the bytes that rules can match in it.
 
 use crate::pair::Packet;
 use crate::talk::{Message, Way};
 
-/// Bytes that a rule can look at.
+/// Bytes that a rule can match.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The protocol of the rule's head.
     pub proto: &'static str,
-    /// The sticky buffer; none for the payload.
+    /// The sticky buffer; empty for the payload.
     pub buffer: &'static str,
-    /// About what the buffer holds.
+    /// The approximate content of the buffer.
     pub data: Vec<u8>,
-    /// Said by the client.
+    /// Sent by the client.
     pub to_server: bool,
 }
 
-/// A conversation to be looked at.
+/// A conversation for rules to inspect.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// Who says what.
+    /// The messages in order.
     pub messages: Vec<Message>,
-    /// How it travels.
+    /// Transport parameters of the messages.
     pub way: Way,
-    /// What can be looked at.
+    /// Bytes that rules can match.
     pub targets: Vec<Target>,
-    /// Packets of no connection, spread among those of the messages.
+    /// Packets outside any connection, spread among those of the messages.
     pub beside: Vec<Packet>,
 }

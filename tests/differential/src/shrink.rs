@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The least of a pair that still differs: rules, options and packets are left out as long as a difference
-//! stays.
+//! Reduces a pair: removes rules, options and packets as long as a difference remains.
 
 use crate::answer::Answer;
 use crate::engine::{Answers, Program};
 use crate::explained::explain;
 use crate::pair::Pair;
 
-/// Shrinks a pair. A round asks both programs of all pairs at once that lack one piece, and then leaves out
-/// as many of the needless pieces as can go together.
+/// Shrinks a pair. Each round runs both programs on all pairs that lack one piece, and then removes as many
+/// of the needless pieces as can go together.
 ///
 /// # Errors
 ///
@@ -19,7 +18,7 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
     let (got, want) = asking.answers(std::slice::from_ref(pair))?;
     let none = Answer::default();
     let of = |answers: &Answers| answers.get(&pair.number).unwrap_or(&none).clone();
-    // What differs on purpose is none to look for.
+    // Intended differences are not looked for.
     let wanted = kinds(&explain(pair, ips, &of(&got), &of(&want)).0);
     let asking = Asking { wanted, ..asking };
     loop {
@@ -39,7 +38,7 @@ pub fn shrink(pair: &Pair, ips: bool, ours: &Program, peer: &Program) -> Result<
     }
 }
 
-/// Both programs, and the kinds of differences that are to stay.
+/// Both programs, and the kinds of differences that must remain.
 struct Asking<'p> {
     ips: bool,
     ours: &'p Program,
@@ -52,7 +51,7 @@ impl Asking<'_> {
         Ok((self.ours.run(pairs, self.ips, 200)?, self.peer.run(pairs, self.ips, 200)?))
     }
 
-    /// Which pairs still differ. A rule that was cut too short to be loaded does not count.
+    /// Marks the pairs that still differ. A rule that became too short to load does not count.
     fn which_differ(&self, pairs: &[Pair]) -> Result<Vec<bool>, String> {
         let numbered: Vec<Pair> =
             pairs.iter().enumerate().map(|(at, one)| Pair { number: at as u32 + 1, ..one.clone() }).collect();
@@ -69,13 +68,14 @@ impl Asking<'_> {
         Ok(numbered.iter().map(differs).collect())
     }
 
-    /// What can be left out besides what is: all of the pieces, else as many of each half as can.
+    /// The pieces that can be removed together with `taken`: all of `pieces`, else as many of each half as
+    /// possible.
     fn together(&self, pair: &Pair, taken: Vec<Piece>, pieces: &[Piece]) -> Result<Vec<Piece>, String> {
         if pieces.is_empty() {
             return Ok(taken);
         }
         let all = [taken.as_slice(), pieces].concat();
-        // Each by itself was asked before.
+        // Each piece by itself was tried before.
         let known = taken.is_empty() && pieces.len() == 1;
         if known || self.which_differ(&[least_without(pair, &all)])?.contains(&true) {
             return Ok(all);
@@ -89,10 +89,10 @@ impl Asking<'_> {
     }
 }
 
-/// What kinds of findings differ.
+/// The kinds of the differing findings.
 fn kinds(lines: &[String]) -> Vec<&'static str> {
     const KINDS: &[&str] = &["refused", "drop", "flow", "anomaly", "http", "dns", "tls", "fileinfo"];
-    // Alerts of any rule are one kind.
+    // Alerts of all rules are one kind.
     let kind = |line: &String| {
         let word = line.trim_start_matches(['+', '-']);
         if word.starts_with(|c: char| c.is_ascii_digit()) {
@@ -108,7 +108,7 @@ fn kinds(lines: &[String]) -> Vec<&'static str> {
     lines.iter().filter_map(kind).collect()
 }
 
-/// What can be left out of a pair.
+/// A removable piece of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Piece {
     Option(usize, usize),
@@ -118,7 +118,7 @@ enum Piece {
     Setting,
 }
 
-/// All pieces of a pair; the last rule, option and packet stay.
+/// All pieces of a pair, if more than one rule, option or packet is left.
 fn pieces(pair: &Pair) -> Vec<Piece> {
     let mut all = Vec::new();
     if pair.rules.len() > 1 {
@@ -141,11 +141,11 @@ fn pieces(pair: &Pair) -> Vec<Piece> {
     all
 }
 
-/// A pair without pieces of it. What stands behind others goes first, so that places stay.
+/// Removes pieces from a pair. Later pieces go first, so that indexes stay valid.
 fn least_without(pair: &Pair, pieces: &[Piece]) -> Pair {
     let mut next = pair.clone();
     let mut pieces = pieces.to_vec();
-    // Options before their rules.
+    // Options go before their rules.
     pieces.sort_by_key(|piece| (matches!(piece, Piece::Rule(_)), core::cmp::Reverse(*piece)));
     for piece in pieces {
         match piece {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules that know of each other: what one remembers, another asks for; which acts first.
+//! Rules that depend on each other: one sets a state, another requires it; and the order of their actions.
 
 use bartizan_testkit::random::Random;
 
-/// What a rule adds to its options; and what its companion adds, if it has one.
+/// Options added to a rule, and to its companion (empty if it has none).
 pub type Bond = fn(&mut Random) -> (String, String);
 
-/// Ways in which two rules belong together, by name.
+/// Ways to link two rules, by name.
 pub const BONDS: &[(&str, Bond)] = &[
     ("flowbits-set-isset", |_| ("flowbits:set,b@N".into(), "flowbits:isset,b@N".into())),
     ("flowbits-set-isnotset", |_| ("flowbits:set,b@N".into(), "flowbits:isnotset,b@N".into())),
@@ -40,7 +40,7 @@ pub const BONDS: &[(&str, Bond)] = &[
     ("flowint-notset", |_| ("flowint:i@N,notset; flowint:i@N,=,1".into(), "flowint:i@N,isset".into())),
 ];
 
-/// The action of the first rule of a pair in prevention's interest: `drop` in about a third.
+/// A random action for the first rule of a pair: `drop` in about a third, for the sake of prevention.
 #[must_use]
 pub fn action(random: &mut Random) -> &'static str {
     match random.below(20) {

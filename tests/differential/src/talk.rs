@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Conversations: messages, and the packets that carry them when all goes well.
+//! Conversations: messages, and their packets in the absence of faults.
 
 use crate::pair::{Body, Packet};
 use bartizan_testkit::packet::{ACK, FIN, PSH, RST, SYN, Segment};
 
-/// Who says what.
+/// One message of a conversation.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Said by the client.
+    /// Sent by the client.
     pub to_server: bool,
     /// Its bytes; over UDP a datagram.
     pub data: Vec<u8>,
-    /// Which client says or hears it.
+    /// Index of the client that sends or receives it.
     pub client: u8,
-    /// In which of the client's flows.
+    /// Index of the client's flow.
     pub flow: u16,
-    /// Silence before it, in milliseconds.
+    /// Pause before it, in milliseconds.
     pub pause: u64,
 }
 
@@ -27,12 +27,12 @@ impl Message {
     }
 }
 
-/// How data is acknowledged.
+/// The policy of acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
-    /// Each segment by a segment of its own.
+    /// Each segment is acknowledged separately.
     Each,
-    /// When a message is over.
+    /// After the end of a message.
     Message,
     /// With the other side's data only.
     Data,
@@ -40,10 +40,10 @@ pub enum Acks {
     Never,
 }
 
-/// How a connection ends.
+/// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It does not.
+    /// The connection stays open.
     Open,
     /// Both sides close, the client first.
     Client,
@@ -57,34 +57,34 @@ pub enum End {
     ServerReset,
 }
 
-/// How messages travel.
+/// Transport parameters of messages.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// Over UDP.
     pub udp: bool,
     /// The server's port.
     pub port: u16,
-    /// Bytes of each segment; the last size holds for all further ones.
+    /// Payload bytes of each segment; the last size applies to all further ones.
     pub sizes: Vec<usize>,
-    /// Acknowledgments.
+    /// Policy of acknowledgments.
     pub acks: Acks,
-    /// The end.
+    /// End of the connections.
     pub end: End,
-    /// The opening is not seen.
+    /// The handshake is missing.
     pub midstream: bool,
-    /// First sequence numbers of client and server.
+    /// Initial sequence numbers of client and server.
     pub begin: (u32, u32),
-    /// The timestamp option.
+    /// With the timestamp option.
     pub timestamps: bool,
-    /// Bytes of the first message are in the SYN.
+    /// The SYN carries bytes of the first message.
     pub syn_data: bool,
-    /// Only packets of this direction are seen (true: of the client).
+    /// Only packets of this direction are seen (`true`: of the client).
     pub one_sided: Option<bool>,
     /// VLAN tag.
     pub vlan: Option<u16>,
     /// Time to live and type of service.
     pub ttl: (u8, u8),
-    /// Window that is offered.
+    /// Advertised window.
     pub window: u16,
 }
 
@@ -108,7 +108,7 @@ impl Default for Way {
     }
 }
 
-/// The packets of messages.
+/// Makes the packets of messages.
 #[must_use]
 pub fn packets(messages: &[Message], way: &Way) -> Vec<Packet> {
     let mut packets: Vec<Packet> = Vec::new();
@@ -139,7 +139,7 @@ pub fn packets(messages: &[Message], way: &Way) -> Vec<Packet> {
     packets
 }
 
-/// A packet of a flow (client and port, counted) that travels this way.
+/// A packet of a flow (client and port, as indexes) with these transport parameters.
 pub(crate) fn packet(key: (u8, u16), way: &Way, to_server: bool, body: Body) -> Packet {
     Packet {
         after: 1_000,
@@ -155,15 +155,15 @@ pub(crate) fn packet(key: (u8, u16), way: &Way, to_server: bool, body: Body) -> 
     }
 }
 
-/// A connection while its packets are made.
+/// A connection whose packets are being made.
 struct Connection<'a> {
     key: (u8, u16),
     way: &'a Way,
     /// Next sequence numbers: of the client, of the server.
     next: [u32; 2],
-    /// What each side has acknowledged of the other.
+    /// The number that each side has acknowledged of the other.
     acked: [u32; 2],
-    /// Bytes of the client that went with the SYN.
+    /// Bytes of the client sent with the SYN.
     early: usize,
     clock: u32,
     finished: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes that repeat enough for near misses, and how rules write them.
+//! Bytes with enough repetition for near misses, and their notation in rules.
 
 use bartizan_testkit::random::Random;
 
@@ -31,7 +31,7 @@ const WORDS: &[&[u8]] = &[
     b"end",
 ];
 
-/// Some bytes for a payload.
+/// Random bytes for a payload.
 #[must_use]
 pub fn data(random: &mut Random, words: usize) -> Vec<u8> {
     let mut data = Vec::new();
@@ -48,14 +48,14 @@ pub fn data(random: &mut Random, words: usize) -> Vec<u8> {
     data
 }
 
-/// Some letters and digits: what may stand in a name.
+/// Random letters and digits for a name.
 #[must_use]
 pub fn name(random: &mut Random, words: usize) -> String {
     const PARTS: &[&str] = &["ab", "abc", "Bar", "tok", "evil", "x", "007", "a1", "end", "Toto"];
     (0..words).map(|_| *random.pick(PARTS)).collect()
 }
 
-/// A place in bytes: where it begins and how long it is; longer than nothing if the bytes are.
+/// A random place in bytes: offset and length; not empty unless the bytes are.
 #[must_use]
 pub fn place(random: &mut Random, data: &[u8], longest: usize) -> (usize, usize) {
     let length = random.within(1, longest.min(data.len()).max(1));
@@ -63,7 +63,7 @@ pub fn place(random: &mut Random, data: &[u8], longest: usize) -> (usize, usize)
     (from, length.min(data.len()))
 }
 
-/// The bytes of a place, never none.
+/// The bytes of a place; two other bytes if it is empty.
 #[must_use]
 pub fn at(data: &[u8], place: (usize, usize)) -> Vec<u8> {
     match data.get(place.0..place.0 + place.1) {
@@ -72,19 +72,19 @@ pub fn at(data: &[u8], place: (usize, usize)) -> Vec<u8> {
     }
 }
 
-/// The number, or one beside it.
+/// The number, or sometimes a neighbour of it.
 #[must_use]
 pub fn near(random: &mut Random, number: usize) -> i64 {
     number as i64 + *random.pick(&[0, 0, 0, 0, -1, 1])
 }
 
-/// The same, never negative.
+/// The number, or sometimes a neighbour of it, but never negative.
 #[must_use]
 pub fn near_positive(random: &mut Random, number: usize) -> i64 {
     near(random, number).max(0)
 }
 
-/// Bytes as a rule writes them between quotation marks.
+/// Bytes in a rule's notation between quotation marks.
 #[must_use]
 pub fn quoted(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -110,7 +110,7 @@ pub fn quoted(bytes: &[u8]) -> String {
     text
 }
 
-/// Bytes as a regular expression writes them.
+/// Bytes in the notation of a regular expression.
 #[must_use]
 pub fn expression(bytes: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b' ';
@@ -120,7 +120,7 @@ pub fn expression(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Letters in the other case.
+/// The letters with swapped case.
 #[must_use]
 pub fn other_case(bytes: &[u8]) -> Vec<u8> {
     bytes
@@ -139,7 +139,7 @@ pub fn content(bytes: &[u8]) -> String {
     format!("content:\"{}\"", quoted(bytes))
 }
 
-/// What a `content` option looks for; `None` of another option, and of one that says what must not be there.
+/// The bytes that a `content` option searches; `None` for another option, and for negated content.
 #[must_use]
 pub fn looked_for(option: &str) -> Option<Vec<u8>> {
     let (text, _) = option.strip_prefix("content:\"")?.split_once('"')?;

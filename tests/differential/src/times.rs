@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Causes of differences in when a rule is asked, and with how much of the stream; as in [`crate::causes`].
-//! Those that excuse an alert that is missing want one of the same rule in the same flow and direction to be
-//! there.
+//! Causes of differences in the time of a rule's evaluation, and in the range of the stream inspected; as in
+//! [`crate::causes`]. A cause that excuses a missing alert requires another alert of the same rule in the
+//! same flow and direction.
 
 use crate::causes::Case;
 use crate::finding::{Alert, Finding, FlowKey, What};
@@ -9,7 +9,7 @@ use crate::pair::Body;
 use crate::passage::{ahead, segment};
 use bartizan_testkit::packet::{ACK, FIN, Segment};
 
-/// Options by which the beginning of what is shown matters, or its end.
+/// Options that depend on the beginning or end of the inspected range.
 pub(crate) const PLACES: &[&str] =
     &["offset:", "depth:", "startswith", "endswith", "isdataat:", "byte_", "pcre:", "base64_decode:"];
 
@@ -19,19 +19,19 @@ fn is_there(case: &Case<'_>, finding: &Finding, alert: &Alert) -> bool {
     others.iter().any(|other| other.is_like(alert))
 }
 
-/// The place of an alert's packet; beyond all for one of none.
+/// The index of an alert's packet; the largest number for an alert without one.
 fn place(case: &Case<'_>, alert: &Alert) -> usize {
     alert.frame.and_then(|frame| case.passage.packet(frame)).map_or(usize::MAX, |(at, _)| at)
 }
 
-/// Inline the stream is shown with a packet and with a window before it; in Suricata the packet is part of
-/// the window, so that it begins later where more has come than fits in it.
+/// Inline the stream is inspected as a packet plus a window before it; in Suricata the packet is part of the
+/// window, so its range begins later once more data has arrived than fits.
 pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let (flow, to_server) = (alert.flow, alert.to_server);
     let at = match alert.frame {
         Some(frame) => case.passage.segment(frame)?.0,
-        // A datagram of fragments is no frame.
+        // A reassembled datagram is not a frame.
         None => {
             let mut packets = case.passage.of_flow(flow);
             packets.find(|(_, one)| one.to_server == to_server && one.fragments.is_some())?.0
@@ -44,7 +44,7 @@ pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Opti
     let window = crate::engine::window(case.pair.setting);
     let rule = case.pair.rules.get(alert.rule)?;
     let places = |option: &String| PLACES.iter().any(|word| option.contains(word)) || option.contains(":!");
-    // Numbers of a transaction have an argument, and leave contents in the stream.
+    // Numeric keywords of a transaction have an argument, and leave contents in the stream.
     let sticky = |option: &String| option.starts_with("uricontent") || !option.contains(':');
     let on_stream = !case.is_on_buffers(alert)
         || !rule.options.iter().any(|option| sticky(option) && option.contains(['.', '_']));
@@ -54,25 +54,25 @@ pub(crate) fn window_before_a_packet(case: &Case<'_>, finding: &Finding) -> Opti
     )
 }
 
-/// Passively what lies behind a hole is shown when the hole is known to stay, or with the end; data that
-/// comes again behind a FIN is nobody's.
+/// Passively data after a hole is inspected when the hole is known to stay, or at the end; data repeated
+/// after a FIN belongs to no range.
 pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let at = place(case, alert);
     let (flow, to_server) = (alert.flow, alert.to_server);
-    // Something lies behind it, or it was acknowledged.
+    // Data follows the hole, or the hole was acknowledged.
     let hole = |at: usize| {
         case.passage.contiguous(flow, to_server, at).is_some_and(|edge| {
             let beyond =
                 |one: &Segment| (!one.load.is_empty() || one.flags & FIN != 0) && ahead(one.seq, edge) > 0;
-            // A FIN has a number of its own.
+            // A FIN takes one sequence number.
             let answers = |one: &Segment| one.flags & ACK != 0 && ahead(one.ack, edge) > 1;
             case.passage.before(flow, to_server, at).any(beyond)
                 || case.passage.before(flow, !to_server, at).any(answers)
         })
     };
     let holes = case.passage.of_flow(flow).map(|(place, _)| place).filter(|place| *place <= at).any(hole);
-    // Something was sent again when a side had ended.
+    // Data was sent again after a side had ended.
     let is_again = |(sent, packet): (usize, &crate::pair::Packet)| {
         let Some(one) = segment(packet).filter(|_| packet.to_server == to_server && sent <= at) else {
             return false;
@@ -88,7 +88,7 @@ pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option
     let counted = !finding.more
         && case.asks(alert, &["detection_filter", "threshold"])
         && case.passage.of_flow(flow).any(|(sent, packet)| sent == at && is_again((sent, packet)));
-    // Where what is shown begins hangs on it, too.
+    // The beginning of the inspected range depends on the repeated data, too.
     let placed = again && !case.is_on_buffers(alert) && case.asks(alert, PLACES);
     let reset = case.passage.reset(flow).is_some();
     let there = is_there(case, finding, alert);
@@ -96,7 +96,7 @@ pub(crate) fn other_time_of_a_hole(case: &Case<'_>, finding: &Finding) -> Option
     is.then_some("passively what lies behind a hole is looked at once, when the hole is known to stay, or with a reset; what comes again behind a FIN is no news")
 }
 
-/// Passively the stream of a TLS connection in which something else follows is shown at another time.
+/// Passively the stream of a TLS connection that carries another protocol is inspected at another time.
 pub(crate) fn no_tls_within_tls(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HEAD: usize = 5;
     let What::Alert(alert) = &finding.what else { return None };
@@ -114,7 +114,7 @@ pub(crate) fn no_tls_within_tls(case: &Case<'_>, finding: &Finding) -> Option<&'
     is.then_some("the stream of a TLS connection in which something else follows is shown with its end; Suricata shows it when the other side is parsed")
 }
 
-/// A rule on a body that refuses in silence: only what it refuses shows when.
+/// A drop rule on a body without alerts: only the drops show its time.
 pub(crate) fn silent_on_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let silent = |(rule, text): (usize, &crate::pair::Rule)| {
         let alert = Alert { rule, frame: None, flow: (0, 0), to_server: true, blocked: true };
@@ -137,7 +137,7 @@ pub(crate) fn silent_on_a_body(case: &Case<'_>, finding: &Finding) -> Option<&'s
         .then_some("prevention looks at bodies as they come: a rule that refuses in silence refuses earlier")
 }
 
-/// A packet that is refused for its place in the stream is looked at before it is.
+/// A packet that is dropped for its place in the stream is inspected before the drop.
 pub(crate) fn refused_packet(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let drop = format!("drop@{}:stream.error", alert.frame?);
@@ -146,7 +146,7 @@ pub(crate) fn refused_packet(case: &Case<'_>, finding: &Finding) -> Option<&'sta
     is.then_some("rules on packets see one that is refused for its place in the stream; Suricata's do not")
 }
 
-/// Where one side may be in sight, the other's that comes late is read from there on.
+/// If one side may be missing, the late data of the other side is parsed from its first byte on.
 pub(crate) fn late_side(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const MESSAGES: [&str; 3] = ["http", "fileinfo", "anomaly:UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"];
     const ANSWERED: &str = "anomaly:RESPONSE_BODY_UNEXPECTED";
@@ -161,7 +161,7 @@ pub(crate) fn late_side(case: &Case<'_>, finding: &Finding) -> Option<&'static s
             let told = MESSAGES.contains(&name.as_str()) || finding.more && name == ANSWERED;
             told && !case.ips && case.concerns(finding, late)
         }
-        // `absent` is asked when a message is over: at another time where other answers are paired.
+        // `absent` is evaluated at the end of a message: at another time if other responses are paired.
         What::Alert(alert) => {
             case.asks(alert, &["absent"])
                 && case.is_on_http(alert) | case.is_on_body(alert)
@@ -172,7 +172,7 @@ pub(crate) fn late_side(case: &Case<'_>, finding: &Finding) -> Option<&'static s
     (either && is).then_some("where one side may be in sight, the other's that comes late is read from there on, and paired with the requests that come then")
 }
 
-/// A `pass` that holds earlier than Suricata's, or where Suricata's does not.
+/// A `pass` that holds earlier than in Suricata, or only here.
 pub(crate) fn passed_earlier(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HELLO: u8 = 0x16;
     let What::Alert(alert) = &finding.what else { return None };
@@ -189,7 +189,7 @@ pub(crate) fn passed_earlier(case: &Case<'_>, finding: &Finding) -> Option<&'sta
     is.then_some("a `pass` on `tls.random`, or on what is not the protocol, holds as soon as that is known; Suricata's holds later")
 }
 
-/// Suricata takes what must not be in a buffer of a size for something that has to fit in.
+/// Suricata requires negated content to fit into the size of its buffer.
 pub(crate) fn size_of_what_must_not_be(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let rule = match &finding.what {
         What::Alert(alert) if finding.more => alert.rule,
@@ -210,7 +210,7 @@ pub(crate) fn size_of_what_must_not_be(case: &Case<'_>, finding: &Finding) -> Op
     )
 }
 
-/// The version of a record is known to Suricata before the record's header is there.
+/// Suricata knows the version of a record before the record's header is complete.
 pub(crate) fn version_within_a_header(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const HEAD: usize = 5;
     let What::Alert(alert) = &finding.what else { return None };
@@ -224,7 +224,7 @@ pub(crate) fn version_within_a_header(case: &Case<'_>, finding: &Finding) -> Opt
     is.then_some("the version of TLS is known when the first record's header is there; Suricata goes by its first bytes")
 }
 
-/// A packet with a wrong checksum is no part of its stream; rules see it by itself.
+/// A packet with a wrong checksum is not part of its stream; rules inspect it by itself.
 pub(crate) fn wrong_checksum(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const PLAIN: &[&str] = &["tcp", "ip ", "udp"];
     let What::Alert(alert) = &finding.what else { return None };
@@ -239,8 +239,8 @@ pub(crate) fn wrong_checksum(case: &Case<'_>, finding: &Finding) -> Option<&'sta
     )
 }
 
-/// Whether a segment begins before another one that was there first, and has other bytes where both lie:
-/// Suricata reads those.
+/// Whether a segment begins at a lower number than one that arrived earlier, and differs from it where they
+/// overlap: Suricata reads the newer bytes.
 pub(crate) fn copies_differ(case: &Case<'_>, flow: FlowKey, to_server: Option<bool>, until: usize) -> bool {
     case.passage.of_flow(flow).take_while(|(at, _)| *at < until).any(|(at, packet)| {
         let Some(one) = segment(packet) else { return false };
@@ -254,11 +254,12 @@ pub(crate) fn copies_differ(case: &Case<'_>, flow: FlowKey, to_server: Option<bo
     })
 }
 
-/// Where copies of bytes differ, prevention reads those that left first.
+/// Where copies of bytes differ, prevention reads the copy that left first.
 pub(crate) fn copy_that_left(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const REASON: &str = "where copies of bytes differ prevention reads those that left first";
     let What::Record(name) = &finding.what else {
-        // Suricata's parser fails with the other one, and this program's goes on to the end of the handshake.
+        // Suricata's parser fails on the other copy, and this program's continues to the end of the
+        // handshake.
         let What::Drop(Some(frame), reason) = &finding.what else { return None };
         let failed = matches!(reason.as_str(), "applayer.error" | "exception.policy.flow.drop");
         let (at, packet) = case.passage.packet(*frame)?;
@@ -271,16 +272,16 @@ pub(crate) fn copy_that_left(case: &Case<'_>, finding: &Finding) -> Option<&'sta
     };
     let kind = match name.as_str() {
         "dns" => !finding.more,
-        // Suricata's parser fails without it.
+        // Suricata's parser fails before it.
         "anomaly:INVALID_RECORD_LENGTH" => finding.more,
-        // What stands in the copy that left is told of it.
+        // Events of the copy that left.
         name => finding.more && COPIED.contains(&name),
     };
     let is = case.ips && kind && case.concerns(finding, |flow| copies_differ(case, flow, None, usize::MAX));
     is.then_some(REASON)
 }
 
-/// What is told of a message that is read as it left.
+/// Events of a message that is parsed as it left.
 const COPIED: [&str; 5] = [
     "anomaly:invalid_opcode",
     "anomaly:not_response",
@@ -289,7 +290,7 @@ const COPIED: [&str; 5] = [
     "http",
 ];
 
-/// A rule on a transaction that waits for a bit is asked again when it is there.
+/// A transaction rule that requires a bit is evaluated again when the bit is set.
 pub(crate) fn bit_behind_a_transaction(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let waits = case.is_on_buffers(alert) && case.asks(alert, WAITS);
@@ -305,7 +306,7 @@ pub(crate) fn bit_behind_a_transaction(case: &Case<'_>, finding: &Finding) -> Op
     is.then_some("a rule on a transaction that waits for a bit is asked when it is set, too; Suricata asks when the transaction goes on")
 }
 
-/// What asks for bits and numbers that other rules set, and what sets them.
+/// Options that require bits and numbers set by other rules, and options that set them.
 const WAITS: &[&str] = &["flowbits:is", "xbits:is", "hostbits:is", "flowint:"];
 const SETS: &[&str] = &[
     "flowbits:set",
@@ -320,8 +321,8 @@ const SETS: &[&str] = &[
     "flowint:",
 ];
 
-/// Whether a finding follows from an alert's coming at another time, or in one program only: its rule asks
-/// for what that one's sets.
+/// Whether a finding follows from the other time, or the absence in one program, of an alert: its rule
+/// requires a state that the alert's rule sets.
 pub(crate) fn hangs_on(case: &Case<'_>, finding: &Finding, other: &Alert) -> bool {
     let What::Alert(alert) = &finding.what else { return false };
     let name = |option: &String, words: &[&str]| {
@@ -341,7 +342,7 @@ pub(crate) fn hangs_on(case: &Case<'_>, finding: &Finding, other: &Alert) -> boo
         && names(alert.rule, WAITS).iter().any(|name| set.contains(name))
 }
 
-/// A rule on a body and on the stream is asked with both as they are there.
+/// A rule on a body and on the stream is evaluated with the data of both that has arrived.
 pub(crate) fn body_and_stream(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let is = case.ips
@@ -351,8 +352,8 @@ pub(crate) fn body_and_stream(case: &Case<'_>, finding: &Finding) -> Option<&'st
     is.then_some("prevention asks a rule on a body and on the stream with both as they come; Suricata's body comes later than its stream")
 }
 
-/// Suricata asks a rule on transactions that has no literal while the state lasts that its values belong to,
-/// as it does with one that has.
+/// Suricata evaluates a transaction rule without a literal for as long as the state of its values lasts, as
+/// it does for a rule with one.
 pub(crate) fn asked_while_it_goes_on(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     const CHANGES: &[&str] = &["stream_size:", "flow.pkts", "flow.bytes", "flow.age"];
     let What::Alert(alert) = &finding.what else { return None };
@@ -364,8 +365,8 @@ pub(crate) fn asked_while_it_goes_on(case: &Case<'_>, finding: &Finding) -> Opti
     is.then_some("a rule on transactions without a content is asked as long as the transaction goes on; Suricata asks while its values' state lasts")
 }
 
-/// A client's datagram that is cut short is none of DNS. In prevention those behind it are asked what they
-/// are; Suricata asks the other side.
+/// A client's truncated datagram is not DNS. In prevention the following datagrams go through detection;
+/// Suricata uses the other side's.
 pub(crate) fn asked_behind_a_cut_query(case: &Case<'_>, finding: &Finding) -> Option<&'static str> {
     let What::Alert(alert) = &finding.what else { return None };
     let of_dns = case.asks(alert, &["dns."])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handshakes of TLS with certificates, as far as they are readable.
+//! TLS handshakes with certificates, as far as they are not encrypted.
 
 use crate::scene::{Scene, Target};
 use crate::talk::{Message, Way};
@@ -25,7 +25,7 @@ pub fn scene(random: &mut Random) -> Scene {
     }
     let mut back = record(22, version, &answer);
     if random.percent(30) {
-        // The same in records of another size.
+        // The same content in records of another size.
         let size = random.within(5, 200);
         back = answer.chunks(size).flat_map(|piece| record(22, version, piece)).collect();
     }
@@ -70,7 +70,7 @@ pub fn scene(random: &mut Random) -> Scene {
     }
 }
 
-/// Further conditions of rules on TLS.
+/// Additional conditions of TLS rules.
 pub const CONDITIONS: &[&str] = &[
     "tls.version:1.0",
     "tls.version:1.2",
@@ -100,7 +100,7 @@ pub const CONDITIONS: &[&str] = &[
     "tls.alpn; content:\"h2\"",
 ];
 
-/// A length in `bytes` bytes, then the body.
+/// A body after its length in `bytes` bytes.
 fn sized(bytes: usize, body: &[u8]) -> Vec<u8> {
     let mut out = (body.len() as u32).to_be_bytes()[4 - bytes..].to_vec();
     out.extend_from_slice(body);
@@ -158,7 +158,7 @@ fn certificates(list: &[Option<Vec<u8>>]) -> Vec<u8> {
     message(11, &sized(3, &all))
 }
 
-/// A value in DER (X.690): below 64 KiB.
+/// A value in DER (X.690), shorter than 64 KiB.
 fn der(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut out = vec![tag];
@@ -171,7 +171,7 @@ fn der(tag: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A certificate (RFC 5280) with an RSA key and a signature that is none.
+/// A certificate (RFC 5280) with an RSA key and an invalid signature.
 fn certificate(serial: &[u8], subject: &str, issuer: &str) -> Vec<u8> {
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
     const SHA256_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may happen to a conversation: how it is cut, acknowledged and ended, and what becomes of its packets.
+//! Changes to a conversation: segmentation, acknowledgments and end, and the treatment of its packets.
 
 use crate::pair::{Body, Packet};
 use crate::talk::{Acks, End, Way};
 use bartizan_testkit::packet::{SYN, Segment};
 use bartizan_testkit::random::Random;
 
-/// Changes how messages travel.
+/// Changes the transport parameters of messages.
 pub type Change = fn(&mut Random, &mut Way);
 
-/// Of TCP.
+/// Changes of TCP parameters, by name.
 pub const WAYS: &[(&str, Change)] = &[
     ("segments-1", |_, way| way.sizes = vec![1]),
     ("segments-small", |r, way| way.sizes = vec![r.within(2, 9)]),
@@ -36,17 +36,17 @@ pub const WAYS: &[(&str, Change)] = &[
     ("low-ttl", |_, way| way.ttl = (3, 16)),
 ];
 
-/// Of UDP.
+/// Changes of UDP parameters, by name.
 pub const UDP_WAYS: &[(&str, Change)] = &[
     ("vlan", |_, way| way.vlan = Some(7)),
     ("low-ttl", |_, way| way.ttl = (3, 16)),
     ("one-sided", |r, way| way.one_sided = Some(r.percent(60))),
 ];
 
-/// Changes packets that were made.
+/// Changes packets after they were made.
 pub type Twist = fn(&mut Random, &mut Vec<Packet>);
 
-/// Of TCP.
+/// Changes of TCP packets, by name.
 pub const TWISTS: &[(&str, Twist)] = &[
     ("swap", |r, packets| {
         let data = loads(packets);
@@ -194,7 +194,7 @@ pub const TWISTS: &[(&str, Twist)] = &[
     }),
 ];
 
-/// Of UDP.
+/// Changes of UDP packets, by name.
 pub const UDP_TWISTS: &[(&str, Twist)] = &[
     ("fragments", |r, packets| {
         let at = r.below(packets.len());
@@ -225,7 +225,7 @@ fn load(packet: &Packet) -> Option<&[u8]> {
     }
 }
 
-/// Which packets are segments with data.
+/// Indexes of the packets that are segments with data.
 fn loads(packets: &[Packet]) -> Vec<usize> {
     (0..packets.len()).filter(|at| load(&packets[*at]).is_some_and(|load| !load.is_empty())).collect()
 }
@@ -234,7 +234,7 @@ fn pick(random: &mut Random, of: &[usize]) -> Option<usize> {
     if of.is_empty() { None } else { Some(*random.pick(of)) }
 }
 
-/// A segment is sent again, at once or behind the next packet.
+/// Sends a changed copy of a segment, at once or after the next packet.
 fn again(random: &mut Random, packets: &mut Vec<Packet>, change: fn(&mut Random, &mut Segment)) {
     let data = loads(packets);
     if let Some(at) = pick(random, &data) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules of the first grammar: one way to look at the bytes of a target, with conditions beside it.
+//! Rules of the first grammar: one way to match the bytes of a target, with additional conditions.
 
 use crate::extra::{About, EXTRAS, TCP_EXTRAS};
 use crate::look::LOOKS;
@@ -38,7 +38,7 @@ fn about(scene: &Scene, target: &Target) -> About {
     About { size: target.data.len(), client: sum(true), server: sum(false), messages: scene.messages.len() }
 }
 
-/// A rule that looks at a target, and the name of the way in which it does.
+/// A rule on a target, and the name of its way to match.
 pub(crate) fn usual(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     let &Order { scene, target, conditions, extra, .. } = order;
     let about = about(scene, target);
@@ -61,7 +61,7 @@ pub(crate) fn usual(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
             let head = head(random, target);
             return (name, order.rule(random, head, options));
         }
-        // What follows is about another buffer.
+        // The following options are about another buffer.
         if target.buffer.is_empty() && condition.contains("content") {
             options.push("pkt_data".into());
         }
@@ -78,7 +78,7 @@ pub(crate) fn usual(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
             name.push_str(transform);
             name.push('+');
         }
-        // What several contents need together is another matter.
+        // Combinations of several contents are tested elsewhere.
         if random.percent(12)
             && !looked.iter().any(|option| option.contains("distance") || option.contains("within"))
         {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Buffers that are empty, or missing, and what holds of them.
+//! Empty or missing buffers, and conditions that hold for them.
 
 use super::{message, web};
 use crate::order::Order;
@@ -8,7 +8,7 @@ use crate::scene::{Scene, Target};
 use crate::usual::head;
 use bartizan_testkit::random::Random;
 
-/// One or two requests whose headers have a value, none, or are missing; with and without bodies.
+/// One or two requests with headers that have a value, have none, or are missing; with and without bodies.
 pub(super) fn scene(random: &mut Random) -> Scene {
     let mut messages = Vec::new();
     for _ in 0..random.within(1, 2) {
@@ -45,7 +45,7 @@ fn header(random: &mut Random, text: &mut String, name: &str) {
     }
 }
 
-/// A buffer of the scene, perhaps behind a transform, and a condition that an empty value can meet.
+/// A rule on a buffer of the scene, perhaps after a transform, with a condition that an empty value can meet.
 pub(super) fn rule(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     const REQUEST: &[&str] = &[
         "http.host",

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wider grammar: what is negated, absent or empty, packet buffers beside a transaction's, port lists on
-//! packets
-//! without ports, state keywords alone, negated and several protocols.
+//! The wider grammar: negated, absent or empty content, packet buffers next to a transaction's, port lists on
+//! packets without ports, state keywords alone, negated and several protocols.
 //!
-//! Its pairs come behind those of the first grammar ([`crate::make::FIRST_WIDER`]), which they leave as they
-//! are.
+//! Its pairs follow those of the first grammar ([`crate::make::FIRST_WIDER`]), which stay unchanged.
 
 mod empty;
 mod negated;
@@ -20,7 +18,7 @@ use crate::usual::head;
 use crate::{dns, http, tls};
 use bartizan_testkit::random::Random;
 
-/// The families; those that stand twice come up more often.
+/// The families; an entry that appears twice is chosen twice as often.
 pub const WIDER: &[Family] = &[
     Family { name: "negated", scene: raw, conditions: &[], rule: negated::rule },
     Family { name: "absent", scene: http::scene, conditions: &[], rule: absent },
@@ -46,7 +44,7 @@ fn any_protocol(random: &mut Random) -> Scene {
     if random.percent(40) { raw(random) } else { spoken(random) }
 }
 
-/// `absent`, alone or beside a condition on another buffer.
+/// A rule with `absent`, alone or next to a condition on another buffer.
 fn absent(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     const REQUEST: &[&str] = &[
         "http.request_body",
@@ -94,14 +92,14 @@ fn absent(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     (format!("{buffer}+{}", &way[..way.find(';').unwrap_or(way.len())]), order.rule(random, head, options))
 }
 
-/// What must not be there either.
+/// A negated option to add after `absent`.
 fn other(random: &mut Random) -> String {
     const BYTES: &[&[u8]] = &[b"ab", b"e", b"qqqq", b"tok"];
     let bytes: &&[u8] = random.pick(BYTES);
     content(bytes).replacen(':', ":!", 1)
 }
 
-/// A condition on the packet beside one on a transaction's buffer: the rule decides for the packet.
+/// A condition on the packet next to one on a transaction's buffer: the rule acts on the packet.
 fn beside_a_packet(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     const ANY: &[&str] = &[
         "ip.src; content:\"|0a|\"; startswith; pkt_data",
@@ -127,7 +125,7 @@ fn beside_a_packet(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     options.extend(looked);
     let (first, last) = (options.clone(), options);
     let options = if random.percent(50) {
-        // What stands before the first buffer is about the packet.
+        // Options before the first buffer are about the packet.
         [vec![packet.to_string()], first].concat()
     } else {
         [last, vec![packet.trim_end_matches("; pkt_data").to_string()]].concat()
@@ -138,7 +136,8 @@ fn beside_a_packet(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     (format!("{}+{packet}", target.buffer), rule)
 }
 
-/// A conversation beside packets that have no ports: echoes, other protocols; fragments come of the ways.
+/// A conversation among packets without ports: echoes, other protocols; fragments come from the transport
+/// parameters.
 fn portless(random: &mut Random) -> Scene {
     let mut scene = raw(random);
     for _ in 0..random.within(2, 5) {
@@ -157,7 +156,7 @@ fn portless(random: &mut Random) -> Scene {
     scene
 }
 
-/// Lists of ports of every shape.
+/// Rules with port lists of every form.
 fn by_ports(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     const PORTS: &[&str] = &[
         "any",
@@ -194,7 +193,7 @@ fn by_ports(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     (format!("{proto}+{to}"), order.rule(random, head, options))
 }
 
-/// State keywords without another condition, or beside one on headers.
+/// Rules with state keywords only, or with a header condition.
 fn state_alone(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     const STATES: &[&str] = &[
         "flowbits:set,s@N",
@@ -232,7 +231,7 @@ fn state_alone(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     (state.split(',').next().unwrap_or_default().into(), order.rule(random, head, options))
 }
 
-/// Protocols: negated, several, by the side that they are asked of.
+/// Rules on protocols: negated, several, and by side.
 fn by_protocol(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     const NAMES: &[&str] = &["http", "tls", "dns", "failed", "unknown", "tls|http", "http|dns"];
     const MODES: &[&str] =
@@ -264,7 +263,7 @@ fn message(to_server: bool, text: String) -> Message {
     Message::new(to_server, text.into_bytes())
 }
 
-/// The way of requests over HTTP.
+/// Transport parameters of HTTP requests.
 fn web(random: &mut Random) -> Way {
     Way { port: *random.pick(&[80, 8080]), ..Way::default() }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Negated contents of every shape, and what is relative to a content beside them.
+//! Negated contents of every form, with contents that are relative to them.
 
 use crate::look::{Look, gap, two};
 use crate::order::Order;
@@ -21,14 +21,14 @@ pub(super) fn rule(random: &mut Random, order: &Order<'_>) -> (String, Rule) {
     (format!("{}+{name}", target.buffer), order.rule(random, head, options))
 }
 
-/// A piece that is there, or not.
+/// A negated piece that occurs, or does not.
 fn denied(random: &mut Random, data: &[u8]) -> String {
     let piece = place(random, data, 4);
     let bytes = if random.percent(35) { b"qq".to_vec() } else { at(data, piece) };
     content(&bytes).replacen(':', ":!", 1)
 }
 
-/// A short piece, which is likely to stand in several places.
+/// A short piece, which is likely to occur several times.
 fn short(random: &mut Random, data: &[u8]) -> (String, (usize, usize)) {
     let piece = place(random, data, 2);
     (content(&at(data, piece)), piece)
