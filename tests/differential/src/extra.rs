@@ -20,7 +20,7 @@ pub struct About {
 /// Makes options.
 pub type Extra = fn(&mut Random, &About) -> Vec<String>;
 
-/// For rules of any protocol.
+/// Conditions for rules of any protocol, by name.
 pub const EXTRAS: &[(&str, Extra)] = &[
     ("flow", |r, _| {
         vec![
@@ -74,7 +74,7 @@ pub const EXTRAS: &[(&str, Extra)] = &[
     ("toggle", |_, _| vec!["flowbits:toggle,t@N".into(), "flowbits:isset,t@N".into()]),
 ];
 
-/// For rules over TCP.
+/// Conditions for rules over TCP, by name.
 pub const TCP_EXTRAS: &[(&str, Extra)] = &[
     ("flags", |r, _| {
         let flags = *r.pick(&[

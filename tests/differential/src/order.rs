@@ -8,7 +8,7 @@ use bartizan_testkit::random::Random;
 
 /// A family of scenes.
 pub struct Family {
-    /// Its name.
+    /// Name of the family.
     pub name: &'static str,
     /// Makes a scene.
     pub scene: fn(&mut Random) -> Scene,

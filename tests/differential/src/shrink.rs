@@ -118,7 +118,7 @@ enum Piece {
     Setting,
 }
 
-/// All pieces of a pair, if more than one rule, option or packet is left.
+/// All removable pieces of a pair; the last rule and packet, and the last option of a rule, stay.
 fn pieces(pair: &Pair) -> Vec<Piece> {
     let mut all = Vec::new();
     if pair.rules.len() > 1 {

@@ -85,7 +85,7 @@ fn program(map: RawFd) -> Vec<u64> {
 
 #[cfg(test)]
 impl Counter {
-    /// Waits until so many frames have arrived, five seconds at most because a busy machine may deliver them
+    /// Waits until `frames` frames have arrived, five seconds at most because a busy machine may deliver them
     /// late, and returns the counts.
     pub fn wait_for(&self, frames: u64) -> [Count; COUNTERS] {
         let end = std::time::Instant::now() + std::time::Duration::from_secs(5);

@@ -158,8 +158,8 @@ impl Attributes {
     }
 
     /// # Safety
-    /// Addresses in the attributes are those of memory that lives through the call, and as large as the
-    /// command says.
+    /// Addresses in the attributes point to memory that lives through the call and has the size that the
+    /// command requires.
     unsafe fn call(&self, command: i64) -> io::Result<i32> {
         // SAFETY: as the caller says; the attributes themselves live through the call, and the kernel copies
         // them.
@@ -224,7 +224,7 @@ pub fn run_live(program: &OwnedFd, frame: &[u8], count: u32) -> io::Result<()> {
     let mut attributes = Attributes::new(&[program.as_raw_fd() as u32, 0, frame.len() as u32]);
     (attributes.0[8], attributes.0[16]) = (count, LIVE_FRAMES);
     let attributes = attributes.address(4, frame.as_ptr());
-    // SAFETY: the frame lives through the call and is as long as told; the kernel only reads it.
+    // SAFETY: the frame lives through the call and has the length that is passed; the kernel only reads it.
     unsafe { attributes.call(PROG_TEST_RUN) }.map(drop)
 }
 
@@ -237,7 +237,7 @@ pub fn load(program: &[u64], kind: Kind) -> io::Result<OwnedFd> {
     let attributes = Attributes::new(&[kind as u32, program.len() as u32, 0, 0, 0, 0, 1, log.len() as u32]);
     let attributes = attributes.address(2, program.as_ptr()).address(4, licence.as_ptr());
     let attributes = attributes.address(8, log.as_mut_ptr());
-    // SAFETY: program, licence and log live through the call, the lengths of program and log are told, the
+    // SAFETY: program, licence and log live through the call, the lengths of program and log are passed, the
     // licence ends with a zero byte; the result is checked before it becomes an owned descriptor, which
     // nobody else holds.
     let loaded = unsafe { attributes.call(PROG_LOAD).map(|fd| OwnedFd::from_raw_fd(fd)) };
