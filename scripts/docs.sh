@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The API documentation (cargo doc) and the book (mdbook, where it is installed). Drawings that differ from their
-# sources end it: scripts/drawings.py makes them again.
+# The API documentation (cargo doc) and the book (mdbook, where it is installed). Drawings that differ from
+# their sources end it: scripts/drawings.py makes them again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
