@@ -456,6 +456,11 @@ pub trait Parser: Send {
         self.worklist_mut().rejoin(direction);
     }
 
+    /// Another protocol that a client has begun to speak within this one, without asking the server.
+    fn begun(&self) -> Option<ProtocolId> {
+        None
+    }
+
     /// Bytes of memory held: its own, and that of all transactions. Asked after each packet: the answer costs
     /// what was changed since ([`crate::transaction::TxList::held`] sums transactions up).
     fn held(&mut self) -> usize;
