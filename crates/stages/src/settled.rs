@@ -13,7 +13,7 @@
 //! | nobody has opened it: headers refuse its packets from the first on | policies, rules | judged anew; in any generation the other side's packet is a new flow's |
 //! | refused packet by packet, each alike | policies, rules | judged anew |
 //! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
-//! | segments went on that the engine would have refused (a staged policy, an empty chain) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
+//! | segments went on that the engine would have refused (a staged policy, no payload function on the path) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
 //!
 //! A refused TCP connection is not taken up again under the eyes of a payload function: the refused bytes
 //! would come once more, and count as inspected. As in Suricata it stays refused, also when the rule is gone;

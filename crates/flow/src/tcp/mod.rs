@@ -51,6 +51,7 @@
 //! Not done here: choosing a host policy for an address, applying exception policies, timeouts,
 //! the flow's key and its reversal. The caller does these with what [`Outcome`] says.
 
+mod checkpoint;
 mod checks;
 mod closing;
 mod config;
@@ -79,6 +80,7 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::Checkpoint;
 pub(crate) use config::COOKIE_REACH;
 pub use config::{
     ExceptionPolicy, ExceptionTarget, OverlapAction, ReassemblyConfig, StreamConfig, StreamMode, UrgentPolicy,
@@ -89,6 +91,7 @@ pub use event::{EventList, StreamEvent};
 pub use outcome::{Advice, Outcome, PacketKind};
 pub use peer::Peer;
 pub use resume::{Fin, Progress};
+pub use reuse::OpeningSyn;
 pub use segment::{Arrival, HostPolicy, Segment, SegmentOptions, TcpFlags, WSCALE_MAX};
 pub use seq::Seq;
 pub use session::TcpSession;
