@@ -130,6 +130,8 @@ impl Passage<'_> {
             // The frame leaves with the packet around, of which a device would have to be told.
             _ if key.is_in_tunnel() && goes_on != Action::Forward => Err(Some(Stays::Tunnel)),
             Course::Bypassed if session_is_over(state) => Err(Some(Stays::Closed)),
+            // The server's next segment may begin another connection.
+            _ if entry.ext.session.awaits_reopening() => Err(None),
             // Until then the next packet may be any.
             Course::Judged | Course::Uninspected if !is_open(entry) => Err(None),
             Course::Bypassed | Course::Judged | Course::Uninspected => Ok(goes_on),

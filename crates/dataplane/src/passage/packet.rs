@@ -531,7 +531,7 @@ impl Passage<'_> {
         if !self.cx.settings.prevention || !self.chains().judges_headers() {
             return None;
         }
-        let entry = self.flows.get(id)?;
+        let entry = self.flows.get(id).filter(|e| !self.chains().header_part(e.path).is_empty())?;
         let FlowExt { session, streams, .. } = &entry.ext;
         let session = session.checkpoint(segment, direction, streams.as_deref())?;
         Some(Connection { session, state: entry.state() })

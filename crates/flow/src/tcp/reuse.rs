@@ -89,6 +89,13 @@ impl TcpSession {
         config.compares() && syn.is_some_and(|syn| syn.0.seq.plus(1) == segment.ack)
     }
 
+    /// Whether a SYN of the client has gone on in the middle of the connection, and the server has sent nothing
+    /// since: its next segment tells which connection it has.
+    #[must_use]
+    pub const fn awaits_reopening(&self) -> bool {
+        self.reopening.is_some()
+    }
+
     /// The SYN that began another connection, where a segment that gave [`super::Outcome::reuse`] answers it.
     pub fn take_opening_syn(&mut self, segment: &Segment<'_>) -> Option<OpeningSyn> {
         if segment.has(SYN_ACK) {
