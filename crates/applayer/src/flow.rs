@@ -232,11 +232,13 @@ impl AppLayer {
         self.original
     }
 
-    /// Whether the flow has this protocol, or has agreed to switch to it.
+    /// Whether the flow speaks a protocol, has agreed to speak it next, or its client has begun to.
     #[must_use]
     pub fn is_or_becomes(&self, id: ProtocolId) -> bool {
         match self.protocol {
-            Known::Protocol(now) => now == id,
+            Known::Protocol(now) => {
+                now == id || self.parser.as_deref().is_some_and(|parser| parser.begun() == Some(id))
+            }
             Known::Pending => self.expected == Some(id),
             Known::Failed => false,
         }

@@ -453,6 +453,11 @@ pub trait Parser: Send {
         self.worklist_mut().rejoin(direction);
     }
 
+    /// Another protocol that a client has begun to speak within this one, without asking the server.
+    fn begun(&self) -> Option<ProtocolId> {
+        None
+    }
+
     /// Bytes of memory held by the parser and all transactions. Called after each packet: its cost depends on
     /// the changes since the last call ([`crate::transaction::TxList::held`] sums transactions up).
     fn held(&mut self) -> usize;

@@ -98,6 +98,7 @@ Where only `ids` judges, flows are those of Suricata: TCP, UDP, SCTP, ICMP, IP i
 does, so rules match alike; alerts about them name no flow. Flow records of these protocols are written where they have flows.
 
 Routing and group protocols whose packets nobody asks for (IGMP, OSPF, VRRP, PIM) need a policy that lets their senders open.
+`initiate` is not asked of neighbour discovery and multicast listener discovery (ICMPv6 types 130 to 137 and 143), without which a link of IPv6 does not work (RFC 4890, section 4.4.1): `sfw` lets them go on from both sides; rules of `pfw` can refuse them.
 
 ## What passes
 

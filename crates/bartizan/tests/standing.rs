@@ -218,11 +218,7 @@ fn a_connection_whose_server_has_forgotten_the_bypassed_one_is_inspected() {
             let refused = (!early.is_empty()).then_some(Reason::StreamError);
             assert_eq!(tcp.segment(0, SYN, 0, early), refused);
             tcp.next[0] = 900_001;
-            assert_eq!(
-                tcp.segment(1, SYN | ACK, 0, b""),
-                Some(Reason::StreamError),
-                "nobody has seen the SYN"
-            );
+            assert_eq!(tcp.segment(1, SYN | ACK, 0, b""), refused, "it answers the SYN that has gone on");
             if !early.is_empty() {
                 tcp.next = kept;
                 assert_eq!(
@@ -233,7 +229,7 @@ fn a_connection_whose_server_has_forgotten_the_bypassed_one_is_inspected() {
                 continue;
             }
             tcp.next = [900_001, 700_001];
-            tcp.connect();
+            assert_eq!(tcp.segment(0, ACK, 0, b""), None);
             assert_eq!(tcp.say(0, b"evil"), Some(Reason::IdsRule));
         }
     }
@@ -499,6 +495,68 @@ fn a_firewall_that_checks_more_refuses_what_passed() {
         for side in [0, 1] {
             let reason = picked.segment(side, ACK, 0, b"more");
             assert_eq!(reason, Some(Reason::SfwNoConnection), "{side}");
+        }
+    }
+}
+
+/// Segments that no receiver takes hide nothing where no payload function reads the connection: functions of
+/// headers decide. One that has gone on keeps a payload function that comes later from what it cannot know.
+#[test]
+fn the_engine_refuses_segments_only_where_payload_functions_read() {
+    const FAR: u32 = 3 << 20;
+    let pfw = "chain: [pfw], pfw: {default: allow}";
+    let unchecked = "chain: [sfw], sfw: {window-check: false}";
+    let window = Some(Reason::SfwWindow);
+    for v6 in versions() {
+        for (number, (chain, far, unsent)) in [
+            (pfw, None, None),
+            ("chain: [portscan]", None, None),
+            ("chain: [portscan, pfw], pfw: {default: allow}", None, None),
+            (unchecked, None, None),
+            ("chain: [sfw]", window, window),
+            ("chain: [portscan, sfw]", window, window),
+            (IDS, Some(Reason::StreamError), Some(Reason::StreamError)),
+            ("chain: [portscan, ids], ids: {rules: r}", Some(Reason::StreamError), Some(Reason::StreamError)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut tcp = Talk::new(&format!("unread-{number}"), v6, chain, &[], DROP);
+            tcp.connect();
+            assert_eq!(tcp.say(0, b"hello"), None, "{chain}");
+            for side in [0, 1] {
+                assert_eq!(tcp.segment(side, ACK, FAR, b"far"), far, "{chain}, {side}");
+                tcp.next[1 - side] += FAR;
+                assert_eq!(tcp.segment(side, ACK, 0, b""), unsent, "{chain}, {side}");
+                tcp.next[1 - side] -= FAR;
+            }
+            // Nothing of that has moved the connection.
+            for side in [0, 1] {
+                assert_eq!(tcp.say(side, b"goes on"), None, "{chain}, {side}");
+            }
+            tcp.stack.swap(IDS, DROP);
+            let later = far.is_none().then_some(Reason::ExceptionFlow);
+            assert_eq!(tcp.say(0, b"inspected"), later, "{chain}");
+        }
+    }
+}
+
+/// `ids` is done with a connection, and a function of headers goes on with it.
+#[test]
+fn where_detection_is_done_functions_of_headers_decide_of_numbers() {
+    for v6 in versions() {
+        for (number, (chain, far)) in
+            [("chain: [portscan, ids], ids: {rules: r}", None), (SFW_IDS, Some(Reason::SfwWindow))]
+                .into_iter()
+                .enumerate()
+        {
+            let mut tcp = Talk::new(&format!("done-{number}"), v6, chain, &[], &[BYPASS, DROP].concat());
+            tcp.connect();
+            assert_eq!(tcp.segment(0, ACK, 3 << 20, b"far"), Some(Reason::StreamError), "{chain}");
+            assert_eq!(tcp.say(0, b"enough"), None);
+            assert_eq!(tcp.segment(0, ACK, 3 << 20, b"far"), far, "{chain}");
+            // What could open another connection stays refused.
+            assert_eq!(tcp.segment(1, SYN, 900, b"x"), Some(Reason::StreamError), "{chain}");
         }
     }
 }

@@ -31,8 +31,17 @@ struct Run {
 
 impl Run {
     fn new(name: &str, tune: fn(&mut EngineSettings), rules: &str) -> Self {
+        Run::with(name, NETFLOW, tune, rules)
+    }
+
+    fn with(
+        name: &str,
+        set: &'static [(&'static str, &'static str)],
+        tune: fn(&mut EngineSettings),
+        rules: &str,
+    ) -> Self {
         let policy = "chain: [ids], ids: {rules: [r]}";
-        let stack = Stack::new(&Made { name, policy, set: NETFLOW, tune, rules, thresholds: "" });
+        let stack = Stack::new(&Made { name, policy, set, tune, rules, thresholds: "" });
         Run { stack, nanos: 1_000_000_000 }
     }
 
@@ -213,6 +222,90 @@ fn http2_in_clear_text_goes_on_or_is_refused() {
             for flow in events::of_type(&all, "flow").filter(|e| e["src_port"] == 1) {
                 assert_eq!(flow["app_proto"], "http2");
             }
+        }
+    }
+}
+
+/// Servers look for the preface at the beginning, behind what a proxy says, behind empty lines, and at each
+/// request (Go's and Jetty's).
+#[test]
+fn the_preface_of_http2_is_refused_wherever_a_server_takes_it() {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    const POST: &[u8] = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
+    const CHUNKED: &[u8] =
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+    const ASKS: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    const CONNECTS: &[u8] = b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n";
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    const NO: &[u8] = b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n";
+    const UPGRADES: &[u8] = b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    const IN_CAPITALS: &[u8] = b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUPGRADE: H2C, x\r\n\r\n";
+    const PROXY: &[u8] = b"PROXY TCP4 10.0.0.1 10.0.0.2 1000 80\r\n";
+    fn refused(settings: &mut EngineSettings) {
+        settings.http2 = ExceptionPolicy::DropFlow;
+    }
+    let behind = |first: &[u8]| [first, PREFACE].concat();
+    let with_lines: &[u8] = b"PRI * HTTP/2.0\n\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    // What each side says (the server's are those of the table's second half), and which of it is refused.
+    let says: Vec<(&str, Vec<(bool, Vec<u8>)>, usize)> = vec![
+        ("at the beginning", vec![(false, PREFACE.to_vec())], 0),
+        ("with other line ends", vec![(false, with_lines.to_vec())], 0),
+        ("behind empty lines", vec![(false, behind(b"\r\n\r\n"))], 0),
+        ("behind a proxy's header", vec![(false, behind(PROXY))], 0),
+        ("behind a proxy's header of its own", vec![(false, PROXY.to_vec()), (false, PREFACE.to_vec())], 1),
+        ("pipelined", vec![(false, behind(GET))], 0),
+        ("pipelined behind a body", vec![(false, behind(POST))], 0),
+        ("pipelined behind chunks", vec![(false, behind(CHUNKED))], 0),
+        ("pipelined behind an upgrade", vec![(false, behind(ASKS))], 0),
+        ("behind a request", vec![(false, GET.to_vec()), (false, PREFACE.to_vec())], 1),
+        ("behind an answer", vec![(false, GET.to_vec()), (true, OK.to_vec()), (false, PREFACE.to_vec())], 2),
+        (
+            "behind an empty line",
+            vec![(false, POST.to_vec()), (true, OK.to_vec()), (false, behind(b"\r\n"))],
+            2,
+        ),
+        (
+            "in two pieces",
+            vec![(false, GET.to_vec()), (false, PREFACE[..7].to_vec()), (false, PREFACE[7..].to_vec())],
+            2,
+        ),
+        ("behind the consent", vec![(false, ASKS.to_vec()), (true, UPGRADES.to_vec())], 1),
+        ("behind the consent in capitals", vec![(false, ASKS.to_vec()), (true, IN_CAPITALS.to_vec())], 1),
+        (
+            "behind a refused upgrade",
+            vec![(false, ASKS.to_vec()), (true, OK.to_vec()), (false, PREFACE.to_vec())],
+            2,
+        ),
+        ("in a tunnel", vec![(false, CONNECTS.to_vec()), (true, OK.to_vec()), (false, PREFACE.to_vec())], 2),
+        (
+            "in a tunnel, behind a request",
+            vec![(false, CONNECTS.to_vec()), (true, OK.to_vec()), (false, behind(GET))],
+            2,
+        ),
+        (
+            "in a tunnel, behind an empty line",
+            vec![(false, CONNECTS.to_vec()), (true, OK.to_vec()), (false, behind(b"\r\n"))],
+            2,
+        ),
+        (
+            "behind a refused tunnel",
+            vec![(false, CONNECTS.to_vec()), (true, NO.to_vec()), (false, PREFACE.to_vec())],
+            2,
+        ),
+    ];
+    for v6 in [false, true] {
+        for (tune, reason) in [(live as fn(&mut EngineSettings), None), (refused, Some(Reason::Http2))] {
+            // As live prevention has it.
+            let strict = &[("app-layer.protocols.http.strict", "yes")];
+            let mut run = Run::with("preface", strict, tune, "");
+            for (port, (what, says, at)) in (1..).zip(&says) {
+                let says: Vec<(bool, &[u8])> = says.iter().map(|(server, load)| (*server, &**load)).collect();
+                let mut want = vec![None; says.len()];
+                want[*at] = reason;
+                assert_eq!(run.talks(v6, port, &says, false), want, "{what}, IPv6 {v6}");
+            }
+            run.finish();
         }
     }
 }

@@ -41,7 +41,8 @@ pub const LIMITS: &[Limit] = limits! {
         in ["flow/tcp/config.rs", "flow/stream/feed.rs"], "as for `stream.reassembly.memcap`",
         [Stats("tcp.insert_data_normal_fail"), Stats("tcp.insert_data_overlap_fail"), Event("stream.reassembly_insert_limit")];
     Flow "inline data beyond the known window" = "the window, at least {}" [bytes(WINDOW_SLACK)]
-        in ["flow/tcp/session.rs", "flow/tcp/handle.rs"], "dropped", [Refused(StreamError)];
+        in ["flow/tcp/session.rs", "flow/tcp/handle.rs"], "dropped, where a payload function reads the connection",
+        [Refused(StreamError)];
     Flow "bytes of a one-sided flow kept after inspection inline" = "{}" [bytes(ONE_SIDED_KEPT)] in ["flow/stream/mod.rs"],
         "what is sent again and is older is dropped", [Refused(StreamError)];
     Flow "data of a segment that gets the first bytes of its stream in front" = "{}" [bytes(COMPLETED_MOST)]

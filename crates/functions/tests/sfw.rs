@@ -335,11 +335,37 @@ fn icmp_answers_need_a_question() {
         assert_eq!(b.refused(&icmp(c.0, s.0, (8, 128), 0, &[0; 4])), None);
         assert_eq!(b.refused(&icmp(s.0, c.0, (0, 129), 0, &[0; 4])), None);
     }
-    // The firewall must not forbid neighbour discovery.
+}
+
+/// What a link of IPv6 does not work without (RFC 4890 section 4.4.1): discovery of neighbours and routers, of
+/// listeners of groups, redirects. `initiate` is asked of all other types.
+#[test]
+fn neighbours_and_listeners_are_found_whoever_may_open() {
+    const NEIGHBOURS: [u8; 9] = [130, 131, 132, 133, 134, 135, 136, 137, 143];
+    let mut body = vec![0; 4];
+    body.extend(core::net::Ipv6Addr::LOCALHOST.octets());
+    let (c, s) = PAIRS.iter().map(|(c, s)| (ip(c), ip(s))).find(|(c, _)| c.is_ipv6()).unwrap();
+    for initiate in ["from", "to", "both"] {
+        for kind in 128..=u8::MAX {
+            for (opener, from, to) in [("from", c, s), ("to", s, c)] {
+                let (mut b, _) = bench(&format!(r#"{{"initiate": "{initiate}"}}"#));
+                let may = initiate == "both" || initiate == opener;
+                let refused = match kind {
+                    _ if NEIGHBOURS.contains(&kind) => None,
+                    129 | 161 => Some(Reason::SfwNoConnection),
+                    _ => (!may).then_some(Reason::SfwInitiator),
+                };
+                assert_eq!(
+                    b.refused(&icmp(from, to, (0, kind), 0, &body)),
+                    refused,
+                    "{initiate} {kind} {opener}"
+                );
+            }
+        }
+    }
+    // The groups and addresses of the link itself.
     let (mut b, _) = bench("{}");
-    let mut solicitation = vec![0; 4];
-    solicitation.extend(core::net::Ipv6Addr::LOCALHOST.octets());
-    assert_eq!(b.refused(&icmp(ip("fe80::1"), ip("ff02::1:ff00:2"), (0, 135), 0, &solicitation)), None);
+    assert_eq!(b.refused(&icmp(ip("fe80::1"), ip("ff02::1:ff00:2"), (0, 135), 0, &body)), None);
 }
 
 /// All errors of ICMP and ICMPv6; the last one of the shorter list twice.

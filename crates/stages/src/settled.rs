@@ -13,7 +13,7 @@
 //! | unopened: headers refuse its packets from the first on | policies, rules | judged anew; in any generation a packet of the other side opens a new flow |
 //! | refused packet by packet, each alike | policies, rules | judged anew |
 //! | refused by a function for all of the flow | its rules | TCP: stays while payload functions are on the path and the policy is not staged; others: judged anew |
-//! | segments were forwarded that the engine would have refused (a staged policy, an empty chain) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
+//! | segments were forwarded that the engine would have refused (a staged policy, no payload function on the path) | the flow's bytes | TCP: refused once payload functions of a policy that enforces are on the path |
 //!
 //! A refused TCP connection is not resumed while a payload function is on its path: the refused bytes would
 //! be retransmitted, and count as inspected. As in Suricata the connection stays refused, even when the rule

@@ -387,7 +387,11 @@ def oddities(v, protocol):
         yield "syn_again", "policy: it has the flow's addresses and ports", None, lambda talk: talk.segment(False, SYN)
         yield "reset", goes, None, lambda talk: talk.segment(True, RST | ACK)
         yield "end_of_one_side", goes, None, lambda talk: talk.segment(True, FIN | ACK)
-        yield "no_ack", "RFC 9293 3.10.7.4: if the ACK bit is off, drop the segment", "stream_error", lambda talk: talk.segment(False, PSH, b"x")
+        unread = "policy: a packet filter reads no streams; the receiver drops the segment (RFC 9293 3.10.7.4)"
+        yield "no_ack", unread, None, lambda talk: talk.segment(False, PSH, b"x")
+        yield "far_data", unread, None, lambda talk: numbered(talk, 3_000_000, 0, b"far")
+        yield "ack_of_unsent", unread, None, lambda talk: numbered(talk, 0, 100_000)
+        yield "data_with_ack_of_unsent", unread, None, lambda talk: numbered(talk, 0, 100_000, b"x")
     else:
         yield "empty", goes, None, lambda talk: talk.datagram(False, b"")
         yield "no_sum", "RFC 768: 0 says that there is no checksum" if v == 4 else "RFC 8200 8.1: IPv6 receivers discard it; who forwards it need not", None, no_sum
@@ -404,6 +408,13 @@ def labelled(made):
 def with_options(talk, options):
     (src, dst), ports = talk.ends(False)
     return talk.wrap(False, tcp(talk.v, src, dst, *ports, ACK, talk.said[0], talk.said[1], options=options))
+
+
+def numbered(talk, ahead, acknowledges, load=b""):
+    """A segment of the client's whose numbers lie so far ahead."""
+    (src, dst), ports = talk.ends(False)
+    seq, ack = talk.said[0] + ahead, talk.said[1] + acknowledges
+    return talk.wrap(False, tcp(talk.v, src, dst, *ports, ACK | PSH if load else ACK, seq, ack, load))
 
 
 def no_sum(talk):

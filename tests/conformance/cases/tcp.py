@@ -93,6 +93,14 @@ def handshake(out, v):
     add("refused", "RFC 9293 3.10.7.1: a closed port answers a SYN by RST, ACK", t.s(RST | ACK, 0, t.c1, window=0), before=sent, state=("syn_sent", "closed"))
     add("refused_by_a_guess", "RFC 9293 3.10.7.3: a RST whose ACK is not acceptable is dropped", t.s(RST | ACK, 0, t.c1 + 77, window=0), "drop", "sfw_window",
         before=sent, state=("syn_sent", "syn_sent"), after=[(t.syn_ack(), "forward")])
+    odd = "RFC 9293 3.10.7: no connection has a segment with these flags; one that is refused answers nothing and ends nothing"
+    for name, flags in {"syn_ack_fin": SYN | ACK | FIN, "syn_ack_rst": SYN | ACK | RST, "fin_rst": FIN | RST | ACK}.items():
+        add(f"{name}_of_server", odd, t.s(flags, t.s0, t.c1), "drop", "sfw_state", before=sent, state=("syn_sent", "syn_sent"),
+            after=[(t.syn_ack(), "forward"), (t.ack(), "forward")])
+    add("fin_rst_of_client", odd, t.c(FIN | RST | ACK, t.c1, t.s1), "drop", "sfw_state", before=received, state=("syn_recv", "syn_recv"), after=[(t.ack(), "forward")])
+    for name, reset in {"rst_ack": t.s(RST | ACK, 0, t.c1, window=0), "bare_rst": t.s(RST, 0, 0, window=0)}.items():
+        add(f"syn_again_behind_{name}", "RFC 9293 3.10.1: a client that was refused may open again at once, from the same number as well", t.syn(),
+            before=[*sent, reset], state=("closed", "syn_sent"), after=[(t.syn_ack(), "forward"), (t.ack(), "forward"), (t.s(ACK, t.s1, t.c1), "forward")])
     add("client_gives_up", "RFC 9293 3.10.5: who aborts in SYN-RECEIVED sends a RST with its next number", t.c(RST, t.c1, 0), before=received,
         state=("syn_recv", "closed"))
     add("reset_by_a_guess", "RFC 9293 3.10.7.4: a RST outside the window is dropped", t.c(RST, t.c1 + 100_000, 0), "drop", "sfw_window",
@@ -199,9 +207,21 @@ def established(out, v):
     add("christmas", "RFC 9293 3.10.7.4: if the ACK bit is off, drop the segment", t.c(FIN | PSH | URG, c, 0), "drop", "sfw_state")
     add("syn_fin", "RFC 9293 3.10.7: no connection has a segment with SYN and FIN", t.c(SYN | FIN, c, 0), "drop", "sfw_state")
     add("syn_rst", "RFC 9293 3.10.7: no connection has a segment with SYN and RST", t.c(SYN | RST, c, 0), "drop", "sfw_state")
-    add("fin_rst", "RFC 9293 3.10.7: no connection has a segment with FIN and RST", t.c(FIN | RST | ACK, c, s), "drop", "sfw_state")
+    for name, flags in {"fin_rst": FIN | RST | ACK, "fin_rst_alone": FIN | RST, "syn_rst_ack": SYN | RST | ACK, "syn_fin_ack": SYN | FIN | ACK}.items():
+        why = "RFC 9293 3.10.7: no connection has a segment with these flags; one that is refused ends nothing"
+        add(name, why, t.c(flags, c, s if flags & ACK else 0), "drop", "sfw_state")
+        back = [(t.s(ACK | PSH, s, c, b"goes on"), "forward")]
+        add(f"server_{name}", why, t.s(flags, s, c if flags & ACK else 0), "drop", "sfw_state", after=back)
     add("client_syn", "RFC 9293 3.10.7.4 (RFC 5961 4): a SYN in a synchronised state is answered by a challenge ACK, so a rebooted client must get it through",
         t.c(SYN, c + 77_777, 0), after=goes_on)
+    anew = [t.c(SYN, c + 77_777, 0)]
+    forgotten = "RFC 9293 3.5.1: both have forgotten the connection; the server answers the SYN as a new one"
+    both = [(t.c(ACK, c + 77_778, s + 99_001), "forward"), (t.c(ACK | PSH, c + 77_778, s + 99_001, b"hello"), "forward"),
+            (t.s(ACK | PSH, s + 99_001, c + 77_783, b"hello"), "forward")]
+    add("forgotten_by_both", forgotten, t.s(SYN | ACK, s + 99_000, c + 77_778), state=("established", "syn_recv"), then=anew, after=both)
+    add("forgotten_by_neither", "RFC 9293 3.10.7.4: a SYN/ACK that answers no SYN is of no connection", t.s(SYN | ACK, s + 99_000, c + 77_779), "drop", "sfw_window", then=anew)
+    add("syn_ack_behind_a_challenge", "RFC 5961 4: the server has answered the SYN by an ACK: it has the connection", t.s(SYN | ACK, s + 99_000, c + 77_778), "drop",
+        "sfw_window", then=[*anew, t.s(ACK, s, c)])
     add("server_syn", "policy: the server may not open; RFC 9293 3.10.7.4: no SYN belongs here", t.s(SYN, s + 77_777, 0), "drop", "sfw_state")
     add("client_syn_ack", "RFC 9293 3.10.7.4: no SYN belongs here; the client opened by a SYN", t.c(SYN | ACK, c, s), "drop", "sfw_state")
     add("shrunk_window", "RFC 9293 3.8.6: a sender has to expect that a window shrinks: what the earlier one allowed may be under way",
@@ -335,6 +355,8 @@ def closing(out, v):
         ("close_wait", "closed"))
     add("reset_by_a_guess", "RFC 9293 3.10.7.4: a RST outside the window is dropped", [by_client, ack_of_client], t.s(RST, s + 90_000, 0),
         ("close_wait", "close_wait"), "drop", "sfw_window", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
+    add("fin_rst", "RFC 9293 3.10.7: no connection has a segment with FIN and RST; one that is refused ends nothing", [by_client, ack_of_client],
+        t.s(FIN | RST | ACK, s, c + 1), ("close_wait", "close_wait"), "drop", "sfw_state", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("far_data", "RFC 9293 3.4: outside the window", [by_client, ack_of_client], t.s(ACK | PSH, s + 90_000, c + 1, b"far"), ("close_wait", "close_wait"),
         "drop", "sfw_window", after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("syn_of_server", "RFC 9293 3.10.7.4 (RFC 5961 4): the connection is not ended by a SYN; the server may not open another", [by_client, ack_of_client],
@@ -357,6 +379,8 @@ def closing(out, v):
     add("syn_behind_the_servers_fin", "RFC 9293 3.8.1, RFC 5961 4: the second FIN is not acknowledged: it may be lost and come again, and a SYN gets a challenge ACK",
         [by_client, ack_of_client, t.s(FIN | ACK, s, c + 1)], t.c(SYN, c + 77_777, 0), ("last_ack", "last_ack"),
         after=[(t.s(FIN | ACK, s, c + 1), "forward"), (t.c(ACK, c + 1, s + 1), "forward")])
+    add("forgotten_by_both", "RFC 9293 3.5.1: both have forgotten the connection; the server answers the SYN as a new one", [by_client, ack_of_client, t.c(SYN, c + 77_777, 0)],
+        t.s(SYN | ACK, s + 99_000, c + 77_778), ("close_wait", "syn_recv"), after=[(t.c(ACK | PSH, c + 77_778, s + 99_001, b"hello"), "forward")])
     add("old_syn_of_client", "RFC 9293 3.10.7.4 (RFC 5961 4), RFC 6528: who opens anew begins anywhere", [by_client, ack_of_client], t.c(SYN, c - 0x40000000, 0),
         ("close_wait", None), after=[(t.s(ACK | PSH, s, c + 1, b"still here"), "forward")])
     add("without_ack", "RFC 9293 3.10.7.4: if the ACK bit is off, drop the segment", [by_client, ack_of_client], t.s(PSH, s, 0, b"x"),

@@ -32,6 +32,8 @@ pub enum Stands {
     Functions,
     /// Functions decide on these bytes, too.
     FunctionsAlone,
+    /// As over captures in prevention (`inspect --ips`): nothing has real receivers.
+    Captures,
 }
 
 /// The level under test: the host.
@@ -71,13 +73,19 @@ impl Host {
         settings.set("outputs.1.eve-log.types.34.drop.flows", "all");
         settings.set("outputs.1.eve-log.types.34.drop.alerts", "yes");
         let own = case.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        for (key, value) in ENGINE_OFF.into_iter().filter(|_| stands != Stands::Live).chain(own) {
+        let is_off = matches!(stands, Stands::Functions | Stands::FunctionsAlone);
+        for (key, value) in ENGINE_OFF.into_iter().filter(|_| is_off).chain(own) {
             settings.set(key, value);
         }
         let engine = Arc::new(Engine::new(&settings, FileSettings::default()).expect("an engine"));
         let (engine_settings, _) = EngineSettings::from_settings(&settings, true, [1, 2]).expect("settings");
-        let mut engine_settings = engine_settings.for_real_receivers(true).for_live_links();
-        engine_settings.stream.strict = stands != Stands::FunctionsAlone;
+        let engine_settings = if stands == Stands::Captures {
+            engine_settings
+        } else {
+            let mut live = engine_settings.for_real_receivers(true).for_live_links();
+            live.stream.strict = stands != Stands::FunctionsAlone;
+            live
+        };
         let worker = Worker::new(engine_settings, engine, Arc::new(prepared.chains))
             .map_err(|error| error.to_string())?;
         let clock = Timestamp::from_parts(1_000_000, 0);

@@ -12,6 +12,7 @@ mod host;
 mod levels;
 
 use bartizan_base::Direction;
+use bartizan_flow::tcp::TcpState;
 use case::{BETWEEN_MS, Case, Later, Numbers, Outcome, cases, folder};
 use host::{Host, Stands};
 use std::collections::BTreeSet;
@@ -20,18 +21,11 @@ use std::process::Command;
 /// Cases in which the host differs from the files: each is known, and its line is removed when the case
 /// passes. The case (for both IP versions unless it ends in one), the runner's message, the defect.
 const DIFFERS: &[(&str, &str, &str)] = &[
-    ("tcp.established.fin_rst", "state after", "a refused segment closes the session"),
-    ("tcp.established.fin_rst", "after 0", "a refused segment closes the session"),
     ("tcp.closing.data_behind_own_fin", "Forward", "data behind the sender's own FIN goes on"),
     (
         "tcp.established.over_the_edge",
         "Drop",
         "a segment that begins in the window and ends behind it is refused, not left to be trimmed",
-    ),
-    (
-        "tcp.established.window_check_off_far",
-        "Drop",
-        "the stream engine's own window check overrules the policy",
     ),
     ("tcp.handshake.answer_after_90_seconds", "Drop", "flow-timeouts.tcp.new is 60 seconds"),
     ("udp.answer_after_a_minute", "Drop", "flow-timeouts.udp.new is 30 seconds"),
@@ -162,6 +156,73 @@ fn header_functions_pass_all_cases() {
 #[test]
 fn a_live_link_lets_the_same_frames_go_on() {
     all_pass(Stands::Live);
+}
+
+/// The connection of a case: its flow and state, and for each direction what is expected next, what is acknowledged
+/// and where the window ends.
+fn connection(host: &Host, case: &Case) -> Option<(u64, TcpState, [[u32; 3]; 2])> {
+    let entry = host.entry(case)?;
+    let session = &entry.ext.session;
+    let of = |direction| {
+        let numbers =
+            (session.next_seq(direction), session.last_ack(direction), session.window_edge(direction));
+        [numbers.0.0, numbers.1.0, numbers.2.0]
+    };
+    Some((entry.serial(), session.state(), Direction::BOTH.map(of)))
+}
+
+#[test]
+fn what_a_function_refuses_moves_no_connection() {
+    let mut wrong = Vec::new();
+    for stands in [Stands::Live, Stands::Functions, Stands::Captures] {
+        let mut refused = 0;
+        for (place, case) in cases().iter().filter(|(_, case)| case.verdict == Outcome::Drop) {
+            let mut host = Host::new(case, stands).unwrap();
+            for hex in &case.before {
+                host.frame(case, hex, BETWEEN_MS).unwrap();
+            }
+            let Some(before) = connection(&host, case).filter(|(_, state, _)| *state != TcpState::None)
+            else {
+                continue;
+            };
+            let (outcome, decision) = host.frame(case, &case.packet, BETWEEN_MS).unwrap();
+            let by = decision.and_then(|decision| decision.reason).map_or("", |reason| reason.name());
+            if outcome != Outcome::Drop || !by.starts_with("sfw_") {
+                continue;
+            }
+            // One that begins another connection in the place of this one moves nothing of this one.
+            let Some(after) = connection(&host, case).filter(|after| after.0 == before.0) else { continue };
+            refused += 1;
+            if after != before {
+                wrong.push(format!("{place}: {}, {stands:?}, {by}: {before:?}, then {after:?}", case.id));
+            }
+        }
+        assert!(refused >= 40, "{stands:?}: {refused}");
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_client_that_was_refused_opens_again_over_captures() {
+    let again = |case: &&(String, Case)| case.1.id.starts_with("tcp.handshake.syn_again_behind_");
+    let cases = cases();
+    let cases: Vec<_> = cases.iter().filter(again).collect();
+    assert_eq!(cases.len(), 4);
+    for (place, case) in cases {
+        run(case, Stands::Captures).unwrap_or_else(|error| panic!("{place}: {}: {error}", case.id));
+    }
+}
+
+#[test]
+fn a_packet_filter_lets_the_same_segments_go_on_over_captures() {
+    let numbers = ["no_ack", "far_data", "ack_of_unsent", "data_with_ack_of_unsent"];
+    let asks = |case: &Case| numbers.iter().any(|what| case.id.starts_with(&format!("between.tcp.{what}.")));
+    let mut asked = 0;
+    for (place, case) in cases().iter().filter(|(_, case)| asks(case)) {
+        run(case, Stands::Captures).unwrap_or_else(|error| panic!("{place}: {}: {error}", case.id));
+        asked += 1;
+    }
+    assert_eq!(asked, 16);
 }
 
 #[test]

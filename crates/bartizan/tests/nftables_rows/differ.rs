@@ -183,7 +183,7 @@ pub const DECIDED: &[Row] = &[
     differ(
         "a client's SYN of another number between SYN/ACK and ACK; the answer again, the client's RST, its SYN again",
         Both,
-        ["pass", "drop `stream_error`; pass"],
+        ["pass", "drop `sfw_window`; pass"],
         "One handshake of the same ports at a time. The new connection begins with the client's next SYN, when the first one has been reset.",
         |t| {
             t.next();
@@ -200,7 +200,7 @@ pub const DECIDED: &[Row] = &[
     differ(
         "SYN/ACKs to two SYNs of a client, the first one first; the client's RST, its second SYN again",
         Both,
-        ["pass", "pass; drop `stream_error`; pass"],
+        ["pass", "pass; drop `sfw_window`; pass"],
         "The same.",
         |t| {
             t.next();

@@ -9,7 +9,7 @@ use bartizan_testkit::packet::{ACK, Datagram, FIN, Ip, IpFixed, PSH, Piece, RST,
 
 /// TCP (6).
 pub const TCP: &[Row] = &[
-    same("data a megabyte beyond the window", Both, ["drop", "drop `stream_error`"], |t| {
+    same("data a megabyte beyond the window", Both, ["drop", "drop `sfw_window`"], |t| {
         t.open();
         t.judge(t.tcp(In, (1_000_001, 1), ACK, b"x"));
     }),
@@ -82,7 +82,7 @@ pub const TCP: &[Row] = &[
             t.judge(t.tcp(In, (500_001, 700_001), ACK, b""));
         },
     ),
-    same("a SYN of the server in an established connection", Both, ["drop", "drop `stream_error`"], |t| {
+    same("a SYN of the server in an established connection", Both, ["drop", "drop `sfw_state`"], |t| {
         t.open();
         t.judge(t.tcp(Out, (500_000, 0), SYN, b""));
     }),

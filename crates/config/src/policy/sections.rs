@@ -105,7 +105,9 @@ pub enum Midstream {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SfwSection {
-    /// The side that may open flows.
+    /// Which side may open flows. Neighbour discovery and multicast listener discovery (ICMPv6 types 130 to 137
+    /// and 143) go on from both sides: IPv6 does not work without them (RFC 4890, section 4.4.1). Rules of
+    /// `pfw` can refuse them.
     #[serde(default)]
     pub initiate: Initiate,
     /// Most half-open TCP connections of one source; no limit unless given.

@@ -131,6 +131,8 @@ impl Passage<'_> {
             // The frame leaves with its outer packet, which would need a redirection of its own.
             _ if key.is_in_tunnel() && goes_on != Action::Forward => Err(Some(Stays::Tunnel)),
             Course::Bypassed if session_is_over(state) => Err(Some(Stays::Closed)),
+            // The server's next segment may begin another connection.
+            _ if entry.ext.session.awaits_reopening() => Err(None),
             // Until the flow is open the next packet may be of any kind.
             Course::Judged | Course::Uninspected if !is_open(entry) => Err(None),
             Course::Bypassed | Course::Judged | Course::Uninspected => Ok(goes_on),

@@ -4,12 +4,13 @@
 use super::Passage;
 use bartizan_base::{Decision, Direction, Fid, FlowId, FunctionId, Reason, Timestamp, Verdict};
 use bartizan_flow::tcp::{
-    Advice, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
+    Advice, Checkpoint, ExceptionPolicy, ExceptionTarget, Outcome, Segment, StreamEvent, TcpFlags, TcpState,
 };
-use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey};
+use bartizan_flow::{EndReason, Find, FlowFlags, FlowKey, FlowState};
 use bartizan_packet::{Decoded, Network, PacketFlags, PacketView, Transport};
 use bartizan_stages::account::UNKNOWN;
 use bartizan_stages::class::{renew_matches, reverse};
+use bartizan_stages::flow_ext::FlowExt;
 use bartizan_stages::flows::{Before, Made};
 use bartizan_stages::frame::{Frame, Inside, Place, next_packet};
 use bartizan_stages::identity::{icmp_of, segment};
@@ -67,6 +68,13 @@ struct Tracked {
     id: FlowId,
     direction: Direction,
     is_tcp: bool,
+    before: Option<Connection>,
+}
+
+/// A connection before a segment that may move it.
+struct Connection {
+    session: Box<Checkpoint>,
+    state: FlowState,
 }
 
 /// Reasons why a packet has no flow.
@@ -188,10 +196,16 @@ impl Passage<'_> {
             if !is_about {
                 self.flows.note_opened(id, now);
             }
-        } else if self.cx.settings.prevention && self.chains().is_of_headers(decision.function) {
+        } else if self.is_refused_by_headers(decision) {
             let before = before.map(|before| Before { renewed: before.renewed && !is_about, ..before });
             self.flows.note_refused(id, before);
         }
+    }
+
+    /// Whether a function that judges by headers keeps a packet from its receiver.
+    fn is_refused_by_headers(&self, decision: &Decision) -> bool {
+        let refused = self.cx.settings.prevention && !decision.verdict.forwards();
+        refused && self.chains().is_of_headers(decision.function)
     }
 
     /// Judges a packet without a flow.
@@ -438,7 +452,7 @@ impl Passage<'_> {
             restored: false,
             wanting: wanting.map(Wanting::function),
         };
-        (Some(id), self.judged(arrival, id, tcp, &events, handling))
+        (Some(id), self.judged(arrival, id, tcp, &events, (handling, tracked.before)))
     }
 
     /// Runs the functions of a flow's path on a packet. Where Suricata has no flow, detection receives the
@@ -449,7 +463,7 @@ impl Passage<'_> {
         id: FlowId,
         tcp: Option<&Outcome>,
         events: &[StreamEvent],
-        handling: PacketHandling,
+        (handling, before): (PacketHandling, Option<Connection>),
     ) -> Decision {
         let (packet, occasion) = (arrival.decoded(), &arrival.occasion);
         let alone = !packet.wants_flow();
@@ -463,6 +477,10 @@ impl Passage<'_> {
             }
             decision = decision.strictest(said);
         }
+        if let Some(before) = before.filter(|_| self.is_refused_by_headers(&decision)) {
+            self.put_back(id, before, arrival);
+        }
+        let Some(entry) = self.flows.get_mut(id) else { return decision };
         if tcp.is_some_and(|o| o.state == TcpState::Closed && o.previous != o.state) {
             self.runner.look_ahead_if_over(entry);
         }
@@ -482,7 +500,8 @@ impl Passage<'_> {
         opening: Option<Segment<'_>>,
         outcome: &mut Outcome,
     ) -> Result<Tracked, Flowless> {
-        let mut tracked = Tracked { id, direction: arrival.occasion.direction, is_tcp: false };
+        let direction = arrival.occasion.direction;
+        let mut tracked = Tracked { id, direction, is_tcp: false, before: None };
         let Some(segment) = opening.or_else(|| self.segment(arrival.packet)) else { return Ok(tracked) };
         if self.flows.get(id).is_none_or(|entry| entry.key().protocol() != 6) {
             return Ok(tracked);
@@ -490,11 +509,12 @@ impl Passage<'_> {
         self.make_session_room(id, &segment);
         self.raise_if_ending(id, &segment);
         self.take_up_session(id, &segment, (tracked.direction, frame.now));
+        tracked.before = self.checkpoint(id, &segment, direction);
         self.track(id, &segment, (tracked.direction, frame.now), outcome);
         self.publish(id, outcome);
         if outcome.reuse {
-            tracked.id = self.replace_flow(id, frame, arrival.decoded())?;
-            tracked.direction = Direction::ToServer;
+            tracked.before = None;
+            (tracked.id, tracked.direction) = self.begin_anew(id, &segment, frame, arrival.decoded())?;
             self.track(tracked.id, &segment, (tracked.direction, frame.now), outcome);
         }
         if outcome.reverse {
@@ -503,6 +523,33 @@ impl Passage<'_> {
         }
         tracked.is_tcp = true;
         Ok(tracked)
+    }
+
+    /// The connection as it is before a segment that may move it, where a function that judges by headers may
+    /// keep the segment from its receiver.
+    fn checkpoint(&self, id: FlowId, segment: &Segment<'_>, direction: Direction) -> Option<Connection> {
+        if !self.cx.settings.prevention || !self.chains().judges_headers() {
+            return None;
+        }
+        let entry = self.flows.get(id).filter(|e| !self.chains().header_part(e.path).is_empty())?;
+        let FlowExt { session, streams, .. } = &entry.ext;
+        let session = session.checkpoint(segment, direction, streams.as_deref())?;
+        Some(Connection { session, state: entry.state() })
+    }
+
+    /// A segment was refused by its headers: its connection is where it was. The flow's record names the
+    /// flags.
+    fn put_back(&mut self, id: FlowId, before: Connection, arrival: &Arrival<'_>) {
+        let Some(entry) = self.flows.get_mut(id) else { return };
+        let FlowExt { session, streams, .. } = &mut entry.ext;
+        session.restore(*before.session, streams.as_deref_mut());
+        if let Transport::Tcp(tcp) = &arrival.decoded().transport {
+            entry.ext.refused_flags[arrival.occasion.direction] |=
+                TcpFlags::from_bits_retain(tcp.flags.bits());
+        }
+        if entry.state() != before.state {
+            self.flows.set_state(id, before.state);
+        }
     }
 
     /// The direction of a packet without a session, and whether it proves that its sender speaks. Only such a
@@ -721,9 +768,41 @@ impl Passage<'_> {
 
     /// Ends a flow, and begins the one that a packet opens with the same key.
     fn replace_flow(&mut self, id: FlowId, frame: &Frame<'_>, packet: &Decoded) -> Result<FlowId, Flowless> {
-        let key = self.whence(frame, packet).key(self.cx.settings, packet);
+        let key = self.whence(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
+        self.replace_flow_by(id, &key, frame, packet)
+    }
+
+    fn replace_flow_by(
+        &mut self,
+        id: FlowId,
+        key: &FlowKey,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+    ) -> Result<FlowId, Flowless> {
         self.end_flow(id, EndReason::TcpReuse);
-        self.new_flow(&key.ok_or(Flowless::Apart)?, frame, packet)
+        self.new_flow(key, frame, packet)
+    }
+
+    /// Ends a flow in whose place a segment begins another connection, or answers the SYN that has begun one.
+    /// Gives the new flow, and the direction of the segment in it.
+    fn begin_anew(
+        &mut self,
+        id: FlowId,
+        segment: &Segment<'_>,
+        frame: &Frame<'_>,
+        packet: &Decoded,
+    ) -> Result<(FlowId, Direction), Flowless> {
+        let syn = self.flows.get_mut(id).and_then(|entry| entry.ext.session.take_opening_syn(segment));
+        let Some(syn) = syn else {
+            return Ok((self.replace_flow(id, frame, packet)?, Direction::ToServer));
+        };
+        let key = self.whence(frame, packet).key(self.cx.settings, packet).ok_or(Flowless::Apart)?;
+        let new = self.replace_flow_by(id, &key.flipped(), frame, packet)?;
+        self.make_session_room(new, segment);
+        if let Some(entry) = self.flows.get_mut(new) {
+            self.runner.begin_session(self.cx.settings, entry, &syn);
+        }
+        Ok((new, Direction::ToClient))
     }
 
     /// Reverses a flow that was picked up midstream in the wrong direction.

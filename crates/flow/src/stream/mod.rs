@@ -348,6 +348,11 @@ impl Stream {
         self.is(StreamFlags::ENDED)
     }
 
+    /// What ended the session did not reach its receiver.
+    pub(crate) fn go_on(&mut self) {
+        self.flags.remove(StreamFlags::ENDED);
+    }
+
     /// Whether reassembly of this direction is over, and nothing is held.
     #[must_use]
     pub fn is_dead(&self) -> bool {

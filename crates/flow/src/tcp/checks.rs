@@ -192,9 +192,10 @@ impl Step<'_, '_> {
         if self.has(TcpFlags::RST) {
             return Ok(());
         }
-        if self.config.compares() && self.session.previous == TcpState::SynSent && self.has(TcpFlags::SYN) {
-            // A side that continues the handshake has not believed the RST; later packets need the numbers of
-            // both sides.
+        if self.config.inline() && self.session.previous == TcpState::SynSent && self.has(TcpFlags::SYN) {
+            // Whoever goes on with the handshake has not believed the RST, or tries again at once (over
+            // captures as well: the firewall would refuse the connection that comes of it). What follows
+            // needs the numbers of both sides.
             self.session.flags.remove(SessionFlags::CLOSED_BY_RST);
             self.session.state = TcpState::SynSent;
             return self.dispatch(TcpState::SynSent);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The established session: data, acknowledgements, and packets that do not belong to it.
 
+use super::reuse::OpeningSyn;
 use super::session::SessionFlags;
 use super::step::{Handled, Step};
 use super::{PacketKind, Seq, StreamEvent, TcpFlags, TcpState};
@@ -64,21 +65,10 @@ impl Step<'_, '_> {
         let plain = !self.has(TcpFlags::ACK) && self.segment.is_empty();
         if self.config.compares() && self.to_server() && plain {
             self.event(event);
-            self.session.reopening = Some(self.segment.seq.plus(1));
+            self.session.reopening = Some(OpeningSyn::new(self.segment, self.now));
             return Ok(());
         }
-        self.note_reopening();
         self.reject(event)
-    }
-
-    /// Notes that a server which answers a SYN within a connection has no connection any more. The answer is
-    /// dropped, as the SYN was not tracked; but the client's next SYN begins a session of its own.
-    fn note_reopening(&mut self) {
-        let answers = !self.to_server() && self.has(TcpFlags::SYN.union(TcpFlags::ACK));
-        if answers && self.session.reopening.take_if(|ack| *ack == self.segment.ack).is_some() {
-            self.session.flags |= SessionFlags::FORGOTTEN;
-            self.set_state(TcpState::Closed);
-        }
     }
 
     fn established_rst(&mut self) -> Handled {
@@ -122,7 +112,6 @@ impl Step<'_, '_> {
             return self.reject(StreamEvent::EstSynackToserver);
         }
         if self.segment.ack != self.session.client().last_ack {
-            self.note_reopening();
             return self.reject(StreamEvent::EstSynackResendWithDifferentAck);
         }
         if self.segment.seq != self.session.server().isn {

@@ -50,6 +50,7 @@
 //! The caller chooses the host policy for an address, applies exception policies and timeouts, and makes and
 //! reverses the flow's key, by the [`Outcome`].
 
+mod checkpoint;
 mod checks;
 mod closing;
 mod config;
@@ -78,6 +79,7 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::Checkpoint;
 pub(crate) use config::COOKIE_REACH;
 pub use config::{
     ExceptionPolicy, ExceptionTarget, OverlapAction, ReassemblyConfig, StreamConfig, StreamMode, UrgentPolicy,
@@ -88,6 +90,7 @@ pub use event::{EventList, StreamEvent};
 pub use outcome::{Advice, Outcome, PacketKind};
 pub use peer::Peer;
 pub use resume::{Fin, Progress};
+pub use reuse::OpeningSyn;
 pub use segment::{Arrival, HostPolicy, Segment, SegmentOptions, TcpFlags, WSCALE_MAX};
 pub use seq::Seq;
 pub use session::TcpSession;

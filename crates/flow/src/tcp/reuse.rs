@@ -2,11 +2,23 @@
 //! New sessions on the tuple of an old one: packets that open one, and packets that a server could take for
 //! its opening.
 
+use super::handshake::SYN_ACK;
 use super::peer::Peer;
+use super::queued::Queued;
 use super::session::SessionFlags;
-use super::{Segment, StreamConfig, TcpFlags, TcpSession, TcpState};
+use super::{Segment, StreamConfig, StreamCounters, TcpFlags, TcpSession, TcpState};
 use crate::stream::Stream;
 use bartizan_base::Direction;
+
+/// A client's SYN that has gone on in the middle of a connection.
+#[derive(Clone, Debug)]
+pub struct OpeningSyn(Box<Queued>);
+
+impl OpeningSyn {
+    pub(crate) fn new(segment: &Segment<'_>, now: u32) -> Self {
+        OpeningSyn(Box::new(Queued::syn(segment, now)))
+    }
+}
 
 impl TcpSession {
     /// Whether this packet begins another session, so that the flow has to be replaced. Without a session so
@@ -19,6 +31,7 @@ impl TcpSession {
         config: &StreamConfig,
     ) -> bool {
         self.exists() && self.starts_anew(segment, direction, config)
+            || self.is_reopened_by(segment, direction, config)
     }
 
     /// As `is_reused_by`, for which a flow without a session counts as replaceable too. For a
@@ -51,15 +64,14 @@ impl TcpSession {
 
     /// Whether a SYN on these ports means a new connection.
     ///
-    /// Suricata lets a SYN replace a connection as soon as it is closing. With real receivers a SYN, which is
-    /// easily forged, ends no connection that one of them still has: a FIN may be forged as well, or be lost
-    /// after the observer and retransmitted. An honest SYN loses little. The server answers it with an
-    /// acknowledgement, upon which the client resets (RFC 9293 section 3.10.7.4), or as a new one, if the
-    /// server has forgotten the connection; the next SYN replaces it.
+    /// Suricata lets a SYN replace a connection as soon as it is closing. Before real receivers a SYN, which
+    /// anybody can make up, ends none that one of them still has: a FIN may be made up as well, or be lost
+    /// behind the observer and sent again. An honest SYN loses little. The server answers it with an
+    /// acknowledgement, upon which the client resets (RFC 9293 section 3.10.7.4), or as a new one, if it has
+    /// forgotten the connection: that answer replaces it ([`TcpSession::is_reopened_by`]).
     fn is_over(&self, config: &StreamConfig) -> bool {
         if self.sees_all(config) && self.is_under_way() {
-            let given_up = self.flags.intersects(SessionFlags::CLOSED_BY_RST | SessionFlags::FORGOTTEN);
-            return given_up || self.ends_are_acknowledged();
+            return self.closed_by_rst() || self.ends_are_acknowledged();
         }
         let server_sends = !self.has_closed(Direction::ToClient);
         let half_open = config.compares() && self.state == TcpState::CloseWait && server_sends;
@@ -67,6 +79,43 @@ impl TcpSession {
         self.state >= TcpState::LastAck && !half_open
             || self.state == TcpState::None
             || config.compares() && self.state == TcpState::TimeWait
+    }
+
+    /// Whether a segment is the server's answer to a SYN that the client sent in the middle of the connection:
+    /// neither side has that any more, and another one has begun with the SYN.
+    fn is_reopened_by(&self, segment: &Segment<'_>, direction: Direction, config: &StreamConfig) -> bool {
+        let answers = segment.has(SYN_ACK) && !segment.flags.intersects(TcpFlags::RST | TcpFlags::FIN);
+        let syn = self.reopening.as_ref().filter(|_| answers && direction == Direction::ToClient);
+        config.compares() && syn.is_some_and(|syn| syn.0.seq.plus(1) == segment.ack)
+    }
+
+    /// Whether a SYN of the client has gone on in the middle of the connection, and the server has sent nothing
+    /// since: its next segment tells which connection it has.
+    #[must_use]
+    pub const fn awaits_reopening(&self) -> bool {
+        self.reopening.is_some()
+    }
+
+    /// The SYN that began another connection, where a segment that gave [`super::Outcome::reuse`] answers it.
+    pub fn take_opening_syn(&mut self, segment: &Segment<'_>) -> Option<OpeningSyn> {
+        if segment.has(SYN_ACK) {
+            self.reopening.take_if(|syn| syn.0.seq.plus(1) == segment.ack)
+        } else {
+            None
+        }
+    }
+
+    /// Begins with a SYN that has gone on before, if there is memory for a session. The flow's packets are
+    /// counted from the answer on.
+    pub fn begin(&mut self, syn: &OpeningSyn, config: &StreamConfig, counters: &mut StreamCounters) {
+        if !TcpSession::has_room(config, counters) {
+            return;
+        }
+        *self = TcpSession { state: TcpState::SynSent, ..TcpSession::default() };
+        self.apply_syn(&syn.0);
+        self.client_mut().tcp_flags = TcpFlags::SYN.bits();
+        counters.sessions = counters.sessions.wrapping_add(1);
+        self.join(counters);
     }
 
     /// Whether the server may have forgotten a connection that was seen whole: it has closed its side, a RST

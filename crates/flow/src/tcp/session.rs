@@ -3,6 +3,7 @@
 
 use super::peer::{Peer, PeerFlags};
 use super::queued::Queued;
+use super::reuse::OpeningSyn;
 use super::{Seq, StreamConfig, StreamCounters, TcpFlags, TcpState};
 use bartizan_base::{Direction, PerDirection};
 use bitflags::bitflags;
@@ -45,11 +46,8 @@ bitflags! {
         const ZERO_WINDOW_PROBE_TO_CLIENT = 1 << 15;
         /// The server has acknowledged the beginning of the client's stream by more than its SYN/ACK.
         const BEGUN = 1 << 16;
-        /// The server has answered a SYN of the client within the connection: it has no such connection any
-        /// more.
-        const FORGOTTEN = 1 << 17;
         /// The server has sent a SYN before it answered the client's (simultaneous open).
-        const CROSSED = 1 << 18;
+        const CROSSED = 1 << 17;
     }
 }
 
@@ -75,8 +73,9 @@ pub struct TcpSession {
     /// The acknowledgement by which a server that already has a connection of these ports answered the SYN
     /// (RFC 5961 section 4). Not exported: a lost one is sent again.
     pub(crate) challenge: Option<Seq>,
-    /// The acknowledgement that would answer a SYN of the client within the connection. Not exported.
-    pub(crate) reopening: Option<Seq>,
+    /// The client's latest SYN that came in the middle of the connection, until the server sends something
+    /// else than an answer to it. Not part of the exported form.
+    pub(crate) reopening: Option<OpeningSyn>,
 }
 
 impl TcpSession {

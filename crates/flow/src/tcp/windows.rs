@@ -96,6 +96,7 @@ impl TcpSession {
         let plain = |peer: &Peer| !peer.flags.intersects(doubted);
         let comparable = self.state == TcpState::Established
             && !self.flags.intersects(odd)
+            && !self.awaits_reopening()
             && Direction::BOTH.iter().all(|direction| plain(&self.peers[*direction]));
         let side = |direction: Direction| {
             let scale = self.peers[direction.flip()].wscale;

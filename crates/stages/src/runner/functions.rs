@@ -72,6 +72,12 @@ impl Runner {
         if occasion.packet().is_some() {
             self.run_headers(cx, entry, &mut hand);
         }
+        if !occasion.payload().is_empty()
+            && hand.notes.decision.verdict.forwards()
+            && unexplained(cx.settings, tcp, handling).is_some()
+        {
+            entry.ext.standing.note_stray();
+        }
         if wants_payload && self.lets_wait(cx, entry, &mut hand) {
             self.settle_fallen(cx, &hand.occasion, Some(entry));
             return Decision::CONTINUE;
@@ -105,15 +111,10 @@ impl Runner {
             decision: entry.ext.standing.goes_on(),
             ..Notes::default()
         };
-        if let Some(Outcome { advice: Advice::Drop(reason), .. }) = tcp
-            && cx.settings.prevention
-            && !handling.spared
+        if let Some((outcome, reason)) = unexplained(cx.settings, tcp, handling)
+            && self.protects(entry, occasion, outcome)
         {
-            if !self.chains.forwards_all(entry.fid) {
-                notes.decision = Decision::refuse(Verdict::Drop, *reason, FunctionId::ENGINE);
-            } else if !occasion.payload().is_empty() {
-                entry.ext.standing.note_stray();
-            }
+            notes.decision = Decision::refuse(Verdict::Drop, reason, FunctionId::ENGINE);
         }
         if let Some(id) = handling.wanting {
             // The first function for want of which the packet would be refused; further ones are not
@@ -135,6 +136,19 @@ impl Runner {
             bypass: false,
             scope: PayloadScope::All,
         }
+    }
+
+    /// Whether a segment that the stream engine advises to drop could keep something from payload functions.
+    ///
+    /// Where none reads the connection, a segment that its session does not explain hides nothing: functions
+    /// that judge by headers decide, as they do over captures and at levels below. What may open another
+    /// connection of these ports stays with the engine while payload functions judge new ones. A policy on
+    /// urgent data holds behind every chain that is not empty.
+    fn protects(&self, entry: &Entry, occasion: &Occasion<'_>, outcome: &Outcome) -> bool {
+        let opens = || occasion.decoded().is_some_and(opens);
+        self.chains.wants_payload(entry.path)
+            || entry.ext.by_content && opens()
+            || !outcome.rejected && !self.chains.forwards_all(entry.fid)
     }
 
     /// Queues a segment for the one that follows it, if both may be inspected together. Functions that want
@@ -568,6 +582,26 @@ fn trim(packet: &PacketView<'_>, settings: &EngineSettings, front: u32) -> Optio
 
 fn is_urgent(packet: &Decoded) -> bool {
     packet.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::URG))
+}
+
+/// A segment that the stream engine advises to drop, with the reason.
+fn unexplained<'o>(
+    settings: &EngineSettings,
+    tcp: Option<&'o Outcome>,
+    handling: PacketHandling,
+) -> Option<(&'o Outcome, Reason)> {
+    match tcp {
+        Some(outcome) if settings.prevention && !handling.spared => match outcome.advice {
+            Advice::Drop(reason) => Some((outcome, reason)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a segment opens a connection, or answers one that does.
+fn opens(packet: &Decoded) -> bool {
+    packet.transport.tcp().is_some_and(|tcp| tcp.flags.contains(TcpFlags::SYN))
 }
 
 /// Whether the parser of a flow has failed.

@@ -10,7 +10,7 @@ use crate::settings::EngineSettings;
 use bartizan_applayer::protocol::Transport as AppTransport;
 use bartizan_base::{Direction, PerDirection, Timestamp};
 use bartizan_flow::tcp::{
-    Arrival, HostPolicy, Outcome, Progress, Segment, SessionPhase, StreamConfig, StreamContext,
+    Arrival, HostPolicy, OpeningSyn, Outcome, Progress, Segment, SessionPhase, StreamConfig, StreamContext,
     StreamCounters, TcpFlags, TcpState,
 };
 
@@ -115,6 +115,11 @@ impl Runner {
         let ext = &mut entry.ext;
         let streams = ext.streams.as_deref_mut().filter(|_| feeds);
         ext.session.handle(segment, arrival, streams, &mut context, outcome);
+    }
+
+    /// A flow begins with a SYN that has gone on in the flow before it.
+    pub fn begin_session(&mut self, settings: &EngineSettings, entry: &mut Entry, syn: &OpeningSyn) {
+        entry.ext.session.begin(syn, &settings.stream, &mut self.stream_counters);
     }
 
     /// Ends inspection of the flow's payload for good: payload functions are done, header functions continue.

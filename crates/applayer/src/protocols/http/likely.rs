@@ -33,6 +33,9 @@ pub(super) fn likely(_transport: Transport, direction: Direction, data: &[u8]) -
         return Probe::No;
     }
     match proxy::header(data) {
+        // The preface of HTTP/2 at the very beginning is not ours.
+        ProxyHeader::No if data.starts_with(PREFACE) => Probe::No,
+        ProxyHeader::No if PREFACE.starts_with(data) => Probe::More,
         ProxyHeader::No => request(data, direction),
         _ => proxy::behind(data).map_or(Probe::More, |behind| request(behind, direction)),
     }
@@ -87,13 +90,6 @@ fn is_request(text: &[u8]) -> Option<bool> {
     if gap.is_empty() {
         // More may follow; otherwise it is a line of one word, or no text at all.
         return (!rest.is_empty()).then_some(false);
-    }
-    // The preface of HTTP/2 is no request; any other line with its method is.
-    if text.starts_with(PREFACE) {
-        return Some(false);
-    }
-    if PREFACE.starts_with(text) {
-        return None;
     }
     let all = before(target, LINE_MAX);
     let end = memchr::memchr(b'\n', all);

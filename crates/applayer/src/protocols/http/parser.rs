@@ -6,7 +6,8 @@ use super::state::HttpParser;
 use super::tx::{COMPLETE, HEADERS, NOT_STARTED};
 use crate::frames::Notes;
 use crate::memory::Held as _;
-use crate::protocol::{Input, ParseContext, Parser, Progress};
+use crate::protocol::{Input, ParseContext, Parser, Progress, ProtocolId};
+use crate::protocols::HTTP2;
 use crate::transaction::{Transaction, TxId};
 use crate::worklist::Worklist;
 use bartizan_base::Direction;
@@ -160,6 +161,10 @@ impl Parser for HttpParser {
 
     fn worklist_mut(&mut self) -> &mut Worklist {
         self.txs.worklist_mut()
+    }
+
+    fn begun(&self) -> Option<ProtocolId> {
+        self.begins_http2.then_some(HTTP2)
     }
 
     fn held(&mut self) -> usize {

@@ -9,7 +9,7 @@ use super::likely;
 use super::proxy::{self, ProxyHeader};
 use super::request_side::State;
 use super::state::HttpParser;
-use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, TRAILER};
+use super::tx::{COMPLETE, Flags, HEADERS, HttpTx, LINE, MAX_HEADER_BLOCK, Method, Request, TRAILER};
 use super::uri::Uri;
 use crate::frames::Note;
 use bartizan_base::Direction;
@@ -180,6 +180,7 @@ impl HttpParser {
             return Step::Fail;
         }
         let request = &mut tx.request;
+        let begins_http2 = is_preface(request);
         if request.method_kind == Method::Connect && request.uri.is_none() {
             return Step::Fail;
         }
@@ -201,6 +202,7 @@ impl HttpParser {
             tx.flags |= Flags::URI_HOST_INVALID;
             tx.raise(events::REQUEST_URI_HOST_INVALID);
         }
+        self.begins_http2 |= begins_http2;
         self.request.state = State::Protocol;
         Step::Again
     }
@@ -436,6 +438,17 @@ fn is_request_line(line: &[u8]) -> bool {
     words.next().is_some()
         && words.next().is_some()
         && words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"))
+}
+
+/// Whether a request line is that of HTTP/2's preface. Servers look for it at each request, in the words that
+/// their parser has made of the line.
+fn is_preface(request: &Request) -> bool {
+    let begins = |text: &Option<Vec<u8>>, with: &[u8]| {
+        let head = text.as_deref().and_then(|text| text.get(..with.len()));
+        head.is_some_and(|head| head.eq_ignore_ascii_case(with))
+    };
+    request.method.as_ref().is_some_and(|method| method.eq_ignore_ascii_case(b"PRI"))
+        && begins(&request.message.protocol, b"HTTP/2")
 }
 
 /// Whether Python's servers split a request line into other words than all other servers, because of white

@@ -2,7 +2,7 @@
 //! The response side: status line, headers, body, and data that is none of these, as browsers read it (RFC
 //! 9112, as leniently as libhtp).
 
-use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase};
+use super::bytes::{chomp, equals_nocase_nonul, is_space, line_to_lf, span, starts_nocase, trim};
 use super::events;
 use super::feed::{Feed, Status, Step};
 use super::fields::{self, Version};
@@ -452,7 +452,10 @@ impl HttpParser {
             return None;
         }
         let value = tx.response.message.fields.value("upgrade")?;
-        if value == b"h2c" {
+        // Clients take the name in any letters, and the first of a list.
+        let first = value.split(|b| *b == b',').next().unwrap_or_default();
+        let strict = self.settings.strict && trim(first).eq_ignore_ascii_case(b"h2c");
+        if value == b"h2c" || strict {
             Some("http2")
         } else if equals_nocase_nonul(value, b"websocket") {
             Some("websocket")

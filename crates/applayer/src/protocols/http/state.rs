@@ -27,6 +27,8 @@ pub(super) struct HttpParser {
     pub(super) completed_responses: u64,
     /// The flow switches to another protocol; the inner value names it if it is known.
     pub(super) switch: Option<Option<&'static str>>,
+    /// A request line was the beginning of HTTP/2's preface.
+    pub(super) begins_http2: bool,
     pub(super) frames: Notes,
     /// Stream offset of the next byte.
     pub(super) next: PerDirection<u64>,
@@ -47,6 +49,7 @@ impl HttpParser {
             ranges: Ranges::default(),
             completed_responses: 0,
             switch: None,
+            begins_http2: false,
             frames: Notes::default(),
             next: PerDirection::default(),
             completed: PerDirection::default(),
