@@ -58,7 +58,7 @@
 #define BARTIZAN_METADATA_FLAG_PARSED 0x0001 /* Headers are parsed: the offsets count. */
 #define BARTIZAN_METADATA_FLAG_CLASSIFIED 0x0002 /* Flow class and path are known. */
 #define BARTIZAN_METADATA_FLAG_HEADER_HALVES_DONE 0x0004 /* Header halves on the path have run. */
-#define BARTIZAN_METADATA_FLAG_EXTENDED 0x0008 /* The extended part is there. */
+#define BARTIZAN_METADATA_FLAG_EXTENDED 0x0008 /* The extended part is present. */
 #define BARTIZAN_METADATA_FLAG_IPV6 0x0010 /* IP version 6. */
 #define BARTIZAN_METADATA_FLAG_FRAGMENT 0x0020 /* A fragment. */
 #define BARTIZAN_METADATA_FLAG_CHECKSUM_OK 0x0040 /* The transport checksum was found right. */

@@ -10,7 +10,7 @@
 #include <linux/types.h>
 #endif
 
-/* In place of a number: there is none. A state after a segment that is none is the host's matter: the packet goes up. */
+/* In place of a number: no state follows. The packet goes up to the host. */
 #define BARTIZAN_SFW_NONE 255
 #define BARTIZAN_SFW_STATES 11
 #define BARTIZAN_SFW_CLASSES 48

@@ -54,27 +54,27 @@
 #define BARTIZAN_ACTION_DROP_HIGH 5 /* What the higher endpoint sends is dropped; the rest goes up. */
 
 /* Flags of controls. */
-#define BARTIZAN_CONTROL_FLAG_VALID 0x01 /* The slot holds a flow. Without it all packets go up and nothing is counted. */
+#define BARTIZAN_CONTROL_FLAG_VALID 0x01 /* The slot holds a flow. Without this flag all packets go up and nothing is counted. */
 
 /* Flags of ports. */
-#define BARTIZAN_PORT_FLAG_ENABLED 0x01 /* Both ports of the link are ready. Without it all frames go up and nothing is counted. */
+#define BARTIZAN_PORT_FLAG_ENABLED 0x01 /* Both ports of the link are ready. Without this flag all frames go up and nothing is counted. */
 #define BARTIZAN_PORT_FLAG_VLANS 0x02 /* VLAN ids are part of keys. */
-#define BARTIZAN_PORT_FLAG_GENERIC 0x04 /* The kernel runs the program, not the driver: frames leave as all frames do. */
-#define BARTIZAN_PORT_FLAG_OPEN 0x08 /* While the worker that serves a frame has failed, what would go up is forwarded. Without it, it is dropped. */
-#define BARTIZAN_PORT_FLAG_EARLY 0x10 /* Packets without a flow are refused by the early table whoever lives. Without it only while the link is open. */
+#define BARTIZAN_PORT_FLAG_GENERIC 0x04 /* The kernel runs the program, not the driver: frames leave as all frames of the kernel do. */
+#define BARTIZAN_PORT_FLAG_OPEN 0x08 /* While the worker that serves a frame has failed, a frame that would go up is forwarded. Without this flag, it is dropped. */
+#define BARTIZAN_PORT_FLAG_EARLY 0x10 /* The early table refuses packets without a flow whether or not the host is alive. Without this flag, only while the link is open. */
 
 /* Flags of exits. */
-#define BARTIZAN_EXIT_FLAG_PROVEN 0x01 /* It was tried, and takes what a driver redirects to it. */
-#define BARTIZAN_EXIT_FLAG_PARTS 0x02 /* Also frames that lie in several buffers. */
+#define BARTIZAN_EXIT_FLAG_PROVEN 0x01 /* It was tested, and takes frames that a driver redirects to it. */
+#define BARTIZAN_EXIT_FLAG_PARTS 0x02 /* Also frames in several buffers. */
 
 /* Flags of numbers. */
 #define BARTIZAN_NUMBERS_FLAG_TIMESTAMPS 0x01 /* Both endpoints send timestamps. */
 
 /* Flags of ends. */
-#define BARTIZAN_END_FLAG_SEEN 0x01 /* Its FIN came. */
+#define BARTIZAN_END_FLAG_SEEN 0x01 /* Its FIN has arrived. */
 #define BARTIZAN_END_FLAG_SECOND 0x02 /* The other endpoint had ended before. */
 
-/* What is done with the packets of a slot's flow. The host writes it. */
+/* The handling of the packets of a slot's flow. The host writes it. */
 #define BARTIZAN_CONTROL_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of controls. */
 #define BARTIZAN_CONTROL_ACTION(word)       ((__u8)((word) >> 8))   /* See the actions. */
 #define BARTIZAN_CONTROL_EGRESS(word)       ((__u8)((word) >> 16))  /* Number of the port that packets leave by, if they are redirected. */
@@ -90,20 +90,20 @@
 #define BARTIZAN_PORT_SAMPLE(word)          ((__u8)((word) >> 48))  /* Of 2^(n-1) packets that would be dropped one goes up instead, by chance; 0: none does. */
 #define BARTIZAN_PORT_EARLY(word)           ((__u8)((word) >> 56))  /* One more than the number of its link among those that have early tables; 0: it has none. */
 
-/* What may leave by a port. The kernel would drop what may not in silence. The host writes it. */
+/* Limits of the frames that may leave by a port. The kernel drops frames beyond them silently. The host writes it. */
 #define BARTIZAN_EXIT_LONGEST(word)         ((__u32)((word) >> 0))  /* The longest frame, in bytes. */
 #define BARTIZAN_EXIT_FLAGS(word)           ((__u8)((word) >> 32))  /* See the flags of exits. */
 
-/* How a connection's numbers are read. The host writes it. */
+/* The settings for reading a connection's numbers. The host writes it. */
 #define BARTIZAN_NUMBERS_FLAGS(word)        ((__u8)((word) >> 0))   /* See the flags of numbers. */
 #define BARTIZAN_NUMBERS_SCALE_LOW(word)    ((__u8)((word) >> 8))   /* Shift of the windows that the lower endpoint offers, 14 at most. */
 #define BARTIZAN_NUMBERS_SCALE_HIGH(word)   ((__u8)((word) >> 16))  /* The same of the higher endpoint. */
 
-/* What an endpoint has sent. Whoever lets one of its segments go on writes it, forward only. */
+/* The progress of an endpoint's sending. A processor that passes one of its segments writes it, forward only. */
 #define BARTIZAN_PROGRESS_SENT(word)        ((__u32)((word) >> 0))  /* The sequence number behind all that it has sent. */
 #define BARTIZAN_PROGRESS_TIMESTAMP(word)   ((__u32)((word) >> 32)) /* The timestamp that later ones are measured by (RFC 7323 section 4.3). */
 
-/* What the other endpoint says of that. Whoever lets one of that one's segments go on writes it, forward only. */
+/* The other endpoint's acknowledgement of that, and its window. A processor that passes one of that endpoint's segments writes it, forward only. */
 #define BARTIZAN_OFFER_ACKNOWLEDGED(word)   ((__u32)((word) >> 0))  /* The latest acknowledgement of it. */
 #define BARTIZAN_OFFER_EDGE(word)           ((__u32)((word) >> 32)) /* Right edge of the window that it may send into. */
 
@@ -111,7 +111,7 @@
 #define BARTIZAN_END_NUMBER(word)           ((__u32)((word) >> 0))  /* The sequence number behind its FIN. */
 #define BARTIZAN_END_FLAGS(word)            ((__u8)((word) >> 32))  /* See the flags of ends. */
 
-/* A flow's slot, as one processor sees it: line `slot * processors + processor`. One cache line. */
+/* A flow's slot, for one processor: line `slot * processors + processor`. One cache line. */
 struct bartizan_slot {
 	__u64 control;          /*   0: What is done, the same in the lines of all processors; the host writes it, the rest the program. */
 	__u64 packets_low;      /*   8: Packets from the lower endpoint. */
@@ -138,7 +138,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_slot, sent_high) == 52, "slot.
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_low) == 56, "slot.acknowledged_low");
 _Static_assert(__builtin_offsetof(struct bartizan_slot, acknowledged_high) == 60, "slot.acknowledged_high");
 
-/* The slot of a flow of packets that may carry others (of UDP, of IP in IP), as one processor sees it: such a flow has no sequence numbers. The rest is that of `slot`. */
+/* The slot of a flow of packets that may carry others (UDP, IP in IP), for one processor: such a flow has no sequence numbers. All other fields are those of `slot`. */
 struct bartizan_carrier {
 	__u64 control;          /*   0: As in `slot`. */
 	__u64 packets_low;      /*   8: As in `slot`; those that were dropped are among them. */
@@ -161,7 +161,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_carrier, seen_high) == 44, "ca
 _Static_assert(__builtin_offsetof(struct bartizan_carrier, refused_packets) == 48, "carrier.refused_packets");
 _Static_assert(__builtin_offsetof(struct bartizan_carrier, refused_bytes) == 56, "carrier.refused_bytes");
 
-/* What all processors share of a TCP connection: the numbers that its segments are compared with, where they are, else how it ends. Words change by compare and exchange only: see [`crate::windows`]. One cache line. */
+/* The state of a TCP connection that all processors share: the numbers that its segments are compared with; without these, how it ends. Words change by compare and exchange only: see [`crate::windows`]. One cache line. */
 struct bartizan_windows {
 	__u64 numbers;          /*   0: How they are read: a word `numbers`. */
 	__u64 progress_low;     /*   8: What the lower endpoint has sent: a word `progress`. */
@@ -181,7 +181,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_windows, offer_high) == 32, "w
 _Static_assert(__builtin_offsetof(struct bartizan_windows, end_low) == 40, "windows.end_low");
 _Static_assert(__builtin_offsetof(struct bartizan_windows, end_high) == 48, "windows.end_high");
 
-/* What came by a port, as one processor counts it: line `port * processors + processor`. Only while the port is enabled. What most frames are counted in are its first two cache lines. */
+/* The frames that arrived by a port, as one processor counts them: line `port * processors + processor`. Only while the port is enabled. The counters of most frames are in its first two cache lines. */
 struct bartizan_counts {
 	__u64 frames;           /*   0: Frames that came: those that went up, were forwarded, were dropped (for their flow or early), failed open and failed closed. */
 	__u64 up;               /*   8: Frames that went up to the host. */
@@ -241,7 +241,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_counts, out) == 192, "counts.o
 _Static_assert(__builtin_offsetof(struct bartizan_counts, out_bytes) == 200, "counts.out_bytes");
 _Static_assert(__builtin_offsetof(struct bartizan_counts, out_broadcast) == 208, "counts.out_broadcast");
 
-/* Which of 64 UDP ports may carry a tunnel that the host looks into: a bit each, the lowest port in the lowest bit. */
+/* Whether each of 64 UDP ports may carry a tunnel that the host decodes: a bit each, the lowest port in the lowest bit. */
 struct bartizan_udp_ports {
 	__u64 teredo;           /*   0: Datagrams from or to the port go up if they can be Teredo: what they carry has the length of an IPv6 packet. */
 	__u64 vxlan;            /*   8: Datagrams to the port may be VXLAN. */
@@ -254,7 +254,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_udp_ports, vxlan) == 8, "udp_p
 _Static_assert(__builtin_offsetof(struct bartizan_udp_ports, geneve) == 16, "udp_ports.geneve");
 _Static_assert(__builtin_offsetof(struct bartizan_udp_ports, gtp) == 24, "udp_ports.gtp");
 
-/* Who serves the frames of a port that go up: workers of its link, among which they are shared out by a keyed hash (`Spread` of crate `base`). The host writes it. */
+/* The workers that serve the frames of a port that go up: those of its link, which a keyed hash (`Spread` of crate `base`) chooses from. The host writes it. */
 struct bartizan_watch {
 	__u64 stale;            /*   0: Nanoseconds after which a worker that was not heard of has failed; 0: nobody watches, and all frames go up. */
 	__u64 first;            /*   8: Number of the link's first worker among those of all links. */
@@ -282,7 +282,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_watch, last) == 64, "watch.las
 _Static_assert(__builtin_offsetof(struct bartizan_watch, vlans) == 72, "watch.vlans");
 _Static_assert(__builtin_offsetof(struct bartizan_watch, start) == 80, "watch.start");
 
-/* A worker's sign of life, which it gives between two batches. One cache line. */
+/* A worker's sign of life, which it writes between two batches. One cache line. */
 struct bartizan_heartbeat {
 	__u64 seen;             /*   0: When it was last heard of: nanoseconds of CLOCK_MONOTONIC, which is never set and stands still while the machine sleeps, as workers do. */
 	__u8 reserved[56];      /*   8: Zero. */
@@ -290,7 +290,7 @@ struct bartizan_heartbeat {
 _Static_assert(sizeof(struct bartizan_heartbeat) == 64, "heartbeat");
 _Static_assert(__builtin_offsetof(struct bartizan_heartbeat, seen) == 0, "heartbeat.seen");
 
-/* How an early table begins: which generation it is of, and in which of its words the parts are. The host writes it; `classify::early` says what the parts mean. */
+/* The header of an early table: its generation, and the words where its parts begin. The host writes it; `classify::early` describes the parts. */
 struct bartizan_early {
 	__u64 generation;       /*   0: Low 8 bits of its generation, 256, and what EARLY_TENANTS and EARLY_TUNNELS say; 0: it holds nothing. */
 	__u32 source_ports;     /*   8: Classes of source ports, four in a word. */
@@ -364,7 +364,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_early, v4_host_count) == 128, 
 _Static_assert(__builtin_offsetof(struct bartizan_early, v6_hosts) == 132, "early.v6_hosts");
 _Static_assert(__builtin_offsetof(struct bartizan_early, v6_host_count) == 136, "early.v6_host_count");
 
-/* What was dropped for an outcome of an early table, as one processor counts it. */
+/* The packets dropped for an outcome of an early table, as one processor counts them. */
 struct bartizan_early_count {
 	__u64 packets;          /*   0: Packets. */
 	__u64 bytes;            /*   8: Bytes of their frames. */
@@ -373,7 +373,7 @@ _Static_assert(sizeof(struct bartizan_early_count) == 16, "early_count");
 _Static_assert(__builtin_offsetof(struct bartizan_early_count, packets) == 0, "early_count.packets");
 _Static_assert(__builtin_offsetof(struct bartizan_early_count, bytes) == 8, "early_count.bytes");
 
-/* What became of frames that were redirected to try a port. */
+/* The outcome of frames that were redirected to test a port. */
 struct bartizan_probe {
 	__u64 processor;        /*   0: The processor, plus one, that holds frames which the next report is about; 0 for none. */
 	__u64 sent;             /*   8: Frames that the device took. */
@@ -389,7 +389,7 @@ _Static_assert(__builtin_offsetof(struct bartizan_probe, dropped) == 16, "probe.
 _Static_assert(__builtin_offsetof(struct bartizan_probe, error) == 24, "probe.error");
 _Static_assert(__builtin_offsetof(struct bartizan_probe, device) == 32, "probe.device");
 
-/* What was to leave by a port and is lost, as one processor counts it: line `port * processors + processor`. */
+/* The frames lost on their way out by a port, as one processor counts them: line `port * processors + processor`. */
 struct bartizan_lost {
 	__u64 frames;           /*   0: Frames that its device did not take, or that the kernel did not give it. */
 	__u64 error;            /*   8: The number of the latest error that was given for it; 0 for none. */

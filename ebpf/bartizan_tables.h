@@ -64,13 +64,13 @@
 #define BARTIZAN_REASON_OVERLOAD 41
 
 /* Flags of flow entries. */
-#define BARTIZAN_FLOW_FLAG_VALID 0x01 /* The entry holds a flow. Set last, and taken away first. */
+#define BARTIZAN_FLOW_FLAG_VALID 0x01 /* The entry holds a flow. Set last, and cleared first. */
 #define BARTIZAN_FLOW_FLAG_CLIENT_IS_HIGH 0x02 /* The client is the higher endpoint. */
-#define BARTIZAN_FLOW_FLAG_WINDOW_CHECK 0x04 /* The policy wants numbers to lie in the window. */
+#define BARTIZAN_FLOW_FLAG_WINDOW_CHECK 0x04 /* The policy checks that numbers are in the window. */
 #define BARTIZAN_FLOW_FLAG_BOTH_SEEN 0x08 /* Packets of both directions were seen. */
 
 /* Flags of match entries. */
-#define BARTIZAN_MATCH_FLAG_VALID 0x01 /* The entry counts. Set last, and taken away first. */
+#define BARTIZAN_MATCH_FLAG_VALID 0x01 /* The entry is valid. Set last, and cleared first. */
 #define BARTIZAN_MATCH_FLAG_TENANT 0x02 /* The tenant counts. */
 #define BARTIZAN_MATCH_FLAG_LINK 0x04 /* The link counts. */
 #define BARTIZAN_MATCH_FLAG_SOURCE 0x08 /* The source network counts. */
@@ -79,11 +79,11 @@
 #define BARTIZAN_MATCH_FLAG_IPV6 0x40 /* The networks are of IPv6. */
 
 /* Flags of rule entries. */
-#define BARTIZAN_RULE_FLAG_VALID 0x01 /* The entry counts. Set last, and taken away first. */
-#define BARTIZAN_RULE_FLAG_EACH_ICMP 0x02 /* ICMP is decided packet by packet, since rules of its class ask for codes, which a flow may change. */
-#define BARTIZAN_RULE_FLAG_REDIRECT 0x04 /* What goes on leaves by the named port `egress`, and not by the one across its link. */
+#define BARTIZAN_RULE_FLAG_VALID 0x01 /* The entry is valid. Set last, and cleared first. */
+#define BARTIZAN_RULE_FLAG_EACH_ICMP 0x02 /* ICMP is decided packet by packet, since rules of its class test codes, which may change within a flow. */
+#define BARTIZAN_RULE_FLAG_REDIRECT 0x04 /* Packets that pass leave by the named port `egress`, and not by the one across their link. */
 
-/* A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint stands first. */
+/* A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint comes first. */
 #define BARTIZAN_FLOW_LEN 128
 struct bartizan_flow_entry {
 	__u64 low_address_high;         /*   0: Lower address, upper half; 0 of IPv4. */
@@ -123,7 +123,7 @@ struct bartizan_flow_entry {
 	__u8 scale_to_client;           /* 127: TCP: shift of the windows that the server offers. */
 } __attribute__((packed));
 
-/* What headers a rule matches: one of the rule's alternatives. The first entry that matches decides. */
+/* The headers that a rule matches: one of the rule's alternatives. The first entry that matches decides. */
 #define BARTIZAN_MATCH_LEN 64
 struct bartizan_match_entry {
 	__u64 source_high;              /*   0: Source network, upper half; 0 of IPv4. */
@@ -146,7 +146,7 @@ struct bartizan_match_entry {
 	__u8 reserved[7];               /*  57: Zero. */
 } __attribute__((packed));
 
-/* What is done with packets that a rule of the packet filter decides. */
+/* The outcome of a rule of the packet filter for the packets that it decides. */
 #define BARTIZAN_RULE_LEN 16
 struct bartizan_rule_entry {
 	__u32 rule;                     /*   0: Number of the rule within its policy, from 1; 0 is the default. */

@@ -57,7 +57,7 @@ package bartizan_metadata_pkg;
   localparam logic [15:0] FLAG_PARSED = 16'h0001;  // Headers are parsed: the offsets count.
   localparam logic [15:0] FLAG_CLASSIFIED = 16'h0002;  // Flow class and path are known.
   localparam logic [15:0] FLAG_HEADER_HALVES_DONE = 16'h0004;  // Header halves on the path have run.
-  localparam logic [15:0] FLAG_EXTENDED = 16'h0008;  // The extended part is there.
+  localparam logic [15:0] FLAG_EXTENDED = 16'h0008;  // The extended part is present.
   localparam logic [15:0] FLAG_IPV6 = 16'h0010;  // IP version 6.
   localparam logic [15:0] FLAG_FRAGMENT = 16'h0020;  // A fragment.
   localparam logic [15:0] FLAG_CHECKSUM_OK = 16'h0040;  // The transport checksum was found right.

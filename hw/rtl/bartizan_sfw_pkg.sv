@@ -8,7 +8,8 @@ package bartizan_sfw_pkg;
   // Nobody uses all of a package.
   /* verilator lint_off UNUSEDPARAM */
 
-  // In place of a number: there is none. A state after a segment that is none is the host's matter: the packet goes up.
+  // In place of a number: there is none. A state after a segment that is none is the host's matter:
+         // the packet goes up.
   localparam logic [7:0] NONE = 8'd255;
 
   // States of a connection: rows.

@@ -63,13 +63,13 @@ package bartizan_tables_pkg;
   localparam logic [7:0] REASON_OVERLOAD = 8'd41;
 
   // Flags of flow entries.
-  localparam logic [7:0] FLOW_FLAG_VALID = 8'h01;  // The entry holds a flow. Set last, and taken away first.
+  localparam logic [7:0] FLOW_FLAG_VALID = 8'h01;  // The entry holds a flow. Set last, and cleared first.
   localparam logic [7:0] FLOW_FLAG_CLIENT_IS_HIGH = 8'h02;  // The client is the higher endpoint.
-  localparam logic [7:0] FLOW_FLAG_WINDOW_CHECK = 8'h04;  // The policy wants numbers to lie in the window.
+  localparam logic [7:0] FLOW_FLAG_WINDOW_CHECK = 8'h04;  // The policy checks that numbers are in the window.
   localparam logic [7:0] FLOW_FLAG_BOTH_SEEN = 8'h08;  // Packets of both directions were seen.
 
   // Flags of match entries.
-  localparam logic [7:0] MATCH_FLAG_VALID = 8'h01;  // The entry counts. Set last, and taken away first.
+  localparam logic [7:0] MATCH_FLAG_VALID = 8'h01;  // The entry is valid. Set last, and cleared first.
   localparam logic [7:0] MATCH_FLAG_TENANT = 8'h02;  // The tenant counts.
   localparam logic [7:0] MATCH_FLAG_LINK = 8'h04;  // The link counts.
   localparam logic [7:0] MATCH_FLAG_SOURCE = 8'h08;  // The source network counts.
@@ -78,11 +78,11 @@ package bartizan_tables_pkg;
   localparam logic [7:0] MATCH_FLAG_IPV6 = 8'h40;  // The networks are of IPv6.
 
   // Flags of rule entries.
-  localparam logic [7:0] RULE_FLAG_VALID = 8'h01;  // The entry counts. Set last, and taken away first.
-  localparam logic [7:0] RULE_FLAG_EACH_ICMP = 8'h02;  // ICMP is decided packet by packet, since rules of its class ask for codes, which a flow may change.
-  localparam logic [7:0] RULE_FLAG_REDIRECT = 8'h04;  // What goes on leaves by the named port `egress`, and not by the one across its link.
+  localparam logic [7:0] RULE_FLAG_VALID = 8'h01;  // The entry is valid. Set last, and cleared first.
+  localparam logic [7:0] RULE_FLAG_EACH_ICMP = 8'h02;  // ICMP is decided packet by packet, since rules of its class test codes, which may change within a flow.
+  localparam logic [7:0] RULE_FLAG_REDIRECT = 8'h04;  // Packets that pass leave by the named port `egress`, and not by the one across their link.
 
-  // A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint stands first.
+  // A flow. The first 56 bytes are its key, equal for both directions: the lower endpoint comes first.
   localparam int unsigned FLOW_BYTES = 128;
   typedef struct packed {
     logic [7:0] scale_to_client;          // byte 127: TCP: shift of the windows that the server offers.
@@ -122,7 +122,7 @@ package bartizan_tables_pkg;
     logic [63:0] low_address_high;        // byte   0: Lower address, upper half; 0 of IPv4.
   } flow_entry_t;
 
-  // What headers a rule matches: one of the rule's alternatives. The first entry that matches decides.
+  // The headers that a rule matches: one of the rule's alternatives. The first entry that matches decides.
   localparam int unsigned MATCH_BYTES = 64;
   typedef struct packed {
     logic [55:0] reserved;                // byte  57: Zero.
@@ -145,7 +145,7 @@ package bartizan_tables_pkg;
     logic [63:0] source_high;             // byte   0: Source network, upper half; 0 of IPv4.
   } match_entry_t;
 
-  // What is done with packets that a rule of the packet filter decides.
+  // The outcome of a rule of the packet filter for the packets that it decides.
   localparam int unsigned RULE_BYTES = 16;
   typedef struct packed {
     logic [23:0] reserved;                // byte  13: Zero.
