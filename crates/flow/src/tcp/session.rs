@@ -2,8 +2,7 @@
 //! The session: what is known of both sides, and what others ask it.
 
 use super::peer::{Peer, PeerFlags};
-use super::queued::Queued;
-use super::reuse::OpeningSyn;
+use super::queued::{OpeningSyn, Queued};
 use super::{Seq, StreamConfig, StreamCounters, TcpFlags, TcpState};
 use bartizan_base::{Direction, PerDirection};
 use bitflags::bitflags;
