@@ -236,9 +236,7 @@ impl AppLayer {
     #[must_use]
     pub fn is_or_becomes(&self, id: ProtocolId) -> bool {
         match self.protocol {
-            Known::Protocol(now) => {
-                now == id || self.parser.as_deref().is_some_and(|parser| parser.begun() == Some(id))
-            }
+            Known::Protocol(now) => now == id || self.parser.as_deref().and_then(Parser::begun) == Some(id),
             Known::Pending => self.expected == Some(id),
             Known::Failed => false,
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The established session: data, acknowledgements, and packets that do not belong to it.
 
-use super::reuse::OpeningSyn;
+use super::queued::OpeningSyn;
 use super::session::SessionFlags;
 use super::step::{Handled, Step};
 use super::{PacketKind, Seq, StreamEvent, TcpFlags, TcpState};

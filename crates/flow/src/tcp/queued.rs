@@ -42,3 +42,13 @@ impl Queued {
         Queued { pkt_ts: 0, ..*self } == Queued { pkt_ts: 0, ..*other }
     }
 }
+
+/// A client's SYN that has gone on in the middle of a connection.
+#[derive(Clone, Debug)]
+pub struct OpeningSyn(pub(crate) Box<Queued>);
+
+impl OpeningSyn {
+    pub(crate) fn new(segment: &Segment<'_>, now: u32) -> Self {
+        OpeningSyn(Box::new(Queued::syn(segment, now)))
+    }
+}

@@ -4,21 +4,11 @@
 
 use super::handshake::SYN_ACK;
 use super::peer::Peer;
-use super::queued::Queued;
+use super::queued::OpeningSyn;
 use super::session::SessionFlags;
 use super::{Segment, StreamConfig, StreamCounters, TcpFlags, TcpSession, TcpState};
 use crate::stream::Stream;
 use bartizan_base::Direction;
-
-/// A client's SYN that has gone on in the middle of a connection.
-#[derive(Clone, Debug)]
-pub struct OpeningSyn(Box<Queued>);
-
-impl OpeningSyn {
-    pub(crate) fn new(segment: &Segment<'_>, now: u32) -> Self {
-        OpeningSyn(Box::new(Queued::syn(segment, now)))
-    }
-}
 
 impl TcpSession {
     /// Whether this packet begins another session, so that the flow has to be replaced. Without a session so

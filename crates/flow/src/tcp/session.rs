@@ -2,8 +2,7 @@
 //! The session: the state of both sides, and queries about it.
 
 use super::peer::{Peer, PeerFlags};
-use super::queued::Queued;
-use super::reuse::OpeningSyn;
+use super::queued::{OpeningSyn, Queued};
 use super::{Seq, StreamConfig, StreamCounters, TcpFlags, TcpState};
 use bartizan_base::{Direction, PerDirection};
 use bitflags::bitflags;
