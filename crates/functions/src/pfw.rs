@@ -18,7 +18,7 @@ use bartizan_base::{Decision, Fid, FunctionId, Generation, TenantId, Verdict};
 use bartizan_classify::{HeaderRule, Net, Range};
 use bartizan_config::policy::sections::{FilterAction, PfwRule, PfwSection};
 use bartizan_config::policy::values::Protocol;
-use bartizan_config::policy::{List, Ports};
+use bartizan_config::policy::{IpVersions, List, Ports};
 use bartizan_function::{
     Counter, Function, FunctionKind, FunctionSpec, HandsUp, HeaderField, HeaderHalf, HeaderRules, Model,
     PacketContext, RuleCount, RuleName, RuleSource, RulesError, WorkerState,
@@ -267,7 +267,7 @@ fn action_of<'r>(rule: &'r PfwRule, names: &Names) -> Result<(RuleAction, &'r Li
         (None, Some(protocols), None, None) => (filter(FilterAction::Drop), protocols),
         (None, None, Some(protocols), None) => (filter(FilterAction::Reject), protocols),
         (None, None, None, Some(protocols)) => {
-            let Some(name) = &rule.egress else {
+            let Some(name) = rule.egress.as_ref().filter(|name| !name.is_empty()) else {
                 let message = "it does not say where to; name a port of the host file: `egress: NAME`";
                 return Err(("/redirect", message.to_owned()));
             };
@@ -304,6 +304,7 @@ impl Expansion {
             let key = if rule.to_ports.is_some() { "/to-ports" } else { "/from-ports" };
             return Err((key, "only tcp, udp and sctp have ports; split the rule".to_owned()));
         }
+        within_icmp(rule)?;
         let side = |targets: &Option<List<_>>, own: &[Member], key| match targets {
             Some(targets) => names.members(targets).map(|m| sides(&m)).map_err(|message| (key, message)),
             None => Ok(sides(own)),
@@ -325,7 +326,44 @@ impl Expansion {
             first_ports: ranges(first),
             second_ports: ranges(second),
         };
+        expansion.can_match(rule)?;
         Ok((action, expansion))
+    }
+
+    /// The IP versions of the packets that both sides select.
+    fn versions(&self) -> (IpVersions, IpVersions) {
+        let of = |sides: &[Side]| IpVersions::of(sides.iter().map(|side| side.net.map(|net| net.address)));
+        (of(&self.from), of(&self.to))
+    }
+
+    /// Checks that some packet can have the rule's addresses and one of its protocols.
+    fn can_match(&self, rule: &PfwRule) -> Result<(), Wrong> {
+        let (from, to) = self.versions();
+        if let Some(why) = from.apart(to) {
+            let key = if rule.to.is_some() { "/to" } else { "/from" };
+            return Err((key, format!("this rule never matches: {why}")));
+        }
+        let IpVersions { v4, v6 } = from.and(to);
+        if v4 == v6 {
+            return Ok(());
+        }
+        let (other, protocol, its, theirs, instead) = match v4 {
+            true => (ICMP[1], "icmpv6", "IPv6", "IPv4", "icmp"),
+            false => (ICMP[0], "icmp", "IPv4", "IPv6", "icmpv6"),
+        };
+        if self.protocols.iter().any(|own| *own != Some(other)) {
+            return Ok(());
+        }
+        let key = match rule {
+            PfwRule { allow: Some(_), .. } => "/allow",
+            PfwRule { drop: Some(_), .. } => "/drop",
+            PfwRule { reject: Some(_), .. } => "/reject",
+            _ => "/redirect",
+        };
+        let message = format!(
+            "this rule never matches: {protocol} is of {its}, and its addresses are of {theirs} only; write `{instead}`, or give addresses of {its}"
+        );
+        Err((key, message))
     }
 
     fn entries(&self, index: u32, entries: &mut Vec<(u32, HeaderRule)>) {
@@ -367,6 +405,23 @@ impl Expansion {
             }
         }
     }
+}
+
+/// The last ICMP type and code that a packet can have.
+const ICMP_LAST: u16 = 255;
+
+/// Checks that packets can have a rule's ICMP types and codes.
+fn within_icmp(rule: &PfwRule) -> Result<(), Wrong> {
+    for (key, called, list) in [("/type", "types", &rule.r#type), ("/code", "codes", &rule.code)] {
+        let beyond = |range: &&Ports| range.last > ICMP_LAST && **range != Ports::ANY;
+        if let Some(range) = list.iter().flat_map(|list| list.iter()).find(beyond) {
+            let message = format!(
+                "`{range}` is beyond {ICMP_LAST}, the last of ICMP {called}, so no packet has it; write numbers from 0 to {ICMP_LAST}"
+            );
+            return Err((key, message));
+        }
+    }
+    Ok(())
 }
 
 fn ranges(ports: &Option<List<Ports>>) -> Vec<Range> {

@@ -25,7 +25,7 @@ pub use read::{Problem, did_you_mean, locate, nearest};
 pub use resolve::{Hidden, hidden};
 pub use schema::schema;
 pub use values::{
-    AddressGroup, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target, carries,
+    AddressGroup, IpVersions, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target, carries,
 };
 
 use crate::yaml::{self, Node, Position, Value};
@@ -459,7 +459,7 @@ pub fn from_node(name: &str, root: Node, functions: &[&str]) -> Result<PolicyFil
     // key that
     // is left out.
     let unfit = if root.position == Position::default() { None } else { read::unfit(&root) };
-    let mut builder = Builder { problems: Vec::new(), functions, before: None };
+    let mut builder = Builder { problems: Vec::new(), unread: Vec::new(), functions, before: None };
     let file = builder.file(name, root);
     let mut problems = builder.problems;
     if let Some(unfit) = unfit {
@@ -572,6 +572,8 @@ impl PolicyFile {
 
 struct Builder<'f> {
     problems: Vec<Problem>,
+    /// Keys of the file whose values cannot be read: what they define is not known.
+    unread: Vec<&'static str>,
     functions: &'f [&'f str],
     /// The file before, whatever of it is the same.
     before: Option<&'f PolicyFile>,
@@ -660,8 +662,18 @@ impl Builder<'_> {
         }
     }
 
-    fn value<T: serde::de::DeserializeOwned>(&mut self, root: &Node, key: &str) -> Option<T> {
-        root.get(key).and_then(|node| self.read(node, key))
+    fn value<T: serde::de::DeserializeOwned>(&mut self, root: &Node, key: &'static str) -> Option<T> {
+        let node = root.get(key)?;
+        let value = self.read(node, key);
+        if value.is_none() {
+            self.unread.push(key);
+        }
+        value
+    }
+
+    /// Whether a key of the file could not be read, so that names which it may define are no fault.
+    fn is_unread(&self, key: &str) -> bool {
+        self.unread.contains(&key)
     }
 
     /// Every item of a list by itself, so that the problems of all are found.
