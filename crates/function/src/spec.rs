@@ -268,6 +268,12 @@ pub trait Function: Send + Sync {
         Vec::new()
     }
 
+    /// Remarks on its rules that are no errors (a rule that another one hides), which who builds the
+    /// generation takes from it, once. Of rules that were made for a generation before, none.
+    fn take_warnings(&mut self) -> Vec<RulesError> {
+        Vec::new()
+    }
+
     /// Rules that flows of a class meet, for quotas: which set of rules it is, of those that this function
     /// has, and how many there are.
     fn rules_of(&self, fid: Fid) -> Option<(usize, usize)> {

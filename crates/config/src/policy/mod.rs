@@ -16,6 +16,7 @@ pub mod read;
 pub(crate) mod resolve;
 mod schema;
 pub mod sections;
+pub mod shadow;
 pub mod shares;
 pub mod values;
 
@@ -25,7 +26,8 @@ pub use read::{Problem, did_you_mean, locate, nearest};
 pub use resolve::{Hidden, hidden};
 pub use schema::schema;
 pub use values::{
-    AddressGroup, IpVersions, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target, carries,
+    AddressGroup, IpVersions, Labels, List, PortGroup, Ports, Prefix, Protocol, Seconds, Size, Target,
+    carries,
 };
 
 use crate::yaml::{self, Node, Position, Value};
@@ -512,6 +514,29 @@ impl PolicyFile {
     pub fn place(&self, path: &str) -> String {
         let at = self.locate(path);
         format!("{}:{}:{}", self.name, at.line, at.column)
+    }
+
+    /// A problem in one line with its place: `file:line:column`, or where the file came without lines the
+    /// policy's name and the path within it.
+    #[must_use]
+    pub fn line_of(&self, problem: &Problem) -> String {
+        let Problem { position, path, message } = problem;
+        if position.line > 0 {
+            return format!("{}:{problem}", self.name);
+        }
+        let mut parts = path.splitn(3, '/');
+        let policy = match (parts.next(), parts.next().and_then(|at| at.parse::<usize>().ok())) {
+            (Some("policies"), Some(at)) => self.policies.get(at),
+            _ => None,
+        };
+        match (policy, parts.next()) {
+            // The message says which.
+            (Some(_), Some("name")) => format!("{}: {message}", self.name),
+            (Some(policy), within) => {
+                format!("{}: policy `{}` /{}: {message}", self.name, policy.name, within.unwrap_or_default())
+            }
+            (None, _) => format!("{}: /{path}: {message}", self.name),
+        }
     }
 
     /// The members of a list of targets; `any` is both versions' whole space. The groups are known to exist.

@@ -368,7 +368,8 @@ fn addresses_of_ipv4_in_the_form_of_ipv6_are_refused() {
 
 #[test]
 fn what_cannot_be_read_is_not_said_again_where_its_names_are_used() {
-    let rest = "policies: [{name: p, from: [g, h], to: {label: {role: web}}, chain: []}]\ndefault: {action: drop}\n";
+    let rest =
+        "policies: [{name: p, from: [g, h], to: {label: {role: web}}, chain: []}]\ndefault: {action: drop}\n";
     for (text, column, words) in [
         ("groups: {g: ['::ffff:192.0.2.1'], h: []}\nlabels: {g: {role: web}}", 14, "in the form of IPv6"),
         ("groups: {g: [192.0.2.1/8], h: []}\nlabels: {g: {role: web}}", 14, "bits set behind the prefix"),
@@ -378,7 +379,8 @@ fn what_cannot_be_read_is_not_said_again_where_its_names_are_used() {
         assert!(error.starts_with(&format!("policy.yaml:1:{column}: ")) && error.contains(words), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
-    let error = problems("rule-groups: 1\nservice-levels: [{hosts: any, level: x}]\ndefault: {action: drop}\n");
+    let error =
+        problems("rule-groups: 1\nservice-levels: [{hosts: any, level: x}]\ndefault: {action: drop}\n");
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 
@@ -410,12 +412,18 @@ fn a_policy_between_addresses_of_two_ip_versions_never_matches() {
         let column = if to.starts_with(['{', '[']) { column } else { column + "to: ".len() };
         assert_eq!(error, format!("policy.yaml:4:{column}: {}", words(first, second)));
         let json = read::to_json(&crate::yaml::parse(&text).expect("yaml"));
-        let of_json = from_node("policy", read::from_json(&json), &[]).expect_err("the same of JSON").to_string();
+        let of_json =
+            from_node("policy", read::from_json(&json), &[]).expect_err("the same of JSON").to_string();
         assert!(of_json.ends_with(&words(first, second)), "{of_json}");
     }
-    for (from, to) in
-        [("v4", "both"), ("any", "v6"), ("v4", "nobody"), ("name", "v6"), ("v4", "[v6, 192.0.2.1]"), ("v6", "v6")]
-    {
+    for (from, to) in [
+        ("v4", "both"),
+        ("any", "v6"),
+        ("v4", "nobody"),
+        ("name", "v6"),
+        ("v4", "[v6, 192.0.2.1]"),
+        ("v6", "v6"),
+    ] {
         assert!(parse("policy.yaml", &policy(from, to), &[]).is_ok(), "{from} {to}");
     }
 }
