@@ -5,6 +5,7 @@ use super::{Program, ask};
 use crate::error::XdpError;
 use crate::port::{Mode, ModeChoice};
 use crate::prove::{self, Probe};
+use crate::rights;
 
 impl Program {
     /// Whether interfaces are fit for the level, before any of them is attached: all that is wrong with
@@ -14,6 +15,10 @@ impl Program {
     /// # Errors
     /// See [`Program::attach`].
     pub fn check(&mut self, interfaces: &[u32]) -> Result<(), XdpError> {
+        // Without it nothing that is said of interfaces below can be put right.
+        if rights::missing().contains(&rights::ATTACHING) {
+            return Err(XdpError::no_permission("attaching its program"));
+        }
         let mut unfit = Vec::new();
         for ifindex in interfaces {
             let link = ask(*ifindex)?;
