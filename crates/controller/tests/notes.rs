@@ -101,7 +101,8 @@ fn a_policy_that_is_never_reached_is_noted_whichever_of_the_two_comes_last() {
     world.do_it("PUT", "/v1/tenants/acme/groups/lan", &json!({ "members": ["10.0.0.0/8"] }));
     let none: Vec<String> = Vec::new();
     let (all, lan) = (json!({ "chain": [] }), json!({ "from": "lan", "chain": [] }));
-    let (one, far) = (json!({ "to": ["10.1.2.3"], "chain": [] }), json!({ "from": "192.0.2.0/24", "chain": [] }));
+    let (one, far) =
+        (json!({ "to": ["10.1.2.3"], "chain": [] }), json!({ "from": "192.0.2.0/24", "chain": [] }));
     assert_eq!(put("acme/policies/lan", &lan, 50), none);
     assert_eq!(put("acme/policies/one", &one, 60), never("one", "lan"));
     assert_eq!(put("acme/policies/one", &one, 40), none, "it is tried first");
